@@ -1,1 +1,1 @@
-"""The controller: the metadata records, the image they make, and who leads and is in sync by it."""
+"""The controller: cluster image, node registrations, topics, elections and in-sync sets."""

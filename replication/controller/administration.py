@@ -1,6 +1,6 @@
-"""What operators and clients ask to be changed: each request judged against the image, as records and an answer.
+"""Administrative requests: each is checked against the image and becomes records and an answer.
 
-Left to others: appending, and answering once it is committed (controller.py); unclean elections (unclean.py).
+Not here: appending, and answering once committed (controller.py); unclean elections (unclean.py).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import Offset, PartitionKey
 
 ConfigCheck: TypeAlias = Callable[[Mapping[str, str]], None]
-"""Raises InvalidConfig or UnsupportedVersion for topic settings that cannot be."""
+"""Raises InvalidConfig or UnsupportedVersion for invalid topic settings."""
 
 
 class Batch:
-    """The records of one atomic batch while they are decided, and the image they make."""
+    """The records of one atomic batch under construction, and the resulting image."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.base_offset = image.offset
@@ -46,7 +46,7 @@ class Batch:
         self.records: list[MetadataRecord] = []
 
     def add(self, records: Iterable[MetadataRecord]) -> None:
-        """Take records in; what is decided next sees what they did."""
+        """Add records; later decisions see their effect."""
         taken = list(records)
         start = self.image.offset
         self.image = apply(self.image, [(Offset(start + index), record) for index, record in enumerate(taken)])
@@ -54,7 +54,7 @@ class Batch:
 
 
 def decide(batch: Batch, event: AdminEvent, *, rng: random.Random, check_configs: ConfigCheck) -> Result:
-    """Put what the request asks for into the batch, and say what is answered. Raises why it is refused."""
+    """Add the records of the request to the batch and return the answer. Raises the reason for a rejection."""
     match event:
         case CreateTopic():
             return _create_topic(batch, event, rng, check_configs)
@@ -63,7 +63,7 @@ def decide(batch: Batch, event: AdminEvent, *, rng: random.Random, check_configs
             batch.add([TopicRemovalRecord(topic.topic_id)])
             return TopicDeleted(topic.topic_id)
         case ElectLeaders():
-            assert event.election is ElectionType.PREFERRED, "unclean elections take their time: see unclean.py"
+            assert event.election is ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
             return _elect_preferred(batch, event)
         case AlterReassignments():
             features.require(batch.image, 2, "a reassignment")
@@ -133,7 +133,7 @@ def _each(
     keys: Iterable[PartitionKey],
     change_of: Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None],
 ) -> PartitionOutcomes:
-    """Change each partition by itself: a refusal of one is no refusal of the others."""
+    """Change each partition on its own: a rejection of one does not affect the others."""
     refused: dict[PartitionKey, TidelogError] = {}
     keys = list(dict.fromkeys(keys))
     for key in keys:

@@ -1,12 +1,12 @@
-"""Judging a leader's proposal for its in-sync set: versioned by the partition epoch (KIP-497).
+"""AlterPartition: checks a leader's proposal for its in-sync set, versioned by the partition epoch (KIP-497).
 
-Kept true:
-  1. Only the present leader, in its present epoch, changes a set, and only from the very state it knows.
-  2. Nobody is admitted who is fenced, draining or of an earlier registration (KIP-841, KIP-903), or whose log directory
-     has failed (KIP-858).
+Invariants:
+  1. Only the current leader, in its current epoch, changes the set, and only from the state that it knows.
+  2. No node is admitted that is fenced, draining or of an earlier registration (KIP-841, KIP-903), or whose log
+     directory has failed (KIP-858).
   3. Every accepted proposal raises the partition epoch, even one that changes nothing, so that an older copy of any
-     proposal is refused from then on.
-  4. A leader that leaves itself out resigns from both sets: it is let go only where another member of either can lead.
+     proposal is rejected from then on.
+  4. A leader that leaves itself out resigns from both sets. This is accepted only if another member of either can lead.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from tidelog.types import NodeId
 
 
 def judge(image: ClusterImage, leader: NodeId, proposal: Proposal) -> PartitionChangeRecord:
-    """The change that the proposal of `leader` asks for. Raises why it is refused."""
+    """The partition change that the proposal of `leader` leads to. Raises the reason for a rejection."""
     state = _state_of(image, proposal)
     _refuse_old_news(state, leader, proposal)
     members = tuple(member.node_id for member in proposal.new_isr)
     if not (members or state.elr) or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
         raise InvalidRequest(
-            f"the in-sync set {list(members)} proposed for {state.key} is no subset of replicas {list(state.replicas)}"
+            f"the in-sync set {list(members)} proposed for {state.key} is no subset of its replicas "
+            f"{list(state.replicas)}"
         )
     for member in proposal.new_isr:
         _refuse_ineligible(image, state, leader, member)
@@ -44,16 +45,16 @@ def judge(image: ClusterImage, leader: NodeId, proposal: Proposal) -> PartitionC
     successors = (*members, *state.elr)
     if not any(electable(image, state, node) for node in successors):
         raise IneligibleReplica(
-            f"node {leader} cannot resign from {state.key}: none of {sorted(successors)} could lead it"
+            f"node {leader} cannot resign from {state.key}: none of nodes {sorted(successors)} can lead it"
         )
     change = reformed(image, state, members, lost=(leader,))
-    assert change is not None, "whoever leaves itself out leads no more"
+    assert change is not None, "a leader that leaves itself out no longer leads"
     return change
 
 
 def _state_of(image: ClusterImage, proposal: Proposal) -> PartitionState:
     if proposal.key.topic_id not in image.topics:
-        raise UnknownTopicId(f"no topic has the id {proposal.key.topic_id}: it was deleted")
+        raise UnknownTopicId(f"topic id {proposal.key.topic_id} does not exist: the topic was deleted")
     state = image.partition(proposal.key)
     if state is None:
         raise UnknownTopicOrPartition(f"partition {proposal.key} does not exist")
@@ -63,19 +64,19 @@ def _state_of(image: ClusterImage, proposal: Proposal) -> PartitionState:
 def _refuse_old_news(state: PartitionState, leader: NodeId, proposal: Proposal) -> None:
     if proposal.leader_epoch < state.leader_epoch:
         raise FencedLeaderEpoch(
-            f"{state.key} is in leader epoch {state.leader_epoch}, led by node {state.leader}: the proposal is of "
-            f"epoch {proposal.leader_epoch}"
+            f"{state.key} is in leader epoch {state.leader_epoch}, led by node {state.leader}: the proposal names the "
+            f"older epoch {proposal.leader_epoch}"
         )
     if proposal.leader_epoch > state.leader_epoch:
         raise UnknownLeaderEpoch(
-            f"{state.key} is in leader epoch {state.leader_epoch}, the proposal speaks of {proposal.leader_epoch}"
+            f"{state.key} is in leader epoch {state.leader_epoch}, the proposal names epoch {proposal.leader_epoch}"
         )
     if state.leader != leader:
         raise InvalidRequest(f"{state.key} is led by node {state.leader}, node {leader} may not change its in-sync set")
     if proposal.partition_epoch != state.partition_epoch:
         raise InvalidUpdateVersion(
-            f"{state.key} is at partition epoch {state.partition_epoch}, the proposal rests on "
-            f"{proposal.partition_epoch}: wait for the newer state"
+            f"{state.key} is at partition epoch {state.partition_epoch}, the proposal is based on "
+            f"{proposal.partition_epoch}: wait for the current state"
         )
 
 
@@ -83,10 +84,10 @@ def _refuse_ineligible(image: ClusterImage, state: PartitionState, leader: NodeI
     node = image.nodes.get(member.node_id)
     if node is None or node.node_epoch != member.node_epoch:
         current = "none" if node is None else node.node_epoch
-        why = f"its registration is {current}, not {member.node_epoch}"
+        why = f"its node epoch is {current}, not {member.node_epoch}"
     elif node.fenced:
         why = "it is fenced"
-    elif node.draining and member.node_id != leader:  # the leader may admit others while it drains: they let it go
+    elif node.draining and member.node_id != leader:  # a draining leader may admit others, which then replace it
         why = "it is draining"
     elif not has_directory(state, node):
         why = "its log directory is gone or has failed"

@@ -1,15 +1,15 @@
-"""The controller: decides who is a member, what topics there are, who leads and who is in sync.
+"""The controller: decides on node membership, topics, leaders and in-sync sets.
 
-A function from committed metadata records: its whole state is the image of the log, plus what it may forget at any time
-(who was heard of when, who waits for an answer).
+A function of committed metadata records: its state is the image of the log, plus sessions and waiting requests, which
+it may forget at any time.
 
-Kept true:
+Invariants:
   1. It decides on everything it has appended, committed or not, and answers only what is committed.
-  2. What one event changes is one atomic batch per node or request.
-  3. A node is fenced when its session ends, and leads or joins nothing until it has applied the log beyond its own
-     registration and said that it is ready.
+  2. The changes of one event are one atomic batch per node or request.
+  3. A node is fenced when its session ends. It leads and joins nothing until it has applied the log beyond its own
+     registration and reported that it is ready.
 
-Left to others: appending, syncing and replicating the log, publishing committed images
+Not here: appending, syncing and replicating the log, publishing committed images
 (node/controller/controller_driver.py).
 """
 
@@ -88,17 +88,18 @@ from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionK
 E = TypeVar("E")
 
 REVIEW_MS: Final = 1_000
-"""How often it is looked for partitions that could go on: reassignments to finish, unclean elections to hold."""
+"""Interval of the review for partitions that can proceed: reassignments to complete, unclean elections to hold."""
 
 PRODUCER_ID_BLOCK: Final = 1_000
-"""Producer ids that a node is given at a time, as Kafka gives them: a node asks once for so many producers."""
+"""Producer ids allocated to a node at a time, as in Kafka: one request of the node per this many producers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Times in milliseconds. `drain_ms_max`: a draining node may stop after so long, whatever is left to move.
-    `voters`: how many the metadata quorum is grown to. `imbalance_check_ms`: how often preferred leaders are elected
-    where more than `imbalance_percent` of what a node ought to lead is led by others; 0: only on command."""
+    """Times in milliseconds. `drain_ms_max`: a draining node may stop after this time, even if something is left to
+    move. `voters`: target size of the metadata quorum. `imbalance_check_ms`: interval at which preferred leaders are
+    elected for each node of whose preferred leaderships more than `imbalance_percent` are elsewhere; 0: only by
+    command."""
 
     session_ms: int = 2_000
     drain_ms_max: int = 30_000
@@ -109,14 +110,15 @@ class ControllerConfig:
 
 @dataclass(slots=True)
 class _Drain:
-    """A node that is being stopped: since when, and the log's end after the last thing that moved away from it."""
+    """A node that is being stopped: since when, and the log end after the last record that moved something away from
+    it."""
 
     since: Millis
     moved_at: Offset
 
 
 class Controller:
-    """Events in, effects out. `image` is the state it decides on."""
+    """The controller's state machine. `image` is the state that it decides on."""
 
     def __init__(self, *, rng: random.Random, check_configs: ConfigCheck, config: ControllerConfig) -> None:
         self._rng = rng
@@ -136,8 +138,8 @@ class Controller:
         self._effects: list[Effect] = []
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take one event; the effects are to be carried out in their order. Whatever it raises is a defect, and nothing
-        was decided then."""
+        """Process one event. The driver executes the returned effects in order. An exception is a defect and leaves no
+        decision behind."""
         before, answers = (self.active, self.image, self._voters_end), len(self._waiting)
         try:
             return self._take(event)
@@ -199,10 +201,11 @@ class Controller:
             case _:
                 assert_never(event)
 
-    # --- answering --------------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------------------------
 
     def _request(self, request_id: int, decide: Callable[[E], Result | None], event: E) -> None:
-        """Decide; the answer waits until everything it may rest on is committed. None: it comes later."""
+        """Decide on a request. The answer waits until everything it may depend on is committed. None: it follows
+        later."""
         result: Result | TidelogError | None
         try:
             if not self.active:
@@ -231,7 +234,7 @@ class Controller:
         self.active = True
         self.image = event.image
         self._committed = Offset(0)
-        self._voters_end = self.image.offset  # the last record of them is somewhere below
+        self._voters_end = self.image.offset  # the last voters record is somewhere below
         self._applied = {}
         alive = [node for node in self.image.nodes.values() if not node.fenced]
         self._sessions.begin(event.at, [node.node_id for node in alive])
@@ -252,7 +255,7 @@ class Controller:
 
     def _remove_voter(self, request: RemoveVoter) -> VoterRemoved:
         if self._committed < self._voters_end:
-            raise VoterChangePending("the last change of the voters is not committed yet: ask again after a pause")
+            raise VoterChangePending("the last change of the voters is not committed yet: retry after a pause")
         self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.directory_id))
         return VoterRemoved()
 
@@ -268,8 +271,8 @@ class Controller:
         self.active = False
         for request_id in (*(reply.request_id for _, reply in self._waiting), *self._elections.forget()):
             refusal = RequestTimedOut(
-                "this node stopped being the active controller before the change was committed: it may or may not have "
-                "been made; look before asking again"
+                "this node stopped being the active controller before the change was committed: it may or may not take "
+                "effect; check the result before you retry"
             )
             self._effects.append(Reply(request_id, refusal))
         self._waiting.clear()
@@ -283,7 +286,9 @@ class Controller:
         for node_id in self._sessions.take_ended():
             node = self.image.nodes.get(node_id)
             if node is not None and not node.fenced:
-                self._effects.append(Report(f"node {node_id} was silent for {self._config.session_ms} ms: fenced"))
+                self._effects.append(
+                    Report(f"node {node_id} is fenced: no heartbeat for {self._config.session_ms} ms; check that node")
+                )
                 self._fence(node, NodeCause.SILENT)
         if at >= self._review_at:
             self._review_at = Millis(at + REVIEW_MS)
@@ -295,7 +300,7 @@ class Controller:
             self._append(batch)
 
     def _review(self) -> None:
-        """See which partitions could go on."""
+        """Complete reassignments and start unclean elections where possible."""
         batch = Batch(self.image)
         for state in self.image.partitions():
             self._finish_move(batch, state.key)
@@ -304,7 +309,7 @@ class Controller:
         self._append(batch)
 
     def _fence(self, node: NodeRegistration, cause: NodeCause) -> None:
-        """End the node's session: it leaves every set that others carry on, and leads nothing."""
+        """End the node's session: it leaves every set that has another member, and leads nothing."""
         self._sessions.forget(node.node_id)
         self._drains.pop(node.node_id, None)
         batch = Batch(self.image)
@@ -340,7 +345,7 @@ class Controller:
         node = self._current(beat.node_id, beat.node_epoch)
         registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
         if node_state_of(node) is NodeState.GONE and not beat.want_drain:
-            return HeartbeatAnswer(fenced=True, drained=False)  # late words: it has said good-bye since
+            return HeartbeatAnswer(fenced=True, drained=False)  # a late heartbeat: the node was stopped since
         self._sessions.heard(node.node_id)
         self._applied[node.node_id] = beat.metadata_offset
         self._take_out_damaged(node, beat)
@@ -357,9 +362,9 @@ class Controller:
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
 
     def _take_directories_offline(self, node: NodeRegistration, beat: Heartbeat) -> NodeRegistration:
-        """What lies in a log directory that has failed leaves its set and leads no more, where others carry on
-        (KIP-858). Never the first directory: that holds the metadata log, and a node without it ends. Returns the
-        node's entry."""
+        """Remove the replicas in failed log directories from their sets and leaderships where another member can take
+        over (KIP-858). The first directory is never included: it contains the metadata log, and a node without it
+        stops. Returns the node's entry."""
         failed = tuple(
             each.directory_id for each in node.directories[1:] if each.directory_id in beat.offline_directories
         )
@@ -367,7 +372,10 @@ class Controller:
             return node
         for directory_id in failed:
             self._effects.append(
-                Report(f"node {node.node_id} lost log directory {directory_id}: others go on without it")
+                Report(
+                    f"node {node.node_id} lost log directory {directory_id}: its replicas leave every set that "
+                    "has another member"
+                )
             )
         batch = Batch(self.image)
         batch.add([NodeChangeRecord(node.node_id, node.node_epoch, offline_directories=failed)])
@@ -376,8 +384,8 @@ class Controller:
         return self.image.nodes[node.node_id]
 
     def _take_out_damaged(self, node: NodeRegistration, beat: Heartbeat) -> None:
-        """A replica that lost what it held leaves its set, and leads no more, where another member can go on, and what
-        it has said ends with its leader epoch: until that is committed, it does nothing."""
+        """Remove replicas that lost records from their sets and leaderships where another member can take over. Each
+        removal ends the leader epoch of their earlier reports; until it is committed, the replica does nothing."""
         batch = Batch(self.image)
         for damage in beat.damaged:
             state = batch.image.partition(damage.key)
@@ -387,13 +395,15 @@ class Controller:
             if change is not None:
                 name = elections.name_of(self.image, state)
                 self._effects.append(
-                    Report(f"node {node.node_id} found its replica of {name} damaged ({damage.reason}): taken out")
+                    Report(
+                        f"node {node.node_id}: its replica of {name} is damaged ({damage.reason}) and leaves its sets"
+                    )
                 )
                 batch.add([change])
         self._append(batch)
 
     def _drain(self, node: NodeRegistration, beat: Heartbeat) -> HeartbeatAnswer:
-        """Move what can be moved. The node may stop once all others know of it, or after the longest time allowed."""
+        """Move everything movable. The node may stop once all other nodes know that, or after the maximum time."""
         if not node.fenced:
             drain = self._drains.get(node.node_id)
             if drain is None:
@@ -407,7 +417,7 @@ class Controller:
             if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
                 return HeartbeatAnswer(fenced=False, drained=False)
             self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
-        elif node_state_of(node) is NodeState.FENCED:  # what it said before it was told to stop may be on its way
+        elif node_state_of(node) is NodeState.FENCED:  # an earlier heartbeat that reports ready may be in flight
             batch = Batch(self.image)
             batch.add([moved(node, NodeCause.DRAIN_ASKED)])
             self._append(batch)
@@ -428,14 +438,14 @@ class Controller:
         )
 
     def _current(self, node_id: NodeId, node_epoch: NodeEpoch) -> NodeRegistration:
-        """The registration that a request speaks of. Raises where it is over."""
+        """The registration that a request refers to. Raises an error if it is not the current one."""
         node = self.image.nodes.get(node_id)
         if node is None:
             raise NodeIdNotRegistered(f"node {node_id} is not registered: it must register first")
         if node.node_epoch != node_epoch:
             raise StaleNodeEpoch(
-                f"node {node_id} is registered with number {node.node_epoch} now, not {node_epoch}: another process "
-                "has taken its place"
+                f"node {node_id} is registered with node epoch {node.node_epoch} now, not {node_epoch}: another "
+                "process has replaced it"
             )
         return node
 
@@ -448,7 +458,7 @@ class Controller:
         for proposal in request.proposals:
             self._finish_move(batch, proposal.key)
         drain = self._drains.get(node.node_id)
-        if drain is not None:  # whom it has just admitted can take over from it
+        if drain is not None:  # the replicas just admitted can take over from the draining node
             self._move_away(node.node_id, batch, drain)
         self._append(batch)
         outcomes = [
@@ -469,7 +479,7 @@ class Controller:
         if state is not None and (end := reassignment.finished(batch.image, state)) is not None:
             batch.add([end])
 
-    # --- what operators ask for -------------------------------------------------------------------------------------
+    # --- administrative requests ------------------------------------------------------------------------------------
 
     def _administer(self, event: AdminEvent) -> Result:
         batch = Batch(self.image)
@@ -477,16 +487,16 @@ class Controller:
         self._append(batch)
         return result
 
-    # --- elections of whoever is there ------------------------------------------------------------------------------
+    # --- unclean elections ------------------------------------------------------------------------------------------
 
     def _report_last_known(self, changes: Iterable[PartitionChangeRecord]) -> None:
-        """Say where the last known leader leads again: nobody else had it all, and neither may it."""
+        """Report where the last known leader leads again: no replica had all records, and it may lack some too."""
         for change in changes:
             if change.last_known_elr == () and change.leader is not None and change.elr is None:
                 state = state_of(self.image, change.key)
                 text = (
-                    f"{elections.name_of(self.image, state)} is led by node {change.leader} again, which led last: "
-                    "every in-sync replica had lost what it held, what this one lost is gone"
+                    f"{elections.name_of(self.image, state)} is led again by its last leader, node {change.leader}: "
+                    "every in-sync replica had lost records, those that this one lost are gone"
                 )
                 self._effects.append(UncleanlyElected(change.key, change.leader, text))
 
@@ -530,7 +540,7 @@ class Controller:
         except TidelogError as gone:
             return key, gone, ""
         if state.leader != NO_NODE:
-            return key, state, ""  # somebody who has everything came back meanwhile
+            return key, state, ""  # a complete replica returned in the meantime
         chosen = unclean.choose(self.image, state, told.ends)
         if chosen is None:
             return key, unclean.nobody(self.image, state), ""
@@ -545,7 +555,7 @@ class Controller:
     # --- producers --------------------------------------------------------------------------------------------------
 
     def _allocate_producer_ids(self, request: AllocateProducerIds) -> ProducerIdBlock:
-        """No id is ever given twice, whoever asks: a node that was restarted leaves the rest of its block unused."""
+        """No id is allocated twice: a restarted node leaves the rest of its block unused."""
         node = self._current(request.node_id, request.node_epoch)
         first = self.image.next_producer_id
         batch = Batch(self.image)

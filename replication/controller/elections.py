@@ -1,15 +1,16 @@
-"""Who may lead a partition, who is chosen, and what becomes of both sets when a member comes or goes (KIP-966).
+"""Elections: which replica may lead, which one is chosen, and how both sets change when a member leaves or returns
+(KIP-966).
 
-Kept true:
-  1. A leader comes from the in-sync set, else from the eligible leader replicas: unfenced, and with the very data
-     directory that the metadata names. Only where both sets are empty the last known leader leads, with that directory
-     too.
-  2. A member that leaves while the set is smaller than `min.insync.replicas` becomes eligible, unless it lost what it
-     held: nothing is committed without it from then on. A set that suffices leaves nobody eligible.
-  3. The last in-sync member stays in the set, unless it lost what it held: the partition waits for it.
-  4. Whoever leaves the set ends its leadership in the same record, and each leadership has its own epoch.
+Invariants:
+  1. A leader is a member of the in-sync set or else an eligible leader replica. It is unfenced and has the log
+     directory that the metadata names. Only if both sets are empty, the last known leader leads, also with that
+     directory.
+  2. A member that leaves while the set is smaller than `min.insync.replicas` becomes eligible, unless it lost records:
+     nothing is committed without it from then on. A set that is large enough has no eligible replicas beside it.
+  3. The last in-sync member stays in the set, unless it lost records: the partition waits for it.
+  4. A leader that leaves the set loses its leadership in the same record, and each leadership has its own epoch.
 
-Left to others: unclean elections (unclean.py), what a registration has lost (registration.py).
+Not here: unclean elections (unclean.py), what a registration has lost (registration.py).
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tidelog.types import NO_NODE, DirectoryId, LeaderEpoch, NodeId
 
 
 def electable(image: ClusterImage, state: PartitionState, node_id: NodeId) -> bool:
-    """May this member lead? It is registered, unfenced, and its directory is the one that the metadata names."""
+    """Whether this member may lead: it is registered, unfenced, and has the directory that the metadata names."""
     node = image.nodes.get(node_id)
     return node is not None and not node.fenced and node_id in state.replicas and has_directory(state, node)
 
 
 def has_directory(state: PartitionState, node: NodeRegistration) -> bool:
-    """Is the directory that the metadata name for this replica there, and works?"""
+    """Whether the node has the directory that the metadata names for this replica, and it works."""
     directory = state.directory_of(node.node_id)
     return any(named.directory_id == directory for named in node.directories)
 
@@ -43,7 +44,8 @@ def _lacks(node: NodeRegistration, directory: DirectoryId) -> bool:
 
 
 def choose_leader(image: ClusterImage, state: PartitionState, members: Collection[NodeId]) -> NodeId:
-    """The best of `members` to lead, in the order of the replicas, draining ones last; `NO_NODE` where none may."""
+    """The first of `members` that may lead, in the order of the replicas, draining nodes last; `NO_NODE` if none
+    may."""
     able = [node for node in state.replicas if node in members and electable(image, state, node)]
     staying = [node for node in able if not image.nodes[node].draining]
     return next(iter([*staying, *able]), NO_NODE)
@@ -52,8 +54,8 @@ def choose_leader(image: ClusterImage, state: PartitionState, members: Collectio
 def reformed(
     image: ClusterImage, state: PartitionState, isr: Collection[NodeId], *, lost: Collection[NodeId] = ()
 ) -> PartitionChangeRecord | None:
-    """The record by which `isr` becomes the in-sync set, with the eligible set and the leader that follow from it; None
-    where nothing changes. lost: nodes that count for nothing any more, in neither set."""
+    """The record that makes `isr` the in-sync set, with the resulting eligible set and leader; None if nothing changes.
+    lost: nodes that lost records and leave both sets."""
     members = tuple(node for node in state.replicas if node in isr)
     eligible = eligible_beside(image, state, members, lost)
     leader = state.leader if state.leader in members and electable(image, state, state.leader) else NO_NODE
@@ -94,7 +96,7 @@ def eligible_beside(
 
 
 def _last_known(state: PartitionState, members: tuple[NodeId, ...], eligible: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-    """Who led last, from the moment on when nobody is in sync until somebody is again."""
+    """The last leader, from the moment when no replica is in sync until one is in sync again."""
     if members:
         return ()
     if state.last_known_elr:
@@ -105,10 +107,9 @@ def _last_known(state: PartitionState, members: tuple[NodeId, ...], eligible: tu
 def directories_for_all(
     image: ClusterImage, state: PartitionState, keep: Collection[NodeId]
 ) -> tuple[DirectoryId, ...] | None:
-    """The replicas' directories, with one that is there for each replica that need not have its bytes any more; None
-    where nothing changes. keep: replicas that count by the directory they have. A directory that has failed while its
-    node runs may be well again with the node's next start: what lies there is not to be sent again before that
-    tells."""
+    """The replicas' directories, with an existing one for each replica that no longer needs its old log; None if
+    nothing changes. keep: replicas that count with their present directory. A directory that failed while its node runs
+    is kept: it may work again after the node's next start, and its records need not be copied before that is known."""
     chooser = DirectoryChooser(image)
     directories = tuple(
         chooser.choose(node)
@@ -119,12 +120,12 @@ def directories_for_all(
     return None if directories == state.directories else directories
 
 
-# --- nodes that come and go ---------------------------------------------------------------------------------------
+# --- nodes that leave and return ----------------------------------------------------------------------------------
 
 
 def fence_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
-    """What it does to every partition that a node is fenced, or that a log directory of it has failed, as it is in this
-    image already. The last member stays."""
+    """The partition changes after a node was fenced or its log directory failed. `image` already contains that. The
+    last member of a set stays."""
     for state in image.partitions():
         if node_id in state.isr and not electable(image, state, node_id):
             staying = tuple(node for node in state.isr if node != node_id)
@@ -134,7 +135,7 @@ def fence_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionCha
 
 
 def drain_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
-    """What moves away from a draining node: each set and leadership in which another member is able to go on."""
+    """The changes that move sets and leaderships away from a draining node, where another member can take over."""
     for state in image.partitions():
         if (change := moved_away(image, state, node_id)) is not None:
             yield change
@@ -143,8 +144,8 @@ def drain_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionCha
 def moved_away(
     image: ClusterImage, state: PartitionState, node_id: NodeId, *, lost: bool = False
 ) -> PartitionChangeRecord | None:
-    """The change that takes a node out of the partition's set and leadership; None where it has no part in them, or
-    where no other member is able to go on. lost: it has not got what it held, so it leaves the eligible set too."""
+    """The change that takes a node out of the partition's set and leadership; None if it has no part in them, or if no
+    other member can take over. lost: it lost records, so it leaves the eligible set too."""
     out = (node_id,) if lost else ()
     if node_id not in state.isr:
         return reformed(image, state, state.isr, lost=out) if lost and node_id in state.elr else None
@@ -158,9 +159,9 @@ def moved_away(
 def taken_out(
     image: ClusterImage, state: PartitionState, node_id: NodeId, used_in: LeaderEpoch
 ) -> PartitionChangeRecord | None:
-    """The change after which a replica that lost what it held may begin anew: it is in neither set, and what it said
-    before is of a leader epoch that is over. None where that is so, or where nobody else is able to go on. used_in: the
-    last epoch in which it was used."""
+    """The change after which a replica that lost records may start again empty: it is in neither set, and its earlier
+    reports belong to a leader epoch that has ended. None if that is already so, or if no other replica can take over.
+    used_in: the last epoch in which the replica was used."""
     if node_id in state.isr or node_id in state.elr:
         change = moved_away(image, state, node_id, lost=True)
     elif node_id in state.replicas and node_id not in state.last_known_elr:
@@ -173,7 +174,7 @@ def taken_out(
 
 
 def return_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
-    """What an unfenced node takes up again: the partitions that waited for it without a leader."""
+    """The changes when a node is unfenced: partitions without a leader that waited for it."""
     for state in image.partitions():
         if state.leader == NO_NODE and node_id in state.counted_on:
             change = reformed(image, state, state.isr)
@@ -185,7 +186,7 @@ def return_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionCh
 
 
 def wants_preferred(state: PartitionState) -> bool:
-    """Does another replica lead than the first one named?"""
+    """Whether a replica other than the first one leads."""
     return state.leader not in (state.replicas[0], NO_NODE)
 
 
@@ -195,19 +196,17 @@ def preferred_change(image: ClusterImage, state: PartitionState) -> PartitionCha
     preferred = state.replicas[0]
     name = name_of(image, state)
     if state.leader == preferred:
-        raise ElectionNotNeeded(f"{name} is led by its preferred leader, node {preferred}, already")
+        raise ElectionNotNeeded(f"{name} is already led by its preferred leader, node {preferred}")
     node = image.nodes.get(preferred)
     if preferred not in state.isr or node is None or node.draining or not electable(image, state, preferred):
         why = "not in sync" if preferred not in state.isr else "fenced or being stopped"
-        raise PreferredLeaderNotAvailable(
-            f"node {preferred}, the preferred leader of {name}, is {why}: try again later"
-        )
+        raise PreferredLeaderNotAvailable(f"node {preferred}, the preferred leader of {name}, is {why}: retry later")
     return PartitionChangeRecord(state.topic_id, state.partition, leader=preferred)
 
 
 def rebalance_changes(image: ClusterImage, percentage: int) -> Iterator[PartitionChangeRecord]:
-    """The elections of preferred leaders that give every node back what it ought to lead, where more than so much of
-    that (in per cent) is led by others."""
+    """The elections of preferred leaders for every node whose partitions are led by others to more than `percentage`
+    per cent."""
     ought = Counter(state.replicas[0] for state in image.partitions())
     away = Counter(state.replicas[0] for state in image.partitions() if wants_preferred(state))
     uneven = {node for node, count in away.items() if 100 * count > percentage * ought[node]}
@@ -218,22 +217,22 @@ def rebalance_changes(image: ClusterImage, percentage: int) -> Iterator[Partitio
 
 
 def name_of(image: ClusterImage, state: PartitionState) -> str:
-    """The partition's name, for people."""
+    """The partition's name, for messages."""
     return f"{image.topics[state.topic_id].name}-{state.partition}"
 
 
-# --- for people ---------------------------------------------------------------------------------------------------
+# --- messages -----------------------------------------------------------------------------------------------------
 
 
 def why_leaderless(image: ClusterImage, state: PartitionState) -> str:
-    """Why a partition has no leader, and what brings it back."""
+    """Why a partition has no leader, and how it gets one."""
     if state.isr or state.elr:
         reasons = [f"node {node}: {_why_not(image, state, node)}" for node in (*state.isr, *state.elr)]
         return f"no in-sync or eligible replica can lead ({'; '.join(reasons)})"
-    reasons = [f"node {node}, which led last: {_why_not(image, state, node)}" for node in state.last_known_elr]
+    reasons = [f"node {node}, the last leader: {_why_not(image, state, node)}" for node in state.last_known_elr]
     return (
-        f"every in-sync replica lost what it held ({'; '.join(reasons)}); give that back, or command an unclean "
-        "election: what only the lost ones had is gone then"
+        f"every in-sync replica lost records ({'; '.join(reasons)}); restore its log directory, or run an unclean "
+        "election, which loses the records that only these replicas had"
     )
 
 
@@ -243,12 +242,12 @@ def _why_not(image: ClusterImage, state: PartitionState, node_id: NodeId) -> str
     if node is None:
         return "not registered; start it"
     if directory == LOST_DIRECTORY:
-        return "what it held is damaged, or its log directory is an older copy; only an unclean election could go on"
+        return "its log is damaged, or its log directory is an older copy; only an unclean election can make it leader"
     if not has_directory(state, node):
         return (
-            f"its log directory {directory}, which held the records, is gone or has failed; give it back and "
-            f"start it again"
+            f"its log directory {directory}, which contains the records, is gone or has failed; restore it and "
+            f"restart the node"
         )
     if node.fenced:
         return "fenced: not running, or not ready yet; start it"
-    return "could lead, an election is under way"
+    return "can lead, an election is in progress"

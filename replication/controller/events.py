@@ -1,6 +1,6 @@
-"""What the controller is told and what it answers: events in, effects out, as values.
+"""Events and effects of the controller (controller.py).
 
-Requests carry a `request_id` that the driver gives them; its `Reply` comes once everything the answer rests on is
+A request has a `request_id` given by the driver; its `Reply` follows once everything the answer depends on is
 committed. `at` is monotonic time in milliseconds, stamped by the driver.
 """
 
@@ -36,10 +36,10 @@ from tidelog.types import (
 
 @dataclass(frozen=True, slots=True)
 class Activated:
-    """This process leads the metadata quorum now.
+    """This process became the leader of the metadata quorum.
 
-    image: all of the log, committed or not, the record that opens the quorum epoch included.
-    node_id, incarnation: of this very process. An older incarnation of the same node is certainly dead.
+    image: of the whole log, committed or not, including the record that opens the quorum epoch.
+    node_id, incarnation: of this process. An older incarnation of the same node has certainly ended.
     """
 
     at: Millis
@@ -50,7 +50,7 @@ class Activated:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """This process does not lead the quorum any more: the outcome of whatever still waits is unknown."""
+    """This process no longer leads the quorum: the outcome of every waiting request is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,15 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed. Comes several times within a session."""
+    """The time is now `at`. Sent several times per session."""
 
     at: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHeard:
-    """A node's heartbeat reached this node, which is not the active controller: should it become it, it knows who was
-    silent."""
+    """A heartbeat reached this node, which is not the active controller. If it becomes active, it knows which nodes
+    were silent."""
 
     at: Millis
     node_id: NodeId
@@ -78,8 +78,8 @@ class NodeHeard:
 
 @dataclass(frozen=True, slots=True)
 class VotersReviewed:
-    """Time to see whether the voter set should change. caught_up: replicas of the metadata log that hold all that is
-    committed."""
+    """Check whether the voter set should change. caught_up: replicas of the metadata log that have all committed
+    records."""
 
     at: Millis
     caught_up: tuple[ReplicaKey, ...]
@@ -87,9 +87,10 @@ class VotersReviewed:
 
 @dataclass(frozen=True, slots=True)
 class DamagedReplica:
-    """A replica that has lost some of what it had reported as held: found by its recovery, or later.
+    """A replica that lost records which it had reported as durable, found by recovery or later.
 
-    leader_epoch: the last one in which its process used it; what it said in that one may still be on its way."""
+    leader_epoch: the last one in which its process used the log; reports from that epoch may still be in flight.
+    """
 
     key: PartitionKey
     reason: str
@@ -98,8 +99,8 @@ class DamagedReplica:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """A node's process has started. intact: those of its directories that still have all that was written to them,
-    synced or not."""
+    """A node's process has started. intact: its directories that still contain everything written to them, synced or
+    not."""
 
     request_id: int
     at: Millis
@@ -117,9 +118,9 @@ class RegisterNode:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A node is alive. `metadata_offset`: how far it has applied the log; `ready`: it may lead and join, as far as it
-    knows; `want_drain`: it is being stopped; `damaged`: found since it registered; `offline_directories`: log
-    directories that it named then and that have failed since."""
+    """A node is alive. `metadata_offset`: how far it has applied the log. `ready`: it can lead and join. `want_drain`:
+    it is being stopped. `damaged`: replicas found damaged since it registered. `offline_directories`: log directories
+    of its registration that failed since."""
 
     request_id: int
     at: Millis
@@ -134,7 +135,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """Make a topic, or only say whether it could be made."""
+    """Create a topic, or only validate the request."""
 
     request_id: int
     name: str
@@ -146,7 +147,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Remove a topic by name, by id, or by both; None: whichever life of the name."""
+    """Delete a topic by name, by id, or by both. topic_id: None for whichever id the name has now."""
 
     request_id: int
     name: str
@@ -155,7 +156,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True)
 class IsrMember:
-    """A replica, and which registration of it the leader means (KIP-903)."""
+    """A replica, and the registration of it that the leader knows (KIP-903)."""
 
     node_id: NodeId
     node_epoch: NodeEpoch
@@ -163,7 +164,7 @@ class IsrMember:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An in-sync set as the leader wants it, and the state that it rests on."""
+    """An in-sync set that the leader proposes, and the epochs that the proposal is based on."""
 
     key: PartitionKey
     leader_epoch: LeaderEpoch
@@ -173,7 +174,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
-    """Proposals of one leader; each is judged by itself."""
+    """Proposals of one leader; each is judged on its own."""
 
     request_id: int
     node_id: NodeId
@@ -182,7 +183,7 @@ class AlterPartition:
 
 
 class ElectionType(Enum):
-    """Which leader an operator asks for."""
+    """Kind of an election requested by an operator."""
 
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
@@ -190,8 +191,9 @@ class ElectionType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """Let the preferred replicas lead, or, `UNCLEAN`, let whoever has most lead where nobody may. keys: empty: every
-    partition that wants it. validate_only: of an unclean election, say what it would do."""
+    """Elect the preferred leaders or, `UNCLEAN`, the replica with the most records in partitions that cannot have a
+    leader otherwise. keys: empty for every partition that needs it. validate_only: report what an unclean election
+    would do."""
 
     request_id: int
     election: ElectionType
@@ -201,8 +203,8 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEnd:
-    """What a replica says that it has: the epoch of its last record (-1: none) and its log end, in which directory
-    (None: it has no log). lost: which offsets below its end cannot be read, in words."""
+    """What a replica reports about its log: epoch of the last record (-1: none), log end, directory (None: it has no
+    log). lost: the offsets below its end that cannot be read, as text."""
 
     node_id: NodeId
     last_epoch: LeaderEpoch
@@ -213,7 +215,7 @@ class ReplicaEnd:
 
 @dataclass(frozen=True, slots=True)
 class LogEndsTold:
-    """The answers to `AskLogEnds`: of whoever answered in time."""
+    """The answers to `AskLogEnds` that arrived in time."""
 
     number: int
     ends: tuple[ReplicaEnd, ...]
@@ -221,7 +223,7 @@ class LogEndsTold:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The replicas that a partition is to have, the preferred leader first; None: end the one that is under way."""
+    """The wanted replicas of a partition, the preferred leader first; None: cancel the reassignment in progress."""
 
     key: PartitionKey
     replicas: tuple[NodeId, ...] | None
@@ -229,7 +231,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignments:
-    """Move replicas; each partition is judged by itself."""
+    """Move replicas; each partition is judged on its own."""
 
     request_id: int
     reassignments: tuple[Reassignment, ...]
@@ -237,7 +239,7 @@ class AlterReassignments:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One setting of a topic: its new value; None: the default again."""
+    """A new value of one topic setting; None: reset it to the default."""
 
     key: str
     value: str | None
@@ -245,7 +247,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """Change some settings of a topic, or only say whether they could be."""
+    """Change some settings of a topic, or only validate the change."""
 
     request_id: int
     topic: str
@@ -255,7 +257,7 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Let a topic have `count` partitions in all, or only say whether it could."""
+    """Increase the number of a topic's partitions to `count`, or only validate that."""
 
     request_id: int
     topic: str
@@ -265,7 +267,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Raise the feature level of the metadata, or only say whether it could be."""
+    """Raise the feature level of the metadata, or only validate that."""
 
     request_id: int
     level: int
@@ -275,12 +277,12 @@ class UpdateFeatures:
 AdminEvent: TypeAlias = (
     CreateTopic | DeleteTopic | ElectLeaders | AlterReassignments | AlterConfigs | CreatePartitions | UpdateFeatures
 )
-"""What an operator or a client asks to be changed."""
+"""Changes requested by operators or clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
-    """A node wants a block of producer ids to give away."""
+    """A node requests a block of producer ids."""
 
     request_id: int
     node_id: NodeId
@@ -289,7 +291,7 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoter:
-    """A node that is gone for good is to vote no more. directory_id: by which directory; None: whichever does."""
+    """Remove a voter whose node is permanently gone. directory_id: its voting directory; None: whichever votes."""
 
     request_id: int
     node_id: NodeId
@@ -317,14 +319,14 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The number of the registration."""
+    """The node epoch of the registration."""
 
     node_epoch: NodeEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """`drained`: nothing is left that another could lead; the node is fenced and may stop."""
+    """`drained`: nothing is left that another node could lead; the node is fenced and may stop."""
 
     fenced: bool
     drained: bool
@@ -332,7 +334,8 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """The topic's id; None where it was only checked. warnings: settings that do not have the effect they name."""
+    """The topic's id; None if the request was only validated. warnings: settings that do not have the effect they
+    name."""
 
     topic_id: TopicId | None
     warnings: tuple[str, ...] = ()
@@ -340,14 +343,14 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """The topic is gone."""
+    """The topic is deleted."""
 
     topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
 class AlteredPartition:
-    """Of one proposal: the partition's state after it, or why it was refused."""
+    """The outcome of one proposal: the resulting state of the partition, or why it was rejected."""
 
     key: PartitionKey
     outcome: PartitionState | TidelogError
@@ -355,15 +358,15 @@ class AlteredPartition:
 
 @dataclass(frozen=True, slots=True)
 class AlteredPartitions:
-    """In the order of the proposals."""
+    """The outcomes, in the order of the proposals."""
 
     partitions: tuple[AlteredPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """What came of one partition's part in a request: its state after it, or why it was refused. `loss`: what may be
-    lost by it, empty where nothing is."""
+    """The outcome for one partition of a request: its resulting state, or why the request was rejected. `loss`: records
+    that may be lost by it, as text; empty if none."""
 
     key: PartitionKey
     outcome: PartitionState | TidelogError
@@ -372,14 +375,14 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcomes:
-    """In the order of the request; of an election of all partitions, those that wanted one."""
+    """In the order of the request; for an election of all partitions, those that needed one."""
 
     partitions: tuple[PartitionOutcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicAltered:
-    """The topic has its new settings, or partitions, in the image from this offset on. warnings: as in TopicCreated."""
+    """The topic has its new settings or partitions in the image from `offset` on. warnings: as in TopicCreated."""
 
     topic_id: TopicId
     offset: Offset
@@ -388,14 +391,14 @@ class TopicAltered:
 
 @dataclass(frozen=True, slots=True)
 class FeaturesUpdated:
-    """The level in force."""
+    """The level in effect."""
 
     level: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The ids from `first` on, `count` of them, are the node's to give away."""
+    """The node may allocate the `count` ids from `first`."""
 
     first: ProducerId
     count: int
@@ -403,7 +406,7 @@ class ProducerIdBlock:
 
 @dataclass(frozen=True, slots=True)
 class VoterRemoved:
-    """The voter is none any more."""
+    """The voter is removed."""
 
 
 Result: TypeAlias = (
@@ -440,15 +443,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that an operator should read."""
+    """A message for operators."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskLogEnds:
-    """Ask these nodes how much of the partition they have; `LogEndsTold` with this number must follow, soon.
-    commanded: an operator waits for it, and damaged logs may be read for some seconds."""
+    """Query these nodes for their log ends of the partition. The driver must answer soon with `LogEndsTold` of this
+    number. commanded: an operator waits, and reading damaged logs may take some seconds."""
 
     number: int
     key: PartitionKey
@@ -458,7 +461,7 @@ class AskLogEnds:
 
 @dataclass(frozen=True, slots=True)
 class UncleanlyElected:
-    """A replica leads that may lack committed records. An operator must read that, and it is counted."""
+    """A replica that may lack committed records leads. It is reported to operators and counted."""
 
     key: PartitionKey
     leader: NodeId

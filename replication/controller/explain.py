@@ -1,5 +1,6 @@
-"""For people: why a partition cannot be read or written, and what would stop if a node stopped. Pure words about an
-image. Of what nodes see on their own disks only what is told beside it is known (`OnDisks`).
+"""Explanations for operators: why a partition cannot be read or written, and what stops if a node stops.
+
+Pure functions of an image. Findings on the nodes' disks are known only as far as the caller passes them (`OnDisks`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from replication.controller.image import ClusterImage, PartitionState
 from tidelog.types import NO_NODE, DirectoryId, NodeId, PartitionKey
 
 NAMED_MAX: Final = 5
-"""Partitions named in one sentence; the rest is counted."""
+"""Partitions named in one sentence; further ones are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A partition as it is: what works, what is wrong, and what a person can do about it."""
+    """State of a partition: whether it can be read and written, the causes if not, and the steps for an operator."""
 
     readable: bool
     writable: bool
@@ -31,29 +32,29 @@ class Explanation:
 
 
 Full: TypeAlias = Mapping[DirectoryId, str]
-"""Data directories that refuse appends for want of room: why, by id."""
+"""Log directories that reject appends because their disk is full: reason by directory id."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnDisks:
-    """What nodes say of their own disks. damaged: what the logs of replicas have lost, by node and partition.
-    unanswered: unfenced nodes that were asked and did not answer, so that their disks may be full or damaged."""
+    """Findings that nodes report about their own disks. damaged: lost parts of replica logs, by node and partition.
+    unanswered: unfenced nodes that did not answer the query; their disks may be full or damaged."""
 
     full: Full = field(default_factory=dict)
     damaged: Mapping[tuple[NodeId, PartitionKey], str] = field(default_factory=dict)
     unanswered: tuple[NodeId, ...] = ()
 
     def refuses(self, state: PartitionState) -> str | None:
-        """Why the partition's leader refuses every write, None where it takes them, or there is none."""
+        """Why the partition's leader rejects every write; None if it accepts them, or if there is no leader."""
         return None if state.leader == NO_NODE else self.full.get(state.directory_of(state.leader))
 
     def is_damaged(self, state: PartitionState) -> bool:
-        """Has a replica of the partition lost records?"""
+        """Whether a replica of the partition has lost records."""
         return any((node_id, state.key) in self.damaged for node_id in state.replicas)
 
 
 def explain(image: ClusterImage, state: PartitionState, disks: OnDisks | None = None) -> Explanation:
-    """See `Explanation`. `writable`: with acks=all. disks: as the nodes of this partition's replicas say."""
+    """Explain the state of a partition. `writable` refers to acks=all. disks: reports of the nodes of its replicas."""
     disks = disks or OnDisks()
     full = disks.full
     minimum = image.min_insync(state)
@@ -64,7 +65,7 @@ def explain(image: ClusterImage, state: PartitionState, disks: OnDisks | None = 
     if not led:
         causes.append(why_leaderless(image, state))
     if refusal is not None:
-        causes.append(f"its leader, node {state.leader}, refuses every write: {refusal}")
+        causes.append(f"the leader, node {state.leader}, rejects every write: {refusal}")
         steps.append(_make_room(state.leader))
         steps += _let_another_lead(image, state, full)
     for node_id in state.replicas:
@@ -75,7 +76,7 @@ def explain(image: ClusterImage, state: PartitionState, disks: OnDisks | None = 
     if not enough:
         causes.append(
             f"{len(state.isr)} of {len(state.replicas)} replicas are in sync, min.insync.replicas is {minimum}: "
-            "acks=all is refused, nothing is committed"
+            "acks=all is rejected, nothing is committed"
         )
     for node_id in state.replicas:
         if node_id not in state.isr:
@@ -83,21 +84,21 @@ def explain(image: ClusterImage, state: PartitionState, disks: OnDisks | None = 
             causes.append(cause)
             steps.append(step)
     if not led and not (state.isr or state.elr):
-        steps.append("if what was lost cannot be given back: `tidelog partition elect --unclean`, which loses records")
+        steps.append("if the lost log cannot be restored: `tidelog partition elect --unclean`, which loses records")
     if state.adding or state.removing:
-        causes.append(f"a reassignment is under way: {list(state.adding)} come, {list(state.removing)} go")
+        causes.append(f"a reassignment is in progress: adding {list(state.adding)}, removing {list(state.removing)}")
     return Explanation(led, led and enough and refusal is None, tuple(causes), tuple(dict.fromkeys(steps)))
 
 
 def _make_room(node_id: NodeId) -> str:
     return (
-        f"make room on node {node_id}: delete topics, lower retention.ms or retention.bytes of the largest, or make "
-        "its disk larger; it takes appends again by itself"
+        f"free space on node {node_id}: delete topics, lower retention.ms or retention.bytes of the largest ones, or "
+        "enlarge its disk; appends then resume without a restart"
     )
 
 
 def _let_another_lead(image: ClusterImage, state: PartitionState, full: Full) -> Iterator[str]:
-    """To write on at once: the commands that give the leadership to a member whose disk has room."""
+    """The commands that move the leadership to a member whose disk has free space, to restore writes at once."""
     nodes = image.nodes
     able = (
         node_id
@@ -109,22 +110,22 @@ def _let_another_lead(image: ClusterImage, state: PartitionState, full: Full) ->
         name = name_of(image, state)
         order = ",".join(str(node) for node in (chosen, *(node for node in state.replicas if node != chosen)))
         yield (
-            f"to write on at once let node {chosen} lead: `tidelog partition reassign {name} --replicas {order}`, then "
-            f"`tidelog partition elect {name}`"
+            f"to resume writes at once, move the leadership to node {chosen}: `tidelog partition reassign {name} "
+            f"--replicas {order}`, then `tidelog partition elect {name}`"
         )
 
 
 def _why_damaged(state: PartitionState, node_id: NodeId, lost: str) -> tuple[str, str]:
     if node_id != state.leader:
-        return f"the log of replica {node_id} lost {lost}", f"look at the disk of node {node_id} (SMART)"
+        return f"the log of replica {node_id} lost {lost}", f"check the disk of node {node_id} (SMART)"
     cause = (
-        f"its leader, node {node_id}, leads with a damaged log, since no other replica is eligible: reads of what it "
-        f"lost fail; it lost {lost}"
+        f"the leader, node {node_id}, leads with a damaged log because no other replica is eligible: reads of the lost "
+        f"part fail; it lost {lost}"
     )
     others = ", ".join(str(node) for node in state.replicas if node != node_id)
-    first = f"start nodes {others}, or bring them back in sync: one of them then leads; else " if others else ""
+    first = f"start nodes {others}, or bring them back in sync: one of them then leads; otherwise " if others else ""
     return cause, (
-        f"{first}stop node {node_id} and give the file back from a copy, or delete the records up to there "
+        f"{first}stop node {node_id} and restore the file from a copy, or delete the records up to the damaged part "
         "(delete_records)"
     )
 
@@ -133,27 +134,27 @@ def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId, full: 
     node = image.nodes.get(node_id)
     who = f"replica {node_id}" + (" (eligible)" if node_id in state.elr else "")
     if node is None:
-        return f"{who} is on a node that never registered", f"start node {node_id}, or move the replica (reassign)"
+        return f"{who}: its node never registered", f"start node {node_id}, or move the replica (reassign)"
     if node.fenced:
-        return f"{who} is out: its node is fenced, not heard of or not ready", f"start node {node_id}"
+        return f"{who} is out of sync: its node is fenced (not running, or not ready)", f"start node {node_id}"
     if node.draining:
-        return f"{who} is out: its node is being stopped", f"wait until node {node_id} is back"
+        return f"{who} is out of sync: its node is being stopped", f"wait until node {node_id} is back"
     directory = state.directory_of(node_id)
     if all(named.directory_id != directory for named in node.directories):
         return (
-            f"{who} is out: its log directory {directory} is gone or has failed",
-            f"give node {node_id} that log directory back, or another disk in its place, and start it again",
+            f"{who} is out of sync: its log directory {directory} is gone or has failed",
+            f"restore that log directory on node {node_id}, or replace its disk, and restart the node",
         )
     if directory in full:
-        return f"{who} is out: {full[directory]}", _make_room(node_id)
+        return f"{who} is out of sync: {full[directory]}", _make_room(node_id)
     return (
-        f"{who} is catching up, or its disk or network is slow",
-        f"look at the log of node {node_id} and at its disk",
+        f"{who} is out of sync: it is catching up, or its disk or network is slow",
+        f"check the log messages and the disk of node {node_id}",
     )
 
 
 def why_not_restart(image: ClusterImage, node_id: NodeId) -> list[str]:
-    """What would not work while this node is stopped; nothing: it may be restarted."""
+    """What would stop working while this node is stopped; empty if it can be restarted safely."""
     reasons = []
     node = image.nodes.get(node_id)
     if node is None:
@@ -163,7 +164,7 @@ def why_not_restart(image: ClusterImage, node_id: NodeId) -> list[str]:
     if node_id in voters and len(there) <= len(voters) // 2:
         reasons.append(
             f"the metadata quorum of nodes {voters} would have {len(there)} of {len(voters)} voters: no majority, "
-            "nothing could be changed and no leader elected"
+            "metadata could not be changed and no leader elected"
         )
     leaderless, refusing = [], []
     for state in image.partitions():
@@ -175,9 +176,9 @@ def why_not_restart(image: ClusterImage, node_id: NodeId) -> list[str]:
         elif len(staying) < image.min_insync(state) <= len(state.isr):
             refusing.append(state)
     if leaderless:
-        reasons.append(f"nobody else could lead {_names(image, leaderless)}")
+        reasons.append(f"no other replica could lead {_names(image, leaderless)}")
     if refusing:
-        reasons.append(f"acks=all would be refused (min.insync.replicas) by {_names(image, refusing)}")
+        reasons.append(f"acks=all would be rejected (min.insync.replicas) by {_names(image, refusing)}")
     return reasons
 
 

@@ -1,7 +1,7 @@
-"""The feature level of the metadata: which kinds of record its log may hold.
+"""The feature level of the metadata: which kinds of records the metadata log may contain.
 
-Kept true: a level is only ever raised, by a controller that knows it; a record of a level is written only once that
-level is in force, so that a node of an older version, which would stop at it, is never surprised.
+Invariant: a level is only raised, and only by a controller that knows it. Records of a level are written only once that
+level is in effect, so that no node of an older version, which would stop at them, receives them.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from tidelog.errors import FeatureUpdateFailed, UnsupportedVersion
 
 OFFLINE_DIRECTORIES: Final = 3
 LATEST: Final = OFFLINE_DIRECTORIES
-"""3: log directories that fail while their node runs. 2: topic settings that change, reassignments. 1: all before."""
+"""3: log directories that fail while their node runs. 2: changes of topic settings, reassignments. 1: all else."""
 
 
 def refuse_update(image: ClusterImage, level: int) -> None:
-    """Raise FeatureUpdateFailed where the level cannot become this one."""
+    """Raise FeatureUpdateFailed if the level cannot be changed to this one."""
     if level > LATEST:
         raise FeatureUpdateFailed(
-            f"feature level {level} is not known to the active controller, whose version ends at {LATEST}: update "
+            f"feature level {level} is unknown to the active controller, which supports levels up to {LATEST}: upgrade "
             "every node first"
         )
     if level < image.feature_level:
         raise FeatureUpdateFailed(
-            f"the feature level is {image.feature_level} and cannot go back to {level}: the metadata log may hold "
-            f"records that level {level} does not know"
+            f"the feature level is {image.feature_level} and cannot go back to {level}: the metadata log may contain "
+            f"records that level {level} does not support"
         )
 
 
 def require(image: ClusterImage, level: int, what: str) -> None:
-    """Raise UnsupportedVersion where the cluster is not at that level."""
+    """Raise UnsupportedVersion if the cluster is below that level."""
     if image.feature_level < level:
         raise UnsupportedVersion(
-            f"{what} needs feature level {level}, the cluster is at {image.feature_level}: once every node runs this "
-            f"version, raise it (`tidelog cluster upgrade`)"
+            f"{what} needs feature level {level}, the cluster has level {image.feature_level}: once every node runs "
+            f"this version, raise it (`tidelog cluster upgrade`)"
         )

@@ -1,12 +1,13 @@
-"""The cluster as the metadata log tells it: an immutable image, and how one batch of records makes the next.
+"""The cluster image: the state that results from applying the metadata log, as an immutable value.
 
-Kept true:
-  1. An image is never changed: whoever holds one may keep reading it, and `is` tells whether a topic changed.
-  2. `apply` is a pure function of the image and the batch: replaying the log gives the same image on every node.
-  3. A batch is applied whole or, where a record contradicts the image, not at all (`CorruptLog`).
+Invariants:
+  1. An image is never changed, so readers may keep it. A topic that did not change is the same object (`is`) in both
+     images.
+  2. `apply` is a pure function of image and batch: replaying the log gives the same image on every node.
+  3. A batch is applied as a whole, or not at all if a record contradicts the image (`CorruptLog`).
 
-Left to others: which records are committed (node/), which to write (replication/controller/controller.py).
-Cost of a batch: a shallow copy of each mapping that changes, once, and a new tuple for each topic that changes.
+Not here: which records are committed (node/metadata/), which records to write (controller.py).
+Cost of a batch: one shallow copy of each mapping that changes, and a new tuple for each topic that changes.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistration:
-    """A node as it last registered.
+    """A node as of its last registration.
 
-    directories: its log directories that work, as far as is known; `last_registration` of each is the least number by
-        which it is known as that same directory: a copy that carries a smaller one is older. It becomes this
-        registration's number when the node is unfenced, since the node has fsynced it in each directory by then.
-        former_directories: directories of earlier registrations that this one did not name. offline_directories:
-        directories that it named, and that have failed since.
+    directories: the node's log directories that work. `last_registration` of each is the smallest number by which it is
+    known to be the same directory: a copy that carries a smaller one is older. It is set to this registration's number
+    when the node is unfenced, because the node has fsynced the number in each directory by then.
+    former_directories: directories of earlier registrations that this one did not name.
+    offline_directories: directories of this registration that failed later.
     """
 
     node_id: NodeId
@@ -78,17 +79,17 @@ class NodeRegistration:
     offline_directories: tuple[DirectoryState, ...] = ()
 
     def known_directories(self) -> dict[DirectoryId, NodeEpoch]:
-        """Every directory the node ever registered, and the least number by which it is still the same."""
+        """Every directory the node ever registered, with the smallest number by which it is still the same."""
         states = (*self.former_directories, *self.offline_directories, *self.directories)
         return {state.directory_id: state.last_registration for state in states}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition: who holds it, who is in sync, who leads. `directories` follows the order of `replicas`.
+    """State of a partition: replicas, in-sync set, leader. `directories` has the order of `replicas`.
 
-    elr: eligible leader replicas (KIP-966): not in sync, and yet with all that is committed. last_known_elr: who led
-        last, while both sets are empty. adding, removing: replicas that come and go in a reassignment under way.
+    elr: eligible leader replicas (KIP-966): not in sync, but with all committed records. last_known_elr: the last
+    leader, while both sets are empty. adding, removing: replicas that a reassignment in progress adds and removes.
     """
 
     topic_id: TopicId
@@ -106,16 +107,16 @@ class PartitionState:
 
     @property
     def counted_on(self) -> frozenset[NodeId]:
-        """Replicas whose logs are not to be thrown away: those of both sets, or, these empty, who led last."""
+        """Replicas whose logs must be kept: the members of both sets or, if both are empty, the last leader."""
         return frozenset((*self.isr, *self.elr, *self.last_known_elr))
 
     @property
     def key(self) -> PartitionKey:
-        """Which partition."""
+        """Topic id and index of the partition."""
         return PartitionKey(self.topic_id, self.partition)
 
     def directory_of(self, node_id: NodeId) -> DirectoryId:
-        """The log directory of that replica, which must be one."""
+        """The log directory of a replica. `node_id` must be one of `replicas`."""
         return self.directories[self.replicas.index(node_id)]
 
 
@@ -130,24 +131,24 @@ class TopicState:
 
     @property
     def min_insync_replicas(self) -> int:
-        """The setting; 1 unless the topic says more. What counts for a partition: `ClusterImage.min_insync`."""
+        """The topic's `min.insync.replicas`, 1 if not set. Effective for a partition: `ClusterImage.min_insync`."""
         return int(self.configs.get(MIN_INSYNC_REPLICAS, "1"))
 
     @property
     def allows_unclean(self) -> bool:
-        """May a replica lead that lacks committed records, where no other is left?"""
+        """Whether a replica that lacks committed records may lead when no other replica is left."""
         return self.configs.get(UNCLEAN_ELECTION) == "true"
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement promises; fixed when the topic was created."""
+        """What an acknowledgement guarantees; fixed at creation."""
         return Durability(self.configs.get(DURABILITY, Durability.FSYNC.value))
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """All of the cluster at one offset of the metadata log. `offset` is one past the last record applied;
-    `next_producer_id` the first that no node has been given."""
+    """The cluster at one offset of the metadata log. `offset`: one past the last applied record. `next_producer_id`:
+    the first producer id that is not allocated."""
 
     offset: Offset
     cluster_id: str
@@ -159,25 +160,24 @@ class ClusterImage:
     next_producer_id: ProducerId = ProducerId(0)
 
     def partition(self, key: PartitionKey) -> PartitionState | None:
-        """The partition, or None where its topic or the index does not exist."""
+        """The partition, or None if its topic or the index does not exist."""
         topic = self.topics.get(key.topic_id)
         if topic is None or not 0 <= key.partition < len(topic.partitions):
             return None
         return topic.partitions[key.partition]
 
     def topic(self, name: str) -> TopicState | None:
-        """The topic that bears this name now, or None."""
+        """The topic that has this name now, or None."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
     def min_insync(self, state: PartitionState) -> int:
-        """How many replicas of a partition must be in sync for anything to be committed: `min.insync.replicas`, at most
-        as many as the partition has, without those that a reassignment is still adding. Source: Kafka's effective
-        minimum ISR."""
+        """How many replicas of a partition must be in sync to commit: `min.insync.replicas`, but at most the number of
+        replicas, not counting those that a reassignment is adding. Source: Kafka's effective minimum ISR."""
         return min(self.topics[state.topic_id].min_insync_replicas, len(state.replicas) - len(state.adding))
 
     def partitions(self) -> Iterator[PartitionState]:
-        """Every partition, topics in the order of their creation."""
+        """Every partition, by topic in the order of creation."""
         for topic in self.topics.values():
             yield from topic.partitions
 
@@ -189,26 +189,30 @@ EMPTY: Final = ClusterImage(Offset(0), "", 0, (), {}, {}, {})
 def apply(image: ClusterImage, batch: Sequence[LocatedRecord]) -> ClusterImage:
     """The image after one atomic batch.
 
-    batch: records with their offsets, which grow and lie at or above `image.offset`; empty: the same image.
-    Raises CorruptLog where a record contradicts the image; the given image is untouched then, as always.
+    batch: records with their offsets, which increase and are at or above `image.offset`; an empty batch returns the
+    same image.
+    Raises CorruptLog if a record contradicts the image. The given image is never changed.
     """
     if not batch:
         return image
     draft = _Draft(image)
     for offset, record in batch:
         if offset < draft.offset:
-            raise CorruptLog(f"metadata record at offset {offset} lies below {draft.offset}, which was applied before")
+            raise CorruptLog(
+                f"metadata record at offset {offset} lies below offset {draft.offset}, which is applied already"
+            )
         draft.apply(offset, record)
     return draft.image()
 
 
 def advance(image: ClusterImage, offset: Offset) -> ClusterImage:
-    """The same cluster one or more offsets later: past a control batch, which changes nothing."""
+    """The same cluster at a later offset, after a control batch, which changes nothing."""
     return image if offset <= image.offset else replace(image, offset=offset)
 
 
 def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegistration | None) -> NodeRegistration:
-    """The node's entry after this registration record at `offset`, given the one before."""
+    """The node's entry after this registration record at `offset`. previous: the entry before it, None for a new
+    node."""
     if record.state is not None:
         return _as_it_stood(record, record.state)
     known = {} if previous is None else previous.known_directories()
@@ -251,14 +255,14 @@ def _as_it_stood(record: NodeRegistrationRecord, state: NodeStateSnapshot) -> No
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic while its batch is applied."""
+    """A topic while a batch is applied."""
 
     state: TopicState
     partitions: list[PartitionState] = field(default_factory=list)
 
 
 class _Draft:
-    """The next image while it is made: each mapping is copied when it first changes."""
+    """The next image under construction. Each mapping is copied at its first change."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._old = image
@@ -271,7 +275,7 @@ class _Draft:
         self._open: dict[TopicId, _Topic] = {}
 
     def image(self) -> ClusterImage:
-        """The finished image."""
+        """Return the finished image."""
         for topic_id, topic in self._open.items():
             self._own_topics()[topic_id] = replace(topic.state, partitions=tuple(topic.partitions))
         old = self._old
@@ -287,7 +291,7 @@ class _Draft:
         )
 
     def apply(self, offset: Offset, record: MetadataRecord) -> None:
-        """Take one record in."""
+        """Apply one record."""
         match record:
             case PartitionChangeRecord():
                 self._change_partition(offset, record)
@@ -312,7 +316,7 @@ class _Draft:
             case ProducerIdsRecord(_, _, next_producer_id):
                 if next_producer_id <= self._next_producer_id:
                     raise _contradiction(
-                        offset, f"producer ids below {self._next_producer_id} were given away, not {next_producer_id}"
+                        offset, f"producer ids below {self._next_producer_id} are allocated, not {next_producer_id}"
                     )
                 self._next_producer_id = next_producer_id
             case _:
@@ -346,7 +350,7 @@ class _Draft:
     def _add_topic(self, offset: Offset, record: TopicRecord) -> None:
         names = self._own_topic_ids()
         if record.name in names or record.topic_id in self._own_topics():
-            raise _contradiction(offset, f"topic {record.name} ({record.topic_id}) exists already")
+            raise _contradiction(offset, f"topic {record.name} ({record.topic_id}) already exists")
         names[record.name] = record.topic_id
         self._own_topics()[record.topic_id] = TopicState(record.name, record.topic_id, record.configs, ())
 
@@ -357,7 +361,7 @@ class _Draft:
     def _add_partition(self, offset: Offset, record: PartitionRecord) -> None:
         partitions = self._open_topic(offset, record.topic_id).partitions
         if record.partition != len(partitions):
-            raise _contradiction(offset, f"partition {record.key} comes where {len(partitions)} is next")
+            raise _contradiction(offset, f"partition {record.key} is added where index {len(partitions)} is next")
         partitions.append(
             PartitionState(
                 record.topic_id,
@@ -403,7 +407,8 @@ class _Draft:
 
 
 def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionState:
-    """The partition after the change: partition epoch one up, leader epoch one up where a leader is given."""
+    """The partition after the change. The partition epoch grows by one, the leader epoch by one if a leader is
+    named."""
     leads_anew = change.leader is not None
     return PartitionState(
         state.topic_id,
@@ -423,6 +428,6 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
 
 def _contradiction(offset: Offset, what: str) -> CorruptLog:
     return CorruptLog(
-        f"metadata record at offset {offset} contradicts what came before: {what}. "
-        "This node applies nothing further; replace its metadata directory by an empty one and start it again"
+        f"metadata record at offset {offset} contradicts the records before it: {what}. "
+        "This node applies no further records; replace its metadata directory by an empty one and restart it"
     )

@@ -1,8 +1,8 @@
-"""What differs between two images: by identity, since an image is never changed and what did not change is shared.
+"""Differences between two images, found by identity: images are immutable and share whatever did not change.
 
-A comparison costs a look at each topic and, of the topics that changed, at each partition, all of it in compiled
-loops: some 0.2 ms for 10,000 partitions.
-Left to others: acting on it (node/replicas/replica_manager.py).
+A comparison visits each topic and, in changed topics, each partition, in compiled loops: about 0.2 ms for 10,000
+partitions.
+Not here: applying the differences (node/replicas/replica_manager.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tidelog.types import NodeId, PartitionIndex, PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class ImageChanges:
-    """removed: topics that are gone, as they were. partitions: those that are new or changed, and all of topics with
-    changed settings. nodes: those that registered, changed or went."""
+    """removed: deleted topics, as they were. partitions: new or changed partitions, and all partitions of topics with
+    changed settings. nodes: nodes that registered, changed or were removed."""
 
     removed: tuple[TopicState, ...]
     partitions: tuple[PartitionKey, ...]
@@ -27,7 +27,7 @@ class ImageChanges:
 
 
 def changes_between(old: ClusterImage, new: ClusterImage) -> ImageChanges:
-    """What has changed from `old`, an earlier image of the same cluster, to `new`."""
+    """The changes from `old`, an earlier image of the same cluster, to `new`."""
     if old.topics is new.topics:
         return ImageChanges((), (), _nodes(old, new))
     removed = tuple(topic for topic_id, topic in old.topics.items() if topic_id not in new.topics)

@@ -1,7 +1,7 @@
-"""How a registered node stands with the controller, and every way from one standing to another.
+"""State of a registered node in the controller, and the transitions between states.
 
-`TRANSITIONS` is the whole truth: a node's record is made by it alone, and docs/metadata.md is drawn from it. A
-registration, of a new process or the first one, makes any node fenced.
+`TRANSITIONS` is complete: a node's change records are made from it alone, and the diagram in docs/metadata.md is drawn
+from it. A registration, the first one or that of a new process, makes any node fenced.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from replication.controller.metadata import NodeChangeRecord
 
 
 class NodeState(Enum):
-    """What a node may do."""
+    """State of a node."""
 
-    FENCED = "registered: it leads nothing and joins no in-sync set"
-    SERVING = "it leads and follows"
-    DRAINING = "it is being stopped: it is given nothing, and what it has moves away"
-    GONE = "it was stopped, or fell silent over it: only another registration brings it back"
+    FENCED = "registered: it leads no partition and joins no in-sync set"
+    SERVING = "it may lead and follow"
+    DRAINING = "it is being stopped: it gets no new replicas, and its leaderships and set memberships move away"
+    GONE = "it was stopped, or its session ended while it drained: it returns only by a new registration"
 
 
 class NodeCause(Enum):
-    """Why that changes."""
+    """Cause of a transition."""
 
-    READY = "it has applied the log beyond its registration, and its directories know of that"
-    SILENT = "no heartbeat for a session, or another process of it leads the quorum now"
-    DRAIN_ASKED = "it wants to stop"
-    DRAINED = "what can move away has, and all others know; or it waited for long enough"
+    READY = "it has applied the log beyond its registration and recorded the number in its directories"
+    SILENT = "no heartbeat for a session, or another process of this node leads the quorum now"
+    DRAIN_ASKED = "it requested to stop"
+    DRAINED = "everything movable has moved and all other nodes know it, or the time limit is reached"
 
 
 TRANSITIONS: Final[Mapping[tuple[NodeState, NodeCause], NodeState]] = {
@@ -40,18 +40,18 @@ TRANSITIONS: Final[Mapping[tuple[NodeState, NodeCause], NodeState]] = {
     (NodeState.DRAINING, NodeCause.SILENT): NodeState.GONE,
     (NodeState.DRAINING, NodeCause.DRAINED): NodeState.GONE,
 }
-"""Every way that there is."""
+"""Next state by state and cause."""
 
 
 def node_state_of(node: NodeRegistration) -> NodeState:
-    """How a node stands by the metadata."""
+    """The node's state in the metadata."""
     if node.fenced:
         return NodeState.GONE if node.draining else NodeState.FENCED
     return NodeState.DRAINING if node.draining else NodeState.SERVING
 
 
 def moved(node: NodeRegistration, cause: NodeCause) -> NodeChangeRecord:
-    """The record by which a node comes to stand as the table says."""
+    """The record that moves a node to the next state of the table."""
     match TRANSITIONS[node_state_of(node), cause]:
         case NodeState.FENCED:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True)

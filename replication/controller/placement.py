@@ -1,10 +1,11 @@
-"""Where the replicas of a new topic go: round robin over nodes, alternating between racks.
+"""Placement of a new topic's replicas: round robin over nodes, alternating between racks.
 
-Kept true:
-  1. The replicas of a partition lie on different nodes, and on different racks as far as there are racks.
-  2. Leaders are spread evenly: over n partitions each node is preferred floor(n / nodes) or one time more.
-  3. The followers of one leader are spread over the other nodes from one round to the next.
-The start and the order within a rack are drawn from the given rng, so that small topics do not all begin on one node.
+Invariants:
+  1. The replicas of a partition are on different nodes, and on different racks as far as there are enough racks.
+  2. Leaders are spread evenly: over n partitions each node is the preferred leader of floor(n / nodes) partitions, or
+     one more.
+  3. The followers of one leader are spread over the other nodes from round to round.
+The first node and the order within a rack are random, so that small topics do not all start on the same node.
 Source: the behaviour of Kafka's rack-aware assignment (KIP-36); own algorithm.
 """
 
@@ -34,7 +35,7 @@ def place(
 
 
 def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:
-    """All nodes in an order that changes rack at each step as long as it can."""
+    """All nodes in an order that changes the rack at each step as long as possible."""
     by_rack: dict[str, list[NodeId]] = {}
     for node in sorted(racks):
         by_rack.setdefault(racks[node], []).append(node)
@@ -44,7 +45,7 @@ def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:
         rng.shuffle(by_rack[name])
     ring: list[NodeId] = []
     while len(ring) < len(racks):
-        # The rack with most nodes left goes first, so that none is left over in a row at the end.
+        # The rack with the most remaining nodes goes first, so that its nodes do not end up in a row.
         left = sorted((name for name in names if by_rack[name]), key=lambda name: -len(by_rack[name]))
         ring.extend(by_rack[name].pop() for name in left)
     return ring
@@ -53,7 +54,7 @@ def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:
 def _replicas(
     ring: list[NodeId], racks: Mapping[NodeId, str], first: int, shift: int, count: int
 ) -> tuple[NodeId, ...]:
-    """The leader at position `first` of the ring; followers from there on, moved by `shift`, new racks first."""
+    """The leader at position `first` of the ring, then followers from there, shifted by `shift`, new racks first."""
     leader = ring[first % len(ring)]
     others = [ring[(first + 1 + step) % len(ring)] for step in range(len(ring) - 1)]
     if others:
@@ -70,14 +71,15 @@ def _replicas(
 
 
 class DirectoryChooser:
-    """Which log directory of a node takes the next replica: the one with the fewest, in the order it named them."""
+    """Chooses the log directory of a node for the next replica: the one with the fewest replicas, ties in the node's
+    order."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._counts: Counter[DirectoryId] | None = None
 
     def choose(self, node: NodeRegistration) -> DirectoryId:
-        """The directory, counted at once for the next choice."""
+        """The chosen directory. It is counted for the next choice."""
         if len(node.directories) == 1:
             return node.directories[0].directory_id
         counts = self._count()

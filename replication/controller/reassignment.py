@@ -1,15 +1,15 @@
-"""Moving a partition's replicas from node to node, while it is led and written.
+"""Reassignment: replaces replicas of a partition while it is led and written.
 
-Kept true:
-  1. The replicas that come are added at once, those that go stay until every one that comes is in sync and the set
-     without them is not the smaller for it: the number of copies never falls below what it was asked to be.
-  2. Removal is one record: replicas, in-sync set, eligible set and leader change together.
-  3. A reassignment that is ended takes away what it added, and nothing else; a new one replaces one under way.
-  4. Where a replica goes another leader epoch begins: its log is deleted, and should it come back within one life of
-     its process, nothing that it said before may count.
+Invariants:
+  1. New replicas are added at once. Old ones stay until every new one is in sync and the in-sync set without the old
+     ones is not too small: the number of copies never falls below the requested one.
+  2. The removal is one record: replicas, in-sync set, eligible set and leader change together.
+  3. Cancelling a reassignment removes the replicas that it added, and nothing else. A new reassignment replaces one in
+     progress.
+  4. The removal of a replica starts a new leader epoch: its log is deleted, and if it is added again within the same
+     process, no earlier report of it may count.
 
-Left to others: the copying, which is a follower's ordinary fetching, and its throttle
-(node/replicas/replica_fetcher.py).
+Not here: copying the records, which is an ordinary follower fetch, and its throttle (node/replicas/replica_fetcher.py).
 Source: the behaviour of Kafka's reassignment (KIP-455); own algorithm.
 """
 
@@ -28,13 +28,14 @@ from tidelog.types import DirectoryId, NodeId
 
 
 def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> PartitionChangeRecord | None:
-    """The record that begins, replaces or ends a reassignment; None where the partition is as wanted already.
+    """The record that starts, replaces or cancels a reassignment; None if the partition already has the wanted
+    replicas.
 
     Raises InvalidReplicaAssignment, NoReassignmentInProgress.
     """
     if wanted.replicas is None:
         if not (state.adding or state.removing):
-            raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is under way")
+            raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is in progress")
         return _become(image, state, _before(state))
     _refuse_impossible(image, state, wanted.replicas)
     before = _before(state)
@@ -47,7 +48,7 @@ def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> P
 
 
 def finished(image: ClusterImage, state: PartitionState) -> PartitionChangeRecord | None:
-    """The record that ends a reassignment whose new replicas are in sync; None where there is none."""
+    """The record that completes a reassignment whose new replicas are in sync; None if there is none."""
     if not (state.adding or state.removing):
         return None
     target = tuple(node for node in state.replicas if node not in state.removing)
@@ -59,21 +60,21 @@ def finished(image: ClusterImage, state: PartitionState) -> PartitionChangeRecor
 
 
 def _before(state: PartitionState) -> tuple[NodeId, ...]:
-    """The replicas without those that a reassignment under way has added."""
+    """The replicas without those that a reassignment in progress has added."""
     return tuple(node for node in state.replicas if node not in state.adding)
 
 
 def _refuse_impossible(image: ClusterImage, state: PartitionState, target: tuple[NodeId, ...]) -> None:
     name = name_of(image, state)
     if not target or len(set(target)) != len(target):
-        raise InvalidReplicaAssignment(f"{name} cannot have the replicas {list(target)}: name one or more, each once")
+        raise InvalidReplicaAssignment(f"invalid replicas {list(target)} for {name}: name at least one, each only once")
     for node_id in target:
         node = image.nodes.get(node_id)
         if node is None:
-            raise InvalidReplicaAssignment(f"{name} cannot have a replica on node {node_id}, which is not registered")
+            raise InvalidReplicaAssignment(f"{name} cannot have a replica on node {node_id}: it is not registered")
         if node_id not in state.replicas and (node.fenced or node.draining):
             why = "fenced" if node.fenced else "being stopped"
-            raise InvalidReplicaAssignment(f"{name} cannot get a replica on node {node_id} now: it is {why}")
+            raise InvalidReplicaAssignment(f"{name} cannot get a replica on node {node_id} now: the node is {why}")
 
 
 def _become(
@@ -83,16 +84,16 @@ def _become(
     adding: tuple[NodeId, ...] = (),
     removing: tuple[NodeId, ...] = (),
 ) -> PartitionChangeRecord | None:
-    """The record that makes these the replicas. Raises InvalidReplicaAssignment where none would be left that is in
-    sync, or, with nobody in sync, that is waited for."""
+    """The record that makes these the replicas. Raises InvalidReplicaAssignment if none of them is in sync or, while no
+    replica is in sync, if none of them counts."""
     if (replicas, adding, removing) == (state.replicas, state.adding, state.removing):
         return None
     kept = state.isr or state.elr or state.last_known_elr
     if not set(kept) & set(replicas):
-        what = "in sync" if state.isr else "waited for, since it may have what others lack,"
+        what = "in sync" if state.isr else "awaited because it may have records that others lack"
         raise InvalidReplicaAssignment(
-            f"{name_of(image, state)} has no replica among {list(replicas)} that is {what}: that is {list(kept)}; "
-            "wait until one of them is in sync"
+            f"{name_of(image, state)}: none of the requested replicas {list(replicas)} is {what}; keep one of "
+            f"{list(kept)} until a new one is in sync"
         )
     placed = PartitionChangeRecord(
         state.topic_id,
@@ -121,7 +122,7 @@ def _become(
 
 
 def _last_known(state: PartitionState, replicas: Collection[NodeId]) -> tuple[NodeId, ...]:
-    """Who led last, while nobody is in sync: of those that stay."""
+    """The last leader, while no replica is in sync, from the replicas that stay."""
     return _only(state.last_known_elr, replicas) or (_only(state.elr, replicas)[:1] if state.last_known_elr else ())
 
 
@@ -130,7 +131,7 @@ def _only(nodes: tuple[NodeId, ...], replicas: Collection[NodeId]) -> tuple[Node
 
 
 def _directories(image: ClusterImage, state: PartitionState, replicas: tuple[NodeId, ...]) -> tuple[DirectoryId, ...]:
-    """The directories of the replicas: what they have, and one chosen on its node for each that comes."""
+    """The directories of the replicas: unchanged for present ones, chosen on its node for each new one."""
     chooser = DirectoryChooser(image)
     has = dict(zip(state.replicas, state.directories, strict=True))
     return tuple(has[node] if node in has else chooser.choose(image.nodes[node]) for node in replicas)

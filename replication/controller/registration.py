@@ -1,18 +1,20 @@
-"""What a node's registration means for the replicas it holds (docs/metadata.md).
+"""Effects of a node's registration on the replicas of the node (docs/metadata.md).
 
-Kept true:
-  1. A registration ends every leadership of the node's earlier life; it begins fenced, so it also leaves every in-sync
-     set that another member carries on.
-  2. It stays eligible, or the last in-sync member, only by the very bytes it had: same log directory, by id and by the
-     number of the last registration, and no damage named; with `page-cache`, the node says too that the directory is
-     intact: nothing that only a page cache had is gone. Without them it leaves both sets.
-  3. Where both sets become empty by that, the last known leader may lead again with that same directory, and what may
-     be lost is reported; with a new or older directory, or damaged, it never does: nothing is elected from nothing.
-  4. A process registers only once it has seen the last registration of its node: a late copy of an earlier one counts
-     for nothing.
-  5. A replica that nobody counts on and whose directory is gone is given a directory that is there.
-  6. A process that names metadata of the future is refused.
-  7. A process takes the place of one that was heard of a moment ago only where that one has ended for sure.
+Invariants:
+  1. A registration ends every leadership of the node's earlier process. The new process starts fenced, so it leaves
+     every in-sync set that has another member.
+  2. A replica stays eligible, or the last in-sync member, only with its complete log: the same log directory, by id and
+     by the number of the last registration, and no reported damage; with `page-cache` durability the node must also
+     report the directory as intact, which means that no unsynced write is lost. Otherwise the replica leaves both sets.
+  3. If both sets become empty by that, the last known leader may lead again with the same directory, and the possible
+     loss is reported. With a new, older or damaged directory it may not: an empty log is never elected.
+  4. A process registers only after it has seen the last registration of its node. A late copy of an earlier request has
+     no effect.
+  5. A replica that does not count and whose directory is gone is moved to an existing directory.
+  6. A process that names offsets beyond the end of the metadata log is rejected.
+  7. A process replaces one with a running session only if that process has certainly ended.
+
+Not here: elections (elections.py), sessions (sessions.py).
 """
 
 from __future__ import annotations
@@ -31,28 +33,28 @@ from tidelog.types import DirectoryId, Durability, NodeId, PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A registration's consequences: changes of partitions, and what an operator should read."""
+    """Consequences of a registration: partition changes, and messages for operators."""
 
     changes: tuple[PartitionChangeRecord, ...]
     reports: tuple[str, ...]
 
 
 def refuse_impossible(image: ClusterImage, request: RegisterNode) -> None:
-    """Raise what is wrong with the request itself, whoever else is alive."""
+    """Raise an error for a request that is invalid by itself, whichever nodes are alive."""
     if request.cluster_id != image.cluster_id:
         raise InconsistentClusterId(
             f"node {request.node_id} belongs to cluster {request.cluster_id or '(none)'}, this is cluster "
-            f"{image.cluster_id}: check its addresses and its log directories"
+            f"{image.cluster_id}: check its configured addresses and its log directories"
         )
     numbers = [directory.last_registration for directory in request.directories]
     refuse_future(image, request.node_id, request.metadata_offset, *numbers)
     ids = [directory.directory_id for directory in request.directories]
     if not ids or len(set(ids)) != len(ids):
         raise InvalidRequest(
-            f"node {request.node_id} must name at least one log directory, and each once; it named {ids}"
+            f"node {request.node_id} must name at least one log directory, and each only once; it named {ids}"
         )
     if request.node_id < 0 or not request.listeners:
-        raise InvalidRequest(f"node {request.node_id} must have a number from 0 and at least one listener")
+        raise InvalidRequest(f"node {request.node_id} must have an id of at least 0 and at least one listener")
     for node in image.nodes.values():
         if node.node_id == request.node_id or node.fenced:
             continue
@@ -60,37 +62,37 @@ def refuse_impossible(image: ClusterImage, request: RegisterNode) -> None:
             if directory.directory_id in ids:
                 raise InvalidRequest(
                     f"log directory {directory.directory_id} of node {request.node_id} is in use by node "
-                    f"{node.node_id}: one "
-                    "is a copy of the other; give the copy a new directory id"
+                    f"{node.node_id}: one is a copy of the other; give the copy a new directory id"
                 )
 
 
 def refuse_future(image: ClusterImage, node_id: NodeId, *offsets: int) -> None:
-    """Raise InvalidRequest where a node claims to have seen metadata that no controller has decided: the active one has
-    all that is committed."""
+    """Raise InvalidRequest if a node names a metadata offset above the end of the log. The active controller has all
+    committed records."""
     if max(offsets) > image.offset:
         raise InvalidRequest(
-            f"node {node_id} names offset {max(offsets)} of the metadata log, which ends at {image.offset}: it is "
-            "faulty, or was in another cluster"
+            f"node {node_id} names offset {max(offsets)} of the metadata log, which ends at {image.offset}: the node "
+            "is faulty, or belonged to another cluster"
         )
 
 
 def refuse_late(request: RegisterNode, previous: NodeRegistration) -> None:
-    """Raise StaleNodeEpoch where the process has not seen its node's last registration: it may be one from before that,
-    whose words were long on their way. By what it says of its directories they would be older copies of themselves."""
+    """Raise StaleNodeEpoch if the process has not seen its node's last registration. The request may be older than that
+    registration and delayed; its directories would be taken for older copies of themselves."""
     if request.metadata_offset <= previous.node_epoch:
         raise StaleNodeEpoch(
-            f"node {request.node_id} was registered with number {previous.node_epoch}, this process has applied the "
-            f"metadata log up to {request.metadata_offset}: it registers once it has seen that registration"
+            f"node {request.node_id} is registered with node epoch {previous.node_epoch}, this process has applied the "
+            f"metadata log up to offset {request.metadata_offset}: it may register once it has seen that registration"
         )
 
 
 def has_ended(node: NodeRegistration, request: RegisterNode) -> bool:
-    """Is the process that registered before gone, whatever its session says? The one that asks runs on the same boot of
-    the same machine and has the lock of every directory of that one: the directory itself, by the number written there.
+    """Whether the previously registered process has certainly ended, whatever its session says. True if the new process
+    runs on the same boot of the same machine and has the lock of every directory of the old process: the same
+    directory, by the number written there.
 
-    A lock holds among the processes of one machine, wherever the directory lies. Of a copy on another machine it says
-    nothing, so the boot has to be the same one.
+    A lock excludes other processes on one machine only. A copy of the directory on another machine is not locked, so
+    the boot id must be equal.
     """
     written = {directory.directory_id: directory.last_registration for directory in request.directories}
     return request.boot_id == node.boot_id and all(
@@ -99,24 +101,24 @@ def has_ended(node: NodeRegistration, request: RegisterNode) -> bool:
 
 
 def duplicate(node: NodeRegistration, remaining_ms: int) -> DuplicateNodeRegistration:
-    """Why a second process of a live node is refused."""
+    """The error for a second process of a live node."""
     return DuplicateNodeRegistration(
-        f"node {node.node_id} is registered and alive as incarnation {node.incarnation}: if that process is gone, its "
-        f"session ends in {remaining_ms} ms; if it is not, give one of the two another node id"
+        f"node {node.node_id} is registered and alive as incarnation {node.incarnation}: if that process has ended, "
+        f"its session ends in {remaining_ms} ms; otherwise give one of the two processes another node id"
     )
 
 
 def record_of(request: RegisterNode) -> NodeRegistrationRecord:
-    """The record that a registration leaves in the log."""
+    """The metadata record of a registration."""
     return NodeRegistrationRecord(
         request.node_id, request.incarnation, request.listeners, request.rack, request.boot_id, request.directories
     )
 
 
 def judge(image: ClusterImage, request: RegisterNode, previous: NodeRegistration | None) -> Judged:
-    """What the registration does to partitions.
+    """The effects of a registration on partitions.
 
-    image: with the registration applied already. previous: the node's entry before it, None the first time.
+    image: with the registration already applied. previous: the node's entry before it, None for a new node.
     """
     judge = _Judge(image, request, previous)
     changes = tuple(change for state in image.partitions() if (change := judge.change(state)) is not None)
@@ -140,7 +142,7 @@ class _Judge:
         self.reports: list[str] = []
 
     def change(self, state: PartitionState) -> PartitionChangeRecord | None:
-        """What the registration changes in one partition."""
+        """The change of one partition; None if the registration does not affect it."""
         if self._me not in state.replicas:
             return None
         counted = self._me in state.counted_on
@@ -165,20 +167,19 @@ class _Judge:
         return change
 
     def _has_lost(self, state: PartitionState) -> bool:
-        """Has this node not got all that it had in this replica when it was last heard of?"""
+        """Whether this replica lacks records that it had when it last reported."""
         directory = state.directory_of(self._me)
         if state.key in self._damaged or directory in self._older or directory not in self._named:
             return True
         return self._page_cache_is_gone(state)
 
     def _page_cache_is_gone(self, state: PartitionState) -> bool:
-        """Did the replica count on a page cache that is gone?"""
+        """Whether the replica depends on a page cache that is lost."""
         intact = state.directory_of(self._me) in self._intact
         return not intact and self._durability[state.topic_id] is Durability.PAGE_CACHE
 
     def _directory_left(self, state: PartitionState) -> DirectoryId:
-        """The directory by which a replica that led last may lead again, should nobody else: LOST where it never
-        may."""
+        """The directory with which a last known leader may lead again; LOST if it never may."""
         directory = state.directory_of(self._me)
         return LOST_DIRECTORY if state.key in self._damaged or directory in self._older else directory
 
@@ -189,30 +190,28 @@ class _Judge:
             self._damaged.get(state.key),
         )
         who = f"node {self._me}, the last in-sync replica of {name},"
-        nobody = f"nobody leads {name}; `tidelog partition why-unavailable {name}` says what to do"
+        nobody = f"{name} has no leader; run `tidelog partition why-unavailable {name}` for the next steps"
         if damage is not None:
             self.reports.append(f"{who} found its log damaged ({damage}): {nobody}")
         elif directory in self._older:
-            self.reports.append(f"{who} came with an older copy of log directory {directory}: {nobody}")
+            self.reports.append(f"{who} registered with an older copy of log directory {directory}: {nobody}")
         elif directory == LOST_DIRECTORY:
-            self.reports.append(f"{who} has come with less than it had, by what it said before: {nobody}")
+            self.reports.append(f"{who} is known to have lost records, as reported earlier: {nobody}")
         elif directory not in self._named:
             self.reports.append(
-                f"{who} came without log directory {directory}: nobody leads {name} until it is given back"
+                f"{who} registered without log directory {directory}: {name} has no leader until it is restored"
             )
         elif self._page_cache_is_gone(state):
-            self.reports.append(
-                f"{who} lost what its machine had not written when it rebooted; it may lead what is left"
-            )
+            self.reports.append(f"{who} lost unsynced records when its machine rebooted; it may lead with the rest")
 
     def _directory_at_hand(self, state: PartitionState) -> DirectoryId:
-        """The directory for a replica that need not have the bytes: its present one if it is there, else a chosen
+        """The directory for a replica that does not need its old log: its present one if it exists, else a chosen
         one."""
         directory = state.directory_of(self._me)
         return directory if directory in self._named else self._chooser.choose(self._image.nodes[self._me])
 
     def _directories(self, state: PartitionState, mine: DirectoryId) -> tuple[DirectoryId, ...] | None:
-        """All replicas' directories with this node's set to `mine`; None where it is so already."""
+        """The directories of all replicas with this node's set to `mine`; None if that changes nothing."""
         if state.directory_of(self._me) == mine:
             return None
         return tuple(

@@ -1,8 +1,8 @@
-"""Which nodes have been heard of lately: the controller's sessions.
+"""Sessions of nodes with the controller: when each node was last heard from.
 
-Kept true: a session ends only after `session_ms` of silence during which the controller was listening. A controller
-that stood still itself (paused, or starved) does not count that time against anybody.
-Left to others: what the end of a session means (replication/controller/controller.py).
+Invariant: a session ends only after `session_ms` without contact during which the controller was running. Time in which
+the controller itself was paused or starved does not count.
+Not here: the consequences of an ended session (replication/controller/controller.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.types import Millis, NodeId
 
 
 class Sessions:
-    """Last contact with each node, in monotonic milliseconds. `session_ms` is a session's length."""
+    """Last contact with each node, in monotonic milliseconds. `session_ms`: length of a session."""
 
     def __init__(self, session_ms: int) -> None:
         assert session_ms > 0
@@ -23,14 +23,15 @@ class Sessions:
         self._since: Millis | None = None
 
     def begin(self, at: Millis, nodes: Collection[NodeId]) -> None:
-        """A new controller. Whom it has listened to before keeps what is left of the session; the others have been
-        silent for as long as it has listened, a session at most."""
+        """Start as a new active controller. A node heard from before keeps the rest of its session. Any other counts as
+        silent since this process began to listen, at most one session."""
         self.advance(at)
         since = at if self._since is None else self._since
         self._heard = {node: self._heard.get(node, since) for node in nodes}
 
     def advance(self, at: Millis) -> None:
-        """It is `at` now. A gap of half a session since the last event means that nobody listened meanwhile."""
+        """Set the time to `at`. After a gap of half a session or more since the last event the controller was not
+        listening, and the gap does not count."""
         if self._since is None:
             self._since = self._now = at
         gap = at - self._now
@@ -40,25 +41,25 @@ class Sessions:
         self._now = max(self._now, at)
 
     def heard(self, node_id: NodeId) -> None:
-        """A sign of life, now."""
+        """The node was in contact just now."""
         self._heard[node_id] = self._now
 
     def forget(self, node_id: NodeId) -> None:
-        """The node said good-bye, or is known to be dead: its session is over."""
+        """End the session: the node was stopped, or is known to be dead."""
         self._heard.pop(node_id, None)
 
     def alive(self, node_id: NodeId) -> bool:
-        """Is the node's session still running?"""
+        """Whether the node's session is running."""
         heard = self._heard.get(node_id)
         return heard is not None and self._now - heard < self._session_ms
 
     def remaining_ms(self, node_id: NodeId) -> int:
-        """How much silence ends the node's session."""
+        """Milliseconds without contact after which the node's session ends."""
         heard = self._heard.get(node_id)
         return 0 if heard is None else max(0, heard + self._session_ms - self._now)
 
     def take_ended(self) -> list[NodeId]:
-        """Nodes whose session has ended since the last call, by number; they are forgotten."""
+        """Remove and return the nodes whose sessions have ended, by id."""
         ended = sorted(node for node in self._heard if not self.alive(node))
         for node in ended:
             del self._heard[node]

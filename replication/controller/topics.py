@@ -1,6 +1,6 @@
-"""The rules for making and changing a topic: its name, its counts, its settings, where its replicas go.
+"""Rules for creating and changing a topic: name, partition and replica counts, settings, placement.
 
-Left to others: which settings exist and what they may be (a validator given to the controller).
+Not here: which settings exist and their valid values (a validator given to the controller).
 """
 
 from __future__ import annotations
@@ -54,33 +54,33 @@ PARTITIONS_MAX: Final = 10_000  # a topic is one atomic batch of the metadata lo
 
 
 def refuse_impossible(image: ClusterImage, request: CreateTopic) -> None:
-    """Raise what is wrong with the name or the counts."""
+    """Raise an error for an invalid name or invalid counts."""
     name = request.name
     if not is_topic_name(name):
-        raise InvalidTopic(f"the topic name {name[: TOPIC_NAME_LENGTH_MAX + 1]!r} is not allowed: {TOPIC_NAME_RULE}")
+        raise InvalidTopic(f"invalid topic name {name[: TOPIC_NAME_LENGTH_MAX + 1]!r}: {TOPIC_NAME_RULE}")
     if name == METADATA_TOPIC:
-        raise InvalidTopic(f"the topic name {name} belongs to the metadata log: choose another")
+        raise InvalidTopic(f"the topic name {name} is reserved for the metadata log: choose another name")
     if name in image.topic_ids:
-        raise TopicExists(f"topic {name} exists already, with id {image.topic_ids[name]}")
+        raise TopicExists(f"topic {name} already exists, with id {image.topic_ids[name]}")
     if not 1 <= request.partitions <= PARTITIONS_MAX:
         raise InvalidPartitions(f"topic {name} cannot have {request.partitions} partitions: use 1 to {PARTITIONS_MAX}")
     refuse_factor(image, name, request.replication_factor)
 
 
 def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> None:
-    """Raise InvalidReplicationFactor where there are too few nodes for so many replicas."""
+    """Raise InvalidReplicationFactor if there are too few usable nodes for that many replicas."""
     usable = sum(not (node.fenced or node.draining) for node in image.nodes.values())
     if not 1 <= replication_factor <= usable:
         raise InvalidReplicationFactor(
             f"topic {name} cannot have {replication_factor} replicas: {usable} of {len(image.nodes)} "
-            "registered nodes are usable now; start more nodes or ask for fewer replicas"
+            "registered nodes are usable now; start more nodes, or request fewer replicas"
         )
 
 
 def records_of(
     image: ClusterImage, request: CreateTopic, rng: random.Random
 ) -> tuple[TopicId, tuple[MetadataRecord, ...]]:
-    """The topic's id and the records that make it. The request has passed `refuse_impossible`."""
+    """The new topic's id and the records that create it. The request has passed `refuse_impossible`."""
     topic_id = TopicId(UUID(int=rng.getrandbits(128), version=4))
     made = partition_records(image, topic_id, 0, request.partitions, request.replication_factor, rng)
     return topic_id, (TopicRecord(request.name, topic_id, dict(request.configs)), *made)
@@ -89,7 +89,7 @@ def records_of(
 def partition_records(
     image: ClusterImage, topic_id: TopicId, first: int, count: int, replication_factor: int, rng: random.Random
 ) -> tuple[PartitionRecord, ...]:
-    """New partitions of a topic, from index `first` on, placed over the usable nodes."""
+    """New partitions of a topic, from index `first`, placed over the usable nodes."""
     racks = {node.node_id: node.rack for node in image.nodes.values() if not (node.fenced or node.draining)}
     chooser = DirectoryChooser(image)
     return tuple(
@@ -112,7 +112,7 @@ def partition_records(
 def more_partitions(
     image: ClusterImage, topic: TopicState, count: int, rng: random.Random
 ) -> tuple[MetadataRecord, ...]:
-    """The records of the partitions that a topic lacks to have `count`; each with as many replicas as its first one.
+    """The records of the partitions missing to `count`; each has as many replicas as the topic's first one.
 
     Raises InvalidPartitions, InvalidReplicationFactor.
     """
@@ -120,7 +120,7 @@ def more_partitions(
     if not have < count <= PARTITIONS_MAX:
         raise InvalidPartitions(
             f"topic {topic.name} has {have} partitions and cannot have {count}: use {have + 1} to {PARTITIONS_MAX}; "
-            "partitions are never taken away, make another topic instead"
+            "partitions cannot be removed, create another topic instead"
         )
     factor = factor_of(topic)
     refuse_factor(image, topic.name, factor)
@@ -128,34 +128,34 @@ def more_partitions(
 
 
 def factor_of(topic: TopicState) -> int:
-    """How many replicas each partition has: those of the first one, without what a reassignment is adding."""
+    """The replication factor: the replicas of the first partition, without those that a reassignment is adding."""
     return max(len(topic.partitions[0].replicas) - len(topic.partitions[0].adding), 1)
 
 
 def warnings(name: str, configs: Mapping[str, str], replication_factor: int) -> tuple[str, ...]:
-    """What of a topic's settings does not have the effect that it names."""
+    """Warnings for settings that do not have the effect that they name."""
     wanted = int(configs.get(MIN_INSYNC_REPLICAS, "1"))
     if wanted <= replication_factor:
         return ()
     text = (
-        f"topic {name} has {MIN_INSYNC_REPLICAS}={wanted}, but a replication factor of {replication_factor}: it counts "
-        f"as {replication_factor}, so that writes need every replica in sync; lower it, or add replicas"
+        f"topic {name} has {MIN_INSYNC_REPLICAS}={wanted}, but a replication factor of {replication_factor}: the "
+        f"effective value is {replication_factor}, so writes need every replica in sync; lower the setting, or add replicas"
     )
     return (text,)
 
 
 def altered(configs: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
-    """A topic's own settings after the changes. Raises InvalidConfig where one is named twice, or is fixed."""
+    """The topic's settings after the changes. Raises InvalidConfig if a setting is named twice or cannot be changed."""
     result = dict(configs)
     seen: set[str] = set()
     for change in changes:
         if change.key in seen:
-            raise InvalidConfig(f"{change.key} is changed twice in one request: name it once")
+            raise InvalidConfig(f"{change.key} is changed twice in one request: name it only once")
         seen.add(change.key)
         if change.key == DURABILITY and change.value != result.get(DURABILITY, Durability.FSYNC.value):
             raise InvalidConfig(
-                f"{DURABILITY} was fixed when the topic was created: records written before would not be as durable as "
-                "it says; make a new topic and copy the records"
+                f"{DURABILITY} cannot be changed after the topic's creation: older records would be less durable than "
+                "the setting states; create a new topic and copy the records"
             )
         if change.value is None:
             result.pop(change.key, None)
@@ -165,9 +165,9 @@ def altered(configs: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict
 
 
 def records_of_change(image: ClusterImage, topic: TopicState, configs: Mapping[str, str]) -> tuple[MetadataRecord, ...]:
-    """One atomic batch: the settings, and, where `min.insync.replicas` changes, a new partition epoch of every
-    partition, so that no leader ever joins an old minimum with a new set; an eligible set whose in-sync set now
-    suffices is emptied, since that set commits without it from now on."""
+    """One atomic batch with the settings and, if `min.insync.replicas` changes, a new partition epoch for every
+    partition, so that no leader combines an old minimum with a new set. An eligible set whose in-sync set is now large
+    enough is emptied, because that set commits without it from now on."""
     configured = TopicConfigsRecord(topic.topic_id, dict(configs))
     after = apply(image, [(image.offset, configured)])
     if after.topics[topic.topic_id].min_insync_replicas == topic.min_insync_replicas:
@@ -188,15 +188,17 @@ def named(image: ClusterImage, name: str) -> TopicState:
 
 
 def find(image: ClusterImage, request: DeleteTopic) -> TopicState:
-    """The topic that a deletion means. Raises where there is none, or another life of it."""
+    """The topic that a deletion names. Raises UnknownTopicId or UnknownTopicOrPartition if there is none,
+    InconsistentTopicId if the name belongs to a topic with another id."""
     if not request.name and request.topic_id is not None:
         found = image.topics.get(request.topic_id)
         if found is None:
-            raise UnknownTopicId(f"no topic has the id {request.topic_id}")
+            raise UnknownTopicId(f"topic id {request.topic_id} does not exist")
         return found
     topic = named(image, request.name)
     if request.topic_id not in (None, topic.topic_id):
         raise InconsistentTopicId(
-            f"topic {request.name} has the id {topic.topic_id} now, not {request.topic_id}: it was made again"
+            f"topic {request.name} has the id {topic.topic_id} now, not {request.topic_id}: it was deleted and "
+            "created again"
         )
     return topic

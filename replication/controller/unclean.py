@@ -1,12 +1,13 @@
-"""Elections of a replica that may lack committed records: where nobody else is left, and the topic allows it or an
-operator commands it.
+"""Unclean elections: a replica that may lack committed records becomes leader because no other is left. The topic must
+allow it, or an operator must request it.
 
-Kept true:
-  1. Whoever is there is asked first; of those that answer the highest (epoch of the last record, log end) leads.
-  2. When the answers are in, the partition must still be without a leader, and the chosen node still unfenced.
-  3. What may be lost is told: to the operator who commanded it, in the log, and in a count.
+Invariants:
+  1. All present replicas are queried first. Of those that answer, the one with the highest (epoch of the last record,
+     log end) leads.
+  2. When the answers arrive, the partition must still be without a leader, and the chosen node unfenced.
+  3. The possible loss is reported to the operator who requested the election, in the log, and in a counter.
 
-Left to others: the asking (node/controller/controller_driver.py).
+Not here: sending the queries (node/controller/controller_driver.py).
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from tidelog.types import NO_NODE, NodeId, PartitionKey
 
 
 def present(image: ClusterImage, state: PartitionState) -> tuple[NodeId, ...]:
-    """The replicas that can be asked."""
+    """The replicas that can be queried: registered and unfenced."""
     return tuple(node for node in state.replicas if node in image.nodes and not image.nodes[node].fenced)
 
 
 def nobody(image: ClusterImage, state: PartitionState) -> EligibleLeadersNotAvailable:
-    """Why there is none to be elected."""
+    """The error if no replica can be elected."""
     return EligibleLeadersNotAvailable(
-        f"no replica of {name_of(image, state)} answers: {list(state.replicas)} are fenced, damaged, or do not say "
-        "what they have; start one of their nodes"
+        f"no replica of {name_of(image, state)} can be elected: nodes {list(state.replicas)} are fenced, damaged, or "
+        "do not report their log end; start one of them"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The record of an unclean election, and what it may cost."""
+    """The record of an unclean election, and its possible loss."""
 
     change: PartitionChangeRecord
     leader: NodeId
@@ -46,7 +47,7 @@ class Chosen:
 
 
 def choose(image: ClusterImage, state: PartitionState, ends: Collection[ReplicaEnd]) -> Chosen | None:
-    """Who leads, of those that answered; None where nobody may."""
+    """The new leader among the replicas that answered; None if none is able to lead."""
     there = present(image, state)
     able = sorted((end for end in ends if end.node_id in there), key=lambda end: state.replicas.index(end.node_id))
     if not able:
@@ -73,27 +74,26 @@ def choose(image: ClusterImage, state: PartitionState, ends: Collection[ReplicaE
 
 def _loss(image: ClusterImage, state: PartitionState, best: ReplicaEnd, asked: Collection[ReplicaEnd]) -> str:
     had = [node for node in (*state.isr, *state.elr, *state.last_known_elr) if node != best.node_id]
-    lost = f"; what only nodes {', '.join(map(str, sorted(set(had))))} had is gone" if had else ""
+    lost = f"; records that only nodes {', '.join(map(str, sorted(set(had))))} had are lost" if had else ""
     if best.lost:
-        lost += f"; of its own log {best.lost} cannot be read and is given up (the node keeps a copy of the log)"
+        lost += f"; {best.lost} of its own log cannot be read and is discarded (the node keeps a copy of the log)"
     elif best.node_id in state.replicas and state.directory_of(best.node_id) == LOST_DIRECTORY:
-        lost += "; its own log was damaged or an older copy"
+        lost += "; its own log was damaged or is an older copy"
     others = ", ".join(
         f"node {end.node_id} (epoch {end.last_epoch}, end {end.log_end})" for end in asked if end is not best
     )
     return (
-        f"{name_of(image, state)} is led by node {best.node_id} from epoch {best.last_epoch} and log end "
-        f"{best.log_end}, elected uncleanly{lost}"
-        + (f"; it had most of those asked, beside {others}" if others else "")
+        f"unclean election of {name_of(image, state)}: node {best.node_id} leads, last epoch {best.last_epoch}, log "
+        f"end {best.log_end}{lost}" + (f"; other replicas that answered: {others}" if others else "")
     )
 
 
-# --- under way ----------------------------------------------------------------------------------------------------
+# --- in progress --------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Command:
-    """An operator's request and the partitions that it still waits for."""
+    """An operator's request, with the outcomes known so far."""
 
     request_id: int
     order: tuple[PartitionKey, ...]
@@ -105,11 +105,11 @@ class Command:
         return len(self.outcomes) == len(self.order)
 
     def result(self) -> PartitionOutcomes:
-        """The answer, once it is done."""
+        """The answer, once every partition has its outcome."""
         return PartitionOutcomes(tuple(self.outcomes[key] for key in self.order))
 
     def settle(self, key: PartitionKey, outcome: PartitionState | TidelogError, loss: str = "") -> None:
-        """One partition has its outcome."""
+        """Record the outcome of one partition."""
         self.outcomes[key] = PartitionOutcome(key, outcome, loss)
 
 
@@ -121,14 +121,15 @@ class _Asked:
 
 
 class Elections:
-    """The unclean elections for which answers are awaited."""
+    """Unclean elections that wait for answers."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._asked: dict[int, _Asked] = {}
 
     def ask(self, key: PartitionKey, nodes: tuple[NodeId, ...], command: Command | None = None) -> AskLogEnds | None:
-        """Ask, unless that is under way; a command waits for it all the same."""
+        """Start a query unless one is in progress for the partition; a command waits for either. Returns None if one is
+        in progress."""
         validate_only = command is not None and command.validate_only
         for asked in self._asked.values():
             if (asked.key, asked.validate_only) == (key, validate_only):
@@ -139,18 +140,18 @@ class Elections:
         return AskLogEnds(number, key, nodes, command is not None)
 
     def told(self, event: LogEndsTold) -> tuple[PartitionKey, list[Command], bool] | None:
-        """Which partition the answers are of, who waits for them, and whether nothing is to be changed; None where
-        nobody waits any more."""
+        """The partition that the answers belong to, the commands that wait for them, and whether they only validate.
+        None if no election waits for them."""
         asked = self._asked.pop(event.number, None)
         return None if asked is None else (asked.key, asked.commands, asked.validate_only)
 
     def forget(self) -> list[int]:
-        """Nobody decides here any more. Returns the requests that waited."""
+        """Drop all elections: this node is no longer the active controller. Returns the ids of the waiting requests."""
         waiting = {command.request_id for asked in self._asked.values() for command in asked.commands}
         self._asked.clear()
         return sorted(waiting)
 
 
 def wanted(image: ClusterImage, state: PartitionState) -> bool:
-    """Does the topic let whoever is there lead this partition now?"""
+    """Whether the partition has no leader, has present replicas, and its topic allows unclean elections."""
     return state.leader == NO_NODE and image.topics[state.topic_id].allows_unclean and bool(present(image, state))

@@ -38,7 +38,7 @@ def test_settings_and_partitions_are_changed_through_any_node_and_are_there_when
         assert (topic.min_insync_replicas, topic.configs["retention.ms"]) == (2, "1000")
         alter(retention_ms=None)
         assert "retention.ms" not in world.image(2).topics[topic.topic_id].configs
-        with pytest.raises(InvalidConfig, match="make a new topic"):
+        with pytest.raises(InvalidConfig, match="create a new topic"):
             alter(durability="page-cache")
         with pytest.raises(InvalidConfig, match=r"no\.such\.key"):
             alter(no_such_key="1")

@@ -78,5 +78,5 @@ def test_a_minimum_above_the_replicas_is_warned_of_at_creation_and_when_settings
         assert isinstance(answer, TopicCreated | TopicAltered)
         (warning,) = answer.warnings
         assert f"min.insync.replicas={wanted}" in warning
-        assert "it counts as 2" in warning
+        assert "the effective value is 2" in warning
     assert world.alter(retention_ms="1000").warnings == (), "that was no change of the minimum"  # type: ignore[union-attr]

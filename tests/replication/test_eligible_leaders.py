@@ -113,7 +113,7 @@ def test_where_all_machines_reboot_the_last_known_leader_leads_what_is_left_and_
     world.start(a, life=2, boot=b"another boot")
     assert sets(world) == ({a}, set(), a)
     assert [told.leader for told in world.uncleanly] == [a]
-    assert any("had not written when it rebooted" in report for report in world.reports)
+    assert any("lost unsynced records when its machine rebooted" in report for report in world.reports)
 
 
 def test_where_all_were_stopped_cleanly_a_reboot_of_all_machines_takes_nobody_out() -> None:
@@ -224,7 +224,7 @@ def outcome(world: Controlled) -> PartitionOutcome:
 
 def test_an_unclean_election_on_command_takes_the_highest_epoch_and_end_and_says_what_is_lost() -> None:
     world, a, b, c = nobody_left()
-    assert "command an unclean election" in why_leaderless(world.image, world.partition())
+    assert "run an unclean election" in why_leaderless(world.image, world.partition())
     world.pass_time(5_000, a, b, c)
     assert world.asked == []  # the topic does not allow it by itself
     assert elect(world, world.partition().key) is None
@@ -235,7 +235,7 @@ def test_an_unclean_election_on_command_takes_the_highest_epoch_and_end_and_says
     assert world.partition().directory_of(a) == directory(7)  # type: ignore[arg-type]
     told = outcome(world)
     assert isinstance(told.outcome, PartitionState)
-    assert f"only nodes {a} had is gone" in told.loss
+    assert f"only nodes {a} had are lost" in told.loss
     assert [told.leader for told in world.uncleanly] == [b]
 
 

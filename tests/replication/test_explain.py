@@ -50,9 +50,9 @@ def test_a_leader_without_room_refuses_writes_and_says_who_could_go_on() -> None
     full = {directory(a): "the disk of /data is full: 0 bytes are free"}
     told = explain(world.image, world.partition(), OnDisks(full))
     assert (told.readable, told.writable) == (True, False)
-    assert told.causes == (f"its leader, node {a}, refuses every write: the disk of /data is full: 0 bytes are free",)
+    assert told.causes == (f"the leader, node {a}, rejects every write: the disk of /data is full: 0 bytes are free",)
     make_room, let_lead = told.steps
-    assert f"make room on node {a}" in make_room
+    assert f"free space on node {a}" in make_room
     assert f"`tidelog partition reassign orders-0 --replicas {b},{a},{c}`" in let_lead
     full[directory(b)] = full[directory(a)]
     assert f"--replicas {c},{a},{b}" in explain(world.image, world.partition(), OnDisks(full)).steps[1]
@@ -78,8 +78,8 @@ def test_a_follower_without_room_is_out_for_that() -> None:
         world.image, world.partition(), OnDisks({directory(c): "the disk of /data is full: 0 bytes are free"})
     )
     assert (told.readable, told.writable) == (True, True)
-    assert told.causes == (f"replica {c} is out: the disk of /data is full: 0 bytes are free",)
-    assert told.steps[0].startswith(f"make room on node {c}")
+    assert told.causes == (f"replica {c} is out of sync: the disk of /data is full: 0 bytes are free",)
+    assert told.steps[0].startswith(f"free space on node {c}")
 
 
 def test_a_damaged_replica_is_named_with_what_it_lost() -> None:
@@ -99,10 +99,10 @@ def test_a_restart_is_safe_only_while_others_can_go_on() -> None:
     assert why_not_restart(world.image, NodeId(a)) == []
     world.kill(c, alive=(a, b))
     assert why_not_restart(world.image, NodeId(a)) == [
-        "acks=all would be refused (min.insync.replicas) by orders-0",
+        "acks=all would be rejected (min.insync.replicas) by orders-0",
     ]
     world.kill(b, alive=(a,))
-    assert why_not_restart(world.image, NodeId(a)) == ["nobody else could lead orders-0"]
+    assert why_not_restart(world.image, NodeId(a)) == ["no other replica could lead orders-0"]
     assert why_not_restart(world.image, NodeId(9)) == ["node 9 is not registered"]
 
 

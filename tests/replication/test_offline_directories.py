@@ -95,7 +95,7 @@ def test_the_last_member_stays_and_nobody_leads() -> None:
     after = world.partition(p)
     assert (after.leader, after.isr, after.directory_of(NodeId(victim))) == (NO_NODE, (victim,), second(victim))
     told = explain(world.image, after)
-    assert "has failed" in told.causes[0] and "start it again" in told.causes[0]
+    assert "has failed" in told.causes[0] and "restart the node" in told.causes[0]
     start(world, victim, life=2)
     assert world.partition(p).leader == victim, "the directory works again: it leads with what it has"
 

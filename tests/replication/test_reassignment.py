@@ -109,7 +109,7 @@ def test_a_move_is_not_taken_back_from_under_the_only_replica_that_is_waited_for
     world.register(d, life=2, directories={directory(78): -1})
     assert (world.partition().elr, world.partition().last_known_elr) == ((), (a,))
     assert isinstance(world.reassign(key, None), PartitionState)
-    assert "led last" in why_leaderless(world.image, world.partition())
+    assert "the last leader" in why_leaderless(world.image, world.partition())
 
 
 def test_another_leader_epoch_begins_where_a_replica_goes() -> None:

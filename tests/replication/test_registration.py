@@ -217,7 +217,7 @@ def test_an_emptied_volume_leads_nothing_until_the_old_one_is_back() -> None:
     assert not world.node(1).fenced
     state = world.partition()
     assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((), (), (1,), NO_NODE)
-    assert "is gone or has failed; give it back" in why_leaderless(world.image, state)
+    assert "is gone or has failed; restore it" in why_leaderless(world.image, state)
     assert any("without log directory" in report for report in world.reports)
     world.kill(1, alive=(2,))
     world.start(1, life=3)
@@ -237,7 +237,7 @@ def test_a_copy_put_back_leads_nothing() -> None:
     world.kill(1, alive=(2,))
     world.start(1, life=3)
     assert world.partition().leader == NO_NODE
-    assert "less than it had, by what it said before" in world.reports[-1]
+    assert "is known to have lost records, as reported earlier" in world.reports[-1]
     assert "why-unavailable" in world.reports[-1]
 
 
@@ -297,4 +297,4 @@ def test_the_last_page_cache_replica_may_lead_after_a_reboot_and_the_loss_is_rep
     alone(world, durability="page-cache")
     world.start(1, life=2, boot=b"another boot")
     assert world.partition().leader == 1
-    assert any("had not written when it rebooted" in report for report in world.reports)
+    assert any("lost unsynced records when its machine rebooted" in report for report in world.reports)

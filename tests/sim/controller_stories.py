@@ -177,7 +177,7 @@ def unclean_election(sim: Simulation) -> None:
     sim.checkers.forgive(state.key, 5)
     outcome = sim.elect(TOPIC, 0, unclean=True)
     assert outcome.leader == follower
-    assert f"what only nodes {leader} had is gone" in outcome.loss
+    assert f"records that only nodes {leader} had are lost" in outcome.loss
     sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads")
     assert sim.machines[0].node is not None
     assert sim.machines[0].node.figures().unclean_elections == 1

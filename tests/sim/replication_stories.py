@@ -576,7 +576,7 @@ def full_disk(sim: Simulation, *, of_the_leader: bool) -> None:
         asked = sim.admin(methods.ADMIN_EXPLAIN_PARTITIONS, admin_pb2.ExplainPartitionsRequest())
         told = {each.partition.partition: each for each in asked.partitions}[p]
         assert (told.readable, told.writable) == (True, False)
-        assert f"its leader, node {leader}, refuses every write: the disk of /data is full" in told.causes[0]
+        assert f"the leader, node {leader}, rejects every write: the disk of /data is full" in told.causes[0]
         assert f"`tidelog partition reassign {TOPIC}-{p} --replicas {follower}," in told.steps[1]
     else:
         sim.run_until(lambda: all(one.done for one in sent), what="the others go on")
