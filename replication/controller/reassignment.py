@@ -67,7 +67,7 @@ def _before(state: PartitionState) -> tuple[NodeId, ...]:
 def _refuse_impossible(image: ClusterImage, state: PartitionState, target: tuple[NodeId, ...]) -> None:
     name = name_of(image, state)
     if not target or len(set(target)) != len(target):
-        raise InvalidReplicaAssignment(f"invalid replicas {list(target)} for {name}: name at least one, each only once")
+        raise InvalidReplicaAssignment(f"{name}: invalid replicas {list(target)}: name at least one, each only once")
     for node_id in target:
         node = image.nodes.get(node_id)
         if node is None:

@@ -139,7 +139,8 @@ def warnings(name: str, configs: Mapping[str, str], replication_factor: int) -> 
         return ()
     text = (
         f"topic {name} has {MIN_INSYNC_REPLICAS}={wanted}, but a replication factor of {replication_factor}: the "
-        f"effective value is {replication_factor}, so writes need every replica in sync; lower the setting, or add replicas"
+        f"effective value is {replication_factor}, so writes need every replica in sync; lower the setting, "
+        "or add replicas"
     )
     return (text,)
 
