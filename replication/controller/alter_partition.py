@@ -1,12 +1,13 @@
 """AlterPartition: checks a leader's proposal for its in-sync set, versioned by the partition epoch (KIP-497).
 
 Invariants:
-  1. Only the current leader, in its current epoch, changes the set, and only from the state that it knows.
+  1. Only the current leader, in its current epoch, changes the set, and only if it knows the current partition epoch.
   2. No node is admitted that is fenced, draining or of an earlier registration (KIP-841, KIP-903), or whose log
      directory has failed (KIP-858).
   3. Every accepted proposal raises the partition epoch, even one that changes nothing, so that an older copy of any
      proposal is rejected from then on.
-  4. A leader that leaves itself out resigns from both sets. This is accepted only if another member of either can lead.
+  4. A leader that leaves itself out resigns from both sets. This is accepted only if another member of either set can
+     lead.
 """
 
 from __future__ import annotations

@@ -97,9 +97,9 @@ PRODUCER_ID_BLOCK: Final = 1_000
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """Times in milliseconds. `drain_ms_max`: a draining node may stop after this time, even if something is left to
-    move. `voters`: target size of the metadata quorum. `imbalance_check_ms`: interval at which preferred leaders are
-    elected for each node of whose preferred leaderships more than `imbalance_percent` are elsewhere; 0: only by
-    command."""
+    move. `voters`: target size of the metadata quorum. `imbalance_check_ms`: interval of the check for preferred
+    leaders; 0: only by command. They are elected for a node if other nodes lead more than `imbalance_percent` of the
+    partitions that prefer it."""
 
     session_ms: int = 2_000
     drain_ms_max: int = 30_000
@@ -396,7 +396,8 @@ class Controller:
                 name = elections.name_of(self.image, state)
                 self._effects.append(
                     Report(
-                        f"node {node.node_id}: its replica of {name} is damaged ({damage.reason}) and leaves its sets"
+                        f"node {node.node_id}: its replica of {name} is damaged ({damage.reason}) and leaves "
+                        "the in-sync set"
                     )
                 )
                 batch.add([change])

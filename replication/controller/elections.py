@@ -108,8 +108,8 @@ def directories_for_all(
     image: ClusterImage, state: PartitionState, keep: Collection[NodeId]
 ) -> tuple[DirectoryId, ...] | None:
     """The replicas' directories, with an existing one for each replica that no longer needs its old log; None if
-    nothing changes. keep: replicas that count with their present directory. A directory that failed while its node runs
-    is kept: it may work again after the node's next start, and its records need not be copied before that is known."""
+    nothing changes. keep: replicas that keep their present directory. A directory that failed while its node runs is
+    kept too: it may work again after the node's next start, and its records need not be copied before that is known."""
     chooser = DirectoryChooser(image)
     directories = tuple(
         chooser.choose(node)
@@ -205,8 +205,8 @@ def preferred_change(image: ClusterImage, state: PartitionState) -> PartitionCha
 
 
 def rebalance_changes(image: ClusterImage, percentage: int) -> Iterator[PartitionChangeRecord]:
-    """The elections of preferred leaders for every node whose partitions are led by others to more than `percentage`
-    per cent."""
+    """The preferred leader elections for each node of whose preferred partitions more than `percentage` per cent are
+    led by other nodes."""
     ought = Counter(state.replicas[0] for state in image.partitions())
     away = Counter(state.replicas[0] for state in image.partitions() if wants_preferred(state))
     uneven = {node for node, count in away.items() if 100 * count > percentage * ought[node]}

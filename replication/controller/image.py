@@ -429,5 +429,5 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
 def _contradiction(offset: Offset, what: str) -> CorruptLog:
     return CorruptLog(
         f"metadata record at offset {offset} contradicts the records before it: {what}. "
-        "This node applies no further records; replace its metadata directory by an empty one and restart it"
+        "This node applies no further records; replace its metadata directory with an empty one and restart it"
     )

@@ -85,7 +85,7 @@ def _become(
     removing: tuple[NodeId, ...] = (),
 ) -> PartitionChangeRecord | None:
     """The record that makes these the replicas. Raises InvalidReplicaAssignment if none of them is in sync or, while no
-    replica is in sync, if none of them counts."""
+    replica is in sync, if none of them is eligible or the last leader."""
     if (replicas, adding, removing) == (state.replicas, state.adding, state.removing):
         return None
     kept = state.isr or state.elr or state.last_known_elr

@@ -10,7 +10,8 @@ Invariants:
      loss is reported. With a new, older or damaged directory it may not: an empty log is never elected.
   4. A process registers only after it has seen the last registration of its node. A late copy of an earlier request has
      no effect.
-  5. A replica that does not count and whose directory is gone is moved to an existing directory.
+  5. A replica whose log need not be kept (`PartitionState.counted_on`) and whose directory is gone is assigned to an
+     existing directory.
   6. A process that names offsets beyond the end of the metadata log is rejected.
   7. A process replaces one with a running session only if that process has certainly ended.
 
@@ -87,8 +88,8 @@ def refuse_late(request: RegisterNode, previous: NodeRegistration) -> None:
 
 
 def has_ended(node: NodeRegistration, request: RegisterNode) -> bool:
-    """Whether the previously registered process has certainly ended, whatever its session says. True if the new process
-    runs on the same boot of the same machine and has the lock of every directory of the old process: the same
+    """Whether the previously registered process has certainly ended, even if its session is running. True if the new
+    process runs on the same boot of the same machine and has the lock of every directory of the old process: the same
     directory, by the number written there.
 
     A lock excludes other processes on one machine only. A copy of the directory on another machine is not locked, so
