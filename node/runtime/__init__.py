@@ -1,1 +1,1 @@
-"""What every part of a node takes by its constructor: clock, executor, transport, memory budget, limits."""
+"""Services that every part of a node receives by its constructor: clock, executor, transport, memory budget, limits."""

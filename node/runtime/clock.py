@@ -1,6 +1,6 @@
-"""Time, as everything inside a node sees it: a clock that comes in by the constructor.
+"""Clocks: every part of a node receives its time from one, by its constructor.
 
-A simulated node gets a virtual one, so nothing else in `node/` may look at the machine's clocks or sleep by itself.
+A simulated node gets a virtual clock, so nothing else in `node/` may read the machine's clocks or sleep directly.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from tidelog.types import Millis
 
 
 class Clock(Protocol):
-    """Wall-clock time for timestamps, monotonic time for delays, and waiting."""
+    """Wall-clock time for timestamps, monotonic time for delays, and sleeping."""
 
     def wall_ms(self) -> Millis:
-        """Milliseconds since 1970 (UTC). May jump; never measure a delay with it."""
+        """Milliseconds since 1970 (UTC). May jump; do not measure delays with it."""
         ...
 
     def monotonic_ms(self) -> Millis:
-        """Milliseconds from an arbitrary start. Never goes back."""
+        """Milliseconds since an arbitrary start. Never decreases."""
         ...
 
     async def sleep_ms(self, ms: int) -> None:
-        """Return after at least `ms` milliseconds (0: let other tasks run once)."""
+        """Return after at least `ms` milliseconds. 0 lets other tasks run once."""
         ...
 
 
@@ -36,7 +36,7 @@ class MachineClock:
         return Millis(time.time_ns() // 1_000_000)
 
     def monotonic_ms(self) -> Millis:
-        """Milliseconds from an arbitrary start."""
+        """Milliseconds since an arbitrary start."""
         return Millis(time.monotonic_ns() // 1_000_000)
 
     async def sleep_ms(self, ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Both directions of one stream, as two coroutines with one end."""
+"""Runs the receiving and the sending side of one stream as two coroutines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidelog.errors import TidelogError
 
 
 async def run_duplex(receiving: Coroutine[Any, Any, None], sending: Coroutine[Any, Any, None]) -> None:
-    """Run both until `receiving` returns; `sending` is cancelled then. An error of either ends both and is raised as
-    itself, not in a group; of several, a defect goes first."""
+    """Run both until `receiving` returns; then `sending` is cancelled. An error of either ends both and is raised
+    directly, not in a group. Of several errors a defect is raised first."""
     try:
         async with asyncio.TaskGroup() as tasks:
             sender = tasks.create_task(sending)
@@ -22,6 +22,6 @@ async def run_duplex(receiving: Coroutine[Any, Any, None], sending: Coroutine[An
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to tell of: the first that is not a TidelogError, else the first."""
+    """The error to raise: the first one that is no TidelogError, else the first one."""
     flat = [_first(error) if isinstance(error, BaseExceptionGroup) else error for error in group.exceptions]
     return next((error for error in flat if not isinstance(error, TidelogError)), flat[0])

@@ -1,8 +1,8 @@
-"""Threads for what must not run on the event loop: fsync, recovery, reads that the page cache cannot serve.
+"""Worker threads for work that must not run on the event loop: fsync, recovery, reads outside the page cache.
 
-Kept true: one `ThreadExecutor` with one worker does its work one piece at a time and in order, as the writer of a data
-directory must; `done` always runs on the loop that made the executor, never on a worker.
-Left to others: what is given to which executor (`node/process/node.py`).
+Invariants: a `ThreadExecutor` with one worker runs its work one after the other and in order, as the writer of a log
+directory must. `done` always runs on the loop that created the executor, never on a worker.
+Not here: which work goes to which executor (node/process/node.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _log = logging.getLogger("node.executor")
 
 
 class ThreadExecutor:
-    """`storage.files.executor.Executor` on `workers` threads. Made on a running loop; its threads end with `close`."""
+    """`storage.files.executor.Executor` on `workers` threads. Created on a running loop. The threads end with
+    `close`."""
 
     def __init__(
         self,
@@ -32,8 +33,8 @@ class ThreadExecutor:
         observe: Callable[[float], None] | None = None,
         on_defect: Callable[[Exception], None] | None = None,
     ) -> None:
-        """observe: told, on the loop, how long each piece took (seconds). on_defect: told what a `done` raised; without
-        it the loop's exception handler is."""
+        """observe: called on the loop with the duration of each piece of work (seconds). on_defect: called with an
+        exception that a `done` raised; without it the loop's exception handler is called."""
         self._loop = asyncio.get_running_loop()
         self._observe, self._on_defect = observe, on_defect
         self._queue: SimpleQueue[_Piece] = SimpleQueue()
@@ -44,11 +45,12 @@ class ThreadExecutor:
             thread.start()
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` on a worker, then `done` with its result or exception on the loop."""
+        """Run `work` on a worker, then call `done` on the loop with its result or exception."""
         self._queue.put((work, done))
 
     def close(self) -> None:
-        """Finish what was submitted, end the threads, wait for them. Called from the loop's thread or after it."""
+        """Finish the submitted work, end the threads and wait for them. Called from the loop's thread, or after the
+        loop."""
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -61,12 +63,12 @@ class ThreadExecutor:
             began = time.monotonic()
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 (whatever the work raises is its result)
+            except Exception as error:  # noqa: BLE001 (an exception of the work is its result)
                 result = error
             try:
                 self._loop.call_soon_threadsafe(self._report, done, result, time.monotonic() - began)
             except RuntimeError:
-                _log.debug("the loop has ended; nobody waits for this work any more")
+                _log.debug("the event loop has ended; the result of this work is discarded")
 
     def _report(self, done: Callable[[Any], None], result: Any, seconds: float) -> None:
         if self._observe is not None:

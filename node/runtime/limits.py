@@ -1,5 +1,5 @@
-"""How much one request may ask for: bounds that no honest caller meets, so that a faulty one costs a bounded turn of
-the loop and a bounded amount of memory."""
+"""Limits for single requests. No correct client reaches them; they bound the loop time and memory that a faulty one
+costs."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
 ENTRIES_MAX: Final = 10_000
-"""Entries of one request: the partitions of the largest topic. Refusing so many takes some 100 ms."""
+"""Entries of one request: the partitions of the largest topic. Rejecting that many takes about 100 ms."""
 
 UNARY_FETCH_BYTES_MAX: Final = 64 << 20
-"""Records that the partitions of one unary fetch share: half of the largest message."""
+"""Total bytes of records in the answer to a unary fetch: half of the largest message."""
 
 FIRST_ANSWER_BYTES: Final = 1 << 20
-"""Records in the first answer on a consumer's stream, or one batch; each that is taken doubles it. A reader that never
-takes an answer costs no more."""
+"""Bytes of records in the first answer on a consumer's stream, or one batch. Each answer that the consumer takes
+doubles the size. A consumer that takes no answer costs no more than this."""
 
 SLOW_READER_MS: Final = 10_000
-"""A stream whose answer was not taken for so long is closed where others wait for memory."""
+"""A stream whose answer is not taken for this long is closed if others wait for memory."""
 
 UNSENT_MAX: Final = 1_000
-"""Answers that wait for a stream to take them, before no more is read from it."""
+"""Answers that wait to be sent on a stream before reading from it stops."""
 
 FIELDS_MAX: Final = 100_000
-"""Fields of one message, where entries have entries theirs too: several times what the largest honest request has. An
-empty entry is two bytes on the wire and some 500 once parsed: a large message of these would cost gigabytes."""
+"""Fields of one message, including those of nested entries: several times what the largest correct request has. An
+empty entry takes two bytes on the wire and about 500 once parsed: a large message of them would cost gigabytes."""
 
 _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 
 def ensure_few_fields(data: bytes, kind: Descriptor) -> None:
-    """Raises InvalidRequest where the bytes of a message hold more fields than any request needs, before anything is
-    made of them. Where bytes are no message, the parser says so."""
-    if len(data) <= 2 * FIELDS_MAX:  # a field takes two bytes at least
+    """Raise InvalidRequest if a serialized message has more fields than any request needs, before it is parsed. Invalid
+    bytes are accepted here and rejected by the parser."""
+    if len(data) <= 2 * FIELDS_MAX:  # a field takes at least two bytes
         return
     left, parts = FIELDS_MAX, [(kind, 0, len(data))]
     while parts:
@@ -47,7 +47,8 @@ def ensure_few_fields(data: bytes, kind: Descriptor) -> None:
             left -= 1
             if left < 0:
                 raise InvalidRequest(
-                    f"the request of {len(data)} bytes has more than {FIELDS_MAX} fields: send several requests"
+                    f"the request of {len(data)} bytes has more than {FIELDS_MAX} fields: split it into "
+                    "several requests"
                 )
             try:
                 tag, at = _varint(data, at)
@@ -73,12 +74,12 @@ def ensure_few_fields(data: bytes, kind: Descriptor) -> None:
 
 @cache
 def _has_entries(kind: Descriptor) -> bool:
-    """Can a message of this kind cost more than its bytes?"""
+    """Whether a message of this kind can cost more memory than its bytes."""
     return any(field.is_repeated or field.message_type is not None for field in kind.fields)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number written at `at`, and where it ends. Raises IndexError behind the end."""
+    """The number encoded at `at`, and the position after it. Raises IndexError at the end of the data."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -90,6 +91,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def ensure_few(entries: Sized, what: str) -> None:
-    """Raises InvalidRequest where a request has more entries than any needs."""
+    """Raise InvalidRequest if a request has more than `ENTRIES_MAX` entries."""
     if len(entries) > ENTRIES_MAX:
-        raise InvalidRequest(f"the request has {len(entries)} {what}: at most {ENTRIES_MAX} fit, send several requests")
+        raise InvalidRequest(
+            f"the request has {len(entries)} {what}: at most {ENTRIES_MAX} are allowed, split it into several requests"
+        )

@@ -1,20 +1,20 @@
-"""One node's memory for records on their way: who gets it, and who waits.
+"""Memory budget of one node for records in transit: grants shares of it, and queues requests while it is used up.
 
-Kinds in the order in which they are served: fetches of followers, produce requests, fetches of consumers. A kind may
-fill the budget up to its ceiling, and each ceiling lies below that of the kind before it: what consumers may not take
-is left to followers and producers, so a cluster goes on replicating whatever its readers do.
+Kinds in the order of priority: fetches of followers, produce requests, fetches of consumers. A kind may fill the budget
+up to its ceiling, and each ceiling is lower than that of the kind before it: memory that consumers may not use remains
+for followers and producers, so replication continues under any load of consumers.
 
-Kept true:
-  1. No more than the limit is granted, but to a request that is larger than its ceiling: that is granted alone.
-  2. Within a kind, who came first is served first; nobody is passed by a kind that comes after its own.
-  3. What is granted is given back once: when it is released, or when the one who waited for it is cancelled.
-  4. Consumers get at most an eighth of what is free, and at least what they cannot do without: the fuller the budget,
-     the smaller the answers, and a reader that does not take its answer keeps a small part.
+Invariants:
+  1. No more than the limit is granted, except to a request larger than its ceiling: it is granted alone.
+  2. Within a kind requests are served in order of arrival. No request is served before an earlier one of a higher
+     priority.
+  3. A grant is returned exactly once: by its release, or when the waiting task is cancelled.
+  4. A consumer's answer gets at most an eighth of the free memory, and at least the minimum it needs: the fuller the
+     budget, the smaller the answers. A consumer that does not take its answer occupies a small part only.
 
-What has come already is charged without asking (`charge`): a request that was received, the state of producers. Such
-charges may exceed the limit; nothing is granted until they are gone.
-Left to others: what it costs in bytes (fetch_session.py, produce_session.py), when an answer is gone
-(`ChargedResponse`).
+Memory that is already used is charged without waiting (`charge`): a received request, the state of producers. Such
+charges may exceed the limit; nothing is granted until they are returned.
+Not here: the size of a request (fetch_session.py, produce_session.py), when an answer is sent (`ChargedResponse`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelog.protocol.wire import FetchResponse, PartitionFetched
 
 
 class Kind(Enum):
-    """What memory is used for; the value is the label in metrics."""
+    """What memory is used for. The value is the label in metrics."""
 
     FOLLOWER_FETCH = "follower_fetch"
     PRODUCE = "produce"
@@ -40,26 +40,26 @@ class Kind(Enum):
 
 
 CEILINGS: Final = {Kind.FOLLOWER_FETCH: 8, Kind.PRODUCE: 7, Kind.CONSUMER_FETCH: 6}
-"""In eighths of the limit, in the order in which the kinds are served."""
+"""In eighths of the limit, in the order of priority."""
 
 FREE_SHARE: Final = 8
-"""A consumer's answer takes at most this part of what is free."""
+"""A consumer's answer gets at most this fraction (1/N) of the free memory."""
 
 STATE_EIGHTHS: Final = 2
-"""So much of the limit may be the state of producers: beyond it the oldest are forgotten."""
+"""Limit of the producers' state, in eighths of the budget. Beyond it the oldest states are dropped."""
 
 PRODUCER_BYTES: Final = 1 << 10
-"""What one producer in one partition costs, with its last five batches."""
+"""Estimated size of one producer in one partition, with its last five batches."""
 
 ANSWER_COPIES: Final = 3
-"""Of the records of an answer, while it is written: as read, as serialized, and gRPC's own."""
+"""Copies of an answer's records while it is sent: as read, as serialized, and gRPC's own."""
 
 REQUEST_COPIES: Final = 2
-"""Of the records of a request: gRPC's own, and the message that they are views of."""
+"""Copies of a request's records: gRPC's own, and the message that contains them."""
 
 
 class MemoryFigures(NamedTuple):
-    """The budget as it is now (bytes). waiting: how many wait."""
+    """State of the budget (bytes). waiting: number of waiting requests."""
 
     limit: int
     used: Mapping[Kind, int]
@@ -67,7 +67,7 @@ class MemoryFigures(NamedTuple):
 
 
 class Share:
-    """A part of the budget. Use it in `with`, or `release` it; releasing twice is fine."""
+    """A part of the budget. Use it in `with`, or `release` it; a second release has no effect."""
 
     __slots__ = ("_budget", "kind", "size")
 
@@ -75,12 +75,12 @@ class Share:
         self._budget, self.kind, self.size = budget, kind, size
 
     def resize(self, size: int) -> None:
-        """It is known now how much is used (bytes)."""
+        """Set the size to what is actually used (bytes)."""
         self._budget.used_more(self.kind, size - self.size)
         self.size = size
 
     def release(self) -> None:
-        """Nothing is used any more."""
+        """Return the whole share."""
         self.resize(0)
 
     def __enter__(self) -> Self:
@@ -97,7 +97,7 @@ class _Waiting(NamedTuple):
 
 
 class MemoryBudget:
-    """The memory of one node. For the node's loop."""
+    """The memory budget of one node. Used on the node's loop only."""
 
     def __init__(self, limit: int) -> None:
         """limit: bytes of all kinds together."""
@@ -107,18 +107,18 @@ class MemoryBudget:
 
     @property
     def figures(self) -> MemoryFigures:
-        """How much is used, and how many wait."""
+        """Used memory and waiting requests."""
         waiting = {kind: len(queue) for kind, queue in self._waiting.items()}
         return MemoryFigures(self.limit, dict(self._used), waiting)
 
     @property
     def is_short(self) -> bool:
-        """Does anybody wait?"""
+        """Whether any request waits."""
         return any(self._waiting.values())
 
     async def take(self, kind: Kind, wanted: int, least: int = 1) -> Share:
-        """A share of `wanted` bytes, or of fewer, but at least `least`; waits for its turn. Cancelling gives back what
-        was granted meanwhile."""
+        """Wait for a share of `wanted` bytes, or of fewer but at least `least`. Cancelling returns what was granted
+        meanwhile."""
         share = self.take_now(kind, wanted, least)
         if share.size:
             return share
@@ -128,7 +128,7 @@ class MemoryBudget:
             return await waiting.granted
         except asyncio.CancelledError:
             if waiting.granted.cancelled():
-                with suppress(ValueError):  # `_grant` has passed it over meanwhile
+                with suppress(ValueError):  # `_grant` has already removed it
                     self._waiting[kind].remove(waiting)
                 self._grant()
             else:
@@ -136,26 +136,26 @@ class MemoryBudget:
             raise
 
     def take_now(self, kind: Kind, wanted: int, least: int = 1) -> Share:
-        """As `take`, but empty where that would have to wait."""
+        """As `take`, but returns an empty share instead of waiting."""
         return self.charge(kind, 0 if self._has_waiting(kind) else self._grantable(kind, max(wanted, least), least))
 
     async def wait_room(self, kind: Kind) -> None:
-        """Return when something of this kind may be taken."""
+        """Return when memory of this kind can be granted."""
         (await self.take(kind, 1)).release()
 
     def charge(self, kind: Kind, size: int) -> Share:
-        """A share for what is there already."""
+        """A share for memory that is already used."""
         self.used_more(kind, size)
         return Share(self, kind, size)
 
     def used_more(self, kind: Kind, size: int) -> None:
-        """So many bytes more are used; negative: fewer."""
+        """Increase the used memory by `size` bytes; a negative size decreases it."""
         self._used[kind] += size
         if size < 0:
             self._grant()
 
     def _has_waiting(self, kind: Kind) -> bool:
-        """Does anybody wait who is served before a newcomer of this kind?"""
+        """Whether a request waits that has priority over a new one of this kind."""
         for each, queue in self._waiting.items():
             if queue:
                 return True
@@ -164,7 +164,7 @@ class MemoryBudget:
         return False
 
     def _grantable(self, kind: Kind, wanted: int, least: int) -> int:
-        """How much may be granted now, 0 for nothing."""
+        """How many bytes may be granted now; 0 if none."""
         used = sum(self._used.values())
         free = self.limit * CEILINGS[kind] // 8 - used
         if free < least:
@@ -175,7 +175,7 @@ class MemoryBudget:
     def _grant(self) -> None:
         for kind, queue in self._waiting.items():
             while queue:
-                if queue[0].granted.cancelled():  # its task has not run since
+                if queue[0].granted.cancelled():  # its task has not removed it yet
                     queue.popleft()
                     continue
                 size = self._grantable(kind, queue[0].wanted, queue[0].least)
@@ -187,8 +187,8 @@ class MemoryBudget:
 
 
 class ChargedResponse(FetchResponse):
-    """An answer that keeps its share of the budget until it is released, or as long as it exists: gRPC keeps the answer
-    of a call until that is written."""
+    """An answer that keeps its share of the budget until it is released or deleted: gRPC keeps the answer of a call
+    until it is sent."""
 
     __slots__ = ("_share",)
 
@@ -202,14 +202,14 @@ class ChargedResponse(FetchResponse):
         return self._share.size
 
     def add(self, partitions: list[PartitionFetched], share: Share) -> None:
-        """Take these into the answer. share: what they were read with; what they did not need of it is given back."""
+        """Add these partitions to the answer. share: the memory they were read with; its unused part is returned."""
         self.partitions += partitions
         size = ANSWER_COPIES * sum(len(each.records) for each in partitions)
         self._share.resize(self._share.size + size)
         share.release()
 
     def release(self) -> None:
-        """It is written, or given up."""
+        """Return the share: the answer is sent, or dropped."""
         self._share.release()
 
     def __del__(self) -> None:

@@ -1,6 +1,6 @@
-"""The table of all RPCs, under the name by which the node knows it: `methods.DATA_FETCH_STREAM`.
+"""The table of all RPCs, under the name that the node uses: `methods.DATA_FETCH_STREAM`.
 
-The client sends the same calls and must not import `node`, so the table itself is `tidelog/protocol/methods.py`.
+The client sends the same calls and must not import `node`, so the table itself is in `tidelog/protocol/methods.py`.
 """
 
 from tidelog.protocol.methods import *  # noqa: F403

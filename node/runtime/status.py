@@ -1,4 +1,4 @@
-"""Errors on the node's side of the wire: the names a service uses, and what a failed handler means to its caller.
+"""Errors on the node's side of the wire: conversion, and the error that a caller gets for a failed handler.
 
 The conversion itself is shared with the client: `tidelog/protocol/status.py`.
 """
@@ -16,11 +16,11 @@ _log = logging.getLogger("node.status")
 
 
 def as_tidelog_error(error: Exception, *, doing: object) -> TidelogError:
-    """What to tell a caller of whatever a handler raised. An error that is not a TidelogError is a defect of ours: it
-    is logged with its traceback and becomes UnknownServerError."""
+    """The error for the caller of a failed handler. An exception that is no TidelogError is a defect: it is logged with
+    its traceback and becomes UnknownServerError."""
     if isinstance(error, TidelogError):
         return error
     _log.error("a defect: %s failed", doing, exc_info=error)
     return UnknownServerError(
-        f"{doing} failed on the node by a defect ({type(error).__name__}); the node's log says more"
+        f"{doing} failed on the node by a defect ({type(error).__name__}); see the traceback in the node's log"
     )

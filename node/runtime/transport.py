@@ -1,13 +1,13 @@
-"""Messages between nodes, and from clients to a node: the interface, with no network in it.
+"""Interface for messages between nodes, and from clients to a node, independent of any network.
 
-The real one is gRPC (`node/listeners/grpc/transport.py`, `node/listeners/grpc/server.py`); the simulator has one in
-memory. Kept true by both: messages of one stream arrive in the order in which they were sent, each once, or the stream
-breaks; a call either returns the answer or raises a `TidelogError`.
+Implementations: gRPC (`node/listeners/grpc/transport.py`, `node/listeners/grpc/server.py`), and the simulator's in
+memory. Both guarantee: messages of one stream arrive in the order in which they were sent, each once, or the stream
+breaks. A call either returns the answer or raises a `TidelogError`.
 
 A service is an object with one async method for each of its RPCs, named in snake_case:
     async def fetch(self, request: FetchRequest, caller: Caller) -> FetchResponse
     async def fetch_stream(self, stream: MessageStream[FetchResponse, FetchRequest], caller: Caller) -> None
-A stream ends when its method returns. A `TidelogError` that a method raises reaches the caller as that error.
+A stream ends when its method returns. A `TidelogError` raised by a method reaches the caller as that error.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Received_co = TypeVar("Received_co", bound=WireMessage, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the name of the listener on which the request came, and the address of the other side."""
+    """Origin of a request: the name of the listener on which it arrived, and the address of the other side."""
 
     listener: str
     peer: str
 
 
 class MessageStream(Protocol[Sent_contra, Received_co]):
-    """One side of an open stream. Any number of tasks may send while one receives. On the calling side a `send` or
-    `receive` that is cancelled ends the stream."""
+    """One side of an open stream. Any number of tasks may send while one receives. On the calling side a cancelled
+    `send` or `receive` ends the stream."""
 
     async def send(self, message: Sent_contra, /) -> None:
         """Send one message; waits while the other side does not keep up. Raises ConnectionFailed on a broken stream."""
@@ -44,18 +44,18 @@ class MessageStream(Protocol[Sent_contra, Received_co]):
         ...
 
     def close(self) -> None:
-        """End the stream at once. What waits on it is woken with ConnectionFailed. Calling it twice is fine."""
+        """End the stream at once. Pending calls raise ConnectionFailed. A second call has no effect."""
         ...
 
 
 class Transport(Protocol):
-    """Calls from this node to others. Connections are kept and shared by endpoint."""
+    """Calls from this node to others. Connections are kept, and shared by endpoint."""
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
-        """Call a unary method. Raises the TidelogError of the answer; ConnectionFailed where the node cannot be
-        reached or the connection breaks; RequestTimedOut after `timeout_ms` (milliseconds, the connection included)."""
+        """Call a unary method. Raises the TidelogError of the answer; ConnectionFailed if the node cannot be reached or
+        the connection breaks; RequestTimedOut after `timeout_ms` (milliseconds, including the connection)."""
         ...
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
-        """Open a stream. A node that cannot be reached shows up as ConnectionFailed here or at the first receive."""
+        """Open a stream. For an unreachable node ConnectionFailed is raised here or by the first receive."""
         ...

@@ -1,4 +1,4 @@
-"""Waiting, on the loop, for work that is done elsewhere."""
+"""Waiting on the loop for work that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 async def run_in(executor: Executor, work: Callable[[], T]) -> T:
-    """Give `work` to the executor and wait for its result; raises what it raises. A waiter that is cancelled leaves
-    the work running: it cannot be taken back."""
+    """Run `work` on the executor and wait for its result; raises what it raises. Cancelling the caller does not stop
+    the work."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def done(result: T | BaseException) -> None:
@@ -30,14 +30,14 @@ async def run_in(executor: Executor, work: Callable[[], T]) -> T:
 
 
 async def finished(begin: Callable[[Callable[[], None]], None]) -> None:
-    """Begin something that calls what it is given when it has ended, and wait for that."""
+    """Call `begin` with a callback, and wait until the callback is called."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     begin(lambda: None if future.done() else future.set_result(None))
     await future
 
 
 async def run_unless(given_up: asyncio.Event, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
-    """Begin `work` and wait for it, or until `given_up` is set: then it is cancelled, and None returned. Raises the
+    """Run `work` until it ends or `given_up` is set; then it is cancelled, and None is returned. Raises the
     TidelogError that `work` raises."""
     results: list[T] = []
     errors: list[TidelogError] = []
