@@ -1,1 +1,1 @@
-"""Metrics and log lines of a node."""
+"""Metrics and log output of a node."""

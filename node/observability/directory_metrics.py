@@ -1,6 +1,6 @@
-"""A node's log directories in Prometheus' terms: room, loading, the scrub, what is open.
+"""Metrics of a node's log directories for Prometheus: free space, loading, scrub, cleaner, open segments.
 
-Left to others: partitions (metrics.py), what is done about what is seen here (docs/operations.md).
+Not here: metrics of partitions (partition_metrics.py), what an operator does about them (docs/operations.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.directory.maintenance import Maintenance
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFigures:
-    """One log directory that works, as it is now. Sizes in bytes."""
+    """State of one log directory that works. Sizes in bytes."""
 
     path: str
     logs: int
@@ -27,25 +27,25 @@ class DirectoryFigures:
     to_load: int
     open_segments: int
     missing: int
-    """Logs that had held something, of which no directory was found."""
+    """Logs with durable records for which no directory was found."""
     damaged: int
-    """Open logs of which something is lost."""
+    """Open logs that have lost records."""
     scrubbed_bytes: int = 0
     scrubbed_segments: int = 0
     scrub_waiting: int = 0
     findings: Mapping[str, int] = field(default_factory=dict)
-    """By kind, since the process began."""
+    """Scrub findings by kind, since the start of the process."""
     cleaned_bytes: int = 0
     cleaner_rounds: int = 0
     dirty_share: float = 0.0
-    """The largest of a compacted log."""
+    """The largest dirty share of a compacted log."""
     uncleanable: int = 0
 
 
 def figures_of(
     directory: LogDirectory, maintenance: Maintenance | None, progress: LoadProgress | None
 ) -> DirectoryFigures:
-    """The directory as it is now. upkeep, progress: None where there is none yet."""
+    """The present state of the directory. maintenance, progress: None before they exist."""
     reserve = directory.reserve
     figures = DirectoryFigures(
         path=directory.path,
@@ -80,21 +80,25 @@ def collect(directories: Iterable[DirectoryFigures]) -> Iterator[Metric]:
     directories = list(directories)
     named: tuple[tuple[str, str, Callable[[DirectoryFigures], float]], ...] = (
         ("tidelog_directory_logs", "Logs in the directory", lambda figures: figures.logs),
-        ("tidelog_directory_free_bytes", "Room on the directory's file system", lambda figures: figures.free),
-        ("tidelog_directory_reserve_bytes", "Room that appends leave alone", lambda figures: figures.reserve),
+        ("tidelog_directory_free_bytes", "Free space of the directory's file system", lambda figures: figures.free),
+        ("tidelog_directory_reserve_bytes", "Free space that appends do not use", lambda figures: figures.reserve),
         (
             "tidelog_directory_below_reserve",
-            "1 while appends are refused for want of room",
+            "1 while appends are rejected because free space is below the reserve",
             lambda figures: float(figures.below_reserve),
         ),
-        ("tidelog_directory_logs_loaded", "Logs loaded at the start, so far", lambda figures: figures.loaded),
-        ("tidelog_directory_logs_to_load", "Logs to be loaded at the start", lambda figures: figures.to_load),
-        ("tidelog_directory_open_segments", "Closed segments that are open", lambda figures: figures.open_segments),
-        ("tidelog_directory_logs_missing", "Logs that had held records and are gone", lambda figures: figures.missing),
+        ("tidelog_directory_logs_loaded", "Logs loaded so far at the start", lambda figures: figures.loaded),
+        ("tidelog_directory_logs_to_load", "Logs to load at the start", lambda figures: figures.to_load),
+        ("tidelog_directory_open_segments", "Closed segments with open files", lambda figures: figures.open_segments),
+        ("tidelog_directory_logs_missing", "Logs that had records and are missing", lambda figures: figures.missing),
         ("tidelog_directory_logs_damaged", "Logs that have lost records", lambda figures: figures.damaged),
         ("tidelog_cleaner_dirty_share", "Largest dirty share of a log", lambda figures: figures.dirty_share),
         ("tidelog_cleaner_uncleanable", "Logs that cannot be compacted", lambda figures: figures.uncleanable),
-        ("tidelog_scrub_segments_waiting", "Segments to be read again", lambda figures: figures.scrub_waiting),
+        (
+            "tidelog_scrub_segments_waiting",
+            "Segments that the scrub has to read",
+            lambda figures: figures.scrub_waiting,
+        ),
     )
     for name, words, value in named:
         gauge = GaugeMetricFamily(name, words, labels=("directory",))
@@ -102,17 +106,17 @@ def collect(directories: Iterable[DirectoryFigures]) -> Iterator[Metric]:
             gauge.add_metric((figures.path,), value(figures))
         yield gauge
     counted: tuple[tuple[str, str, Callable[[DirectoryFigures], int]], ...] = (
-        ("tidelog_cleaner_bytes", "Read and written by compaction", lambda figures: figures.cleaned_bytes),
-        ("tidelog_cleaner_rounds", "Rounds of compaction that ended well", lambda figures: figures.cleaner_rounds),
-        ("tidelog_scrub_bytes", "Bytes read again", lambda figures: figures.scrubbed_bytes),
-        ("tidelog_scrub_segments", "Segments read again", lambda figures: figures.scrubbed_segments),
+        ("tidelog_cleaner_bytes", "Bytes read and written by compaction", lambda figures: figures.cleaned_bytes),
+        ("tidelog_cleaner_rounds", "Completed rounds of compaction", lambda figures: figures.cleaner_rounds),
+        ("tidelog_scrub_bytes", "Bytes read by the scrub", lambda figures: figures.scrubbed_bytes),
+        ("tidelog_scrub_segments", "Segments read by the scrub", lambda figures: figures.scrubbed_segments),
     )
     for name, words, count in counted:
         counter = CounterMetricFamily(name, words, labels=("directory",))
         for figures in directories:
             counter.add_metric((figures.path,), count(figures))
         yield counter
-    findings = CounterMetricFamily("tidelog_scrub_findings", "Rot found, by kind", labels=("directory", "kind"))
+    findings = CounterMetricFamily("tidelog_scrub_findings", "Damage found, by kind", labels=("directory", "kind"))
     for figures in directories:
         for kind, number in figures.findings.items():
             findings.add_metric((figures.path, kind), number)

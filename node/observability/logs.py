@@ -1,8 +1,9 @@
-"""Log lines that a person and a program can read: one line each, to standard error.
+"""Log output of the process: one line per event, to standard error, as text or JSON.
 
 `text`: time, level, logger, message, then `key=value` for the fields given by `extra={...}`. `json`: the same as one
-object per line. Kept true: one event is one line, whatever the message holds; a traceback is a field of its line in
-JSON and follows it, indented, in text.
+object per line.
+Invariant: one event is one line, whatever the message contains. A traceback is a field of the line in JSON; in text it
+follows the line, indented.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-# What every LogRecord has; anything beyond was given by `extra`.
+# Attributes of every LogRecord; all others were passed by `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def configure(*, style: str, level: str, node_id: int | None = None, stream: TextIO | None = None) -> None:
-    """Send all logging of this process to `stream` (standard error). style: `text` or `json`. node_id: put on each
-    line, since the lines of all nodes often end in one place."""
+    """Send all logging of this process to `stream` (default: standard error). style: `text` or `json`. node_id: added
+    to each line, because the lines of several nodes are often collected in one place."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(node_id) if style == "json" else TextLines(node_id))
     root = logging.getLogger()
@@ -29,12 +30,12 @@ def configure(*, style: str, level: str, node_id: int | None = None, stream: Tex
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What the caller gave by `extra`."""
+    """The fields that the caller passed by `extra`."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
 class TextLines(logging.Formatter):
-    """For people."""
+    """Formats records as text."""
 
     def __init__(self, node_id: int | None = None) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """For programs."""
+    """Formats records as JSON."""
 
     def __init__(self, node_id: int | None = None) -> None:
         super().__init__()

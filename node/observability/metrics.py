@@ -1,9 +1,9 @@
-"""What a node counts, in Prometheus' terms: kept in a registry of its own, so that several nodes fit in one process.
+"""Metrics of a node for Prometheus, in a registry per node, so that several nodes fit in one process.
 
-Two kinds: what happens (requests, bytes, disk work) is counted when it happens; what is (in-sync sets, watermarks, the
-state of directories) is asked for when somebody reads the metrics, and costs nothing in between. Everything happens on
-the node's loop. docs/operations.md lists the names.
-Left to others: serving them (`node/observability/metrics_server.py`).
+Events (requests, bytes, disk work) are counted when they happen. State (in-sync sets, high watermarks, directories) is
+collected when the metrics are read, and costs nothing in between. All of it runs on the node's loop. docs/operations.md
+lists the names.
+Not here: serving the metrics (metrics_server.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """One node, as it is now."""
+    """State of one node."""
 
     ready: bool
     metadata_offset: int
@@ -41,7 +41,7 @@ class NodeFigures:
 
 
 class NodeMetrics:
-    """The figures of one node; also the `RequestMeter` of its listeners."""
+    """The metrics of one node; also the `RequestMeter` of its listeners."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -49,7 +49,7 @@ class NodeMetrics:
         self._requests = Counter("tidelog_requests", "Calls answered", ("method", "outcome"), registry=self.registry)
         self._request_seconds = Histogram(
             "tidelog_request_seconds",
-            "Time to the answer of a call",
+            "Time from the arrival of a call to its answer",
             ("method",),
             buckets=_SECONDS,
             registry=self.registry,
@@ -60,16 +60,16 @@ class NodeMetrics:
         )
         self._disk_seconds = Histogram(
             "tidelog_directory_work_seconds",
-            "Time of one piece of work on a log directory's writer; with ' sync' behind its name: of one fsync "
+            "Time of one piece of work on a log directory's writer; directory with suffix ' sync': of one fsync "
             "of a log; "
-            "with ' quorum': of one of the metadata log",
+            "with suffix ' quorum': of one fsync of the metadata log",
             ("directory",),
             buckets=_SECONDS,
             registry=self.registry,
         )
 
     def answered(self, method: str, seconds: float, outcome: str) -> None:
-        """A unary call was answered after so long."""
+        """Count a unary call that was answered after `seconds`."""
         self._requests.labels(method, outcome).inc()
         self._request_seconds.labels(method).observe(seconds)
 
@@ -81,16 +81,16 @@ class NodeMetrics:
         self._streams_ended.labels(method, outcome).inc()
 
     def directory_worker(self, directory: str) -> Callable[[float], None]:
-        """What to tell how long each piece of work on that directory's threads took (seconds)."""
+        """A callback that records the duration of each piece of work on that directory's threads (seconds)."""
         return self._disk_seconds.labels(directory).observe
 
     def watch(self, look: Callable[[], NodeFigures], partitions: Callable[[], Iterator[PartitionFigures]]) -> None:
-        """Ask for the node's state, and for its partitions one by one, whenever somebody reads the metrics."""
+        """Collect the node's state, and its partitions one by one, whenever the metrics are read."""
         self.registry.register(_NodeCollector(look))
         self._partitions = partitions
 
     async def text(self, turn: Callable[[], Awaitable[None]]) -> bytes:
-        """All metrics in Prometheus' text format. turn: lets everything else on the loop go on."""
+        """All metrics in Prometheus' text format. turn: lets other tasks of the loop run."""
         return generate_latest(self.registry) + await partition_text(self._partitions(), turn)
 
 
@@ -99,12 +99,12 @@ class _NodeCollector(Collector):
         self._look = look
 
     def describe(self) -> Iterable[Metric]:
-        return ()  # registering must not look: the node may not be there yet
+        return ()  # registering must not collect: the node may not exist yet
 
     def collect(self) -> Iterator[Metric]:
         now = self._look()
         yield _gauge("tidelog_ready", "1 while registered, unfenced and caught up", float(now.ready))
-        yield _gauge("tidelog_metadata_offset", "How far the metadata log is applied", now.metadata_offset)
+        yield _gauge("tidelog_metadata_offset", "Offset up to which the metadata log is applied", now.metadata_offset)
         yield _gauge("tidelog_active_controller", "1 on the active controller", float(now.is_controller))
         yield CounterMetricFamily(
             "tidelog_unclean_elections",
@@ -124,17 +124,17 @@ class _NodeCollector(Collector):
 def _memory(now: NodeFigures) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "tidelog_producers_forgotten",
-        "States of producers forgotten before their time, since there were too many",
+        "Producer states dropped before their expiration because there were too many",
         value=now.producers_forgotten,
     )
     if now.memory is None:
         return
-    yield _gauge("tidelog_memory_limit_bytes", "Memory for records on their way", now.memory.limit)
-    used = GaugeMetricFamily("tidelog_memory_used_bytes", "Of that, in use", labels=("kind",))
+    yield _gauge("tidelog_memory_limit_bytes", "Memory limit for records in transit", now.memory.limit)
+    used = GaugeMetricFamily("tidelog_memory_used_bytes", "Memory in use for records in transit", labels=("kind",))
     for kind, size in now.memory.used.items():
         used.add_metric((kind.value,), size)
     yield used
-    waiting = GaugeMetricFamily("tidelog_memory_waiting", "Who wait for memory", labels=("kind",))
+    waiting = GaugeMetricFamily("tidelog_memory_waiting", "Requests that wait for memory", labels=("kind",))
     for kind, count in now.memory.waiting.items():
         waiting.add_metric((kind.value,), count)
     yield waiting

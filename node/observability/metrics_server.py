@@ -1,6 +1,6 @@
-"""`GET /metrics` over HTTP, on the node's own loop: figures are read where they are written.
+"""Serves `GET /metrics` over HTTP on the node's own loop, where the metrics are written.
 
-Just enough of HTTP/1.1 for a scraper: one request on each connection, bounded in size and time.
+A minimal HTTP/1.1 server for a scraper: one request per connection, bounded in size and time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _REQUEST_S_MAX: Final = 5
 
 
 class MetricsServer:
-    """Answers with what `text` returns."""
+    """Answers with the result of `text`."""
 
     def __init__(self, text: Callable[[], Awaitable[bytes]]) -> None:
         self._text = text
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Endpoint) -> Endpoint:
-        """Begin to answer. Returns the address taken. Raises InvalidConfig where it cannot be."""
+        """Start serving. Returns the bound address. Raises InvalidConfig if it cannot be bound."""
         try:
             self._server = await asyncio.start_server(
                 self._answer, bind.host, bind.port, limit=_REQUEST_BYTES_MAX, reuse_port=False
@@ -37,7 +37,7 @@ class MetricsServer:
         return Endpoint(bind.host, self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Answer no more."""
+        """Stop serving."""
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
@@ -49,7 +49,7 @@ class MetricsServer:
                 writer.write(await self._response(head))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # not a scraper, or one that went away
+            pass  # no scraper, or it closed the connection
         finally:
             writer.close()
 

@@ -1,8 +1,8 @@
-"""Every replica of a node in Prometheus' text format, a few partitions in each turn of the loop.
+"""Metrics of every replica of a node in Prometheus' text format, written in parts over several turns of the loop.
 
-A sample of each of 10,000 partitions is a megabyte of text for each figure: built at once it would keep the loop from
-everything else for some 0.4 s. The figures of one scrape are therefore not all of one instant.
-Left to others: all other metrics (metrics.py).
+For 10,000 partitions each metric is a megabyte of text. Written at once it would block the loop for about 0.4 s. The
+values of one scrape are therefore not all from the same instant.
+Not here: all other metrics (metrics.py).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from itertools import islice
 from typing import Final
 
 AT_ONCE: Final = 200
-"""Partitions in one turn of the loop: some 3 ms."""
+"""Partitions per turn of the loop: about 3 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFigures:
-    """One replica on this node, as it is now."""
+    """State of one replica on this node."""
 
     topic: str
     partition: int
     leads: bool
     isr_size: int
-    """Members of the in-sync set, as this node knows it."""
+    """Members of the in-sync set, as known to this node."""
     replicas: int
     log_start: int
     log_end: int
@@ -37,17 +37,17 @@ class PartitionFigures:
 
 _GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionFigures], int]], ...]] = (
     ("tidelog_partition_isr", "In-sync replicas", lambda figures: figures.isr_size),
-    ("tidelog_partition_log_start", "First offset", lambda figures: figures.log_start),
-    ("tidelog_partition_log_end", "One past the last offset", lambda figures: figures.log_end),
-    ("tidelog_partition_high_watermark", "One past the last committed", lambda figures: figures.high_watermark),
+    ("tidelog_partition_log_start", "Log start offset", lambda figures: figures.log_start),
+    ("tidelog_partition_log_end", "Log end offset, one past the last record", lambda figures: figures.log_end),
+    ("tidelog_partition_high_watermark", "One past the last committed offset", lambda figures: figures.high_watermark),
     (
         "tidelog_partition_uncommitted",
-        "Records not committed yet: log end less high watermark",
+        "Records not committed yet: log end minus high watermark",
         lambda figures: figures.log_end - figures.high_watermark,
     ),
     (
         "tidelog_partition_not_durable",
-        "Records not held durably yet by this replica: log end less held",
+        "Records of this replica that are not durable yet: log end minus durable offset",
         lambda figures: figures.log_end - figures.durable_offset,
     ),
     ("tidelog_partition_size_bytes", "Bytes of this replica's log", lambda figures: figures.size),
@@ -56,7 +56,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionFigures], int]], ...]] =
 
 
 async def partition_text(partitions: Iterator[PartitionFigures], turn: Callable[[], Awaitable[None]]) -> bytes:
-    """The figures of all partitions, and their sums. turn: waited for between two lots of them."""
+    """The metrics of all partitions, and their sums. turn: awaited between two parts."""
     lines: list[list[str]] = [[] for _ in _GAUGES]
     replicas = leaders = under = 0
     while lot := list(islice(partitions, AT_ONCE)):
@@ -86,5 +86,5 @@ async def partition_text(partitions: Iterator[PartitionFigures], turn: Callable[
 
 
 def _gauge(name: str, words: str, samples: list[str]) -> bytes:
-    """A topic's name has no character that would have to be escaped."""
+    """A gauge as text. A topic name has no character that needs escaping."""
     return "".join((f"# HELP {name} {words}\n# TYPE {name} gauge\n", *samples)).encode()
