@@ -1,1 +1,1 @@
-"""The metadata quorum on disk and on the wire: the driver of `replication/raft`."""
+"""The metadata quorum's driver: connects `replication/raft` to disk, network and clock."""

@@ -1,4 +1,4 @@
-"""The quorum's messages on the wire and as values."""
+"""Conversion of the quorum's messages between protobuf and values."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from tidelog.types import NO_LEADER_EPOCH, DirectoryId, LeaderEpoch, NodeId, Off
 
 
 def key_to_proto(key: ReplicaKey) -> pb.ReplicaKey:
-    """A replica's identity."""
+    """The identity of a replica."""
     return pb.ReplicaKey(node_id=key.node_id, directory_id=key.directory_id.bytes)
 
 
 def key_from_proto(message: pb.ReplicaKey) -> ReplicaKey:
-    """Raises InvalidRequest."""
+    """The identity of a replica. Raises InvalidRequest."""
     return key_of(message.node_id, message.directory_id)
 
 
 def key_of(node_id: int, directory_id: bytes) -> ReplicaKey:
-    """Raises InvalidRequest."""
+    """The identity of a replica. Raises InvalidRequest."""
     if node_id < 0:
-        raise InvalidRequest(f"{node_id} is no number of a node")
+        raise InvalidRequest(f"{node_id} is no valid node id: ids start at 0")
     return ReplicaKey(NodeId(node_id), directory_id_of(directory_id))
 
 
 def directory_id_of(raw: bytes) -> DirectoryId:
-    """Raises InvalidRequest."""
+    """A directory id from its 16 bytes. Raises InvalidRequest."""
     if len(raw) != 16:
-        raise InvalidRequest(f"the id of a directory has 16 bytes, this one {len(raw)}")
+        raise InvalidRequest(f"a directory id has 16 bytes, this one has {len(raw)}")
     return DirectoryId(UUID(bytes=raw))
 
 
 def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
-    """An epoch that a request names. Raises InvalidRequest for one that no node may be in."""
+    """An epoch from a message. Raises InvalidRequest if no node may be in it."""
     if not least <= number <= EPOCH_LAST:
         raise InvalidRequest(
-            f"{number} is no epoch of the metadata quorum: epochs are {least} to {EPOCH_LAST}; the sender is faulty"
+            f"{number} is no epoch of the metadata quorum: valid are {least} to {EPOCH_LAST}; the sender is faulty"
         )
     return LeaderEpoch(number)
 
 
 def offset_of(number: int) -> Offset:
-    """An offset that a request names. Raises InvalidRequest."""
+    """An offset from a message. Raises InvalidRequest."""
     if number < 0:
         raise InvalidRequest(f"{number} is no offset of the metadata log: the sender is faulty")
     return Offset(number)
@@ -67,7 +67,7 @@ def vote_to_proto(request: VoteRequest, cluster_id: str) -> pb.VoteRequest:
 
 
 def vote_from_proto(message: pb.VoteRequest) -> VoteRequest:
-    """Raises InvalidRequest."""
+    """A vote request. Raises InvalidRequest."""
     return VoteRequest(
         epoch_of(message.epoch),
         key_from_proto(message.candidate),
@@ -89,19 +89,19 @@ def vote_answer_from_proto(message: pb.VoteResponse) -> VoteAnswer:
 
 
 def begin_to_proto(request: BeginEpoch, to: ReplicaKey, cluster_id: str) -> pb.BeginQuorumEpochRequest:
-    """What a new leader tells a voter."""
+    """A new leader's announcement to a voter."""
     return pb.BeginQuorumEpochRequest(
         cluster_id=cluster_id, leader_id=request.leader_id, epoch=request.epoch, receiver=key_to_proto(to)
     )
 
 
 def begin_from_proto(message: pb.BeginQuorumEpochRequest) -> BeginEpoch:
-    """Raises InvalidRequest."""
+    """A new leader's announcement. Raises InvalidRequest."""
     return BeginEpoch(epoch_of(message.epoch), NodeId(message.leader_id))
 
 
 def end_to_proto(request: EndEpoch, to: ReplicaKey, cluster_id: str) -> pb.EndQuorumEpochRequest:
-    """A leader's farewell to a voter."""
+    """A resigning leader's announcement to a voter."""
     return pb.EndQuorumEpochRequest(
         cluster_id=cluster_id,
         leader_id=request.leader_id,
@@ -112,7 +112,7 @@ def end_to_proto(request: EndEpoch, to: ReplicaKey, cluster_id: str) -> pb.EndQu
 
 
 def end_from_proto(message: pb.EndQuorumEpochRequest) -> EndEpoch:
-    """Raises InvalidRequest."""
+    """A resigning leader's announcement. Raises InvalidRequest."""
     successors = tuple(key_from_proto(key) for key in message.successors)
     return EndEpoch(epoch_of(message.epoch), NodeId(message.leader_id), successors)
 
@@ -123,8 +123,7 @@ def leader_to_proto(standing: LeaderAndEpoch) -> pb.LeaderAndEpoch:
 
 
 def fetch_from_proto(message: pb.FetchMetadataRequest) -> Fetch:
-    """A fetch as the leader's rules see it. A reader without a directory has one of its own that never votes. Raises
-    InvalidRequest."""
+    """A fetch. A reader that names no directory gets the id 0, which never votes. Raises InvalidRequest."""
     directory = directory_id_of(message.directory_id) if message.directory_id else DirectoryId(UUID(int=0))
     return Fetch(
         ReplicaKey(NodeId(message.node_id), directory),
@@ -136,10 +135,10 @@ def fetch_from_proto(message: pb.FetchMetadataRequest) -> Fetch:
 
 
 def snapshot_to_proto(snapshot: SnapshotId) -> pb.SnapshotId:
-    """A snapshot's identity."""
+    """The identity of a snapshot."""
     return pb.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
 
 
 def snapshot_from_proto(message: pb.SnapshotId) -> SnapshotId:
-    """A snapshot's identity."""
+    """The identity of a snapshot."""
     return SnapshotId(Offset(message.end_offset), LeaderEpoch(message.epoch))

@@ -1,17 +1,18 @@
-"""Joins the quorum's rules to the disk, the wire and the clock.
+"""Driver of the metadata quorum: connects the rules (replication/raft/quorum.py) to disk, network and clock.
 
-Kept true:
-  1. Events are handled one after the other, each one's effects in their order, and before each event the rules have
-     seen the log as it is then. A vote is fsynced before anything that follows it is sent.
-  2. Whoever asks this node who leads is told what the rules know at that moment.
-  3. A log that cannot be written any more ends the node: an error of its disk leaves unknown what is on it. A full disk
-     only ends the leadership.
-  4. No message ends the node. An event that the rules could not take leaves them as they were; a message that could not
-     be sent, or an epoch that could not be opened, ends the leadership. Either is logged once, with its cause. What
-     fails when committed metadata are applied does end it: its next start applies them anew.
-  5. A vote that lies in the reserve below the largest epoch is not taken into use: this node could never vote again.
+Invariants:
+  1. Events are processed one after the other, each one's effects in order. Before each event the rules have received
+     the present state of the log. A vote is fsynced before any later message is sent.
+  2. A query for the leader is answered with what the rules know at that moment.
+  3. A log that can no longer be written ends the node: after a disk error the contents on disk are unknown. A full disk
+     ends only the leadership.
+  4. No message ends the node. An event that the rules fail to process leaves them unchanged. A message that cannot be
+     sent or an epoch that cannot be opened ends the leadership. Either is logged once, with its cause. A failure while
+     applying committed metadata ends the node; its next start applies them again.
+  5. A vote in the reserve below the largest epoch is not used: this node could never vote again.
 
-Left to others: the rules (replication/raft/quorum.py), fetching (fetcher.py), the controller (controller_driver.py).
+Not here: the rules (replication/raft/quorum.py), fetching (fetcher.py), the controller
+(node/controller/controller_driver.py).
 """
 
 from __future__ import annotations
@@ -86,34 +87,35 @@ from tidelog.types import Endpoint, LeaderEpoch, Millis, NodeId
 _log = logging.getLogger("node.quorum")
 
 FEATURE_LEVEL: Final = features.LATEST
-"""What the records of a new cluster may use: all that is in the first version."""
+"""Feature level of a new cluster's records: the latest."""
 
 TICK_MS: Final = 25
-"""How exactly timeouts end: a fraction of the shortest, a round of votes. What lies between is slept through."""
+"""Precision of timeouts: a fraction of the shortest one, a round of votes. Ticks without effect are skipped."""
 
 SEND_MS: Final = 1_000
-"""A vote request or news of a leadership waits so long for its answer; it is sent again before that."""
+"""Timeout of a vote request or an announcement. It is sent again before that."""
 
 FULL_MS: Final = 1_000
-"""Pause before a vote is written again for which there was no room."""
+"""Pause before the next attempt to write a vote to a full disk."""
 
 FAREWELL_MS: Final = 500
-"""A node that stops waits so long for the voters to hear that it leads no more."""
+"""How long a stopping node waits for the voters to receive its resignation."""
 
 ASKED_BACK_MAX: Final = 8
-"""Nodes asked at once whether they lead: those of one election, and some that only a faulty node has named."""
+"""Limit of nodes queried at once for their leadership: those of one election, and some that only a faulty node has
+named."""
 
 DEFECTS_MAX: Final = 100
-"""So many different defects are logged."""
+"""Limit of different defects that are logged."""
 
 R = TypeVar("R")
 
 TakeFetched = Callable[[TakeRecords | TruncateLog | TakeSnapshot], None]
-"""Does with an answer's contents what the rules say."""
+"""Applies the contents of an answer as the rules decide."""
 
 
 class QuorumDriver:
-    """One node's part in the quorum, from `run` on."""
+    """Runs one node's part in the quorum, from `run` on."""
 
     def __init__(
         self,
@@ -131,13 +133,13 @@ class QuorumDriver:
         on_lead: Callable[[ClusterImage], None],
         on_resign: Callable[[], None],
     ) -> None:
-        """on_lead: given the image of the whole log, once this node leads and has committed in its own epoch.
-        on_resign: it does not any more."""
+        """on_lead: called with the image of the whole log once this node leads and has committed a record of its own
+        epoch. on_resign: called when it no longer leads."""
         self.me = me
         self.core: Quorum | None = None
         """None until the node's vote has been read."""
         self.changed = asyncio.Event()
-        """Set whenever the leader or the epoch is another; whoever waits for it clears it."""
+        """Set whenever the leader or the epoch changes; the task that waits for it clears it."""
         self._metadata, self._view, self._addresses = metadata, view, addresses
         self._times = times
         self._files, self._executor, self._clock, self._rng = files, executor, clock, rng
@@ -161,10 +163,10 @@ class QuorumDriver:
         metadata.on_full = self.refused
 
     async def run(self, *, cluster_id: Callable[[], str], form: tuple[str, tuple[Voter, ...]] | None = None) -> None:
-        """Take part, until cancelled or the disk fails.
+        """Take part until cancelled or until the disk fails.
 
-        cluster_id: of this node's directories now, "" for none. form: id and voters of a cluster that this node forms;
-        it is one of them. Raises KafkaStorageError, CorruptLog.
+        cluster_id: returns the cluster of this node's directories, "" for none. form: id and voters of a cluster that
+        this node forms as one of the voters. Raises KafkaStorageError, CorruptLog.
         """
         self._cluster_id = cluster_id
         if form is not None:
@@ -174,7 +176,7 @@ class QuorumDriver:
         try:
             state = await run_in(self._executor, lambda: read_state(self._files, log.path))
         except OSError as error:
-            raise log.directory.fail(f"reading the vote in {log.path}", error) from error
+            raise log.directory.fail(f"reading the quorum state in {log.path}", error) from error
         ensure_usable(state, self._metadata.view(), log.path)
         self.core = Quorum(
             self.me, state, self._log_view(), times=self._times, rng=self._rng, at=self._clock.monotonic_ms()
@@ -192,22 +194,22 @@ class QuorumDriver:
             self._sending = None
             self._on_resign()
 
-    # --- from outside ---------------------------------------------------------------------------------------------
+    # --- interface ------------------------------------------------------------------------------------------------
 
     def post(self, event: Event) -> None:
-        """Hand an event to the rules."""
+        """Queue an event for the rules."""
         self._events.append((event, None, None))
         self._wake.set()
 
     async def take(self, event: Event, take: TakeFetched) -> None:
-        """Hand in the answer to a fetch; returns once what the rules made of it is done. Raises what `take` raises."""
+        """Queue the answer to a fetch, and return once its effects are applied. Raises what `take` raises."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._events.append((event, take, done))
         self._wake.set()
         await done
 
     async def ask(self, request: Callable[[int], Event], expected: type[R]) -> R:
-        """Hand a request of another node to the rules and wait for the answer. Raises the refusal."""
+        """Queue a request of another node and wait for the answer. Raises the error of a rejection."""
         if self.core is None:
             raise NotLeaderOrFollower(f"node {self.me.node_id} has not joined a quorum yet")
         self._requests += 1
@@ -225,8 +227,8 @@ class QuorumDriver:
         return result
 
     def refused(self, error: TidelogError) -> None:
-        """The log refused what was to be appended, or to make it durable: whoever decided it has decided what is not
-        there, or not yet."""
+        """The log rejected an append, or failed to make it durable: the decision behind it is not in the log, or not
+        yet."""
         if not isinstance(error, DiskFull | UnknownServerError):
             self._metadata.failure = error
             self._metadata.wake()
@@ -235,7 +237,8 @@ class QuorumDriver:
         self.post(AppendRefused(self._clock.monotonic_ms()))
 
     async def resign(self) -> None:
-        """Lead no more, and let the voters know who should. Returns when they do, or soon after."""
+        """Resign as leader and announce the preferred successors. Returns when the voters know it, or after
+        `FAREWELL_MS`."""
         if self.core is None:
             return
         self.post(ResignAsked(self._clock.monotonic_ms()))
@@ -245,12 +248,14 @@ class QuorumDriver:
                 while self._farewells:
                     await asyncio.wait(tuple(self._farewells))
         except TimeoutError:
-            _log.info("not every voter has heard that this node leads no more")
+            _log.info(
+                "metadata quorum: not every voter has confirmed this node's resignation; they elect after a timeout"
+            )
 
     # --- tasks ----------------------------------------------------------------------------------------------------
 
     def _tick(self, now: Millis, _: int) -> Millis | None:
-        """Let the rules see time pass where that changes anything; returns when it does next."""
+        """Queue a tick if it has an effect now. Returns when the next one has."""
         assert self.core is not None
         due = self.core.due
         if due is not None and due <= now and not any(isinstance(event, Ticked) for event, _, _ in self._events):
@@ -258,7 +263,7 @@ class QuorumDriver:
         return due
 
     async def _watch_log(self) -> None:
-        """Raises what made the log unusable."""
+        """Raise the error that made the log unusable."""
         await self._metadata.wait_until(lambda: False)
 
     async def _handle_events(self) -> None:
@@ -282,7 +287,7 @@ class QuorumDriver:
             await self._wake.wait()
 
     def _note_defect(self, doing: str, defect: Exception) -> UnknownServerError:
-        """Log it once. Returns what to tell a caller."""
+        """Log the defect once. Returns the error for a caller."""
         text = f"{doing} failed by a defect ({type(defect).__name__}: {defect})"
         if text not in self._defects and len(self._defects) < DEFECTS_MAX:
             self._defects.add(text)
@@ -291,7 +296,7 @@ class QuorumDriver:
 
     async def _handle(self, event: Event, take: TakeFetched | None) -> None:
         if self._view.leads and self._metadata.log.directory.offline is not None:
-            # It could append nothing, so another should lead.
+            # This node cannot append, so another one should lead.
             await self._give(AppendRefused(self._clock.monotonic_ms()), None)
         await self._give(event, take)
 
@@ -300,21 +305,21 @@ class QuorumDriver:
         led = self._view.leads
         try:
             effects = self.core.handle(event)
-        except Exception as defect:  # noqa: BLE001 - whatever it is: the rules are as they were
-            self._refuse(event, self._note_defect(f"taking {type(event).__name__}", defect))
+        except Exception as defect:  # noqa: BLE001 - the rules are unchanged after any exception
+            self._refuse(event, self._note_defect(f"processing {type(event).__name__}", defect))
             return
         due = self.core.due
         if due is not None:
             self._ticker.by(due)
         if led or not self.core.leads or not any(isinstance(effect, Persist) for effect in effects):
-            self._show()  # else it leads by its own vote alone: nobody is to hear of that before the vote is durable
+            self._show()  # else it leads by its own vote alone, which is published only once the vote is durable
         for effect in effects:
             match effect:
                 case Persist(state):
                     await self._persist(state)
                     self._show()
                 case TakeRecords() | TruncateLog() | TakeSnapshot():
-                    assert take is not None, "comes with an answer only"
+                    assert take is not None, "only an answer to a fetch has this effect"
                     take(effect)
                 case Commit(offset):
                     self._metadata.commit(offset)
@@ -327,19 +332,19 @@ class QuorumDriver:
         except TidelogError:
             raise
         except Exception as defect:  # noqa: BLE001 - it must not end the node
-            self._note_defect(f"carrying out {type(effect).__name__}", defect)
+            self._note_defect(f"executing {type(effect).__name__}", defect)
             if self._view.leads:
                 self.post(AppendRefused(self._clock.monotonic_ms()))
 
     def _refuse(self, event: Event, error: UnknownServerError) -> None:
-        """Answer the request that could not be taken; what no request brought ends the leadership."""
+        """Answer the request whose processing failed. If the event belongs to no request, end the leadership."""
         waiting = self._answers.get(getattr(event, "request_id", 0))
         if waiting is not None and not waiting.done():
             waiting.set_exception(error)
         elif self._view.leads and not isinstance(event, AppendRefused):
             self.post(AppendRefused(self._clock.monotonic_ms()))
 
-    # --- carrying out ---------------------------------------------------------------------------------------------
+    # --- effects --------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -352,18 +357,19 @@ class QuorumDriver:
             case OpenEpoch(epoch, granting):
                 self._open_epoch(epoch, granting)
             case Activate(epoch):
-                _log.info("leads the metadata quorum in epoch %d, log end %d", epoch, self._metadata.end)
+                _log.info("this node leads the metadata quorum in epoch %d, log end %d", epoch, self._metadata.end)
                 self._on_lead(self._metadata.replayed())
             case StopLeading():
-                _log.info("does not lead the metadata quorum any more")
+                _log.info("this node no longer leads the metadata quorum")
                 self._on_resign()
             case Report(text):
                 _log.warning("%s", text)
             case _:
-                raise AssertionError(f"{effect} is carried out elsewhere")
+                raise AssertionError(f"effect {effect} is handled elsewhere")
 
     async def _persist(self, state: QuorumState) -> None:
-        """Write the vote, durably; a full disk is waited for: without its vote on disk this node says nothing."""
+        """Write the vote durably. On a full disk wait and try again: without its vote on disk this node sends
+        nothing."""
         log = self._metadata.log
         said = False
         while True:
@@ -371,7 +377,7 @@ class QuorumDriver:
                 await run_in(self._executor, lambda: write_state(self._files, log.path, state))
                 return
             except OSError as error:
-                failure = log.directory.fail(f"voting in {log.path}", error)
+                failure = log.directory.fail(f"writing the quorum state in {log.path}", error)
             if not isinstance(failure, DiskFull):
                 raise failure
             if not said:
@@ -385,14 +391,14 @@ class QuorumDriver:
         try:
             self._metadata.append_leader_change(change, epoch)
             if not self._metadata.replayed().cluster_id:
-                assert self._first_cluster, "who forms no cluster is elected by voters that a log names"
+                assert self._first_cluster, "elected without voters in the log and without forming a cluster"
                 cluster = ClusterRecord(self._first_cluster, FEATURE_LEVEL)
                 self._metadata.append([cluster, VotersRecord(self._first_voters)], epoch)
         except DiskFull as error:
             self.refused(error)
 
     def _log_view(self) -> LogView:
-        """The log; before its first voters record, the voters of the cluster that is being formed."""
+        """The log; before its first voters record, with the voters of the cluster that is being formed."""
         view = self._metadata.view()
         if view.voters.members or not self._first_voters:
             return view
@@ -411,7 +417,7 @@ class QuorumDriver:
         self._wake.set()
 
     def _show(self) -> None:
-        """Let everybody on this node know who leads."""
+        """Publish leader and epoch to the other parts of this node."""
         core = self.core
         assert core is not None
         if self._view.show(core.leader_id, core.epoch, self._addresses.of(core.leader_id)):
@@ -446,7 +452,7 @@ class QuorumDriver:
     async def _guarded(self, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await send()
-        except Exception as defect:  # noqa: BLE001 - what matters is sent again
+        except Exception as defect:  # noqa: BLE001 - messages that matter are sent again
             self._note_defect("sending a message", defect)
 
     async def _send_vote(self, request: VoteRequest) -> None:
@@ -464,7 +470,7 @@ class QuorumDriver:
             self.post(Heard(now, LeaderEpoch(answer.epoch), NodeId(answer.leader_id), to))
 
     async def _ask_back(self, node_id: NodeId) -> None:
-        """Ask a node that a message named, where it is known to be or wherever it is met, what it says itself."""
+        """Query a node that a message named as leader, at its known address or at any other address of the quorum."""
         try:
             known = self._addresses.of(node_id)
             for target in dict.fromkeys((known, *self._addresses.all_others())):
@@ -473,7 +479,7 @@ class QuorumDriver:
                 try:
                     answer = await self.introduce(target)
                 except TidelogError as error:
-                    _log.debug("node %d, named as leader, is not asked at %s: %s", node_id, target, error.message)
+                    _log.debug("node %d, named as leader, cannot be queried at %s: %s", node_id, target, error.message)
                     continue
                 if answer.node_id == node_id:
                     epoch, leader = LeaderEpoch(answer.leader_epoch), NodeId(answer.leader_id)
@@ -483,8 +489,8 @@ class QuorumDriver:
             self._asked_back.discard(node_id)
 
     async def introduce(self, target: Endpoint) -> quorum_pb2.IntroduceResponse:
-        """Ask who is there; it is noted. Raises InconsistentClusterId, InvalidRequest where it does not say who it is,
-        and what the call raises."""
+        """Query the identity of the replica at `target` and record it. Raises InconsistentClusterId, InvalidRequest for
+        an invalid identity, and the errors of the call."""
         request = quorum_pb2.IntroduceRequest(node_id=self.me.node_id)
         try:
             answer = await self._transport.call(target, methods.QUORUM_INTRODUCE, request, timeout_ms=SEND_MS)
@@ -495,16 +501,18 @@ class QuorumDriver:
         if own and answer.cluster_id and answer.cluster_id != own:
             raise InconsistentClusterId(
                 f"node {answer.node_id} at {target} belongs to cluster {answer.cluster_id}, node {self.me.node_id} to "
-                f"{own}: check the addresses in [quorum] nodes"
+                f"cluster {own}: check the addresses in [quorum] nodes"
             )
         key = key_of(answer.node_id, answer.directory_id)
         if key.node_id == self.me.node_id:
-            raise InvalidRequest(f"the replica at {target} has the number of this node, {key.node_id}")
+            raise InvalidRequest(
+                f"the replica at {target} has the id of this node, {key.node_id}: make node ids unique"
+            )
         self._addresses.introduced(target, key)
         return answer
 
     async def _call(self, to: NodeId, method: Method[Request, WireAnswer], message: Request) -> WireAnswer | None:
-        """The answer of another node, None where there is none: what matters is sent again."""
+        """The answer of another node; None if there is none. Messages that matter are sent again."""
         endpoint = self._addresses.of(to)
         if endpoint is None:
             return None

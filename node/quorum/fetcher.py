@@ -1,15 +1,17 @@
-"""Fetches the metadata log from the quorum's leader into this node's replica, and looks for the leader where none is
-known: voters and all other nodes alike.
+"""Fetches the metadata log from the quorum's leader into this node's replica, and finds the leader if it is unknown.
+Voters and all other nodes do this in the same way.
 
-Kept true:
-  1. Only the log of one cluster is ever appended: a directory that belongs to none is given to the leader's first.
-  2. What an answer does to the log is for the rules to say (replication/raft/quorum.py): an old leader's does nothing.
-  3. A voter reports what is on its disk: it waits for its fsync before it asks again, though not for long.
-  4. Where the logs disagree the replica is cut by epoch, never below what is committed.
-  5. A replica is asked by its own key, which it names first. Only what the leader itself answers is taken, and nothing
-     of a later epoch than its own; an answer that makes no sense is logged, and another replica is asked.
+Invariants:
+  1. Only the log of one cluster is ever appended. A directory without a cluster joins the leader's cluster first.
+  2. The rules decide how an answer changes the log (replication/raft/quorum.py): an answer of an old leader has no
+     effect.
+  3. A voter reports its durable offset: it waits for its fsync before the next fetch, but only for a limited time.
+  4. If the logs diverge, the replica is truncated by epoch, never below what is committed.
+  5. A fetch names the replica it is meant for, which identifies itself first. Only answers of the leader itself are
+     used, and nothing from an epoch later than its own. An invalid answer is logged, and another replica is tried.
 
-Left to others: serving fetches (quorum_service.py), what is done with the images (metadata_log.py's subscribers).
+Not here: serving fetches (node/listeners/grpc/quorum_service.py), use of the images (the subscribers of
+node/metadata/metadata_log.py).
 """
 
 from __future__ import annotations
@@ -61,25 +63,27 @@ _log = logging.getLogger("node.metadata")
 FETCH_BYTES: Final = 1 << 20
 FETCH_WAIT_MS: Final = 500
 ANSWER_MS: Final = 1_000
-"""Beyond its wait an answer may take so long: the quorum fetch timeout of the design."""
+"""Time limit of an answer beyond its wait time: the quorum fetch timeout of the design."""
 
 HELD_MS: Final = 200
-"""A voter waits so long for its own fsync before it fetches again: a leader that hears nothing would give it up."""
+"""How long a voter waits for its own fsync before the next fetch. A leader that hears nothing for longer would
+resign."""
 
 SLOW_WAIT_MS: Final = 50
-"""While its fsync is under way, a voter's fetch waits no longer than this for news: it has news itself soon."""
+"""Wait time of a voter's fetch while its fsync is in progress: the voter will soon have a new durable offset to
+report."""
 
 RETRY_MS: Final = 100
-"""Pause after every address has been tried, and up to as much again by chance."""
+"""Pause after every address has been tried, plus up to the same again at random."""
 
 FATAL: Final = (InconsistentClusterId, InvalidConfig, KafkaStorageError, UnsupportedVersion)
-"""What of this node's own no other leader and no waiting mends."""
+"""Errors of this node itself, which no other leader and no retry can fix."""
 
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
-"""No larger snapshot is fetched: it is put together in memory."""
+"""Largest snapshot that is fetched: it is assembled in memory."""
 
 Adopt = Callable[[str], Awaitable[None]]
-"""Lets all log directories of this node belong to the cluster, durably."""
+"""Records the cluster id in all log directories of this node, durably."""
 
 
 class QuorumFetcher:
@@ -104,9 +108,9 @@ class QuorumFetcher:
         self._said: set[str] = set()
 
     async def run(self, cluster_id: str | None) -> None:
-        """Keep the replica up to date. cluster_id: the cluster of this node's directories, None: none yet.
+        """Keep the replica up to date. cluster_id: the cluster of this node's directories, None if there is none yet.
 
-        Raises what cannot be mended by asking again: see FATAL.
+        Raises the errors that a retry cannot fix: see FATAL.
         """
         self._cluster_id = cluster_id or ""
         await self._metadata.wait_until(lambda: self._driver.core is not None)
@@ -127,12 +131,12 @@ class QuorumFetcher:
         return core
 
     def _targets(self) -> list[Endpoint]:
-        """Where the leader may be: where it is known to be, then wherever another node may know more."""
+        """Possible addresses of the leader: its known address, then every other node that may know it."""
         leader = self._addresses.of(self._core.leader_id)
         return list(dict.fromkeys(found for found in (leader, *self._addresses.all_others()) if found is not None))
 
     async def _pause(self) -> None:
-        """Before all are asked again; news of a leader ends it."""
+        """Pause before the next round. A change of the leader ends the pause."""
         pause = RETRY_MS + self._rng.randrange(RETRY_MS)
         await run_unless(self._driver.changed, lambda: self._clock.sleep_ms(pause))
 
@@ -170,7 +174,7 @@ class QuorumFetcher:
             except FATAL:
                 raise
             except TidelogError as error:
-                self._say(f"metadata from {target} cannot be taken: {error.message}", logging.WARNING)
+                self._say(f"metadata fetched from {target} cannot be applied: {error.message}", logging.WARNING)
                 return
 
     async def _wait_durable(self) -> None:
@@ -184,14 +188,15 @@ class QuorumFetcher:
             self._metadata.request_flush()
 
     def _ensure_usable(self) -> None:
-        """What it could not write down that it holds, it must not say. Raises KafkaStorageError."""
+        """Raise KafkaStorageError if the log directory is offline: the node must not report offsets that it could not
+        write."""
         why = self._metadata.log.directory.offline
         if why is not None:
             raise KafkaStorageError(f"the log directory of the metadata log is offline: {why}")
 
     def _wait_ms(self) -> int:
         if not self._in_touch:
-            return 0  # the first answer brings the watermark at once
+            return 0  # the first answer must return the high watermark at once
         log = self._metadata.log
         slow = self._core.is_voter and log.durable_offset < log.log_end_offset
         return SLOW_WAIT_MS if slow else FETCH_WAIT_MS
@@ -213,7 +218,7 @@ class QuorumFetcher:
         )
 
     def _met(self, source: NodeId, answer: quorum_pb2.FetchMetadataResponse) -> None:
-        """Take note of the leader and its address that a refusal names."""
+        """Record the leader and the address that an error names."""
         error, leader = answer.error, NodeId(answer.leader_id)
         if not answer.HasField("error"):
             return
@@ -234,7 +239,7 @@ class QuorumFetcher:
         for snapshot in snapshots:
             await self._fetch_snapshot(target, receiver, snapshot, lambda: self._core.epoch == epoch)
         if not self._in_touch and self._core.leader_id == leader:
-            _log.info("fetches metadata from node %d at %s", answer.leader_id, target)
+            _log.info("fetching metadata from node %d at %s", answer.leader_id, target)
             self._in_touch = True
             self._said.clear()
 
@@ -252,7 +257,9 @@ class QuorumFetcher:
                 self._metadata.commit(Offset(min(high_watermark, self._metadata.end)))
             case TruncateLog(offset):
                 _log.info(
-                    "metadata log cut from %d to %d, where it agrees with the leader's", self._metadata.end, offset
+                    "metadata log truncated from offset %d to %d: it diverged from the leader's",
+                    self._metadata.end,
+                    offset,
                 )
                 self._metadata.truncate_to(offset)
             case TakeSnapshot(snapshot):
@@ -261,7 +268,7 @@ class QuorumFetcher:
     async def _fetch_snapshot(
         self, target: Endpoint, receiver: ReplicaKey, snapshot: SnapshotId, wanted: Callable[[], bool]
     ) -> None:
-        """Fetch a snapshot from the leader piece by piece, and begin the log anew behind it."""
+        """Fetch a snapshot from the leader in parts, and restart the log behind it."""
         core = self._core
         pieces: list[bytes] = []
         position, size = 0, 1
@@ -281,41 +288,43 @@ class QuorumFetcher:
                 return
             if not answer.data or answer.size > SNAPSHOT_BYTES_MAX:
                 raise InvalidRequest(
-                    f"of a snapshot of {answer.size} bytes {len(answer.data)} bytes came from position {position} on"
+                    f"invalid part of a snapshot of {answer.size} bytes: {len(answer.data)} bytes at {position}"
                 )
             pieces.append(answer.data)
             position, size = position + len(answer.data), answer.size
         await self._metadata.install_snapshot(snapshot, b"".join(pieces), wanted)
-        _log.info("took a snapshot of the metadata up to offset %d, %d bytes", snapshot.end_offset, size)
+        _log.info("installed a metadata snapshot up to offset %d, %d bytes", snapshot.end_offset, size)
 
     async def _join(self, cluster_id: str) -> None:
         if self._cluster_id:
             raise InvalidRequest(
                 f"node {self._core.me.node_id} belongs to cluster {self._cluster_id}, the leader of the metadata "
-                f"quorum to {cluster_id}: check the addresses in [quorum] nodes"
+                f"quorum to cluster {cluster_id}: check the addresses in [quorum] nodes"
             )
         await self._adopt(cluster_id)
         self._cluster_id = cluster_id
         _log.info("joined cluster %s", cluster_id)
 
     def _say(self, text: str, level: int = logging.INFO) -> None:
-        """Once, until metadata come again."""
+        """Log the text once, until a fetch succeeds again."""
         if text not in self._said:
             self._said.add(text)
             _log.log(level, "%s", text)
 
 
 def _ensure_sound(receiver: ReplicaKey, answer: quorum_pb2.FetchMetadataResponse) -> None:
-    """Raises InvalidRequest where no leader answers so: without an error only a leader does, and it has seen no epoch
-    above its own."""
+    """Raise InvalidRequest for an answer that no leader sends: without an error only the leader answers, and it has no
+    epoch above its own."""
     if answer.leader_id != receiver.node_id:
-        raise InvalidRequest(f"{receiver} answers for node {answer.leader_id}: a leader answers for itself")
+        raise InvalidRequest(f"{receiver} answered in the name of node {answer.leader_id}: it is faulty")
     epoch_of(answer.leader_epoch)
     snapshot, ends = answer.snapshot, answer.diverging
     offset_of(snapshot.end_offset)
     named = [snapshot.epoch, ends.epoch, *(entry.epoch for entry in answer.epochs)]
     if max(named) > answer.leader_epoch or snapshot.epoch < 0:
-        raise InvalidRequest(f"{receiver} leads epoch {answer.leader_epoch} and names epochs {sorted(named)}")
+        raise InvalidRequest(
+            f"{receiver} leads epoch {answer.leader_epoch} but sent the epochs {sorted(named)}: it is faulty"
+        )
 
 
 def _result(answer: quorum_pb2.FetchMetadataResponse) -> FetchResult:

@@ -1,14 +1,15 @@
-"""The way out for a cluster whose metadata quorum is in an epoch that no election can follow: offline, on each node.
+"""Offline repair of a metadata quorum whose epoch is too high for any further election. It runs on each node's
+directory.
 
-Epoch `first` (`EPOCH_LAST` as a rule) becomes `after + 1`, the next one `after + 2`, and so on, wherever a log
-directory holds it: in the vote, in the batches of the metadata log and of its snapshots, in the epoch checkpoint. Their
-order stays, and with the same two numbers on all nodes equal epochs stay equal: logs match as before, no vote is
-forgotten, and no record is lost. Epochs below `first` stay as they are, so none of them may be above `after`.
+Epoch `first` (normally `EPOCH_LAST`) becomes `after + 1`, the next one `after + 2`, and so on, everywhere in a log
+directory: in the vote, in the batches of the metadata log and of its snapshots, in the epoch checkpoint. The order is
+kept, and with the same two numbers on all nodes equal epochs stay equal: logs match as before, no vote is forgotten,
+and no record is lost. Epochs below `first` are unchanged, so none of them may be above `after`.
 
-Kept true: the vote is written last, so that a node whose reset was interrupted still refuses to start; the same reset
-run again then finishes it, and leaves alone what it had finished before. A batch's checksum does not cover its epoch,
-which is why it is changed in place.
-Left to others: that all nodes are stopped, of which only this one is checked, by the lock of its directory.
+Invariant: the vote is written last, so that a node whose reset was interrupted still refuses to start. Running the same
+reset again completes it and skips what is already done. A batch's checksum does not cover its epoch, so the epoch is
+changed in place.
+Not here: stopping all nodes. Only this one is checked, by the lock of its directory.
 """
 
 from __future__ import annotations
@@ -30,38 +31,38 @@ from tidelog.records import walk_headers
 from tidelog.types import EpochStart, LeaderEpoch
 
 EPOCH_AT: Final = 12
-"""Where the epoch lies in the header of a batch, four bytes."""
+"""Position of the epoch in a batch header, four bytes."""
 
 UNDER_WAY: Final = "epoch-reset"
-"""In the log directory while a reset is under way: its `after` and `first`."""
+"""File in the log directory while a reset is in progress, with its `after` and `first`."""
 DONE: Final = "epoch-reset-done"
-"""In the log directory from then on: the same numbers, of the last reset. The directories of other nodes need the
-same."""
+"""File in the log directory after a reset, with the same numbers. The directories of other nodes need the same."""
 
 Change = Callable[[LeaderEpoch], LeaderEpoch]
 
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Of one log directory: the greatest epoch below `first`, and the greatest one from there on (-1: none)."""
+    """Epochs of one log directory: the largest one below `first`, and the largest one at or above it (-1: none)."""
 
     below: int
     beyond: int
 
 
 def epochs_of(directory: str, files: Files, first: int = EPOCH_LAST) -> Epochs:
-    """The epochs that the first log directory of a stopped node holds. Raises InvalidConfig where there is no metadata
-    log in it, KafkaStorageError where its node runs or the disk fails, CorruptLog."""
+    """The epochs in the first log directory of a stopped node. Raises InvalidConfig if it has no metadata log,
+    KafkaStorageError if its node runs or the disk fails, CorruptLog."""
     with _locked(files, directory) as log:
         return _found(files, log, first)
 
 
 def reset(directories: Sequence[str], after: int, files: Files, first: int = EPOCH_LAST) -> list[str]:
-    """Move the epochs from `first` on behind `after`, durably, in all of these directories or in none. Returns those
-    that had any. Raises InvalidRequest where one of them holds another epoch above `after`, and as `epochs_of`."""
+    """Move the epochs from `first` on to `after + 1` and following, durably, in all of these directories or in none.
+    Returns the directories that had any. Raises InvalidRequest if one of them has another epoch above `after`, and the
+    errors of `epochs_of`."""
     numbers = f"{after} {first}".encode()
     if after < 0 or after + 1 + EPOCH_MAX - first >= first:
-        raise InvalidRequest(f"the epochs from {first} on have no room behind {after}")
+        raise InvalidRequest(f"the epochs from {first} on do not fit after {after}: choose a smaller --after")
 
     def change(epoch: LeaderEpoch) -> LeaderEpoch:
         return LeaderEpoch(after + 1 + epoch - first) if epoch >= first else epoch
@@ -83,22 +84,24 @@ def _needs_reset(files: Files, directory: str, log: str, after: int, first: int,
     begun = read_file(files, f"{directory}/{UNDER_WAY}")
     if begun is not None:
         if begun != numbers:
-            raise InvalidRequest(f"a reset of {directory} with {_shown(begun)} was interrupted: finish that one")
+            raise InvalidRequest(f"a reset of {directory} with {_shown(begun)} was interrupted: run it again first")
         return True
     known = _found(files, log, first)
     done = read_file(files, f"{directory}/{DONE}")
     if known.beyond < 0 and done == numbers:
         return False
     if known.below > after:
-        hint = "" if done is None else f"; where no node has run since, the numbers of its last reset: {_shown(done)}"
+        hint = (
+            "" if done is None else f"; if no node has run since its last reset, use the same options: {_shown(done)}"
+        )
         raise InvalidRequest(
-            f"{directory} holds epoch {known.below}, above {after}: give the greatest of all nodes{hint}"
+            f"{directory} contains epoch {known.below}, above {after}: use the largest of all nodes for --after{hint}"
         )
     return known.beyond >= 0
 
 
 def last_reset(directory: str, files: Files) -> str:
-    """The options of the last reset of this directory, under way or done; empty: none."""
+    """The options of the last reset of this directory, in progress or done; empty if there is none."""
     numbers = read_file(files, f"{directory}/{UNDER_WAY}") or read_file(files, f"{directory}/{DONE}")
     return "" if numbers is None else _shown(numbers)
 
@@ -110,10 +113,10 @@ def _shown(numbers: bytes) -> str:
 
 @contextmanager
 def _locked(files: Files, directory: str) -> Iterator[str]:
-    """The directory of the metadata log, while no other process may use it."""
+    """Lock the directory against other processes and return the path of its metadata log."""
     log = f"{directory}/{METADATA}"
     if not files.is_directory(log):
-        raise InvalidConfig(f"{directory} holds no metadata log: name the first log directory of a node")
+        raise InvalidConfig(f"{directory} contains no metadata log: name the first log directory of a node")
     try:
         lock = files.lock(f"{directory}/{LOCK}")
         try:
@@ -180,7 +183,7 @@ def _with_batches(files: Files, log: str) -> list[str]:
 
 
 def _batches(data: bytes | bytearray) -> Iterator[int]:
-    """Where the epochs lie of all whole batches; recovery cuts what is behind the last one."""
+    """Positions of the epochs of all complete batches. Recovery truncates what follows the last one."""
     try:
         for header in walk_headers(data):
             yield header.position + EPOCH_AT

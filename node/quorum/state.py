@@ -1,9 +1,9 @@
-"""What a node remembers of the metadata quorum: on disk its vote, in memory who leads, for all who ask.
+"""State of the metadata quorum on a node: the vote on disk, and the known leader in memory.
 
-Kept true: the file is replaced as a whole, durably; the view never goes back to an older epoch.
-Left to others: when a vote must be on the disk (replication/raft/quorum.py, driver.py).
-Source: the `quorum-state` file of KRaft (KIP-595, KIP-853), same name, same fields, same directory; `lostEnd` is
-ours, and there only behind damage.
+Invariants: the file is replaced as a whole, durably. The view never returns to an older epoch.
+Not here: when a vote must be on disk (replication/raft/quorum.py, driver.py).
+Source: the `quorum-state` file of KRaft (KIP-595, KIP-853), with the same name, fields and directory; `lostEnd` is an
+addition, present only after damage.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ NODE_MAX: Final = (1 << 31) - 1
 OFFSET_MAX: Final = (1 << 63) - 1
 
 LOST_MS: Final = 3_000
-"""Longer than an election that nobody disturbs: who has heard no leader for so long says that there is none."""
+"""Longer than an undisturbed election: a node that has not heard from a leader for this long reports that there is
+none."""
 
 
 def read_state(files: Files, directory: str) -> QuorumState:
-    """The state in the metadata log's directory; the first one where there is no file. Raises CorruptLog, OSError."""
+    """The state in the metadata log's directory; the initial one if there is no file. Raises CorruptLog, OSError."""
     path = f"{directory}/{QUORUM_STATE}"
     data = read_file(files, path)
     if data is None:
@@ -51,14 +52,13 @@ def read_state(files: Files, directory: str) -> QuorumState:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptLog(
-            f"{path} cannot be read ({error}): this node does not know how it voted. Give its directory back, "
-            f"or start it "
-            "with an empty one"
+            f"{path} cannot be read ({error}): this node does not know how it voted. Restore the directory, or start "
+            f"the node with an empty one"
         ) from error
 
 
 def _number(fields: Mapping[str, Any], name: str, least: int, most: int) -> int:
-    """Raises ValueError, KeyError, TypeError."""
+    """An integer field within bounds. Raises ValueError, KeyError, TypeError."""
     number = int(fields[name])
     if not least <= number <= most:
         raise ValueError(f"{name} is {number}, not within {least} to {most}")
@@ -66,19 +66,18 @@ def _number(fields: Mapping[str, Any], name: str, least: int, most: int) -> int:
 
 
 def ensure_usable(state: QuorumState, log: LogView, directory: str) -> None:
-    """Raises CorruptLog where the epoch of the vote or of the log lies in the reserve: no election can follow it."""
+    """Raise CorruptLog if the epoch of the vote or of the log lies in the reserve: no election is possible after it."""
     found = max(state.leader_epoch, log.last_epoch)
     if found >= EPOCH_LAST:
         raise CorruptLog(
-            f"the metadata quorum in {directory} is in epoch {found}, and {EPOCH_LAST} is the last that is used: no "
-            "leader could be elected any more. Elections do not lead there, a faulty or hostile message did. Stop all "
-            "nodes of the cluster and run `tidelog quorum reset-epoch` on the metadata directory of each: "
-            "docs/operations.md"
+            f"the metadata quorum in {directory} is in epoch {found}, the last usable one is {EPOCH_LAST}: no leader "
+            "can be elected any more. The cause is a faulty or hostile message, not an election. Stop all nodes of the "
+            "cluster and run `tidelog quorum reset-epoch` on the metadata directory of each: docs/operations.md"
         )
 
 
 def write_state(files: Files, directory: str, state: QuorumState) -> None:
-    """Put the state in place, durably. Raises OSError."""
+    """Replace the state file durably. Raises OSError."""
     fields = {
         "leaderId": state.leader_id,
         "leaderEpoch": state.leader_epoch,
@@ -92,13 +91,13 @@ def write_state(files: Files, directory: str, state: QuorumState) -> None:
 
 
 def note_lost(files: Files, directory: str, end: Offset) -> None:
-    """Durably: the log, which ended there, is emptied. Raises CorruptLog, OSError."""
+    """Record durably that the log, which ended at `end`, is emptied. Raises CorruptLog, OSError."""
     state = read_state(files, directory)
     write_state(files, directory, replace(state, lost_end=max(state.lost_end, end)))
 
 
 def _encode_id(value: UUID) -> str:
-    """Kafka's text form of a uuid: 22 characters of URL-safe base64."""
+    """Kafka's text form of a UUID: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")
 
 
@@ -107,42 +106,43 @@ def _decode_id(text: str) -> UUID:
 
 
 def new_cluster_id(random_bits: int) -> str:
-    """A cluster id out of 128 random bits."""
+    """A cluster id from 128 random bits."""
     return _encode_id(UUID(int=random_bits, version=4))
 
 
 class QuorumView:
-    """Who leads the metadata quorum, and so is, or is about to be, the active controller, as far as this node knows."""
+    """The leader of the metadata quorum as known to this node. The leader is the active controller, or becomes it
+    soon."""
 
     def __init__(self, node_id: NodeId) -> None:
         self.node_id = node_id
         self.leader_id = NO_NODE
         self.leader_epoch = LeaderEpoch(-1)
         self.endpoint: Endpoint | None = None
-        """Where the leader is reached; None where it is this node, or nobody is known."""
+        """The leader's address; None if it is this node or unknown."""
         self.silence_ms: Callable[[], int] = int
-        """Tells how long no leader has been heard (driver.py)."""
+        """Returns how many milliseconds ago a leader was last heard from (set by driver.py)."""
 
     @property
     def is_lost(self) -> bool:
-        """Has no leader been heard for longer than an election takes?"""
+        """Whether no leader was heard from for longer than an election takes."""
         return self.silence_ms() > LOST_MS
 
     @property
     def leads(self) -> bool:
-        """Is it this node?"""
+        """Whether this node is the leader."""
         return self.leader_id == self.node_id
 
     def show(self, leader_id: NodeId, leader_epoch: LeaderEpoch, endpoint: Endpoint | None) -> bool:
-        """The leader (-1: nobody is known) of the newest epoch. Returns whether that is news."""
-        assert leader_epoch >= self.leader_epoch, "epochs never go back"
+        """Set the leader (-1: unknown) of the newest epoch. Returns True if anything changed."""
+        assert leader_epoch >= self.leader_epoch, "the leader epoch decreased"
         endpoint = None if leader_id == self.node_id else endpoint
         news = (leader_id, leader_epoch, endpoint) != (self.leader_id, self.leader_epoch, self.endpoint)
         self.leader_id, self.leader_epoch, self.endpoint = leader_id, leader_epoch, endpoint
         return news
 
     def address(self) -> NodeAddress | None:
-        """The leader's address for an error that sends a caller there; None where it is not known."""
+        """The leader's address for an error that redirects a caller; None if unknown."""
         if self.endpoint is None:
             return None
         return NodeAddress(self.leader_id, self.endpoint, leader_epoch=self.leader_epoch)

@@ -215,7 +215,7 @@ def test_a_reset_run_twice_changes_nothing_and_other_numbers_are_told_of_it(
     assert cli.main(["quorum", "reset-epoch", done, other]) == 0
     numbers = f"--after 7 --first {EPOCH_LAST}"
     assert f"{done} was reset with {numbers}: use the same for the other nodes" in capsys.readouterr().err
-    with pytest.raises(InvalidRequest, match=f"the numbers of its last reset: {numbers}"):
+    with pytest.raises(InvalidRequest, match=f"use the same options: {numbers}"):
         reset([done, other], 6, OsFiles())
 
 
@@ -229,7 +229,7 @@ def test_a_reset_behind_an_epoch_that_some_node_has_passed_changes_nothing() -> 
         world.kill(2)
         disk = world.disks[1]
         poison(disk)
-        with pytest.raises(InvalidRequest, match="give the greatest of all nodes"):
+        with pytest.raises(InvalidRequest, match="use the largest of all nodes"):
             reset([DIRECTORY], 1, disk)
         assert read_state(disk, LOG).leader_epoch == POISON
 
@@ -242,7 +242,7 @@ def test_a_running_node_and_a_directory_without_metadata_are_refused() -> None:
         with pytest.raises(InvalidConfig, match="first log directory"):
             epochs_of("/elsewhere", world.disks[0])
         world.kill(0)
-        with pytest.raises(InvalidRequest, match="no room"):
+        with pytest.raises(InvalidRequest, match="do not fit"):
             reset([DIRECTORY], EPOCH_LAST, world.disks[0])
 
 
