@@ -76,7 +76,7 @@ def _loss(image: ClusterImage, state: PartitionState, best: ReplicaEnd, asked: C
     had = [node for node in (*state.isr, *state.elr, *state.last_known_elr) if node != best.node_id]
     lost = f"; records that only nodes {', '.join(map(str, sorted(set(had))))} had are lost" if had else ""
     if best.lost:
-        lost += f"; {best.lost} of its own log cannot be read and is discarded (the node keeps a copy of the log)"
+        lost += f"; in its own log {best.lost} cannot be read and is discarded (the node keeps a copy of the log)"
     elif best.node_id in state.replicas and state.directory_of(best.node_id) == LOST_DIRECTORY:
         lost += "; its own log was damaged or is an older copy"
     others = ", ".join(

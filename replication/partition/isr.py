@@ -14,8 +14,8 @@ Invariants:
      on another stream does not count.
   5. A change of the set is applied only with a higher partition epoch than the known one.
 
-A member lags when its durable offset has not reached, for `lag_ms_max`, the log end that the leader had then. A replica
-may join when its durable offset has reached the high watermark and the start of the leader epoch.
+A member lags when its durable offset is below the leader's log end of `lag_ms_max` ago. A replica may join when its
+durable offset has reached the high watermark and the start of the leader epoch.
 
 Not here: whether a fetch agrees (leader.py), the decision on a proposal (replication/controller/alter_partition.py).
 """
@@ -251,7 +251,8 @@ class InSyncSet:
         )
 
     def is_behind(self, replica: NodeId, at: Millis) -> bool:
-        """Whether the member's durable offset has not reached the log end of `lag_ms_max` ago."""
+        """Whether the member's durable offset is below the leader's log end of `lag_ms_max` ago. False for a member
+        that joined less than that time ago."""
         if at - self._since.get(replica, at) < self._lag_ms_max:
             return False
         durable_offset = self.durable_offset
