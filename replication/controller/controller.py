@@ -209,7 +209,7 @@ class Controller:
         result: Result | TidelogError | None
         try:
             if not self.active:
-                raise NotController("this node is not the active controller")
+                raise NotController("this node is not the active controller: look it up and retry")
             result = decide(event)
         except TidelogError as refusal:
             result = refusal

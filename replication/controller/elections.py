@@ -231,7 +231,7 @@ def why_leaderless(image: ClusterImage, state: PartitionState) -> str:
         return f"no in-sync or eligible replica can lead ({'; '.join(reasons)})"
     reasons = [f"node {node}, the last leader: {_why_not(image, state, node)}" for node in state.last_known_elr]
     return (
-        f"every in-sync replica lost records ({'; '.join(reasons)}); restore its log directory, or run an unclean "
+        f"every in-sync replica lost records ({'; '.join(reasons)}); restore that log directory, or run an unclean "
         "election, which loses the records that only these replicas had"
     )
 

@@ -256,7 +256,7 @@ class PartitionLeader:
         if not self._set.is_present(fetch.replica, fetch.incarnation):
             return StaleNodeEpoch(
                 f"node {fetch.replica} fetches partition {self.name} as incarnation {fetch.incarnation}, which is "
-                "not the registered one in the leader's metadata: an earlier process, or the metadata is stale"
+                "not the registered one in the leader's metadata: an earlier process, or stale metadata"
             )
         if not self._set.is_latest(fetch):
             return InvalidRequest(
