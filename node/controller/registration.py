@@ -20,14 +20,13 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from node.controller.controller_client import ControllerClient
-from node.metadata.metadata_codec import directories_to_proto, listeners_to_proto
+from node.metadata.message_mapping import MessageMapping
 from node.metadata.metadata_log import MetadataLog
 from node.runtime import methods
 from node.runtime.clock import Clock
 from node.runtime.work import run_in
 from replication.controller.events import DamagedReplica
 from replication.controller.image import NodeRegistration
-from replication.controller.metadata import DirectoryState
 from storage.directory.log_directory import LogDirectory
 from storage.files.executor import Executor
 from tidelog.errors import (
@@ -65,6 +64,10 @@ class Identity:
     listeners: Mapping[str, Endpoint]
     rack: str
     boot_id: bytes
+
+
+_IDENTITY: Final = MessageMapping(Identity, controller_pb2.RegisterNodeRequest.DESCRIPTOR)
+_DAMAGED: Final = MessageMapping(DamagedReplica, controller_pb2.DamagedReplica.DESCRIPTOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,19 +195,17 @@ class Registration:
             raise KafkaStorageError(
                 f"node {identity.node_id} has no log directory that works: check its disks, then start it again"
             )
-        states = [
-            DirectoryState(directory.directory_id, NodeEpoch(directory.last_registration)) for directory in self._named
-        ]
         return controller_pb2.RegisterNodeRequest(
             cluster_id=self._metadata.image.cluster_id,
-            node_id=identity.node_id,
-            incarnation=identity.incarnation.bytes,
-            listeners=listeners_to_proto(identity.listeners),
-            rack=identity.rack,
-            boot_id=identity.boot_id,
-            directories=directories_to_proto(states),
+            directories=[
+                controller_pb2.DirectoryState(
+                    directory_id=directory.directory_id.bytes, last_registration=directory.last_registration
+                )
+                for directory in self._named
+            ],
             intact_directories=[directory.directory_id.bytes for directory in self._named if directory.intact],
             damaged=_to_proto(damaged),
+            **_IDENTITY.to_fields(identity),
         )
 
     async def _get_ready(self) -> None:
@@ -303,11 +304,5 @@ class Registration:
 
 def _to_proto(damaged: Sequence[DamagedReplica]) -> list[controller_pb2.DamagedReplica]:
     return [
-        controller_pb2.DamagedReplica(
-            topic_id=each.key.topic_id.bytes,
-            partition=each.key.partition,
-            reason=each.reason,
-            leader_epoch=each.leader_epoch,
-        )
-        for each in sorted(damaged, key=lambda each: each.key)
+        controller_pb2.DamagedReplica(**_DAMAGED.to_fields(each)) for each in sorted(damaged, key=lambda each: each.key)
     ]

@@ -455,8 +455,8 @@ class Controller:
     def _alter_partition(self, request: AlterPartition) -> AlteredPartitions:
         node = self._current(request.node_id, request.node_epoch)
         batch = Batch(self.image)
-        refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.proposals]
-        for proposal in request.proposals:
+        refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.partitions]
+        for proposal in request.partitions:
             self._finish_move(batch, proposal.key)
         drain = self._drains.get(node.node_id)
         if drain is not None:  # the replicas just admitted can take over from the draining node
@@ -464,7 +464,7 @@ class Controller:
         self._append(batch)
         outcomes = [
             AlteredPartition(proposal.key, state_of(self.image, proposal.key) if refusal is None else refusal)
-            for proposal, refusal in zip(request.proposals, refusals, strict=True)
+            for proposal, refusal in zip(request.partitions, refusals, strict=True)
         ]
         return AlteredPartitions(tuple(outcomes))
 

@@ -99,8 +99,8 @@ class DamagedReplica:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """A node's process has started. intact: its directories that still contain everything written to them, synced or
-    not."""
+    """A process of a node has started. intact_directories: those of its directories that still contain everything that
+    was written to them, synced or not."""
 
     request_id: int
     at: Millis
@@ -111,7 +111,7 @@ class RegisterNode:
     rack: str
     boot_id: bytes
     directories: tuple[DirectoryState, ...]
-    intact: frozenset[DirectoryId]
+    intact_directories: frozenset[DirectoryId]
     metadata_offset: Offset
     damaged: tuple[DamagedReplica, ...] = ()
 
@@ -179,7 +179,7 @@ class AlterPartition:
     request_id: int
     node_id: NodeId
     node_epoch: NodeEpoch
-    proposals: tuple[Proposal, ...]
+    partitions: tuple[Proposal, ...]
 
 
 class ElectionType(Enum):

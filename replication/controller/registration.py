@@ -139,7 +139,7 @@ class _Judge:
             for directory in request.directories
             if directory.directory_id in known and directory.last_registration < known[directory.directory_id]
         }
-        self._intact = request.intact
+        self._intact = request.intact_directories
         self.reports: list[str] = []
 
     def change(self, state: PartitionState) -> PartitionChangeRecord | None:

@@ -199,7 +199,7 @@ class Controlled:
                 directories=tuple(
                     DirectoryState(directory_id, NodeEpoch(number)) for directory_id, number in own.items()
                 ),
-                intact=frozenset(own if (boot == b"boot" if intact is None else intact) else ()),
+                intact_directories=frozenset(own if (boot == b"boot" if intact is None else intact) else ()),
                 metadata_offset=self.end if offset is None else Offset(offset),
                 damaged=tuple(DamagedReplica(key, reason) for key, reason in (damaged or {}).items()),
             )

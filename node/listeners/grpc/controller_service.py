@@ -1,16 +1,20 @@
-"""The Controller service: requests as events for the controller, its results as answers.
+"""The Controller service: translates requests to events of the controller, and its results to responses.
 
-A node that is not the active controller refuses with NotController, which carries the address of the one that is.
+A node that is not the active controller raises NotController, which names the address of the active one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
 from node.controller.controller_driver import ControllerDriver
-from node.metadata.metadata_codec import directories_from_proto, listeners_from_proto
+from node.metadata.message_mapping import MessageMapping
 from node.requests.topic_settings import TopicSettings
 from node.runtime import status
 from node.runtime.transport import Caller
@@ -25,18 +29,15 @@ from replication.controller.events import (
     ConfigChange,
     CreatePartitions,
     CreateTopic,
-    DamagedReplica,
     DeleteTopic,
     ElectionType,
     ElectLeaders,
     FeaturesUpdated,
     Heartbeat,
     HeartbeatAnswer,
-    IsrMember,
     PartitionOutcome,
     PartitionOutcomes,
     ProducerIdBlock,
-    Proposal,
     Reassignment,
     Registered,
     RegisterNode,
@@ -49,25 +50,30 @@ from replication.controller.events import (
 )
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
-from tidelog.types import (
-    NO_NODE,
-    DirectoryId,
-    Incarnation,
-    LeaderEpoch,
-    NodeEpoch,
-    NodeId,
-    Offset,
-    PartitionEpoch,
-    PartitionIndex,
-    PartitionKey,
-    TopicId,
-)
+from tidelog.types import NO_NODE, NodeEpoch, NodeId, PartitionIndex, PartitionKey, TopicId
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
 
+def _mapping(event: type[DataclassInstance], request: Descriptor, *given: str) -> MessageMapping[Any]:
+    return MessageMapping(event, request, given=("request_id", *given))
+
+
+_REGISTER_NODE: Final = _mapping(RegisterNode, controller_pb2.RegisterNodeRequest.DESCRIPTOR, "at")
+_HEARTBEAT: Final = _mapping(Heartbeat, controller_pb2.HeartbeatRequest.DESCRIPTOR, "at")
+_ALTER_PARTITION: Final = _mapping(AlterPartition, controller_pb2.AlterPartitionRequest.DESCRIPTOR)
+_ALLOCATE_PRODUCER_IDS: Final = _mapping(AllocateProducerIds, controller_pb2.AllocateProducerIdsRequest.DESCRIPTOR)
+_CREATE_TOPIC: Final = _mapping(CreateTopic, admin_pb2.CreateTopicRequest.DESCRIPTOR, "configs")
+_DELETE_TOPIC: Final = _mapping(DeleteTopic, admin_pb2.DeleteTopicRequest.DESCRIPTOR)
+_CREATE_PARTITIONS: Final = _mapping(CreatePartitions, admin_pb2.CreatePartitionsRequest.DESCRIPTOR)
+_REMOVE_VOTER: Final = _mapping(RemoveVoter, admin_pb2.RemoveVoterRequest.DESCRIPTOR)
+
+
 class ControllerService:
-    """One method per RPC, each answered once what it rests on is committed."""
+    """One method per RPC; each responds when everything that its result depends on is committed."""
 
     def __init__(self, driver: ControllerDriver, settings: TopicSettings) -> None:
         self._driver, self._settings = driver, settings
@@ -75,70 +81,23 @@ class ControllerService:
     async def register_node(
         self, request: controller_pb2.RegisterNodeRequest, _caller: Caller
     ) -> controller_pb2.RegisterNodeResponse:
-        """A node's process has started."""
-        directories = _parsed(lambda: directories_from_proto(request.directories))
-        incarnation = Incarnation(_uuid(request.incarnation))
-        intact = frozenset(DirectoryId(_uuid(directory_id)) for directory_id in request.intact_directories)
-        damaged = _damaged(request.damaged)
-        registered = await self._driver.ask(
-            lambda number: RegisterNode(
-                number,
-                self._driver.now(),
-                request.cluster_id,
-                NodeId(request.node_id),
-                incarnation,
-                listeners_from_proto(request.listeners),
-                request.rack,
-                request.boot_id,
-                directories,
-                intact,
-                Offset(request.metadata_offset),
-                damaged,
-            ),
-            Registered,
-        )
+        """A process of a node has started."""
+        registered = await self._ask(_REGISTER_NODE, request, Registered, at=self._driver.now())
         return controller_pb2.RegisterNodeResponse(node_epoch=registered.node_epoch)
 
     async def heartbeat(
         self, request: controller_pb2.HeartbeatRequest, _caller: Caller
     ) -> controller_pb2.HeartbeatResponse:
-        """A node is alive: every voter is told, so that the next controller knows who was silent."""
+        """A node is alive. Every voter receives its heartbeats: the next controller knows which nodes were silent."""
         self._driver.heard(NodeId(request.node_id), NodeEpoch(request.node_epoch))
-        damaged = _damaged(request.damaged)
-        offline = tuple(DirectoryId(_uuid(directory_id)) for directory_id in request.offline_directories)
-        answer = await self._driver.ask(
-            lambda number: Heartbeat(
-                number,
-                self._driver.now(),
-                NodeId(request.node_id),
-                NodeEpoch(request.node_epoch),
-                Offset(request.metadata_offset),
-                request.ready,
-                request.want_drain,
-                damaged,
-                offline,
-            ),
-            HeartbeatAnswer,
-        )
+        answer = await self._ask(_HEARTBEAT, request, HeartbeatAnswer, at=self._driver.now())
         return controller_pb2.HeartbeatResponse(fenced=answer.fenced, drained=answer.drained)
 
     async def alter_partition(
         self, request: controller_pb2.AlterPartitionRequest, _caller: Caller
     ) -> controller_pb2.AlterPartitionResponse:
         """A leader proposes in-sync sets."""
-        proposals = tuple(
-            Proposal(
-                _key(item.topic_id, item.partition),
-                LeaderEpoch(item.leader_epoch),
-                PartitionEpoch(item.partition_epoch),
-                tuple(IsrMember(NodeId(member.node_id), NodeEpoch(member.node_epoch)) for member in item.new_isr),
-            )
-            for item in request.partitions
-        )
-        altered = await self._driver.ask(
-            lambda number: AlterPartition(number, NodeId(request.node_id), NodeEpoch(request.node_epoch), proposals),
-            AlteredPartitions,
-        )
+        altered = await self._ask(_ALTER_PARTITION, request, AlteredPartitions)
         return controller_pb2.AlterPartitionResponse(
             partitions=[_altered(partition) for partition in altered.partitions]
         )
@@ -146,25 +105,17 @@ class ControllerService:
     async def allocate_producer_ids(
         self, request: controller_pb2.AllocateProducerIdsRequest, _caller: Caller
     ) -> controller_pb2.AllocateProducerIdsResponse:
-        """A node wants producer ids to give away."""
-        block = await self._driver.ask(
-            lambda number: AllocateProducerIds(number, NodeId(request.node_id), NodeEpoch(request.node_epoch)),
-            ProducerIdBlock,
-        )
+        """A node asks for a block of producer ids."""
+        block = await self._ask(_ALLOCATE_PRODUCER_IDS, request, ProducerIdBlock)
         return controller_pb2.AllocateProducerIdsResponse(first_producer_id=block.first, count=block.count)
 
     async def create_topic(
         self, request: admin_pb2.CreateTopicRequest, _caller: Caller
     ) -> admin_pb2.CreateTopicResponse:
-        """Make a topic."""
+        """Create a topic."""
         created = await self._driver.ask(
-            lambda number: CreateTopic(
-                number,
-                request.name,
-                request.partitions,
-                request.replication_factor,
-                self._settings.at_creation(request.configs),
-                request.validate_only,
+            lambda number: _CREATE_TOPIC.from_message(
+                request, request_id=number, configs=self._settings.at_creation(request.configs)
             ),
             TopicCreated,
         )
@@ -174,20 +125,19 @@ class ControllerService:
     async def delete_topic(
         self, request: admin_pb2.DeleteTopicRequest, _caller: Caller
     ) -> admin_pb2.DeleteTopicResponse:
-        """Remove a topic."""
-        topic_id = TopicId(_uuid(request.topic_id)) if request.topic_id else None
-        await self._driver.ask(lambda number: DeleteTopic(number, request.name, topic_id), TopicDeleted)
+        """Delete a topic."""
+        await self._ask(_DELETE_TOPIC, request, TopicDeleted)
         return admin_pb2.DeleteTopicResponse()
 
     async def elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest, _caller: Caller
     ) -> admin_pb2.ElectLeadersResponse:
-        """Preferred leaders, or whoever is there."""
+        """Elect the preferred leaders, or replicas that may lack committed records."""
         keys = tuple(_key(each.topic_id, each.partition) for each in request.partitions)
         unclean = request.type == admin_pb2.ELECTION_TYPE_UNCLEAN
         election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
         if request.validate_only and not unclean:
-            raise InvalidRequest("only an unclean election can be tried without changing anything")
+            raise InvalidRequest("validate_only is supported for an unclean election only")
         done = await self._driver.ask(
             lambda number: ElectLeaders(number, election, keys, request.validate_only), PartitionOutcomes
         )
@@ -196,7 +146,7 @@ class ControllerService:
     async def alter_partition_reassignments(
         self, request: admin_pb2.AlterPartitionReassignmentsRequest, _caller: Caller
     ) -> admin_pb2.AlterPartitionReassignmentsResponse:
-        """Move replicas."""
+        """Move partitions to other nodes."""
         wanted = tuple(
             Reassignment(
                 _key(each.partition.topic_id, each.partition.partition),
@@ -212,7 +162,7 @@ class ControllerService:
     async def incremental_alter_configs(
         self, request: admin_pb2.IncrementalAlterConfigsRequest, _caller: Caller
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
-        """Change settings of a topic."""
+        """Change topic settings."""
         changes = tuple(
             ConfigChange(each.key, each.value if each.HasField("value") else self._settings.when_removed(each.key))
             for each in request.changes
@@ -227,10 +177,8 @@ class ControllerService:
     async def create_partitions(
         self, request: admin_pb2.CreatePartitionsRequest, _caller: Caller
     ) -> admin_pb2.CreatePartitionsResponse:
-        """More partitions for a topic."""
-        done = await self._driver.ask(
-            lambda number: CreatePartitions(number, request.topic, request.count, request.validate_only), TopicAltered
-        )
+        """Add partitions to a topic."""
+        done = await self._ask(_CREATE_PARTITIONS, request, TopicAltered)
         return admin_pb2.CreatePartitionsResponse(
             topic_id=done.topic_id.bytes, metadata_offset=done.offset, warnings=done.warnings
         )
@@ -248,19 +196,23 @@ class ControllerService:
     async def remove_voter(
         self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
     ) -> admin_pb2.RemoveVoterResponse:
-        """A node that is gone for good votes no more."""
-        directory_id = DirectoryId(_uuid(request.directory_id)) if request.directory_id else None
-        await self._driver.ask(lambda number: RemoveVoter(number, NodeId(request.node_id), directory_id), VoterRemoved)
+        """Remove a voter whose node does not return."""
+        await self._ask(_REMOVE_VOTER, request, VoterRemoved)
         return admin_pb2.RemoveVoterResponse()
 
+    async def _ask(self, mapping: MessageMapping[Any], request: Message, expected: type[T], **given: object) -> T:
+        """Passes the event of a request to the controller. Raises InvalidRequest for an id that is not 16 bytes."""
+        event = _parsed(lambda: mapping.from_message(request, request_id=0, **given))
+        return await self._driver.ask(lambda number: replace(event, request_id=number), expected)
 
-def _outcome(told: PartitionOutcome) -> admin_pb2.PartitionOutcome:
-    place = admin_pb2.TopicPartitionId(topic_id=told.key.topic_id.bytes, partition=told.key.partition)
-    message = admin_pb2.PartitionOutcome(partition=place, leader=NO_NODE, leader_epoch=-1, loss=told.loss)
-    if isinstance(told.outcome, TidelogError):
-        message.error.CopyFrom(status.to_proto(told.outcome))
+
+def _outcome(result: PartitionOutcome) -> admin_pb2.PartitionOutcome:
+    place = admin_pb2.TopicPartitionId(topic_id=result.key.topic_id.bytes, partition=result.key.partition)
+    message = admin_pb2.PartitionOutcome(partition=place, leader=NO_NODE, leader_epoch=-1, loss=result.loss)
+    if isinstance(result.outcome, TidelogError):
+        message.error.CopyFrom(status.to_proto(result.outcome))
     else:
-        message.leader, message.leader_epoch = told.outcome.leader, told.outcome.leader_epoch
+        message.leader, message.leader_epoch = result.outcome.leader, result.outcome.leader_epoch
     return message
 
 
@@ -276,23 +228,11 @@ def _altered(altered: AlteredPartition) -> controller_pb2.AlteredPartition:
     return message
 
 
-def _damaged(replicas: Iterable[controller_pb2.DamagedReplica]) -> tuple[DamagedReplica, ...]:
-    return tuple(
-        DamagedReplica(_key(replica.topic_id, replica.partition), replica.reason, LeaderEpoch(replica.leader_epoch))
-        for replica in replicas
-    )
-
-
 def _key(topic_id: bytes, partition: int) -> PartitionKey:
-    return PartitionKey(TopicId(_uuid(topic_id)), PartitionIndex(partition))
-
-
-def _uuid(value: bytes) -> UUID:
-    return _parsed(lambda: UUID(bytes=value))
+    return PartitionKey(TopicId(_parsed(lambda: UUID(bytes=topic_id))), PartitionIndex(partition))
 
 
 def _parsed(read: Callable[[], T]) -> T:
-    """Raises InvalidRequest for an id that is not 16 bytes."""
     try:
         return read()
     except ValueError as error:

@@ -1,0 +1,81 @@
+"""A mapping between a dataclass and a message is derived from their fields, or refused when it is constructed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.metadata.message_mapping import Converter, MessageMapping
+from tidelog.protocol.v1 import metadata_records_pb2 as pb
+from tidelog.types import NodeEpoch, NodeId, ProducerId, TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The only field may be absent."""
+
+    topic_id: TopicId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The request id is not part of the message."""
+
+    request_id: int
+    node_id: NodeId
+    node_epoch: NodeEpoch
+    next_producer_id: ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class Misnamed:
+    """The message calls it topic_id."""
+
+    topic: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A float has no conversion."""
+
+    topic_id: float
+
+
+def test_the_default_of_a_field_without_presence_stands_for_none() -> None:
+    mapping = MessageMapping(Removal, pb.TopicRemovalRecord.DESCRIPTOR)
+    for removal in (Removal(None), Removal(TopicId(UUID(int=7)))):
+        message = pb.TopicRemovalRecord(**mapping.to_fields(removal))
+        assert mapping.from_message(message) == removal
+    assert mapping.to_fields(Removal(None)) == {"topic_id": None}
+
+
+def test_fields_that_the_message_does_not_have_are_given() -> None:
+    mapping = MessageMapping(Block, pb.ProducerIdsRecord.DESCRIPTOR, given=["request_id"])
+    block = Block(9, NodeId(1), NodeEpoch(2), ProducerId(3))
+    message = pb.ProducerIdsRecord(**mapping.to_fields(block))
+    assert message == pb.ProducerIdsRecord(node_id=1, node_epoch=2, next_producer_id=3)
+    assert mapping.from_message(message, request_id=9) == block
+
+
+def test_a_converter_is_chosen_by_name_before_type() -> None:
+    def refuse(value: Any) -> Any:
+        raise ValueError(value)
+
+    doubled = Converter(read=lambda value: value * 2)
+    mapping = MessageMapping(
+        Block,
+        pb.ProducerIdsRecord.DESCRIPTOR,
+        given=["request_id"],
+        converters={"node_id": doubled, NodeId: Converter(read=refuse), ProducerId: Converter(read=lambda _: 5)},
+    )
+    message = pb.ProducerIdsRecord(node_id=4, node_epoch=2, next_producer_id=3)
+    assert mapping.from_message(message, request_id=1) == Block(1, NodeId(8), NodeEpoch(2), ProducerId(5))
+
+
+@pytest.mark.parametrize(("wrong", "why"), [(Misnamed, "has no field topic of"), (Unknown, "no conversion is known")])
+def test_a_field_that_cannot_be_mapped_is_refused_at_once(wrong: type[Any], why: str) -> None:
+    with pytest.raises(TypeError, match=why):
+        MessageMapping(wrong, pb.TopicRemovalRecord.DESCRIPTOR)
