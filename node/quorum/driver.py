@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar, assert_never
 
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
-from node.quorum.codec import begin_to_proto, end_to_proto, key_of, vote_answer_from_proto, vote_to_proto
+from node.quorum.codec import BEGIN_EPOCH, END_EPOCH, VOTE_ANSWER, VOTE_REQUEST, key_of, key_to_proto
 from node.quorum.state import QuorumView, ensure_usable, read_state, write_state
 from node.runtime import methods
 from node.runtime.clock import Clock
@@ -431,11 +431,16 @@ class QuorumDriver:
             case SendVote(request):
                 self._start(lambda: self._send_vote(request))
             case SendBeginEpoch(to, begin):
-                message = begin_to_proto(begin, to, self._cluster_id())
+                message = quorum_pb2.BeginQuorumEpochRequest(
+                    cluster_id=self._cluster_id(), receiver=key_to_proto(to), **BEGIN_EPOCH.to_fields(begin)
+                )
                 self._start(lambda: self._send_news(to.node_id, methods.QUORUM_BEGIN_QUORUM_EPOCH, message))
             case SendEndEpoch(to, end):
-                words = end_to_proto(end, to, self._cluster_id())
-                farewell = self._start(lambda: self._send_news(to.node_id, methods.QUORUM_END_QUORUM_EPOCH, words))
+                farewell_message = quorum_pb2.EndQuorumEpochRequest(
+                    cluster_id=self._cluster_id(), receiver=key_to_proto(to), **END_EPOCH.to_fields(end)
+                )
+                method = methods.QUORUM_END_QUORUM_EPOCH
+                farewell = self._start(lambda: self._send_news(to.node_id, method, farewell_message))
                 self._farewells.add(farewell)
                 farewell.add_done_callback(self._farewells.discard)
             case AskBack(node_id):
@@ -456,10 +461,10 @@ class QuorumDriver:
             self._note_defect("sending a message", defect)
 
     async def _send_vote(self, request: VoteRequest) -> None:
-        message = vote_to_proto(request, self._cluster_id())
+        message = quorum_pb2.VoteRequest(cluster_id=self._cluster_id(), **VOTE_REQUEST.to_fields(request))
         answer = await self._call(request.voter.node_id, methods.QUORUM_VOTE, message)
         if answer is not None:
-            self.post(VoteAnswered(self._clock.monotonic_ms(), request, vote_answer_from_proto(answer)))
+            self.post(VoteAnswered(self._clock.monotonic_ms(), request, VOTE_ANSWER.from_message(answer)))
 
     async def _send_news(
         self, to: NodeId, method: Method[Request, quorum_pb2.LeaderAndEpoch], message: Request

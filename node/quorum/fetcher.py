@@ -25,7 +25,7 @@ from typing import Final
 
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
-from node.quorum.codec import epoch_of, key_to_proto, offset_of, snapshot_from_proto, snapshot_to_proto
+from node.quorum.codec import SNAPSHOT_ID, epoch_of, key_to_proto, offset_of
 from node.quorum.driver import QuorumDriver
 from node.runtime import methods, status
 from node.runtime.clock import Clock
@@ -277,7 +277,7 @@ class QuorumFetcher:
                 cluster_id=self._cluster_id,
                 replica=key_to_proto(core.me),
                 current_leader_epoch=core.epoch,
-                snapshot=snapshot_to_proto(snapshot),
+                snapshot=quorum_pb2.SnapshotId(**SNAPSHOT_ID.to_fields(snapshot)),
                 position=position,
                 max_bytes=FETCH_BYTES,
                 receiver=key_to_proto(receiver),
@@ -329,7 +329,7 @@ def _ensure_sound(receiver: ReplicaKey, answer: quorum_pb2.FetchMetadataResponse
 
 def _result(answer: quorum_pb2.FetchMetadataResponse) -> FetchResult:
     if answer.HasField("snapshot"):
-        return BelowLogStart(snapshot_from_proto(answer.snapshot))
+        return BelowLogStart(SNAPSHOT_ID.from_message(answer.snapshot))
     if answer.HasField("diverging"):
         return LogsDiverge(EpochEnd(LeaderEpoch(answer.diverging.epoch), Offset(answer.diverging.end_offset)))
     return NewRecords(Offset(answer.high_watermark))

@@ -12,17 +12,16 @@ from collections.abc import Callable
 
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.codec import (
-    begin_from_proto,
-    end_from_proto,
+    BEGIN_EPOCH,
+    END_EPOCH,
+    LEADER_AND_EPOCH,
+    SNAPSHOT_ID,
+    VOTE_ANSWER,
+    VOTE_REQUEST,
     epoch_of,
     fetch_from_proto,
     key_from_proto,
     key_to_proto,
-    leader_to_proto,
-    snapshot_from_proto,
-    snapshot_to_proto,
-    vote_answer_to_proto,
-    vote_from_proto,
 )
 from node.quorum.driver import QuorumDriver
 from node.quorum.state import QuorumView
@@ -91,9 +90,9 @@ class QuorumService:
     async def vote(self, request: quorum_pb2.VoteRequest, _caller: Caller) -> quorum_pb2.VoteResponse:
         """A voter stands."""
         self._ensure_cluster(request.cluster_id, f"node {request.candidate.node_id}")
-        asked = vote_from_proto(request)
+        asked = VOTE_REQUEST.from_message(request)
         answer = await self._driver.ask(lambda number: VoteAsked(number, self._now(), asked), VoteAnswer)
-        return vote_answer_to_proto(answer)
+        return quorum_pb2.VoteResponse(**VOTE_ANSWER.to_fields(answer))
 
     async def begin_quorum_epoch(
         self, request: quorum_pb2.BeginQuorumEpochRequest, _caller: Caller
@@ -101,9 +100,9 @@ class QuorumService:
         """A node says that it leads."""
         self._ensure_cluster(request.cluster_id, f"node {request.leader_id}")
         self._ensure_meant(request.receiver)
-        begin = begin_from_proto(request)
+        begin = BEGIN_EPOCH.from_message(request)
         answer = await self._driver.ask(lambda number: BeginEpochAsked(number, self._now(), begin), LeaderAndEpoch)
-        return leader_to_proto(answer)
+        return quorum_pb2.LeaderAndEpoch(**LEADER_AND_EPOCH.to_fields(answer))
 
     async def end_quorum_epoch(
         self, request: quorum_pb2.EndQuorumEpochRequest, _caller: Caller
@@ -111,9 +110,9 @@ class QuorumService:
         """A node says that it leads no more."""
         self._ensure_cluster(request.cluster_id, f"node {request.leader_id}")
         self._ensure_meant(request.receiver)
-        end = end_from_proto(request)
+        end = END_EPOCH.from_message(request)
         answer = await self._driver.ask(lambda number: EndEpochAsked(number, self._now(), end), LeaderAndEpoch)
-        return leader_to_proto(answer)
+        return quorum_pb2.LeaderAndEpoch(**LEADER_AND_EPOCH.to_fields(answer))
 
     # --- the log --------------------------------------------------------------------------------------------------
 
@@ -147,7 +146,7 @@ class QuorumService:
             wanted = min(request.max_bytes, SNAPSHOT_BYTES_MAX)
             asker, epoch = key_from_proto(request.replica), epoch_of(request.current_leader_epoch, NO_LEADER_EPOCH)
             self._driver.post(SnapshotAsked(self._now(), asker, epoch))
-            snapshot = snapshot_from_proto(request.snapshot)
+            snapshot = SNAPSHOT_ID.from_message(request.snapshot)
             answer.size, answer.data = self._metadata.read_snapshot(snapshot, request.position, wanted)
         except TidelogError as error:
             answer.error.CopyFrom(status.to_proto(self._with_leader(error)))
@@ -191,7 +190,7 @@ class QuorumService:
         self._ensure_leading(epoch)  # the answer names the leader of now, and the verdict was of a moment ago
         match verdict:
             case BelowLogStart(snapshot):
-                answer.snapshot.CopyFrom(snapshot_to_proto(snapshot))
+                answer.snapshot.CopyFrom(quorum_pb2.SnapshotId(**SNAPSHOT_ID.to_fields(snapshot)))
             case LogsDiverge(end):
                 answer.diverging.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
             case FetchAgreed(is_voter):

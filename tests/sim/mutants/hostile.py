@@ -10,10 +10,11 @@ from node.quorum import driver as quorum_driver
 from replication.epochs import divergence
 from replication.partition import leader as partition_leader
 from replication.raft import quorum
+from replication.raft.epoch_limits import EPOCH_MAX
 from replication.raft.events import Answer, LeaderAndEpoch
 from tests.sim import hostile_stories
 from tests.sim.mutants.mutant import Mutant, Patch
-from tidelog.types import LeaderEpoch, Offset
+from tidelog.types import Offset
 
 
 def an_unproven_leader_is_believed(patch: Patch) -> None:
@@ -46,7 +47,7 @@ def a_request_for_another_replica_is_obeyed(patch: Patch) -> None:
 def one_message_moves_the_epoch_anywhere(patch: Patch) -> None:
     """No jump is too far, the reserve is like any other epochs."""
     patch.setattr(quorum, "step_towards", lambda _, told: told)
-    patch.setattr(quorum_codec, "epoch_of", lambda number, *_: LeaderEpoch(number))
+    patch.setattr(quorum_codec, "EPOCH_LAST", EPOCH_MAX)
 
 
 def a_position_beyond_the_log_end_counts(patch: Patch) -> None:
