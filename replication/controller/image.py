@@ -1,19 +1,19 @@
-"""The cluster image: the state that results from applying the metadata log, as an immutable value.
+"""The image of the cluster at an offset of the metadata log, and the image after a batch of records.
 
 Invariants:
-  1. An image is never changed, so readers may keep it. A topic that did not change is the same object (`is`) in both
-     images.
-  2. `apply` is a pure function of image and batch: replaying the log gives the same image on every node.
-  3. A batch is applied as a whole, or not at all if a record contradicts the image (`CorruptLog`).
+  1. An image never changes. A reader may keep it; two images share each topic that did not change (compare with `is`).
+  2. `apply` is a pure function of the image and the batch: every node that replays the log has the same image.
+  3. A batch is applied whole or, where a record contradicts the image, not at all (`CorruptLog`).
 
-Not here: which records are committed (node/metadata/), which records to write (controller.py).
+Out of scope: which records are committed (node/) and which are written (replication/controller/controller.py).
 Cost of a batch: one shallow copy of each mapping that changes, and a new tuple for each topic that changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Final, assert_never
 
 from replication.controller.metadata import (
@@ -44,7 +44,6 @@ from tidelog.types import (
     NodeId,
     Offset,
     PartitionEpoch,
-    PartitionIndex,
     PartitionKey,
     ProducerId,
     TopicId,
@@ -57,13 +56,13 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistration:
-    """A node as of its last registration.
+    """The last registration of a node.
 
-    directories: the node's log directories that work. `last_registration` of each is the smallest number by which it is
-    known to be the same directory: a copy that carries a smaller one is older. It is set to this registration's number
-    when the node is unfenced, because the node has fsynced the number in each directory by then.
+    directories: its log directories that have not failed. `last_registration` of each is the least number that
+        identifies the directory: a copy with a smaller number is older. It becomes the number of this registration when
+        the node is unfenced: by then the node has fsynced that number in each directory.
     former_directories: directories of earlier registrations that this one did not name.
-    offline_directories: directories of this registration that failed later.
+    offline_directories: directories that it named and that have failed since.
     """
 
     node_id: NodeId
@@ -79,45 +78,28 @@ class NodeRegistration:
     offline_directories: tuple[DirectoryState, ...] = ()
 
     def known_directories(self) -> dict[DirectoryId, NodeEpoch]:
-        """Every directory the node ever registered, with the smallest number by which it is still the same."""
+        """Every directory that the node ever registered, and the least number that identifies it."""
         states = (*self.former_directories, *self.offline_directories, *self.directories)
         return {state.directory_id: state.last_registration for state in states}
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """State of a partition: replicas, in-sync set, leader. `directories` has the order of `replicas`.
+class PartitionState(PartitionRecord):
+    """The replicas, the in-sync set and the leader of a partition: the fields of the record that creates it."""
 
-    elr: eligible leader replicas (KIP-966): not in sync, but with all committed records. last_known_elr: the last
-    leader, while both sets are empty. adding, removing: replicas that a reassignment in progress adds and removes.
-    """
-
-    topic_id: TopicId
-    partition: PartitionIndex
-    replicas: tuple[NodeId, ...]
-    directories: tuple[DirectoryId, ...]
-    isr: tuple[NodeId, ...]
-    elr: tuple[NodeId, ...]
-    last_known_elr: tuple[NodeId, ...]
-    leader: NodeId
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    adding: tuple[NodeId, ...] = ()
-    removing: tuple[NodeId, ...] = ()
+    __slots__ = ()
 
     @property
     def counted_on(self) -> frozenset[NodeId]:
-        """Replicas whose logs must be kept: the members of both sets or, if both are empty, the last leader."""
+        """Replicas whose logs must be kept: those of both sets, or, where these are empty, the last leader."""
         return frozenset((*self.isr, *self.elr, *self.last_known_elr))
 
-    @property
-    def key(self) -> PartitionKey:
-        """Topic id and index of the partition."""
-        return PartitionKey(self.topic_id, self.partition)
-
     def directory_of(self, node_id: NodeId) -> DirectoryId:
-        """The log directory of a replica. `node_id` must be one of `replicas`."""
+        """The log directory of the replica on that node, which must have one."""
         return self.directories[self.replicas.index(node_id)]
+
+
+partition_fields: Final = attrgetter(*(each.name for each in fields(PartitionRecord)))
+"""The field values of a PartitionRecord or PartitionState, in the order of their constructors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +118,21 @@ class TopicState:
 
     @property
     def allows_unclean(self) -> bool:
-        """Whether a replica that lacks committed records may lead when no other replica is left."""
+        """True if a replica that lacks committed records may lead where no other is available."""
         return self.configs.get(UNCLEAN_ELECTION) == "true"
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement guarantees; fixed at creation."""
+        """The guarantee of an acknowledgement, fixed when the topic is created."""
         return Durability(self.configs.get(DURABILITY, Durability.FSYNC.value))
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """The cluster at one offset of the metadata log. `offset`: one past the last applied record. `next_producer_id`:
-    the first producer id that is not allocated."""
+    """The cluster at one offset of the metadata log.
+
+    offset: one past the last record applied. next_producer_id: the first id that is not allocated to a node.
+    """
 
     offset: Offset
     cluster_id: str
@@ -167,13 +151,13 @@ class ClusterImage:
         return topic.partitions[key.partition]
 
     def topic(self, name: str) -> TopicState | None:
-        """The topic that has this name now, or None."""
+        """The topic with this name, or None."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
     def min_insync(self, state: PartitionState) -> int:
-        """How many replicas of a partition must be in sync to commit: `min.insync.replicas`, but at most the number of
-        replicas, not counting those that a reassignment is adding. Source: Kafka's effective minimum ISR."""
+        """How many replicas must be in sync to commit a record: `min.insync.replicas`, at most the number of replicas
+        without those that a reassignment is adding. Source: Kafka's effective minimum ISR."""
         return min(self.topics[state.topic_id].min_insync_replicas, len(state.replicas) - len(state.adding))
 
     def partitions(self) -> Iterator[PartitionState]:
@@ -189,9 +173,8 @@ EMPTY: Final = ClusterImage(Offset(0), "", 0, (), {}, {}, {})
 def apply(image: ClusterImage, batch: Sequence[LocatedRecord]) -> ClusterImage:
     """The image after one atomic batch.
 
-    batch: records with their offsets, which increase and are at or above `image.offset`; an empty batch returns the
-    same image.
-    Raises CorruptLog if a record contradicts the image. The given image is never changed.
+    batch: records with their offsets, which ascend and are at least `image.offset`; empty: the same image.
+    Raises CorruptLog where a record contradicts the image.
     """
     if not batch:
         return image
@@ -206,15 +189,14 @@ def apply(image: ClusterImage, batch: Sequence[LocatedRecord]) -> ClusterImage:
 
 
 def advance(image: ClusterImage, offset: Offset) -> ClusterImage:
-    """The same cluster at a later offset, after a control batch, which changes nothing."""
+    """The same image at a later offset: after a control batch, which changes nothing."""
     return image if offset <= image.offset else replace(image, offset=offset)
 
 
 def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegistration | None) -> NodeRegistration:
-    """The node's entry after this registration record at `offset`. previous: the entry before it, None for a new
-    node."""
+    """The registration after this record at `offset`. previous: the registration before it."""
     if record.state is not None:
-        return _as_it_stood(record, record.state)
+        return _from_snapshot(record, record.state)
     known = {} if previous is None else previous.known_directories()
     directories = tuple(
         DirectoryState(
@@ -237,32 +219,22 @@ def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegis
     )
 
 
-def _as_it_stood(record: NodeRegistrationRecord, state: NodeStateSnapshot) -> NodeRegistration:
-    return NodeRegistration(
-        record.node_id,
-        state.node_epoch,
-        record.incarnation,
-        record.listeners,
-        record.rack,
-        record.boot_id,
-        record.directories,
-        state.fenced,
-        state.draining,
-        state.former_directories,
-        state.offline_directories,
-    )
+def _from_snapshot(record: NodeRegistrationRecord, state: NodeStateSnapshot) -> NodeRegistration:
+    values = {each.name: getattr(part, each.name) for part in (record, state) for each in fields(part)}
+    del values["state"]
+    return NodeRegistration(**values)
 
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic while a batch is applied."""
+    """A topic that the current batch changes."""
 
     state: TopicState
     partitions: list[PartitionState] = field(default_factory=list)
 
 
 class _Draft:
-    """The next image under construction. Each mapping is copied at its first change."""
+    """The next image under construction: each mapping is copied at its first change."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._old = image
@@ -291,7 +263,7 @@ class _Draft:
         )
 
     def apply(self, offset: Offset, record: MetadataRecord) -> None:
-        """Apply one record."""
+        """Applies one record."""
         match record:
             case PartitionChangeRecord():
                 self._change_partition(offset, record)
@@ -361,23 +333,8 @@ class _Draft:
     def _add_partition(self, offset: Offset, record: PartitionRecord) -> None:
         partitions = self._open_topic(offset, record.topic_id).partitions
         if record.partition != len(partitions):
-            raise _contradiction(offset, f"partition {record.key} is added where index {len(partitions)} is next")
-        partitions.append(
-            PartitionState(
-                record.topic_id,
-                record.partition,
-                record.replicas,
-                record.directories,
-                record.isr,
-                record.elr,
-                record.last_known_elr,
-                record.leader,
-                record.leader_epoch,
-                record.partition_epoch,
-                record.adding,
-                record.removing,
-            )
-        )
+            raise _contradiction(offset, f"partition {record.key} comes where {len(partitions)} is next")
+        partitions.append(PartitionState(*partition_fields(record)))
 
     def _change_partition(self, offset: Offset, change: PartitionChangeRecord) -> None:
         partitions = self._open_topic(offset, change.topic_id).partitions
@@ -407,9 +364,8 @@ class _Draft:
 
 
 def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionState:
-    """The partition after the change. The partition epoch grows by one, the leader epoch by one if a leader is
-    named."""
-    leads_anew = change.leader is not None
+    """The partition after the change: its partition epoch rises by one, its leader epoch where a leader is given."""
+    has_leader = change.leader is not None
     return PartitionState(
         state.topic_id,
         state.partition,
@@ -419,7 +375,7 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
         state.elr if change.elr is None else change.elr,
         state.last_known_elr if change.last_known_elr is None else change.last_known_elr,
         state.leader if change.leader is None else change.leader,
-        LeaderEpoch(state.leader_epoch + leads_anew),
+        LeaderEpoch(state.leader_epoch + has_leader),
         PartitionEpoch(state.partition_epoch + 1),
         state.adding if change.adding is None else change.adding,
         state.removing if change.removing is None else change.removing,

@@ -1,15 +1,16 @@
-"""An image as records: what a snapshot of the metadata log holds, and the shortest log that makes the same image.
+"""Converts an image to metadata records: the content of a snapshot of the metadata log.
 
-Kept true: applied to the empty image as one batch, the records make an equal image, but for its offset. A registration
-carries its node epoch itself then, since that is no longer where its record lies.
-Left to others: bytes and files (node/metadata/metadata_snapshots.py).
+Applied to the empty image as one batch, the records make an image that is equal except for its offset. A registration
+record of a snapshot carries its node epoch, because the offset of the record is a different one.
+Out of scope: encoding and files (node/metadata/metadata_snapshots.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
-from replication.controller.image import ClusterImage, NodeRegistration, PartitionState
+from replication.controller.image import ClusterImage, NodeRegistration, partition_fields
 from replication.controller.metadata import (
     NO_REGISTRATION,
     ClusterRecord,
@@ -25,7 +26,7 @@ from tidelog.types import NO_NODE
 
 
 def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
-    """Everything in the image, in an order in which it can be applied."""
+    """All records of the image, in an order in which they can be applied."""
     yield ClusterRecord(image.cluster_id, image.feature_level)
     yield VotersRecord(image.voters)
     for node in image.nodes.values():
@@ -33,37 +34,12 @@ def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
     for topic in image.topics.values():
         yield TopicRecord(topic.name, topic.topic_id, topic.configs)
         for state in topic.partitions:
-            yield _partition(state)
+            yield PartitionRecord(*partition_fields(state))
     if image.next_producer_id:
         yield ProducerIdsRecord(NO_NODE, NO_REGISTRATION, image.next_producer_id)
 
 
 def _registration(node: NodeRegistration) -> NodeRegistrationRecord:
-    return NodeRegistrationRecord(
-        node.node_id,
-        node.incarnation,
-        node.listeners,
-        node.rack,
-        node.boot_id,
-        node.directories,
-        NodeStateSnapshot(
-            node.node_epoch, node.fenced, node.draining, node.former_directories, node.offline_directories
-        ),
-    )
-
-
-def _partition(state: PartitionState) -> PartitionRecord:
-    return PartitionRecord(
-        state.topic_id,
-        state.partition,
-        state.replicas,
-        state.directories,
-        state.isr,
-        state.elr,
-        state.last_known_elr,
-        state.leader,
-        state.leader_epoch,
-        state.partition_epoch,
-        state.adding,
-        state.removing,
-    )
+    state = NodeStateSnapshot(**{each.name: getattr(node, each.name) for each in fields(NodeStateSnapshot)})
+    names = (each.name for each in fields(NodeRegistrationRecord) if each.name != "state")
+    return NodeRegistrationRecord(**{name: getattr(node, name) for name in names}, state=state)

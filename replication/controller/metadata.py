@@ -1,8 +1,8 @@
-"""The records of the metadata log as values: the only truth about the cluster.
+"""The records of the metadata log, which define the state of the cluster.
 
-They mirror `proto/tidelog/protocol/v1/metadata_records.proto`, where every field is explained;
-`node/metadata/metadata_codec.py` turns them into bytes and back. A batch of them is one atomic change. Mappings inside
-are never changed after they are built.
+Each class has the name and the fields of a message in `proto/tidelog/protocol/v1/metadata_records.proto`, which
+explains every field. node/metadata/metadata_codec.py derives the encoding from the fields and their types: a new field
+needs a line here and a line in the schema. A batch of records is one atomic change. Mappings are never modified.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tidelog.types import (
 )
 
 NO_REGISTRATION: Final = NodeEpoch(-1)
-"""The number that a log directory carries before its first registration."""
+"""The number in a log directory before its first registration."""
 
 UNKNOWN_DIRECTORY: Final = DirectoryId(UUID(int=0))
-"""A replica's log directory is not decided yet (KIP-858: UNASSIGNED)."""
+"""The log directory of a replica is not assigned yet (KIP-858: UNASSIGNED)."""
 
 LOST_DIRECTORY: Final = DirectoryId(UUID(int=1))
-"""What a replica held is gone, damaged or an older copy: it never leads by what it has (KIP-858: LOST)."""
+"""The log of a replica is missing, damaged or an older copy: the replica must not lead by its log (KIP-858: LOST)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class DirectoryState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """First record of the log; once more where the feature level is raised."""
+    """The first record of the log; written again when the feature level is raised."""
 
     cluster_id: str
     feature_level: int
@@ -56,14 +56,14 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True)
 class VotersRecord:
-    """The voter set, whole."""
+    """The whole voter set."""
 
     voters: tuple[Voter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStateSnapshot:
-    """What a snapshot says of a node beside its registration."""
+    """The state of a node in a snapshot, in addition to its registration."""
 
     node_epoch: NodeEpoch
     fenced: bool
@@ -74,8 +74,8 @@ class NodeStateSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistrationRecord:
-    """A node started; it begins fenced. The record's offset is the node epoch, unless it is one of a snapshot, which
-    says so itself."""
+    """A node has started; it is fenced at first. The offset of the record is the node epoch; in a snapshot, `state` has
+    the node epoch."""
 
     node_id: NodeId
     incarnation: Incarnation
@@ -88,7 +88,7 @@ class NodeRegistrationRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeChangeRecord:
-    """What changes while a node is registered; None: unchanged. offline_directories: those that have failed since."""
+    """A change of a registered node; None: unchanged. offline_directories: those that have failed since."""
 
     node_id: NodeId
     node_epoch: NodeEpoch
@@ -108,7 +108,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigsRecord:
-    """All settings of a topic, in place of those it had."""
+    """All settings of a topic; they replace the previous ones."""
 
     topic_id: TopicId
     configs: Mapping[str, str]
@@ -116,17 +116,18 @@ class TopicConfigsRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicRemovalRecord:
-    """The topic and all its partitions are gone."""
+    """A topic is deleted with all its partitions."""
 
     topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition as a whole, at its creation.
+    """A new partition.
 
-    `replicas` begins with the preferred leader; `directories` names the log directory of each replica, in the same
-    order. `adding`, `removing`: those of the replicas that come and go in a reassignment under way.
+    replicas: the preferred leader first. directories: the log directory of each replica, in the order of `replicas`.
+    elr: eligible leader replicas (KIP-966): not in sync, but with every committed record. last_known_elr: the last
+    leader, while isr and elr are empty. adding, removing: the replicas that a reassignment adds and removes.
     """
 
     topic_id: TopicId
@@ -144,16 +145,16 @@ class PartitionRecord:
 
     @property
     def key(self) -> PartitionKey:
-        """Which partition."""
+        """The identity of the partition."""
         return PartitionKey(self.topic_id, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChangeRecord:
-    """What changed in a partition; None: unchanged.
+    """A change of a partition; None: unchanged.
 
-    Each such record raises the partition epoch by one; where `leader` is given, even as the same node or as none, it
-    raises the leader epoch by one too.
+    Each record raises the partition epoch by one. Where `leader` is given, it also raises the leader epoch by one, even
+    if the leader is the same node or none.
     """
 
     topic_id: TopicId
@@ -169,13 +170,13 @@ class PartitionChangeRecord:
 
     @property
     def key(self) -> PartitionKey:
-        """Which partition."""
+        """The identity of the partition."""
         return PartitionKey(self.topic_id, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRecord:
-    """A block of producer ids was given to a node: every id below `next_producer_id` is taken (KIP-730)."""
+    """A block of producer ids is allocated to a node: every id below `next_producer_id` is in use (KIP-730)."""
 
     node_id: NodeId
     node_epoch: NodeEpoch
@@ -196,4 +197,4 @@ MetadataRecord: TypeAlias = (
 )
 
 LocatedRecord: TypeAlias = tuple[Offset, MetadataRecord]
-"""A metadata record and where it lies in the log."""
+"""A metadata record and its offset."""
