@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from node.controller.controller_client import ControllerClient
+from node.metadata.message_mapping import MessageMapping
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from node.requests.log_dirs import LogDirs
@@ -29,6 +30,10 @@ from tidelog.types import NO_NODE, NodeAddress, NodeId, PartitionIndex, Partitio
 
 CHANGE_MS: Final = 15_000
 """How long a change of the cluster may take before its outcome counts as unknown."""
+
+_PARTITION: Final = MessageMapping(
+    PartitionState, admin_pb2.PartitionMetadata.DESCRIPTOR, given=("topic_id", "directories")
+)
 
 
 class AdminService:
@@ -311,19 +316,8 @@ class AdminService:
 
 
 def _partition(image: ClusterImage, state: PartitionState) -> admin_pb2.PartitionMetadata:
-    return admin_pb2.PartitionMetadata(
-        partition=state.partition,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        replicas=state.replicas,
-        isr=state.isr,
-        elr=state.elr,
-        last_known_elr=state.last_known_elr,
-        adding=state.adding,
-        removing=state.removing,
-        offline=[node for node in state.replicas if _offline(state, image.nodes.get(node))],
-    )
+    offline = [node for node in state.replicas if _offline(state, image.nodes.get(node))]
+    return admin_pb2.PartitionMetadata(offline=offline, **_PARTITION.to_fields(state))
 
 
 def _place(image: ClusterImage, state: PartitionState) -> admin_pb2.TopicPartitionId:
