@@ -1,12 +1,12 @@
-"""This node's membership: registers its process, keeps the session alive, lets its leaderships go when it stops.
+"""The membership of this node: registers its process, sends heartbeats, and drains its leaderships when it stops.
 
-Kept true:
+Invariants:
   1. The node reports that it is ready only after it has applied the log beyond its own registration and the number of
      that registration is fsynced in each of its log directories (docs/metadata.md).
-  2. It is heard of every `heartbeat_ms`, whatever else it does meanwhile, and at once when a log directory fails.
-  3. A process whose place was taken by another ends.
+  2. It sends a heartbeat every `heartbeat_ms`, independent of other work, and at once when a log directory fails.
+  3. The process ends when another process has registered the node.
 
-Left to others: recovery, which is over before `run` (node.py); what fencing means
+Out of scope: recovery, which is complete before `run` (node.py), and the effect of fencing
 (replication/controller/controller.py).
 """
 
@@ -48,16 +48,16 @@ CALL_MS: Final = 2_000
 RETRY_MS: Final = 100
 FULL_MS: Final = 1_000
 DRAIN_BEAT_MS: Final = 50
-"""While it drains, a node asks this often whether it may stop."""
+"""Pause between the heartbeats of a node that drains: the answer says whether it may stop."""
 
 
 Damaged: TypeAlias = Callable[[], Sequence[DamagedReplica]]
-"""Replicas that lost some of what they had reported as held."""
+"""Replicas that lost records which they had reported as durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a process says of itself. Listeners as registered; boot_id: of its machine."""
+    """The identity of a process as it registers. boot_id: the boot of its machine."""
 
     node_id: NodeId
     incarnation: Incarnation
@@ -72,7 +72,7 @@ _DAMAGED: Final = MessageMapping(DamagedReplica, controller_pb2.DamagedReplica.D
 
 @dataclass(frozen=True, slots=True)
 class MembershipTimes:
-    """Milliseconds: between heartbeats, until silence ends a session, the longest drain."""
+    """Milliseconds: between heartbeats, of a session without a heartbeat, of the longest drain."""
 
     heartbeat_ms: int = 400
     session_ms: int = 2_000
@@ -81,7 +81,7 @@ class MembershipTimes:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far this process has come."""
+    """The progress of this process."""
 
     node_epoch: NodeEpoch = NodeEpoch(-1)
     ready: bool = False
@@ -90,7 +90,7 @@ class _Progress:
 
 
 class Registration:
-    """One life of this node's process in the cluster."""
+    """One incarnation of the process of this node in the cluster."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Registration:
         clock: Clock,
         times: MembershipTimes,
     ) -> None:
-        """directories: each with the executor on which it is written to."""
+        """directories: each with the executor that writes to it."""
         self._identity, self._directories = identity, tuple(directories)
         self._metadata, self._controller = metadata, controller
         self._clock, self._times = clock, times
@@ -114,7 +114,7 @@ class Registration:
             self._listen(directory)
 
     def _listen(self, directory: LogDirectory) -> None:
-        """A directory that fails is told of at once."""
+        """Sends a heartbeat at once when the directory fails."""
         others = directory.on_offline
 
         def on_offline(failed: LogDirectory) -> None:
@@ -125,25 +125,26 @@ class Registration:
 
     @property
     def node_epoch(self) -> NodeEpoch:
-        """Number of the registration, -1 before there is one."""
+        """Number of the registration, -1 before the first one."""
         return self._progress.node_epoch
 
     def entry(self) -> NodeRegistration | None:
-        """This process in the committed image, None where it is not registered, or another process is."""
+        """The registration of this process in the committed image, None where it has none or another process has it."""
         node = self._metadata.image.nodes.get(self._identity.node_id)
         return node if node is not None and node.incarnation == self._identity.incarnation else None
 
     @property
     def unfenced(self) -> bool:
-        """May this node lead and join, as far as it has heard?"""
+        """True if this node may lead and join, by the committed image that it has."""
         entry = self.entry()
         return entry is not None and not entry.fenced
 
     async def run(self, damaged: Damaged, found_later: Damaged = tuple) -> None:
-        """Register and stay registered, until drained. damaged: replicas whose recovery found damage; found_later:
-        those whose damage was found since, until they are out of their sets.
+        """Register and stay registered until drained.
 
-        Raises StaleNodeEpoch where another process took this node's place, InconsistentClusterId, InvalidRequest.
+        damaged: replicas whose recovery found damage. found_later: replicas found damaged since, until they leave their
+        in-sync sets. Raises StaleNodeEpoch where another process registered this node, InconsistentClusterId,
+        InvalidRequest.
         """
         await self._metadata.wait_until(lambda: bool(self._metadata.image.cluster_id))
         await self._register(damaged())
@@ -153,8 +154,8 @@ class Registration:
             beating.add_done_callback(lambda _: [task.cancel() for task in others])
 
     async def drain(self) -> None:
-        """Let every leadership that another can take move away. Returns when none is left, when the longest time is
-        over, or when no controller has answered for a session: then nobody is there to move anything."""
+        """Move every leadership that another node can take. Returns when none is left, after `drain_ms_max`, or when no
+        controller has responded for a session."""
         if self._progress.node_epoch < 0:
             return
         self._progress.want_drain = True
@@ -163,12 +164,12 @@ class Registration:
             async with asyncio.timeout((self._times.drain_ms_max + CALL_MS) / 1_000):
                 await self._progress.drained.wait()
         except TimeoutError:
-            _log.warning("stops without having been drained")
+            _log.warning("node %d stops before it is drained", self._identity.node_id)
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
     async def _register(self, damaged: Sequence[DamagedReplica]) -> None:
-        request = self._request(damaged)  # what one attempt has named, maybe in vain, the next one names too
+        request = self._request(damaged)  # the same in each attempt: an earlier one may have succeeded
         said = ""
         while True:
             request.metadata_offset = self._metadata.image.offset
@@ -184,16 +185,16 @@ class Registration:
                 await self._clock.sleep_ms(RETRY_MS)
             else:
                 self._progress.node_epoch = NodeEpoch(answer.node_epoch)
-                _log.info("registered with number %d", answer.node_epoch)
+                _log.info("registered with node epoch %d", answer.node_epoch)
                 return
 
     def _request(self, damaged: Sequence[DamagedReplica]) -> controller_pb2.RegisterNodeRequest:
         identity = self._identity
-        # What cannot be used is not named: as if the disk were not there.
+        # A directory that failed is left out, as if the disk were missing.
         self._named = [directory for directory, _ in self._directories if directory.offline is None]
         if not self._named:
             raise KafkaStorageError(
-                f"node {identity.node_id} has no log directory that works: check its disks, then start it again"
+                f"all log directories of node {identity.node_id} have failed: check its disks, then start it again"
             )
         return controller_pb2.RegisterNodeRequest(
             cluster_id=self._metadata.image.cluster_id,
@@ -209,10 +210,10 @@ class Registration:
         )
 
     async def _get_ready(self) -> None:
-        """Apply the log beyond the registration, fsync its number in each directory named; then the node is ready.
+        """Apply the log beyond the registration and fsync its number in each directory of it; then the node is ready.
 
-        Raises KafkaStorageError where one of them fails before: unfenced without its number in it, that directory would
-        count as an older copy for good. Started again, the node registers without it, or with it if it works.
+        Raises KafkaStorageError where a directory fails first: if the node were unfenced, a directory without the
+        number would count as an older copy forever. After a restart the node registers with the directories that work.
         """
         number = self._progress.node_epoch
         await self._metadata.wait_until(lambda: self._metadata.image.offset > number)
@@ -222,14 +223,14 @@ class Registration:
         failed = [directory.path for directory in self._named if directory.offline is not None]
         if failed:
             raise KafkaStorageError(
-                f"log directory {', '.join(failed)} failed before the node was ready: start the node again, it goes on "
-                "without what still fails"
+                f"log directory {', '.join(failed)} failed before the node was ready: start the node again; it "
+                "continues without the directories that still fail"
             )
         self._progress.ready = True
         self._wake.set()
 
     async def _write_number(self, directory: LogDirectory, executor: Executor, number: NodeEpoch) -> None:
-        """A full directory is waited for. Raises KafkaStorageError."""
+        """Retries while the disk is full. Raises KafkaStorageError."""
         while directory.offline is None:
             try:
                 await run_in(executor, lambda: directory.write_registration(number))
@@ -249,10 +250,10 @@ class Registration:
             except StaleNodeEpoch:
                 raise
             except TidelogError as error:
-                _log.info("no heartbeat: %s", error.message)
+                _log.info("heartbeat failed: %s", error.message)
                 silent = self._clock.monotonic_ms() - heard
                 if self._progress.want_drain and silent >= self._times.session_ms:
-                    _log.warning("stops without being drained: no controller has answered for %d ms", silent)
+                    _log.warning("stops before it is drained: no controller has responded for %d ms", silent)
                     self._progress.drained.set()
             else:
                 heard = self._clock.monotonic_ms()
@@ -262,7 +263,7 @@ class Registration:
             await self._pause()
 
     async def _tell_voters(self) -> None:
-        """Let the voters that are not the active controller hear the node too."""
+        """Send heartbeats also to the voters that are not the active controller."""
         while True:
             await self._clock.sleep_ms(self._times.heartbeat_ms)
             async with asyncio.TaskGroup() as telling:
@@ -270,7 +271,7 @@ class Registration:
                     telling.create_task(self._tell(target))
 
     async def _tell(self, target: Endpoint | None) -> None:
-        with contextlib.suppress(TidelogError):  # a voter that does not hear this node would fence it, no more
+        with contextlib.suppress(TidelogError):  # without it the voter, once controller, fences this node
             await self._controller.tell(
                 target, methods.CONTROLLER_HEARTBEAT, self._beat_request(()), timeout_ms=self._times.heartbeat_ms
             )
@@ -295,7 +296,7 @@ class Registration:
         )
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due, or there is something to say."""
+        """Wait until the next heartbeat is due or there is something to report."""
         pause = DRAIN_BEAT_MS if self._progress.want_drain else self._times.heartbeat_ms
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause / 1_000):

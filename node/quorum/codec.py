@@ -25,19 +25,19 @@ def key_to_proto(key: ReplicaKey) -> pb.ReplicaKey:
 
 
 def key_from_proto(message: pb.ReplicaKey) -> ReplicaKey:
-    """The identity of a replica. Raises InvalidRequest."""
+    """The identity of a replica in a request. Raises InvalidRequest."""
     return key_of(message.node_id, message.directory_id)
 
 
 def key_of(node_id: int, directory_id: bytes) -> ReplicaKey:
     """The identity of a replica. Raises InvalidRequest."""
     if node_id < 0:
-        raise InvalidRequest(f"{node_id} is no valid node id: ids start at 0")
+        raise InvalidRequest(f"{node_id} is not a valid node id")
     return ReplicaKey(NodeId(node_id), directory_id_of(directory_id))
 
 
 def directory_id_of(raw: bytes) -> DirectoryId:
-    """A directory id from its 16 bytes. Raises InvalidRequest."""
+    """The id of a directory. Raises InvalidRequest where it does not have 16 bytes."""
     if len(raw) != 16:
         raise InvalidRequest(f"a directory id has 16 bytes, this one has {len(raw)}")
     return DirectoryId(UUID(bytes=raw))
@@ -47,7 +47,7 @@ def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
     """An epoch in a request. Raises InvalidRequest where it is not a valid one."""
     if not least <= number <= EPOCH_LAST:
         raise InvalidRequest(
-            f"{number} is no epoch of the metadata quorum: valid are {least} to {EPOCH_LAST}; the sender is faulty"
+            f"{number} is not an epoch of the metadata quorum: valid are {least} to {EPOCH_LAST}; the sender is faulty"
         )
     return LeaderEpoch(number)
 
@@ -55,7 +55,7 @@ def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
 def offset_of(number: int) -> Offset:
     """An offset in a request. Raises InvalidRequest."""
     if number < 0:
-        raise InvalidRequest(f"{number} is no offset of the metadata log: the sender is faulty")
+        raise InvalidRequest(f"{number} is not an offset of the metadata log: the sender is faulty")
     return Offset(number)
 
 

@@ -1,7 +1,7 @@
-"""The Admin service: the cluster as this node knows it, answered from its image; changes are passed to the controller.
+"""The Admin service: reads the image of this node and forwards changes to the controller.
 
-Kept true: a change is answered only after this node has applied it, so that whoever asks here next sees it; errors of
-the controller reach the caller as they are.
+Invariants: this node responds to a change after it has applied it, so later requests to this node see it; errors of the
+controller reach the caller unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.protocol.v1 import admin_pb2, common_pb2
 from tidelog.types import NO_NODE, NodeAddress, NodeId, PartitionIndex, PartitionKey, TopicId
 
 CHANGE_MS: Final = 15_000
-"""How long a change of the cluster may take before its outcome counts as unknown."""
+"""After this time the outcome of a change counts as unknown."""
 
 _PARTITION: Final = MessageMapping(
     PartitionState, admin_pb2.PartitionMetadata.DESCRIPTOR, given=("topic_id", "directories")
@@ -50,12 +50,12 @@ class AdminService:
         self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
         self._controller, self._settings = controller, settings
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------------
 
     async def get_metadata(
         self, request: admin_pb2.GetMetadataRequest, caller: Caller
     ) -> admin_pb2.GetMetadataResponse:
-        """Nodes alive, and the topics asked for."""
+        """The nodes that are not fenced, and the requested topics."""
         ensure_few(request.topics, "topics")
         ensure_few(request.topic_ids, "topic ids")
         image = self._metadata.image
@@ -148,7 +148,7 @@ class AdminService:
     async def create_topic(
         self, request: admin_pb2.CreateTopicRequest, _caller: Caller
     ) -> admin_pb2.CreateTopicResponse:
-        """Pass on; answer once this node knows the topic too."""
+        """Forward; respond when this node has applied the topic."""
         answer = await self._controller.call(methods.CONTROLLER_CREATE_TOPIC, request, timeout_ms=CHANGE_MS)
         if answer.topic_id:
             topic_id = TopicId(UUID(bytes=answer.topic_id))
@@ -158,7 +158,7 @@ class AdminService:
     async def delete_topic(
         self, request: admin_pb2.DeleteTopicRequest, _caller: Caller
     ) -> admin_pb2.DeleteTopicResponse:
-        """Pass on; answer once the topic is gone here too."""
+        """Forward; respond when this node has applied the deletion."""
         if request.topic_id and len(request.topic_id) != 16:
             raise InvalidRequest(f"a topic id has 16 bytes, this one {len(request.topic_id)}")
         known = self._metadata.image.topic_ids.get(request.name)
@@ -170,7 +170,7 @@ class AdminService:
     async def elect_leaders(
         self, request: admin_pb2.ElectLeadersRequest, _caller: Caller
     ) -> admin_pb2.ElectLeadersResponse:
-        """Pass on, with topics by their ids."""
+        """Forward, with the ids of the topics."""
         ensure_few(request.partitions, "partitions")
         for each in request.partitions:
             self._identify(each)
@@ -181,7 +181,7 @@ class AdminService:
     async def alter_partition_reassignments(
         self, request: admin_pb2.AlterPartitionReassignmentsRequest, _caller: Caller
     ) -> admin_pb2.AlterPartitionReassignmentsResponse:
-        """Pass on, with topics by their ids."""
+        """Forward, with the ids of the topics."""
         ensure_few(request.partitions, "partitions")
         for each in request.partitions:
             self._identify(each.partition)
@@ -193,7 +193,7 @@ class AdminService:
     async def list_partition_reassignments(
         self, _request: admin_pb2.ListPartitionReassignmentsRequest, _caller: Caller
     ) -> admin_pb2.ListPartitionReassignmentsResponse:
-        """What is being moved."""
+        """The partitions under reassignment."""
         image = self._metadata.image
         return admin_pb2.ListPartitionReassignmentsResponse(
             partitions=[
@@ -212,7 +212,7 @@ class AdminService:
     async def incremental_alter_configs(
         self, request: admin_pb2.IncrementalAlterConfigsRequest, _caller: Caller
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
-        """Pass on; answer once the settings hold here too."""
+        """Forward; respond when this node has applied the settings."""
         method = methods.CONTROLLER_INCREMENTAL_ALTER_CONFIGS
         answer = await self._controller.call(method, request, timeout_ms=CHANGE_MS)
         reached = answer.metadata_offset
@@ -222,7 +222,7 @@ class AdminService:
     async def create_partitions(
         self, request: admin_pb2.CreatePartitionsRequest, _caller: Caller
     ) -> admin_pb2.CreatePartitionsResponse:
-        """Pass on; answer once the partitions are known here too."""
+        """Forward; respond when this node has applied the partitions."""
         answer = await self._controller.call(methods.CONTROLLER_CREATE_PARTITIONS, request, timeout_ms=CHANGE_MS)
         reached = answer.metadata_offset
         await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
@@ -231,7 +231,7 @@ class AdminService:
     async def update_features(
         self, request: admin_pb2.UpdateFeaturesRequest, _caller: Caller
     ) -> admin_pb2.UpdateFeaturesResponse:
-        """Pass on; answer once the level holds here too."""
+        """Forward; respond when this node has applied the level."""
         answer = await self._controller.call(methods.CONTROLLER_UPDATE_FEATURES, request, timeout_ms=CHANGE_MS)
         if not request.validate_only:
             await self._applied(lambda image: image.feature_level >= answer.level, "the feature level was raised")
@@ -242,8 +242,8 @@ class AdminService:
     async def explain_partitions(
         self, request: admin_pb2.ExplainPartitionsRequest, _caller: Caller
     ) -> admin_pb2.ExplainPartitionsResponse:
-        """Why partitions cannot be read or written, by what this node knows and what the nodes of their replicas say of
-        their log directories; all that are not well where none is named."""
+        """Why partitions cannot be read or written, by the image of this node and the log directories of replicas.
+        Without partitions in the request: every partition that is not healthy."""
         ensure_few(request.partitions, "partitions")
         image = self._metadata.image
         found = [self._find(image, asked) for asked in request.partitions]
@@ -271,19 +271,19 @@ class AdminService:
     async def describe_log_dirs(
         self, _request: admin_pb2.DescribeLogDirsRequest, _caller: Caller
     ) -> admin_pb2.DescribeLogDirsResponse:
-        """This node's log directories."""
+        """The log directories of this node."""
         return admin_pb2.DescribeLogDirsResponse(log_dirs=self._log_dirs.own())
 
     async def explain_restart(
         self, request: admin_pb2.ExplainRestartRequest, _caller: Caller
     ) -> admin_pb2.ExplainRestartResponse:
-        """What would stop working while a node is stopped, by what this node knows."""
+        """What would stop working while a node is stopped, by the image of this node."""
         trouble = self._controller.trouble()
         reasons = [*filter(None, [trouble]), *why_not_restart(self._metadata.image, NodeId(request.node_id))]
         return admin_pb2.ExplainRestartResponse(safe=not reasons, reasons=reasons)
 
     def _identify(self, place: admin_pb2.TopicPartitionId) -> None:
-        """Put in the topic's present id where none is given. Raises InvalidRequest, UnknownTopicOrPartition."""
+        """Set the current id of the topic where none is given. Raises InvalidRequest, UnknownTopicOrPartition."""
         if place.topic_id:
             if len(place.topic_id) != 16:
                 raise InvalidRequest(f"a topic id has 16 bytes, this one {len(place.topic_id)}")
@@ -302,7 +302,7 @@ class AdminService:
     async def remove_voter(
         self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
     ) -> admin_pb2.RemoveVoterResponse:
-        """Pass on."""
+        """Forward."""
         return await self._controller.call(methods.CONTROLLER_REMOVE_VOTER, request, timeout_ms=CHANGE_MS)
 
     async def _applied(self, seen: Callable[[ClusterImage], bool], what: str) -> None:
@@ -337,7 +337,7 @@ def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> 
 
 
 def _offline(state: PartitionState, node: NodeRegistration | None) -> bool:
-    """Is the replica on a node that is fenced, or in a directory that the node did not name?"""
+    """True if the node of the replica is fenced, or did not register the directory of the replica."""
     if node is None or node.fenced:
         return True
     directory = state.directory_of(node.node_id)
@@ -345,7 +345,7 @@ def _offline(state: PartitionState, node: NodeRegistration | None) -> bool:
 
 
 def _address(node: NodeRegistration, listener: str) -> common_pb2.NodeAddress:
-    """The node, with its address on that listener; without one where it has no such listener."""
+    """The node, with its address where it has that listener."""
     endpoint = node.listeners.get(listener)
     if endpoint is None:
         return common_pb2.NodeAddress(node_id=node.node_id, rack=node.rack, leader_epoch=-1)

@@ -155,7 +155,7 @@ class ControllerService:
             for each in request.partitions
         )
         if len({each.key for each in wanted}) < len(wanted):
-            raise InvalidRequest("a partition is named twice in one reassignment: name each once")
+            raise InvalidRequest("a partition is listed twice in one reassignment: list each once")
         done = await self._driver.ask(lambda number: AlterReassignments(number, wanted), PartitionOutcomes)
         return admin_pb2.AlterPartitionReassignmentsResponse(partitions=[_outcome(each) for each in done.partitions])
 
@@ -236,4 +236,4 @@ def _parsed(read: Callable[[], T]) -> T:
     try:
         return read()
     except ValueError as error:
-        raise InvalidRequest(f"an id in the request is not one of 16 bytes: {error}") from error
+        raise InvalidRequest(f"an id in the request does not have 16 bytes: {error}") from error
