@@ -9,8 +9,10 @@ from uuid import UUID
 import pytest
 
 from node.metadata.message_mapping import Converter, MessageMapping
+from replication.controller.events import DamagedReplica
+from tidelog.protocol.v1 import controller_pb2
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
-from tidelog.types import NodeEpoch, NodeId, ProducerId, TopicId
+from tidelog.types import LeaderEpoch, NodeEpoch, NodeId, PartitionIndex, PartitionKey, ProducerId, TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,14 @@ def test_fields_that_the_message_does_not_have_are_given() -> None:
     message = pb.ProducerIdsRecord(**mapping.to_fields(block))
     assert message == pb.ProducerIdsRecord(node_id=1, node_epoch=2, next_producer_id=3)
     assert mapping.from_message(message, request_id=9) == block
+
+
+def test_a_dataclass_without_a_field_of_its_own_is_part_of_the_message() -> None:
+    mapping = MessageMapping(DamagedReplica, controller_pb2.DamagedReplica.DESCRIPTOR)
+    damaged = DamagedReplica(PartitionKey(TopicId(UUID(int=3)), PartitionIndex(4)), "a reason", LeaderEpoch(5))
+    message = controller_pb2.DamagedReplica(**mapping.to_fields(damaged))
+    assert (message.topic_id, message.partition, message.reason) == (UUID(int=3).bytes, 4, "a reason")
+    assert mapping.from_message(message) == damaged
 
 
 def test_a_converter_is_chosen_by_name_before_type() -> None:
