@@ -25,37 +25,37 @@ def key_to_proto(key: ReplicaKey) -> pb.ReplicaKey:
 
 
 def key_from_proto(message: pb.ReplicaKey) -> ReplicaKey:
-    """The identity of a replica in a request. Raises InvalidRequest."""
+    """The identity of a replica. Raises InvalidRequest."""
     return key_of(message.node_id, message.directory_id)
 
 
 def key_of(node_id: int, directory_id: bytes) -> ReplicaKey:
     """The identity of a replica. Raises InvalidRequest."""
     if node_id < 0:
-        raise InvalidRequest(f"{node_id} is not a valid node id")
+        raise InvalidRequest(f"{node_id} is no valid node id: ids start at 0")
     return ReplicaKey(NodeId(node_id), directory_id_of(directory_id))
 
 
 def directory_id_of(raw: bytes) -> DirectoryId:
-    """The id of a directory. Raises InvalidRequest where it does not have 16 bytes."""
+    """A directory id from its 16 bytes. Raises InvalidRequest."""
     if len(raw) != 16:
         raise InvalidRequest(f"a directory id has 16 bytes, this one has {len(raw)}")
     return DirectoryId(UUID(bytes=raw))
 
 
 def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
-    """An epoch in a request. Raises InvalidRequest where it is not a valid one."""
+    """An epoch from a message. Raises InvalidRequest if no node may be in it."""
     if not least <= number <= EPOCH_LAST:
         raise InvalidRequest(
-            f"{number} is not an epoch of the metadata quorum: valid are {least} to {EPOCH_LAST}; the sender is faulty"
+            f"{number} is no epoch of the metadata quorum: valid are {least} to {EPOCH_LAST}; the sender is faulty"
         )
     return LeaderEpoch(number)
 
 
 def offset_of(number: int) -> Offset:
-    """An offset in a request. Raises InvalidRequest."""
+    """An offset from a message. Raises InvalidRequest."""
     if number < 0:
-        raise InvalidRequest(f"{number} is not an offset of the metadata log: the sender is faulty")
+        raise InvalidRequest(f"{number} is no offset of the metadata log: the sender is faulty")
     return Offset(number)
 
 
@@ -75,7 +75,7 @@ SNAPSHOT_ID: Final = MessageMapping(SnapshotId, pb.SnapshotId.DESCRIPTOR)
 
 
 def fetch_from_proto(message: pb.FetchMetadataRequest) -> Fetch:
-    """A fetch, as an event of the leader. A reader that is not a voter may name no directory. Raises InvalidRequest."""
+    """A fetch. A reader that names no directory gets the id 0, which never votes. Raises InvalidRequest."""
     directory = directory_id_of(message.directory_id) if message.directory_id else DirectoryId(UUID(int=0))
     return Fetch(
         ReplicaKey(NodeId(message.node_id), directory),

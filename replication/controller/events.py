@@ -99,8 +99,8 @@ class DamagedReplica:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """A process of a node has started. intact_directories: those of its directories that still contain everything that
-    was written to them, synced or not."""
+    """A node's process has started. intact_directories: its directories that still contain everything written to them,
+    synced or not."""
 
     request_id: int
     at: Millis

@@ -1,12 +1,12 @@
-"""The image of the cluster at an offset of the metadata log, and the image after a batch of records.
+"""The cluster as the metadata log tells it: an immutable image, and how one batch of records makes the next.
 
-Invariants:
-  1. An image never changes. A reader may keep it; two images share each topic that did not change (compare with `is`).
-  2. `apply` is a pure function of the image and the batch: every node that replays the log has the same image.
+Kept true:
+  1. An image is never changed: whoever holds one may keep reading it, and `is` tells whether a topic changed.
+  2. `apply` is a pure function of the image and the batch: replaying the log gives the same image on every node.
   3. A batch is applied whole or, where a record contradicts the image, not at all (`CorruptLog`).
 
-Out of scope: which records are committed (node/) and which are written (replication/controller/controller.py).
-Cost of a batch: one shallow copy of each mapping that changes, and a new tuple for each topic that changes.
+Left to others: which records are committed (node/), which to write (replication/controller/controller.py).
+Cost of a batch: a shallow copy of each mapping that changes, once, and a new tuple for each topic that changes.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistration:
-    """The last registration of a node.
+    """A node as it last registered.
 
-    directories: its log directories that have not failed. `last_registration` of each is the least number that
-        identifies the directory: a copy with a smaller number is older. It becomes the number of this registration when
-        the node is unfenced: by then the node has fsynced that number in each directory.
-    former_directories: directories of earlier registrations that this one did not name.
-    offline_directories: directories that it named and that have failed since.
+    directories: its log directories that work, as far as is known; `last_registration` of each is the least number by
+        which it is known as that same directory: a copy that carries a smaller one is older. It becomes this
+        registration's number when the node is unfenced, since the node has fsynced it in each directory by then.
+        former_directories: directories of earlier registrations that this one did not name. offline_directories:
+        directories that it named, and that have failed since.
     """
 
     node_id: NodeId
@@ -78,7 +78,7 @@ class NodeRegistration:
     offline_directories: tuple[DirectoryState, ...] = ()
 
     def known_directories(self) -> dict[DirectoryId, NodeEpoch]:
-        """Every directory that the node ever registered, and the least number that identifies it."""
+        """Every directory the node ever registered, and the least number by which it is still the same."""
         states = (*self.former_directories, *self.offline_directories, *self.directories)
         return {state.directory_id: state.last_registration for state in states}
 
@@ -90,11 +90,11 @@ class PartitionState(PartitionRecord):
 
     @property
     def counted_on(self) -> frozenset[NodeId]:
-        """Replicas whose logs must be kept: those of both sets, or, where these are empty, the last leader."""
+        """Replicas whose logs must be kept: the members of both sets or, if both are empty, the last leader."""
         return frozenset((*self.isr, *self.elr, *self.last_known_elr))
 
     def directory_of(self, node_id: NodeId) -> DirectoryId:
-        """The log directory of the replica on that node, which must have one."""
+        """The log directory of a replica. `node_id` must be one of `replicas`."""
         return self.directories[self.replicas.index(node_id)]
 
 
@@ -118,21 +118,19 @@ class TopicState:
 
     @property
     def allows_unclean(self) -> bool:
-        """True if a replica that lacks committed records may lead where no other is available."""
+        """May a replica lead that lacks committed records, where no other is left?"""
         return self.configs.get(UNCLEAN_ELECTION) == "true"
 
     @property
     def durability(self) -> Durability:
-        """The guarantee of an acknowledgement, fixed when the topic is created."""
+        """What an acknowledgement promises; fixed when the topic was created."""
         return Durability(self.configs.get(DURABILITY, Durability.FSYNC.value))
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """The cluster at one offset of the metadata log.
-
-    offset: one past the last record applied. next_producer_id: the first id that is not allocated to a node.
-    """
+    """All of the cluster at one offset of the metadata log. `offset` is one past the last record applied;
+    `next_producer_id` the first that no node has been given."""
 
     offset: Offset
     cluster_id: str
@@ -151,13 +149,14 @@ class ClusterImage:
         return topic.partitions[key.partition]
 
     def topic(self, name: str) -> TopicState | None:
-        """The topic with this name, or None."""
+        """The topic that bears this name now, or None."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
     def min_insync(self, state: PartitionState) -> int:
-        """How many replicas must be in sync to commit a record: `min.insync.replicas`, at most the number of replicas
-        without those that a reassignment is adding. Source: Kafka's effective minimum ISR."""
+        """How many replicas of a partition must be in sync for anything to be committed: `min.insync.replicas`, at most
+        as many as the partition has, without those that a reassignment is still adding. Source: Kafka's effective
+        minimum ISR."""
         return min(self.topics[state.topic_id].min_insync_replicas, len(state.replicas) - len(state.adding))
 
     def partitions(self) -> Iterator[PartitionState]:
@@ -173,8 +172,8 @@ EMPTY: Final = ClusterImage(Offset(0), "", 0, (), {}, {}, {})
 def apply(image: ClusterImage, batch: Sequence[LocatedRecord]) -> ClusterImage:
     """The image after one atomic batch.
 
-    batch: records with their offsets, which ascend and are at least `image.offset`; empty: the same image.
-    Raises CorruptLog where a record contradicts the image.
+    batch: records with their offsets, which grow and lie at or above `image.offset`; empty: the same image.
+    Raises CorruptLog where a record contradicts the image; the given image is untouched then, as always.
     """
     if not batch:
         return image
@@ -189,14 +188,14 @@ def apply(image: ClusterImage, batch: Sequence[LocatedRecord]) -> ClusterImage:
 
 
 def advance(image: ClusterImage, offset: Offset) -> ClusterImage:
-    """The same image at a later offset: after a control batch, which changes nothing."""
+    """The same cluster one or more offsets later: past a control batch, which changes nothing."""
     return image if offset <= image.offset else replace(image, offset=offset)
 
 
 def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegistration | None) -> NodeRegistration:
-    """The registration after this record at `offset`. previous: the registration before it."""
+    """The node's entry after this registration record at `offset`, given the one before."""
     if record.state is not None:
-        return _from_snapshot(record, record.state)
+        return _as_it_stood(record, record.state)
     known = {} if previous is None else previous.known_directories()
     directories = tuple(
         DirectoryState(
@@ -219,7 +218,7 @@ def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegis
     )
 
 
-def _from_snapshot(record: NodeRegistrationRecord, state: NodeStateSnapshot) -> NodeRegistration:
+def _as_it_stood(record: NodeRegistrationRecord, state: NodeStateSnapshot) -> NodeRegistration:
     values = {each.name: getattr(part, each.name) for part in (record, state) for each in fields(part)}
     del values["state"]
     return NodeRegistration(**values)
@@ -227,14 +226,14 @@ def _from_snapshot(record: NodeRegistrationRecord, state: NodeStateSnapshot) -> 
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic that the current batch changes."""
+    """A topic while its batch is applied."""
 
     state: TopicState
     partitions: list[PartitionState] = field(default_factory=list)
 
 
 class _Draft:
-    """The next image under construction: each mapping is copied at its first change."""
+    """The next image while it is made: each mapping is copied when it first changes."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._old = image
@@ -263,7 +262,7 @@ class _Draft:
         )
 
     def apply(self, offset: Offset, record: MetadataRecord) -> None:
-        """Applies one record."""
+        """Take one record in."""
         match record:
             case PartitionChangeRecord():
                 self._change_partition(offset, record)
@@ -364,8 +363,8 @@ class _Draft:
 
 
 def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionState:
-    """The partition after the change: its partition epoch rises by one, its leader epoch where a leader is given."""
-    has_leader = change.leader is not None
+    """The partition after the change: partition epoch one up, leader epoch one up where a leader is given."""
+    leads_anew = change.leader is not None
     return PartitionState(
         state.topic_id,
         state.partition,
@@ -375,7 +374,7 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
         state.elr if change.elr is None else change.elr,
         state.last_known_elr if change.last_known_elr is None else change.last_known_elr,
         state.leader if change.leader is None else change.leader,
-        LeaderEpoch(state.leader_epoch + has_leader),
+        LeaderEpoch(state.leader_epoch + leads_anew),
         PartitionEpoch(state.partition_epoch + 1),
         state.adding if change.adding is None else change.adding,
         state.removing if change.removing is None else change.removing,
