@@ -66,13 +66,9 @@ class Identity:
     boot_id: bytes
 
 
-_IDENTITY: Final = MessageMapping(Identity, controller_pb2.RegisterNodeRequest.DESCRIPTOR)
-_DAMAGED: Final = MessageMapping(DamagedReplica, controller_pb2.DamagedReplica.DESCRIPTOR)
-
-
 @dataclass(frozen=True, slots=True)
 class MembershipTimes:
-    """Milliseconds: between heartbeats, of a session without a heartbeat, of the longest drain."""
+    """Milliseconds: between heartbeats, until silence ends a session, the longest drain."""
 
     heartbeat_ms: int = 400
     session_ms: int = 2_000
@@ -87,6 +83,10 @@ class _Progress:
     ready: bool = False
     want_drain: bool = False
     drained: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+_IDENTITY: Final = MessageMapping(Identity, controller_pb2.RegisterNodeRequest.DESCRIPTOR)
+_DAMAGED: Final = MessageMapping(DamagedReplica, controller_pb2.DamagedReplica.DESCRIPTOR)
 
 
 class Registration:
