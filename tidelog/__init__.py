@@ -1,6 +1,6 @@
-"""Tidelog's client: `Producer`, `Consumer`, `Admin`, the errors they raise and the values they return.
+"""Tidelog's client: `Producer`, `Consumer`, `Admin`, the errors that they raise and the values that they return.
 
-`import tidelog` is light: every name is loaded on first use, and grpc only with the first client that is made.
+`import tidelog` is fast: each name is loaded on first use, and grpc with the first client that is created.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __version__: Final = "0.1.0.dev0"
 
-# gRPC's fork handlers restart its threads in a forked child, where they may poll descriptors that the child has closed,
-# and abort it. PySpark starts its JVM by a fork with a `preexec_fn`: without this, one start in some twenty fails
-# beside an active client. gRPC reads the variable when it is imported; a value set by the user stays.
+# gRPC's fork handlers restart gRPC's threads in a forked child. There they may poll descriptors that the child has
+# closed, and abort the child. PySpark starts its JVM by a fork with a `preexec_fn`: without this setting one start
+# in about twenty fails beside an active client. gRPC reads the variable at import; a value set by the user is kept.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 _HOME: Final = {
@@ -62,7 +62,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its module, once."""
+    """Load a public name from its module on first use."""
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'tidelog' has no attribute {name!r}")

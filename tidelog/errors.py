@@ -1,10 +1,10 @@
-"""What can go wrong, as callers see it: every error says what to do next.
+"""Errors that callers see.
 
-Each class carries four facts: Kafka's error number (`code`; its name is `kafka_name`), the gRPC status that travels
-with it (`status`, by name: no grpc here), when a retry makes sense (`retry`), and whether the request's records are in
-the log (`written`: True, False, or None where nobody can tell). `node/runtime/status.py` and
-`tidelog/protocol/status.py` translate; one test walks both ways. Numbers below 1000 are Kafka's
-(`org.apache.kafka.common.protocol.Errors`), those above are Tidelog's own.
+Each class carries four facts: Kafka's error number (`code`) and name (`kafka_name`), the gRPC status sent with it
+(`status`, by name: this module does not import grpc), when a retry can help (`retry`), and whether the records of the
+request are in the log (`written`: True, False, or None for unknown). `node/runtime/status.py` and
+`tidelog/protocol/status.py` convert errors to and from the wire. Numbers below 1000 are Kafka's
+(`org.apache.kafka.common.protocol.Errors`); numbers above 1000 are Tidelog's own.
 
 A message names the thing, the cause and the next step.
 """
@@ -35,9 +35,9 @@ class TidelogError(Exception):
     written: ClassVar[bool | None]
 
     leader: NodeAddress | None
-    """Who leads, or who is the active controller, as far as the answering node knows; None where it does not."""
+    """The partition leader, or the active controller, as known to the node that answered; None if unknown."""
     record_errors: tuple[RecordError, ...]
-    """Where single records were refused: which, and why. Their batch was refused whole."""
+    """The records that caused the error and why. The whole batch was rejected."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class TidelogError(Exception):
         cls.status, cls.retry, cls.written = status, retry, written
         if code in _BY_CODE:
             raise TypeError(
-                f"error code {code} belongs to {_BY_CODE[code].__name__} already, {cls.__name__} needs another"
+                f"error code {code} already belongs to {_BY_CODE[code].__name__}: give {cls.__name__} another code"
             )
         _BY_CODE[code] = cls
 
     @property
     def message(self) -> str:
-        """The sentence for people: the thing, the cause, the next step."""
+        """The text of the error: the thing, the cause, the next step."""
         return str(self.args[0]) if self.args else type(self).__name__
 
 
@@ -71,12 +71,12 @@ _BY_CODE: dict[int, type[TidelogError]] = {}
 
 
 def by_code(code: int) -> type[TidelogError]:
-    """The class for an error number; `UnknownServerError` for a number that this version does not know."""
+    """Return the class for an error number, or `UnknownServerError` if this version does not know the number."""
     return _BY_CODE.get(code, UnknownServerError)
 
 
 def all_errors() -> list[type[TidelogError]]:
-    """Every error class, by number."""
+    """Return all error classes, sorted by number."""
     return [_BY_CODE[code] for code in sorted(_BY_CODE)]
 
 
@@ -86,31 +86,31 @@ def all_errors() -> list[type[TidelogError]]:
 class UnknownServerError(
     TidelogError, code=-1, kafka_name="UNKNOWN_SERVER_ERROR", status="INTERNAL", retry=Retry.LATER, written=None
 ):
-    """The node met a defect of its own while it worked on the request; its log says more."""
+    """The node hit an internal error while it handled the request; see the log of the node."""
 
 
 class RequestTimedOut(
     TidelogError, code=7, kafka_name="REQUEST_TIMED_OUT", status="DEADLINE_EXCEEDED", retry=Retry.LATER, written=None
 ):
-    """The time ran out before an answer came: what was sent may or may not be in the log."""
+    """No answer arrived before the timeout. The request may or may not have been applied."""
 
 
 class InvalidRequest(
     TidelogError, code=42, kafka_name="INVALID_REQUEST", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
 ):
-    """The request contradicts itself or lacks a field."""
+    """The request is inconsistent or lacks a field."""
 
 
 class InvalidConfig(
     TidelogError, code=40, kafka_name="INVALID_CONFIG", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
 ):
-    """A configuration names an unknown key or a value outside its range."""
+    """A configuration has an unknown key or a value out of range."""
 
 
 class UnsupportedVersion(
     TidelogError, code=35, kafka_name="UNSUPPORTED_VERSION", status="UNIMPLEMENTED", retry=Retry.NEVER, written=False
 ):
-    """This version of Tidelog does not do what was asked for."""
+    """This version of Tidelog does not support the request."""
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------
@@ -119,13 +119,13 @@ class UnsupportedVersion(
 class CorruptRecord(
     TidelogError, code=2, kafka_name="CORRUPT_MESSAGE", status="DATA_LOSS", retry=Retry.NEVER, written=False
 ):
-    """Bytes that claim to be records fail their checksum, size or structure."""
+    """Record bytes have a wrong checksum, size or structure."""
 
 
 class RecordTooLarge(
     TidelogError, code=10, kafka_name="MESSAGE_TOO_LARGE", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
 ):
-    """A batch is larger than its topic's `max.message.bytes`, or a record than the producer's limit."""
+    """A batch exceeds the topic's `max.message.bytes`, or a record exceeds the producer's limit."""
 
 
 class RecordListTooLarge(
@@ -136,13 +136,13 @@ class RecordListTooLarge(
     retry=Retry.NEVER,
     written=False,
 ):
-    """A batch is larger than its topic's `segment.bytes`."""
+    """A batch exceeds the topic's `segment.bytes`."""
 
 
 class InvalidTimestamp(
     TidelogError, code=32, kafka_name="INVALID_TIMESTAMP", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
 ):
-    """A record's timestamp lies outside the bounds of its topic."""
+    """A record's timestamp is outside the bounds of its topic."""
 
 
 class UnsupportedForMessageFormat(
@@ -153,7 +153,7 @@ class UnsupportedForMessageFormat(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The message format of the topic, or of the bytes, cannot hold what was sent."""
+    """The message format of the topic, or of the data, does not support what was sent."""
 
 
 class UnsupportedCompressionType(
@@ -164,19 +164,19 @@ class UnsupportedCompressionType(
     retry=Retry.NEVER,
     written=False,
 ):
-    """A codec that is unknown, not installed, or not part of the message format."""
+    """A codec is unknown, not installed, or not supported by the message format."""
 
 
 class InvalidRecord(
     TidelogError, code=87, kafka_name="INVALID_RECORD", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
 ):
-    """A record is well-formed but breaks a rule of its topic (for example no key on a compacted topic)."""
+    """A record is well-formed but violates a rule of its topic (for example, no key on a compacted topic)."""
 
 
 class OffsetsNotMonotonic(
     TidelogError, code=1001, kafka_name=None, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
 ):
-    """Offsets that a follower was to append do not grow, or start below its log end."""
+    """Offsets to be appended by a follower do not increase, or start below its log end offset."""
 
 
 # --- offsets and epochs -----------------------------------------------------------------------------------------
@@ -185,16 +185,16 @@ class OffsetsNotMonotonic(
 class OffsetOutOfRange(
     TidelogError, code=1, kafka_name="OFFSET_OUT_OF_RANGE", status="OUT_OF_RANGE", retry=Retry.NEVER, written=False
 ):
-    """The offset lies below the log start or above what may be read; the message gives both ends."""
+    """The offset is below the log start offset or above the last readable offset; the message states both bounds."""
 
     log_start: Offset | None = None
-    """Where the log of the node begins that said so, where it did."""
+    """Log start offset of the node that raised the error, if it was reported."""
 
 
 class OffsetNotAvailable(
     TidelogError, code=78, kafka_name="OFFSET_NOT_AVAILABLE", status="UNAVAILABLE", retry=Retry.LATER, written=False
 ):
-    """A new leader does not yet know how far the log is committed (KIP-207)."""
+    """A newly elected leader does not know the high watermark yet (KIP-207)."""
 
 
 class FencedLeaderEpoch(
@@ -205,13 +205,13 @@ class FencedLeaderEpoch(
     retry=Retry.ELSEWHERE,
     written=False,
 ):
-    """The request's leader epoch is older than the node's: another leader has been elected since (KIP-320)."""
+    """The request's leader epoch is older than the node's: a newer leader has been elected (KIP-320)."""
 
 
 class UnknownLeaderEpoch(
     TidelogError, code=75, kafka_name="UNKNOWN_LEADER_EPOCH", status="UNAVAILABLE", retry=Retry.LATER, written=False
 ):
-    """The request's leader epoch is newer than the node's: the node has not heard of that election yet (KIP-320)."""
+    """The request's leader epoch is newer than the node's: the node's metadata lags behind (KIP-320)."""
 
 
 # --- topics, partitions, leaders --------------------------------------------------------------------------------
@@ -225,13 +225,13 @@ class UnknownTopicOrPartition(
     retry=Retry.ELSEWHERE,
     written=False,
 ):
-    """No such topic or partition on this node, as far as its metadata goes."""
+    """The topic or partition does not exist on this node according to the node's metadata."""
 
 
 class UnknownTopicId(
     TidelogError, code=100, kafka_name="UNKNOWN_TOPIC_ID", status="NOT_FOUND", retry=Retry.ELSEWHERE, written=False
 ):
-    """No topic has this id: it was deleted, or the node has not heard of it yet (KIP-516)."""
+    """No topic has this id: the topic was deleted, or the node's metadata lags behind (KIP-516)."""
 
 
 class InconsistentTopicId(
@@ -242,13 +242,13 @@ class InconsistentTopicId(
     retry=Retry.ELSEWHERE,
     written=False,
 ):
-    """The topic was deleted and created again: the request speaks of another life of it (KIP-516)."""
+    """The topic was deleted and created again: the request names the id of another incarnation (KIP-516)."""
 
 
 class LeaderNotAvailable(
     TidelogError, code=5, kafka_name="LEADER_NOT_AVAILABLE", status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False
 ):
-    """The partition has no leader now; the message says which replicas could lead."""
+    """The partition has no leader; the message names the replicas that are eligible."""
 
 
 class NotLeaderOrFollower(
@@ -259,20 +259,20 @@ class NotLeaderOrFollower(
     retry=Retry.ELSEWHERE,
     written=False,
 ):
-    """This node does not lead the partition, and the request was refused before anything was appended."""
+    """This node does not lead the partition; the request was rejected before anything was appended."""
 
 
 class LeadershipLost(
     TidelogError, code=1006, kafka_name="NOT_LEADER_OR_FOLLOWER", status="ABORTED", retry=Retry.ELSEWHERE, written=None
 ):
-    """The records were appended, then the node stopped leading before they were committed: the next leader may or may
-    not have them. Kafka sends the same number (6) for both; Tidelog keeps them apart."""
+    """The records were appended, but the node lost leadership before they were committed. The next leader may or may
+    not have them. Kafka uses number 6 for this case and for NotLeaderOrFollower; Tidelog separates the two."""
 
 
 class TopicExists(
     TidelogError, code=36, kafka_name="TOPIC_ALREADY_EXISTS", status="ALREADY_EXISTS", retry=Retry.NEVER, written=False
 ):
-    """A topic of this name exists."""
+    """A topic with this name already exists."""
 
 
 class InvalidTopic(
@@ -283,13 +283,13 @@ class InvalidTopic(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The topic's name is not allowed."""
+    """The topic name is not allowed."""
 
 
 class InvalidPartitions(
     TidelogError, code=37, kafka_name="INVALID_PARTITIONS", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
 ):
-    """A number of partitions that is not allowed."""
+    """The number of partitions is not allowed."""
 
 
 class InvalidReplicationFactor(
@@ -300,7 +300,7 @@ class InvalidReplicationFactor(
     retry=Retry.NEVER,
     written=False,
 ):
-    """More replicas asked for than there are usable nodes, or fewer than one."""
+    """The replication factor is below 1 or larger than the number of usable nodes."""
 
 
 # --- acknowledgement --------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class InvalidReplicationFactor(
 class NotEnoughReplicas(
     TidelogError, code=19, kafka_name="NOT_ENOUGH_REPLICAS", status="UNAVAILABLE", retry=Retry.LATER, written=False
 ):
-    """Fewer replicas are in sync than `min.insync.replicas` asks for: refused before the append."""
+    """Fewer replicas are in sync than `min.insync.replicas` requires; the request was rejected before the append."""
 
 
 class NotEnoughReplicasAfterAppend(
@@ -320,7 +320,7 @@ class NotEnoughReplicasAfterAppend(
     retry=Retry.LATER,
     written=None,
 ):
-    """Appended by the leader, then the in-sync set shrank below `min.insync.replicas`: not committed, may still be."""
+    """The leader appended the records, then the ISR shrank below `min.insync.replicas`. They may still be committed."""
 
 
 class InvalidRequiredAcks(
@@ -331,23 +331,23 @@ class InvalidRequiredAcks(
     retry=Retry.NEVER,
     written=False,
 ):
-    """`acks` is none of -1 (all), 0 and 1."""
+    """`acks` is not -1 (all), 0 or 1."""
 
 
 class CommitUnknown(TidelogError, code=1003, kafka_name=None, status="UNKNOWN", retry=Retry.NEVER, written=None):
-    """The client cannot tell whether the records were committed: the connection broke or the leader changed before the
-    answer. A plain producer does not send them again by itself, since that could write them twice."""
+    """It is unknown whether the records were committed: the connection broke or the leader changed before the answer.
+    A producer without idempotence does not resend them by default, because a resend could write them twice."""
 
     topic_partition: TopicPartition | None = None
-    """Where the records were to go."""
+    """Partition of the records."""
     records: int = 0
-    """How many records shared the batch: all of them were committed, or none."""
+    """Number of records in the batch: either all of them were committed or none."""
 
 
 class BufferExhausted(
     TidelogError, code=1004, kafka_name=None, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False
 ):
-    """The producer's memory is full and stayed full for `max_block_ms`."""
+    """The producer's memory was full for `max_block_ms`."""
 
 
 class OutOfOrderSequenceNumber(
@@ -358,7 +358,7 @@ class OutOfOrderSequenceNumber(
     retry=Retry.NEVER,
     written=False,
 ):
-    """An idempotent producer's sequence leaves a gap: an earlier batch is missing."""
+    """A sequence number of an idempotent producer leaves a gap: an earlier batch is missing."""
 
 
 class UnknownProducerId(
@@ -369,7 +369,7 @@ class UnknownProducerId(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The leader knows nothing of an idempotent producer whose batch is not its first: its records have expired."""
+    """The leader has no state for an idempotent producer whose batch is not its first: the state has expired."""
 
 
 class InvalidProducerEpoch(
@@ -380,7 +380,7 @@ class InvalidProducerEpoch(
     retry=Retry.NEVER,
     written=False,
 ):
-    """A newer instance of the producer has been given a higher epoch."""
+    """A newer instance of the producer has a higher epoch."""
 
 
 class InvalidTxnState(
@@ -391,7 +391,7 @@ class InvalidTxnState(
     retry=Retry.NEVER,
     written=False,
 ):
-    """A producer writes outside of the transaction that it has open."""
+    """A producer wrote outside of its open transaction."""
 
 
 class TransactionCoordinatorFenced(
@@ -402,7 +402,7 @@ class TransactionCoordinatorFenced(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The end of a transaction was to be written by a coordinator that another has replaced."""
+    """The coordinator that wrote a transaction marker has been replaced by a newer one."""
 
 
 # --- storage ----------------------------------------------------------------------------------------------------
@@ -411,15 +411,15 @@ class TransactionCoordinatorFenced(
 class KafkaStorageError(
     TidelogError, code=56, kafka_name="KAFKA_STORAGE_ERROR", status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=None
 ):
-    """The disk refused to read, write or sync: the log directory is offline, the other directories serve on."""
+    """A disk read, write or fsync failed: the log directory is offline. Other log directories stay online."""
 
 
 class DiskFull(TidelogError, code=1002, kafka_name=None, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False):
-    """The log directory is full: the append was refused whole, reads go on."""
+    """The log directory is full: the whole append was rejected. Reads continue."""
 
 
 class CorruptLog(TidelogError, code=1005, kafka_name=None, status="DATA_LOSS", retry=Retry.NEVER, written=None):
-    """Bytes that had been reported as held are damaged or gone: rot, not a torn write."""
+    """Bytes that were reported as durable are corrupt or missing. This is data corruption, not a torn write."""
 
 
 class InconsistentClusterId(
@@ -430,7 +430,7 @@ class InconsistentClusterId(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The log directory, or the other node, belongs to another cluster."""
+    """The log directory or the other node belongs to another cluster."""
 
 
 # --- controller -------------------------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ class NotController(
     retry=Retry.ELSEWHERE,
     written=False,
 ):
-    """This node is not the active controller; the message says which one is, where it is known."""
+    """This node is not the active controller; the message names the active controller if it is known."""
 
 
 class StaleNodeEpoch(
@@ -455,7 +455,7 @@ class StaleNodeEpoch(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The node has been registered again since: this process is an earlier incarnation, or its registration is over."""
+    """The node epoch is stale: a newer incarnation of the node has registered, or the registration has ended."""
 
 
 class DuplicateNodeRegistration(
@@ -466,13 +466,13 @@ class DuplicateNodeRegistration(
     retry=Retry.LATER,
     written=False,
 ):
-    """Another process with this node id is registered and alive."""
+    """Another live process is registered with this node id."""
 
 
 class NodeIdNotRegistered(
     TidelogError, code=102, kafka_name="BROKER_ID_NOT_REGISTERED", status="NOT_FOUND", retry=Retry.NEVER, written=False
 ):
-    """No node of this id is registered."""
+    """No node with this id is registered."""
 
 
 class InvalidVoterKey(
@@ -483,7 +483,7 @@ class InvalidVoterKey(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The request is meant for another replica of the metadata log: another node, or another directory of this one."""
+    """The request addresses another replica of the metadata log: another node, or another directory of this node."""
 
 
 class VoterNotFound(
@@ -495,7 +495,7 @@ class VoterNotFound(
 class VoterChangePending(
     TidelogError, code=1012, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=False
 ):
-    """The voters of the metadata quorum change one at a time, and the last change is not committed yet."""
+    """The previous change of the voters of the metadata quorum is not committed yet; voters change one at a time."""
 
 
 class InvalidUpdateVersion(
@@ -506,7 +506,7 @@ class InvalidUpdateVersion(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The partition epoch in an AlterPartition is not the current one: it was decided on old news (KIP-497)."""
+    """The partition epoch in an AlterPartition request is stale (KIP-497)."""
 
 
 class IneligibleReplica(
@@ -517,7 +517,7 @@ class IneligibleReplica(
     retry=Retry.LATER,
     written=False,
 ):
-    """A replica to be admitted is fenced, draining or of a stale incarnation (KIP-841, KIP-903)."""
+    """A replica proposed for the ISR is fenced, draining or of a stale incarnation (KIP-841, KIP-903)."""
 
 
 class PreferredLeaderNotAvailable(
@@ -528,7 +528,7 @@ class PreferredLeaderNotAvailable(
     retry=Retry.LATER,
     written=False,
 ):
-    """The preferred leader of a partition is not in sync, fenced or being stopped."""
+    """The preferred leader of the partition is not in sync, fenced or shutting down."""
 
 
 class EligibleLeadersNotAvailable(
@@ -539,7 +539,7 @@ class EligibleLeadersNotAvailable(
     retry=Retry.LATER,
     written=False,
 ):
-    """No replica of the partition is there that could lead it, not even an unclean one."""
+    """No available replica of the partition can become leader, not even by an unclean election."""
 
 
 class ElectionNotNeeded(
@@ -550,7 +550,7 @@ class ElectionNotNeeded(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The partition is led as asked already."""
+    """The partition already has the requested leader."""
 
 
 class InvalidReplicaAssignment(
@@ -561,7 +561,7 @@ class InvalidReplicaAssignment(
     retry=Retry.NEVER,
     written=False,
 ):
-    """Replicas asked for a partition are not there, named twice or none; or a move cannot be taken back now."""
+    """The requested replicas are unknown, repeated or empty; or the reassignment can no longer be cancelled."""
 
 
 class NoReassignmentInProgress(
@@ -572,7 +572,7 @@ class NoReassignmentInProgress(
     retry=Retry.NEVER,
     written=False,
 ):
-    """There is no reassignment of the partition to end."""
+    """The partition has no reassignment to cancel."""
 
 
 class FeatureUpdateFailed(
@@ -583,31 +583,31 @@ class FeatureUpdateFailed(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The feature level cannot be the one asked for."""
+    """The requested feature level is not possible."""
 
 
 class NodeShuttingDown(
     TidelogError, code=1007, kafka_name=None, status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False
 ):
-    """The node is stopping and takes no new requests."""
+    """The node is shutting down and accepts no new requests."""
 
 
 class NodeNotAvailable(
     TidelogError, code=8, kafka_name="BROKER_NOT_AVAILABLE", status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False
 ):
-    """The node is starting and cannot answer yet."""
+    """The node is starting and cannot answer requests yet."""
 
 
 class ConnectionFailed(
     TidelogError, code=1008, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=False
 ):
-    """A node could not be reached: the message says which address, in which phase."""
+    """A connection to a node failed; the message names the address and the phase."""
 
 
 class ConnectionLost(
     ConnectionFailed, code=1009, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=None
 ):
-    """The connection broke while an answer was awaited: the node may or may not have done what it was asked."""
+    """The connection broke before the answer arrived. The node may or may not have applied the request."""
 
 
 # --- client -----------------------------------------------------------------------------------------------------
@@ -616,14 +616,14 @@ class ConnectionLost(
 class DeliveryTimedOut(
     TidelogError, code=1010, kafka_name=None, status="DEADLINE_EXCEEDED", retry=Retry.LATER, written=False
 ):
-    """The producer tried for `delivery_timeout_ms` without success; the last refusal is the cause. Certainly not
-    written."""
+    """The producer retried for `delivery_timeout_ms` without success. The records were not written. The last error is
+    the cause."""
 
 
 class LogTruncated(TidelogError, code=1011, kafka_name=None, status="DATA_LOSS", retry=Retry.NEVER, written=None):
-    """What a consumer has read is not in the log any more: after an unclean election, or on a page-cache topic whose
-    replicas lost their memory, the log was cut below the consumer's position (KIP-320)."""
+    """The log was truncated below the consumer's position: records that the consumer has read are no longer in the log.
+    Causes: an unclean election, or a page-cache topic whose replicas lost unflushed data (KIP-320)."""
 
     diverging: EpochEnd | None = None
-    """The last epoch that the log and the consumer may have in common, and up to where, at most, they agree: seek there
-    with that epoch to go on."""
+    """The last leader epoch that the log and the consumer may share, and the highest offset at which they may agree. To
+    continue, seek to that offset with that epoch."""

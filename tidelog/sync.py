@@ -1,6 +1,6 @@
-"""The synchronous faces: the same clients for programs without asyncio, each with an event loop in its own thread.
+"""Synchronous clients for programs without asyncio. Each client runs an event loop in a thread of its own.
 
-Every call does what its asynchronous namesake does and may be made from any thread.
+Every method does the same as the asynchronous method of the same name and may be called from any thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Client = TypeVar("Client", bound=Service)
 
 
 class _Face(Generic[Client]):
-    """A client on a loop of its own. `with` closes it."""
+    """A client with its own event loop. Leaving its `with` block closes it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -44,17 +44,17 @@ class _Face(Generic[Client]):
         self.close()
 
     def close(self) -> None:
-        """End the client and its thread; a producer sends what waits first. Calling it twice is fine."""
+        """Close the client and stop its thread. A producer sends queued records first. Idempotent."""
         if self._thread.is_running:
             try:
-                with suppress(InvalidRequest):  # another thread has closed it meanwhile
+                with suppress(InvalidRequest):  # another thread has closed the client
                     self._thread.run(self._client.close())
             finally:
                 self._thread.stop()
 
 
 class Producer(_Face[_producer.Producer]):
-    """`tidelog.Producer`, synchronous; takes the same options."""
+    """Synchronous `tidelog.Producer` with the same options."""
 
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
         super().__init__(_producer.Producer(bootstrap, **options))
@@ -68,20 +68,20 @@ class Producer(_Face[_producer.Producer]):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> SendResult:
-        """Send one record and wait for its outcome."""
+        """Send one record and wait for its result."""
         return self._thread.run(self._client.send(topic, value, key, headers, partition, timestamp))
 
     def send_all(
         self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], *, partition: int | None = None
     ) -> list[SendResult]:
-        """Send many (key, value) records and wait for all outcomes, in their order. Much faster than one by one.
+        """Send (key, value) records and wait for all results, in order. Much faster than single sends.
 
-        Raises the first failure, after all outcomes are known.
+        Raises the first failure after all results are known.
         """
         return self._thread.run(self._send_all(topic, records, partition))
 
     def flush(self) -> None:
-        """Return once everything sent so far has its outcome."""
+        """Return once every record sent so far has its result."""
         self._thread.run(self._client.flush())
 
     async def _send_all(self, topic: str, records: Iterable[Any], partition: int | None) -> list[SendResult]:
@@ -96,9 +96,9 @@ class Producer(_Face[_producer.Producer]):
 
 
 class Consumer(_Face[_consumer.Consumer]):
-    """`tidelog.Consumer`, synchronous; takes the same options.
+    """Synchronous `tidelog.Consumer` with the same options.
 
-    Iterating waits for new records forever. It takes up to 1,000 at a time, and `position` is behind those taken.
+    Iteration never ends: it waits for new records. It polls up to 1,000 records at a time; `position` is behind them.
     """
 
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
@@ -110,29 +110,29 @@ class Consumer(_Face[_consumer.Consumer]):
         *,
         start: Literal["earliest", "latest"] = "earliest",
     ) -> None:
-        """Read these partitions and no others."""
+        """Replace the assignment by these partitions."""
         self._thread.run(self._assign(list(partitions), start))
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic."""
+        """Return all partitions of a topic."""
         return self._thread.run(self._client.partitions(topic))
 
     def seek(
         self, partition: TopicPartition | tuple[str, int], place: Place, *, leader_epoch: int = NO_LEADER_EPOCH
     ) -> Offset:
-        """Read on from this place."""
+        """Continue reading from this place."""
         return self._thread.run(self._client.seek(partition, place, leader_epoch=leader_epoch))
 
     def position(self, partition: TopicPartition | tuple[str, int]) -> Offset:
-        """The offset of the next record."""
+        """Return the offset of the next record."""
         return self._thread.run(self._client.position(partition))
 
     def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, Offset]:
-        """One past the last committed record of each partition."""
+        """Return one past the last committed record of each partition."""
         return self._thread.run(self._client.end_offsets(list(partitions)))
 
     def poll(self, max_records: int = 10_000, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """What is there now; waits up to `timeout` seconds for the first record."""
+        """Return available records; wait up to `timeout` seconds for the first one."""
         return self._thread.run(self._client.poll(max_records, timeout))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -146,7 +146,7 @@ class Consumer(_Face[_consumer.Consumer]):
 
 
 class Admin(_Face[_admin.Admin]):
-    """`tidelog.Admin`, synchronous; takes the same options."""
+    """Synchronous `tidelog.Admin` with the same options."""
 
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
         super().__init__(_admin.Admin(bootstrap, **options))
@@ -180,26 +180,27 @@ class Admin(_Face[_admin.Admin]):
         self._thread.run(self._client.delete_topic(name, topic_id=topic_id))
 
     def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
-        """Let a topic have so many partitions in all."""
+        """Increase the number of partitions of a topic to `count`."""
         self._thread.run(self._client.create_partitions(name, count, validate_only=validate_only))
 
     def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-        """Change settings of a topic; None: the default again."""
+        """Change settings of a topic; None resets a setting to its default."""
         self._thread.run(self._client.alter_topic(name, changes, validate_only=validate_only))
 
     def elect_leaders(
         self, partitions: Iterable[_admin.Place] = (), *, unclean: bool = False, validate_only: bool = False
     ) -> list[_admin.PartitionOutcome]:
-        """Let preferred leaders lead, or, uncleanly, whoever has most. validate_only: tell what that would cost."""
+        """Elect preferred leaders; `unclean`: elect the most complete available replica. validate_only: report the
+        expected loss and change nothing."""
         asked = self._client.elect_leaders(list(partitions), unclean=unclean, validate_only=validate_only)
         return self._thread.run(asked)
 
     def reassign(self, replicas: Mapping[_admin.Place, Sequence[int] | None]) -> list[_admin.PartitionOutcome]:
-        """Move replicas; None: end the move under way."""
+        """Move replicas; None cancels a reassignment."""
         return self._thread.run(self._client.reassign(replicas))
 
     def list_reassignments(self) -> list[_admin.ReassignmentDescription]:
-        """What is being moved."""
+        """Return the reassignments in progress."""
         return self._thread.run(self._client.list_reassignments())
 
     def update_features(self, level: int = 0, *, validate_only: bool = False) -> int:
@@ -207,23 +208,23 @@ class Admin(_Face[_admin.Admin]):
         return self._thread.run(self._client.update_features(level, validate_only=validate_only))
 
     def explain_partitions(self, partitions: Iterable[_admin.Place] = ()) -> list[_admin.PartitionExplanation]:
-        """Why partitions cannot be read or written."""
+        """Explain why partitions cannot be read or written."""
         return self._thread.run(self._client.explain_partitions(list(partitions)))
 
     def explain_restart(self, node_id: int) -> _admin.RestartExplanation:
-        """May the node be stopped for a while?"""
+        """Report whether the node can be stopped for a while."""
         return self._thread.run(self._client.explain_restart(node_id))
 
     def list_topics(self) -> list[TopicDescription]:
-        """Every topic, by name."""
+        """Return all topics, by name."""
         return self._thread.run(self._client.list_topics())
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """One topic."""
+        """Return one topic."""
         return self._thread.run(self._client.describe_topic(name))
 
     def describe_cluster(self) -> ClusterDescription:
-        """Nodes, controller, voters, and how many partitions want something."""
+        """Return nodes, controller, voters and the number of partitions that need attention."""
         return self._thread.run(self._client.describe_cluster())
 
     def list_offsets(
@@ -231,5 +232,5 @@ class Admin(_Face[_admin.Admin]):
         partitions: Iterable[TopicPartition | tuple[str, int]],
         place: Literal["earliest", "latest"] | datetime = "latest",
     ) -> dict[TopicPartition, Offset]:
-        """Offsets of a place in each partition."""
+        """Return the offset of a place in each partition."""
         return self._thread.run(self._client.list_offsets(list(partitions), place))

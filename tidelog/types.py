@@ -1,6 +1,6 @@
-"""The words every room shares: typed integers, and the small values that cross between rooms.
+"""Types shared by all packages: typed integers and small value classes.
 
-Needs only the standard library; everything else may import it. Names are Kafka's and Raft's terms.
+This module imports only the standard library. Names follow Kafka and Raft.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ Offset = NewType("Offset", int)
 """Position of a record in a partition's log, 0 or larger. An end offset is one past the last record."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Number of a leadership, 0 or larger; `NO_LEADER_EPOCH` where there is none."""
+"""Number of a leadership, 0 or larger; `NO_LEADER_EPOCH` if there is none."""
 
 PartitionEpoch = NewType("PartitionEpoch", int)
-"""Version of a partition's state in the metadata, raised by every change of it (KIP-497)."""
+"""Version of a partition's state in the metadata, incremented by every change (KIP-497)."""
 
 NodeId = NewType("NodeId", int)
-"""Number of a node, 0 or larger; `NO_NODE` where there is none."""
+"""Number of a node, 0 or larger; `NO_NODE` if there is none."""
 
 NodeEpoch = NewType("NodeEpoch", int)
 """Number of a node's registration: the metadata offset of its record (Kafka's broker epoch, KIP-500)."""
 
 PartitionIndex = NewType("PartitionIndex", int)
-"""Number of a partition within its topic, from 0."""
+"""Number of a partition within its topic, starting at 0."""
 
 ProducerId = NewType("ProducerId", int)
-"""Identity of an idempotent producer; `NO_PRODUCER_ID` for a plain one."""
+"""Identity of an idempotent producer; `NO_PRODUCER_ID` for a producer without idempotence."""
 
 Millis = NewType("Millis", int)
-"""Milliseconds: of wall-clock time since 1970 where it is a timestamp, of a monotonic clock where it is a delay."""
+"""Milliseconds: wall-clock time since 1970 for a timestamp, monotonic time for a delay."""
 
 TopicId = NewType("TopicId", UUID)
-"""Identity of one life of a topic: a topic deleted and created again has another (KIP-516)."""
+"""Identity of one incarnation of a topic: a topic that is deleted and created again gets a new id (KIP-516)."""
 
 Incarnation = NewType("Incarnation", UUID)
-"""Identity of one life of a node's process (KIP-631)."""
+"""Identity of one incarnation of a node: one run of its process (KIP-631)."""
 
 DirectoryId = NewType("DirectoryId", UUID)
-"""Identity of one log directory, kept in its `meta.properties` (KIP-858 calls it the directory id)."""
+"""Identity of one log directory, stored in its `meta.properties` (KIP-858)."""
 
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 NO_NODE: Final = NodeId(-1)
@@ -52,22 +52,22 @@ NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = Millis(-1)
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""The topic name of the metadata log's directory, as in KRaft."""
+"""Topic name of the metadata log, as in KRaft."""
 
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
-"""Kafka's: a directory name of at most 255 bytes with "-", an index, and a suffix."""
+"""Kafka's limit: with "-", a partition index and a suffix, a directory name stays within 255 bytes."""
 TOPIC_NAME_RULE: Final = f"use 1 to {TOPIC_NAME_LENGTH_MAX} of a-z A-Z 0-9 . _ - and not '.' or '..' alone"
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a topic may have this name."""
+    """Return True if `name` is a valid topic name."""
     return len(name) <= TOPIC_NAME_LENGTH_MAX and _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class Codec(IntEnum):
-    """Compression of a batch: the value of its attribute bits 0-2 (KIP-98; zstd KIP-110)."""
+    """Compression codec of a batch: bits 0-2 of its attributes (KIP-98; zstd KIP-110)."""
 
     NONE = 0
     GZIP = 1
@@ -77,7 +77,7 @@ class Codec(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who stamped a record: attribute bit 3 of its batch (KIP-32)."""
+    """Source of a record's timestamp: bit 3 of the attributes of its batch (KIP-32)."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -85,7 +85,7 @@ class TimestampType(IntEnum):
 
 
 class Acks(IntEnum):
-    """How many replicas must hold a record before its producer is answered (Kafka's `acks`)."""
+    """Replicas that must have a record before the producer gets an acknowledgement (Kafka's `acks`)."""
 
     ALL = -1
     NONE = 0
@@ -93,24 +93,24 @@ class Acks(IntEnum):
 
 
 class Isolation(IntEnum):
-    """What a reader may see (Kafka's `isolation.level`, KIP-98)."""
+    """Records that a reader may see (Kafka's `isolation.level`, KIP-98)."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class Durability(Enum):
-    """What an acknowledgement promises; fixed when the topic is created."""
+    """What an acknowledgement guarantees; fixed when the topic is created."""
 
     FSYNC = "fsync"
-    """A replica counts a record as held only when it has been fsynced."""
+    """A replica reports a record as durable after fsync."""
     PAGE_CACHE = "page-cache"
-    """A replica counts a record as held once the operating system has it: Kafka's default promise."""
+    """A replica reports a record as durable once the operating system has it: Kafka's default."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """One partition, by the name of its topic."""
+    """A partition, identified by topic name."""
 
     topic: str
     partition: PartitionIndex
@@ -121,12 +121,12 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionKey:
-    """One partition, by the identity of its topic: what replicas speak of among themselves."""
+    """A partition, identified by topic id; used between replicas."""
 
     topic_id: TopicId
     partition: PartitionIndex
 
-    def __hash__(self) -> int:  # as its default less three calls: maps by partition are asked for each batch
+    def __hash__(self) -> int:  # three calls fewer than the generated one: these keys are looked up for each batch
         return hash((self.topic_id.int, self.partition))
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ class PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class EpochStart:
-    """One entry of a leader epoch cache: the epoch, and the offset of its first record (KIP-101)."""
+    """Entry of a leader epoch cache: the epoch and the offset of its first record (KIP-101)."""
 
     epoch: LeaderEpoch
     start_offset: Offset
@@ -143,7 +143,7 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """An epoch and where it ends: one past its last record (KIP-101, `OffsetsForLeaderEpoch`)."""
+    """An epoch and its end offset: one past its last record (KIP-101, `OffsetsForLeaderEpoch`)."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -151,7 +151,7 @@ class EpochEnd:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one named listener of a node is reached."""
+    """Address of a named listener of a node."""
 
     host: str
     port: int
@@ -162,7 +162,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """A node, and where the listener that was asked is reached; `leader_epoch` is -1 where no leadership is meant."""
+    """A node and the address of the listener that was queried; `leader_epoch` is -1 if no leadership is meant."""
 
     node_id: NodeId
     endpoint: Endpoint
@@ -172,7 +172,7 @@ class NodeAddress:
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """One record that was refused, and why (KIP-467). `index` counts the records of the request's batch from 0."""
+    """A rejected record and the reason (KIP-467). `index` is its position in the batch of the request, from 0."""
 
     index: int
     message: str
