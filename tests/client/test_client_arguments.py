@@ -46,33 +46,41 @@ class Number:
 
 
 WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"topic": None}, TypeError, "topic is a str, the name of a topic, not NoneType: None"),
-    ({"topic": b"orders"}, TypeError, "topic is a str, the name of a topic, not bytes: b'orders'"),
-    ({"topic": ["orders"]}, TypeError, "topic is a str, the name of a topic, not list"),
+    ({"topic": None}, TypeError, "topic must be a str, the name of a topic, not NoneType: None"),
+    ({"topic": b"orders"}, TypeError, "topic must be a str, the name of a topic, not bytes: b'orders'"),
+    ({"topic": ["orders"]}, TypeError, "topic must be a str, the name of a topic, not list"),
     ({"topic": ""}, InvalidTopic, "the topic name '' is not allowed: use 1 to 249 of"),
     ({"topic": "or/ders"}, InvalidTopic, "'or/ders' is not allowed"),
     ({"topic": "\udc80"}, InvalidTopic, "is not allowed"),
-    ({"value": "text"}, TypeError, "value is bytes or None, not str: encode it first"),
-    ({"key": 5}, TypeError, "key is bytes or None, not int"),
-    ({"headers": {"name": b""}}, TypeError, "headers are (name, value) pairs, for example a list of them, not dict"),
-    ({"headers": "name"}, TypeError, "headers are (name, value) pairs, for example a list of them, not str"),
-    ({"headers": None}, TypeError, "headers are (name, value) pairs, for example a list of them, not NoneType"),
-    ({"headers": 5}, TypeError, "headers are (name, value) pairs, for example a list of them, not int"),
-    ({"headers": ["name"]}, TypeError, "a record header is a (name, value) pair, not str: 'name'"),
-    ({"headers": [("name",)]}, TypeError, "a record header is a (name, value) pair, not tuple: ('name',)"),
-    ({"headers": [(b"name", b"")]}, TypeError, "the name of a record header is a str, not bytes: b'name'"),
-    ({"headers": [("name", "text")]}, TypeError, "the value of a record header is bytes or None, not str"),
-    ({"headers": [("\ud800", b"")]}, InvalidRecord, "UTF-8 cannot write it"),
-    ({"timestamp": 1.7e12}, TypeError, "timestamp is a whole number of milliseconds since 1970 (int) or None for now"),
+    ({"value": "text"}, TypeError, "value must be bytes or None, not str: encode it first"),
+    ({"key": 5}, TypeError, "key must be bytes or None, not int"),
+    (
+        {"headers": {"name": b""}},
+        TypeError,
+        "headers must be (name, value) pairs, for example a list of them, not dict",
+    ),
+    ({"headers": "name"}, TypeError, "headers must be (name, value) pairs, for example a list of them, not str"),
+    ({"headers": None}, TypeError, "headers must be (name, value) pairs, for example a list of them, not NoneType"),
+    ({"headers": 5}, TypeError, "headers must be (name, value) pairs, for example a list of them, not int"),
+    ({"headers": ["name"]}, TypeError, "a record header must be a (name, value) pair, not str: 'name'"),
+    ({"headers": [("name",)]}, TypeError, "a record header must be a (name, value) pair, not tuple: ('name',)"),
+    ({"headers": [(b"name", b"")]}, TypeError, "the name of a record header must be a str, not bytes: b'name'"),
+    ({"headers": [("name", "text")]}, TypeError, "the value of a record header must be bytes or None, not str"),
+    ({"headers": [("\ud800", b"")]}, InvalidRecord, "cannot be encoded as UTF-8"),
+    (
+        {"timestamp": 1.7e12},
+        TypeError,
+        "timestamp must be a whole number of milliseconds since 1970 (int) or None for now",
+    ),
     ({"timestamp": "now"}, TypeError, "not str: 'now'"),
     ({"timestamp": True}, TypeError, "not bool: True"),
-    ({"timestamp": -5}, InvalidTimestamp, "timestamp -5: give milliseconds since 1970, or None for now"),
-    ({"timestamp": INT64_MAX + 1}, InvalidTimestamp, "give milliseconds since 1970"),
-    ({"partition": "0"}, TypeError, "partition is a whole number (int), not str: '0'"),
-    ({"partition": 0.0}, TypeError, "partition is a whole number (int), not float: 0.0"),
-    ({"partition": False}, TypeError, "partition is a whole number (int), not bool: False"),
-    ({"partition": -1}, UnknownTopicOrPartition, "partition -1 does not exist: partitions are counted from 0"),
-    ({"partition": 1}, UnknownTopicOrPartition, "topic 'orders' has partitions 0 to 0, 1 is none of them"),
+    ({"timestamp": -5}, InvalidTimestamp, "timestamp -5: use milliseconds since 1970, or None for now"),
+    ({"timestamp": INT64_MAX + 1}, InvalidTimestamp, "use milliseconds since 1970"),
+    ({"partition": "0"}, TypeError, "partition must be a whole number (int), not str: '0'"),
+    ({"partition": 0.0}, TypeError, "partition must be a whole number (int), not float: 0.0"),
+    ({"partition": False}, TypeError, "partition must be a whole number (int), not bool: False"),
+    ({"partition": -1}, UnknownTopicOrPartition, "partition -1 does not exist: partition numbers are 0 to"),
+    ({"partition": 1}, UnknownTopicOrPartition, "topic 'orders' has partitions 0 to 0; partition 1 does not exist"),
 ]
 
 
@@ -200,32 +208,47 @@ async def _assign(consumer: Any, *arguments: Any, **options: Any) -> None:
 
 
 WRONG_READS: list[tuple[str, Use, type[Exception], str]] = [
-    ("partitions of None", lambda it: it.partitions(None), TypeError, "topic is a str, the name of a topic"),
+    ("partitions of None", lambda it: it.partitions(None), TypeError, "topic must be a str, the name of a topic"),
     ("partitions of a bad name", lambda it: it.partitions("a b"), InvalidTopic, "'a b' is not allowed"),
-    ("a name alone", lambda it: _assign(it, "orders"), TypeError, "partitions are given as a list"),
-    ("names alone", lambda it: _assign(it, ["orders"]), TypeError, "a partition is a TopicPartition or a pair"),
-    ("no name", lambda it: _assign(it, [(None, 0)]), TypeError, "topic is a str"),
-    ("no index", lambda it: _assign(it, [("orders", "0")]), TypeError, "partition is a whole number (int), not str"),
+    ("a name alone", lambda it: _assign(it, "orders"), TypeError, "partitions must be a list"),
+    ("names alone", lambda it: _assign(it, ["orders"]), TypeError, "a partition must be a TopicPartition or a"),
+    ("no name", lambda it: _assign(it, [(None, 0)]), TypeError, "topic must be a str"),
+    (
+        "no index",
+        lambda it: _assign(it, [("orders", "0")]),
+        TypeError,
+        "partition must be a whole number (int), not str",
+    ),
     ("an index too large", lambda it: _assign(it, [("orders", 1 << 40)]), UnknownTopicOrPartition, "does not exist"),
-    ("no place", lambda it: _assign(it, [("orders", 0)], start="middle"), InvalidRequest, "'middle' is no place"),
-    ("a float", lambda it: it.seek(("orders", 0), 1.0), InvalidRequest, "1.0 is no place in a log"),
-    ("a bool", lambda it: it.seek(("orders", 0), bool(1)), InvalidRequest, "True is no place in a log"),
-    ("below 0", lambda it: it.seek(("orders", 0), -1), InvalidRequest, "offset -1 cannot be"),
-    ("too far", lambda it: it.seek(("orders", 0), 1 << 63), InvalidRequest, "offset 9223372036854775808 cannot be"),
-    ("no epoch", lambda it: it.seek(("orders", 0), 0, leader_epoch="2"), TypeError, "leader_epoch is a whole number"),
+    (
+        "no place",
+        lambda it: _assign(it, [("orders", 0)], start="middle"),
+        InvalidRequest,
+        "invalid place in a log: 'middle'",
+    ),
+    ("a float", lambda it: it.seek(("orders", 0), 1.0), InvalidRequest, "invalid place in a log: 1.0"),
+    ("a bool", lambda it: it.seek(("orders", 0), bool(1)), InvalidRequest, "invalid place in a log: True"),
+    ("below 0", lambda it: it.seek(("orders", 0), -1), InvalidRequest, "invalid offset -1"),
+    ("too far", lambda it: it.seek(("orders", 0), 1 << 63), InvalidRequest, "invalid offset 9223372036854775808"),
+    (
+        "no epoch",
+        lambda it: it.seek(("orders", 0), 0, leader_epoch="2"),
+        TypeError,
+        "leader_epoch must be a whole number",
+    ),
     ("an epoch too large", lambda it: it.seek(("orders", 0), 0, leader_epoch=1 << 31), InvalidRequest, "leader_epoch="),
-    ("no count", lambda it: it.poll(max_records=1.5), TypeError, "max_records is a whole number (int), not float"),
+    ("no count", lambda it: it.poll(max_records=1.5), TypeError, "max_records must be a whole number (int), not float"),
     ("a count of 0", lambda it: it.poll(max_records=0), InvalidRequest, "max_records=0"),
-    ("no time", lambda it: it.poll(timeout="1"), TypeError, "timeout is a number of seconds, not str: '1'"),
+    ("no time", lambda it: it.poll(timeout="1"), TypeError, "timeout must be a number of seconds, not str: '1'"),
     (
         "a time that is no number",
         lambda it: it.poll(timeout=math.nan),
         InvalidRequest,
-        "timeout=nan: a number of seconds",
+        "timeout=nan: use a number of seconds",
     ),
-    ("a time as bool", lambda it: it.poll(timeout=bool(1)), TypeError, "timeout is a number of seconds, not bool"),
-    ("no partition", lambda it: it.end_offsets([5]), TypeError, "a partition is a TopicPartition or a pair"),
-    ("a partition of None", lambda it: it.position((None, 0)), TypeError, "topic is a str"),
+    ("a time as bool", lambda it: it.poll(timeout=bool(1)), TypeError, "timeout must be a number of seconds, not bool"),
+    ("no partition", lambda it: it.end_offsets([5]), TypeError, "a partition must be a TopicPartition or a"),
+    ("a partition of None", lambda it: it.position((None, 0)), TypeError, "topic must be a str"),
 ]
 
 
@@ -253,32 +276,62 @@ def record_batch() -> bytes:
 
 
 WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
-    ("a name of None", lambda it: it.create_topic(None), TypeError, "topic is a str, the name of a topic"),
-    ("a count as text", lambda it: it.create_topic("a", partitions="3"), TypeError, "partitions is a whole number"),
-    ("a factor as float", lambda it: it.create_topic("a", replication_factor=3.0), TypeError, "replication_factor is"),
+    ("a name of None", lambda it: it.create_topic(None), TypeError, "topic must be a str, the name of a topic"),
+    (
+        "a count as text",
+        lambda it: it.create_topic("a", partitions="3"),
+        TypeError,
+        "partitions must be a whole number",
+    ),
+    (
+        "a factor as float",
+        lambda it: it.create_topic("a", replication_factor=3.0),
+        TypeError,
+        "replication_factor must be",
+    ),
     ("a setting as number", lambda it: it.create_topic("a", configs={"k": 1}), TypeError, "the value of setting 'k'"),
-    ("settings as a list", lambda it: it.create_topic("a", configs=["k"]), TypeError, "configs is a mapping"),
-    ("an id as text", lambda it: it.delete_topic("orders", topic_id="x"), TypeError, "topic_id is a UUID, not str"),
-    ("partitions of None", lambda it: it.create_partitions("orders", None), TypeError, "count is a whole number"),
+    ("settings as a list", lambda it: it.create_topic("a", configs=["k"]), TypeError, "configs must be a mapping"),
+    (
+        "an id as text",
+        lambda it: it.delete_topic("orders", topic_id="x"),
+        TypeError,
+        "topic_id must be a UUID, not str",
+    ),
+    ("partitions of None", lambda it: it.create_partitions("orders", None), TypeError, "count must be a whole number"),
     ("too many", lambda it: it.create_partitions("orders", 1 << 40), InvalidRequest, "count=1099511627776"),
     ("a change to a number", lambda it: it.alter_topic("orders", {"k": 5}), TypeError, "the value of setting 'k'"),
-    ("a name alone", lambda it: it.elect_leaders(["orders"]), TypeError, "a partition is a TopicPartition or a pair"),
-    ("nodes as text", lambda it: it.reassign({("orders", 0): ["1"]}), TypeError, "a replica is a whole number"),
-    ("a list of partitions", lambda it: it.reassign([("orders", 0)]), TypeError, "replicas is a mapping of partitions"),
-    ("one node", lambda it: it.reassign({("orders", 0): 1}), TypeError, "the replicas of a partition are a list of"),
+    ("a name alone", lambda it: it.elect_leaders(["orders"]), TypeError, "a partition must be a TopicPartition or a"),
+    ("nodes as text", lambda it: it.reassign({("orders", 0): ["1"]}), TypeError, "a replica must be a whole number"),
+    (
+        "a list of partitions",
+        lambda it: it.reassign([("orders", 0)]),
+        TypeError,
+        "replicas must be a mapping of partitions",
+    ),
+    (
+        "one node",
+        lambda it: it.reassign({("orders", 0): 1}),
+        TypeError,
+        "the replicas of a partition must be a list of",
+    ),
     (
         "nodes as bytes",
         lambda it: it.reassign({("orders", 0): b"12"}),
         TypeError,
-        "are a list of node ids or None, not",
+        "must be a list of node ids or None, not",
     ),
-    ("a partition alone", lambda it: it.explain_partitions(["orders"]), TypeError, "a partition is a TopicPartition"),
-    ("a node as text", lambda it: it.explain_restart("1"), TypeError, "node_id is a whole number"),
-    ("a voter as text", lambda it: it.remove_voter("1"), TypeError, "node_id is a whole number"),
-    ("a level as text", lambda it: it.update_features("1"), TypeError, "level is a whole number"),
-    ("a topic of None", lambda it: it.describe_topic(None), TypeError, "topic is a str"),
-    ("an offset of None", lambda it: it.list_offsets([(None, 0)]), TypeError, "topic is a str"),
-    ("a name for partitions", lambda it: it.list_offsets("orders"), TypeError, "partitions are given as a list"),
+    (
+        "a partition alone",
+        lambda it: it.explain_partitions(["orders"]),
+        TypeError,
+        "a partition must be a TopicPartition",
+    ),
+    ("a node as text", lambda it: it.explain_restart("1"), TypeError, "node_id must be a whole number"),
+    ("a voter as text", lambda it: it.remove_voter("1"), TypeError, "node_id must be a whole number"),
+    ("a level as text", lambda it: it.update_features("1"), TypeError, "level must be a whole number"),
+    ("a topic of None", lambda it: it.describe_topic(None), TypeError, "topic must be a str"),
+    ("an offset of None", lambda it: it.list_offsets([(None, 0)]), TypeError, "topic must be a str"),
+    ("a name for partitions", lambda it: it.list_offsets("orders"), TypeError, "partitions must be a list"),
 ]
 
 
@@ -300,12 +353,16 @@ def test_an_admin_refuses_what_no_message_can_say(use: Use, error: type[Exceptio
 @pytest.mark.parametrize(
     ("client", "options", "says"),
     [
-        (Producer, {"request_timeout_ms": INT32_MAX + 1}, "request_timeout_ms=2147483648: a whole number from 1 to"),
-        (Producer, {"linger_ms": True}, "linger_ms=True: a whole number"),
-        (Producer, {"linger_ms": 0.5}, "linger_ms=0.5: a whole number"),
-        (Consumer, {"max_wait_ms": INT32_MAX + 1}, "max_wait_ms=2147483648: a whole number from 0 to"),
-        (Consumer, {"fetch_bytes": INT32_MAX + 1}, "fetch_bytes=2147483648: a whole number from 1 to"),
-        (Admin, {"patience_ms": None}, "patience_ms=None: a whole number"),
+        (
+            Producer,
+            {"request_timeout_ms": INT32_MAX + 1},
+            "request_timeout_ms=2147483648: use a whole number from 1 to",
+        ),
+        (Producer, {"linger_ms": True}, "linger_ms=True: use a whole number"),
+        (Producer, {"linger_ms": 0.5}, "linger_ms=0.5: use a whole number"),
+        (Consumer, {"max_wait_ms": INT32_MAX + 1}, "max_wait_ms=2147483648: use a whole number from 0 to"),
+        (Consumer, {"fetch_bytes": INT32_MAX + 1}, "fetch_bytes=2147483648: use a whole number from 1 to"),
+        (Admin, {"patience_ms": None}, "patience_ms=None: use a whole number"),
         (Producer, {"enable_idempotence": "false"}, "enable_idempotence='false': use True or False"),
         (Consumer, {"check_crcs": "no"}, "check_crcs='no': use True or False"),
     ],
@@ -321,8 +378,8 @@ def test_options_that_no_message_can_say_are_refused(client: Any, options: dict[
 @pytest.mark.parametrize(
     ("client", "options", "says"),
     [
-        (Consumer, {"rack": None}, "rack is a str, not NoneType"),
-        (Producer, {"compression_level": "9"}, "compression_level is a whole number"),
+        (Consumer, {"rack": None}, "rack must be a str, not NoneType"),
+        (Producer, {"compression_level": "9"}, "compression_level must be a whole number"),
     ],
 )
 def test_options_of_a_wrong_type_are_refused(client: Any, options: dict[str, Any], says: str) -> None:
@@ -335,7 +392,7 @@ def test_options_of_a_wrong_type_are_refused(client: Any, options: dict[str, Any
 
 @pytest.mark.parametrize("servers", [None, 9092, [9092], b"host:9092"])
 def test_addresses_of_a_wrong_type_are_refused(servers: Any) -> None:
-    with pytest.raises(TypeError, match="bootstrap is a str"):
+    with pytest.raises(TypeError, match="bootstrap must be a str"):
         Producer(servers)
 
 
@@ -413,9 +470,9 @@ def test_a_call_that_the_client_does_not_end_is_cancelled_with_its_loop() -> Non
 
 def test_the_synchronous_face_refuses_the_same() -> None:
     with sync.Producer("127.0.0.1:1") as producer:
-        with pytest.raises(TypeError, match="timestamp is a whole number"):
+        with pytest.raises(TypeError, match="timestamp must be a whole number"):
             producer.send("orders", b"1", timestamp=1.5)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="a record is a"):
             producer.send_all("orders", [b"12"])  # type: ignore[list-item]
-        with pytest.raises(TypeError, match="value is bytes or None, not int"):
+        with pytest.raises(TypeError, match="value must be bytes or None, not int"):
             producer.send_all("orders", [(None, 5)])  # type: ignore[list-item]

@@ -1,1 +1,1 @@
-"""The client: producer, consumer and admin, and the state machines inside them."""
+"""The client: producer, consumer and admin, and their state machines."""

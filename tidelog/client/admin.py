@@ -1,7 +1,7 @@
-"""Administration: topics, the cluster's state, offsets.
+"""Admin client: topics, cluster state, offsets.
 
-Questions go to any node that answers. What changes the cluster is sent once: where the connection breaks before the
-answer, nobody can tell whether it was done, and the error says so instead of asking twice.
+Queries go to any node that answers. A change is sent once: if the connection breaks before the answer, the change may
+or may not have been applied. The error states this, and the client does not retry.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from tidelog.types import (
 )
 
 VISIBLE_MS: Final = 5_000
-"""How long `create_topic` waits until every partition has a leader; the topic exists, whatever comes of it."""
+"""How long `create_topic` waits until every partition has a leader; the topic exists in any case."""
 
 
 class TopicSettingWarning(UserWarning):
-    """A setting of a topic does not have the effect that it names."""
+    """A topic setting does not have the effect that its name suggests."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition: who holds it, who leads it (-1: nobody), who is in sync, who else has all that is committed
-    (`elr`), who led last where nobody is either (`last_known_elr`), and what a reassignment under way brings and
-    takes."""
+    """One partition. `leader` is -1 if there is none. `elr`: eligible leader replicas, which have all committed records
+    although they are not in sync. `last_known_elr`: the last leader, if neither `isr` nor `elr` has a member. `adding`
+    and `removing`: replicas of a reassignment in progress."""
 
     partition: PartitionIndex
     leader: NodeId
@@ -76,7 +76,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic: its id, its partitions by index, every setting in force."""
+    """A topic: its id, its partitions by index, all effective settings."""
 
     name: str
     topic_id: TopicId
@@ -86,7 +86,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """A registered node. `fenced`: not heard of, or not caught up; it leads nothing."""
+    """A registered node. `fenced`: it sends no heartbeats or is not caught up; it leads no partition."""
 
     node_id: NodeId
     endpoint: Endpoint
@@ -101,7 +101,7 @@ class NodeDescription:
 
 @dataclass(frozen=True, slots=True)
 class VoterDescription:
-    """A member of the metadata quorum: a node and the log directory that votes."""
+    """A voter of the metadata quorum: a node and its metadata log directory."""
 
     node_id: NodeId
     directory_id: DirectoryId
@@ -109,8 +109,8 @@ class VoterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as the answering node knows it. `controller_id` is -1 where no active controller is known, or none
-    has been heard for longer than an election takes (`controller_silence_ms`): then all else is as old as that."""
+    """The cluster as the answering node knows it. `controller_id` is -1 if no active controller is known, or if none
+    was heard for longer than an election takes (`controller_silence_ms`). All other fields are then equally old."""
 
     cluster_id: str
     controller_id: NodeId
@@ -126,32 +126,32 @@ class ClusterDescription:
     feature_level: int = 1
     controller_silence_ms: int = 0
     full_partitions: int = 0
-    """Their leader refuses every write: its disk is full."""
+    """Partitions whose leader rejects every write because its disk is full."""
     damaged_partitions: int = 0
-    """A replica of theirs has lost records."""
+    """Partitions with a replica that has lost records."""
     unanswered_nodes: tuple[NodeId, ...] = ()
-    """Unfenced nodes that did not say how their disks are: these may be full or damaged."""
+    """Unfenced nodes that did not report the state of their disks; these may be full or damaged."""
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be changed or elected now, and what to do; empty where there is an active controller."""
+        """Why no change or election is possible now, and what to do; empty if there is an active controller."""
         if self.controller_id >= 0:
             return ""
         silence = self.controller_silence_ms // 1_000
         heard = f"no active controller has been heard for {silence} s" if silence else "no active controller is known"
         if not self.voters:
-            return f"{heard}: the node that answered belongs to no cluster yet; ask another one"
+            return f"{heard}: the node that answered belongs to no cluster yet; query another node"
         voters = ", ".join(str(voter.node_id) for voter in self.voters)
         return (
-            f"{heard}: a majority of the voters, nodes {voters}, has to run and reach each other; start what is down. "
-            "All else that is told is as old as that"
+            f"{heard}: a majority of the voters (nodes {voters}) must run and reach each other; start the missing "
+            "nodes. The rest of this report is as old as that"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """What came of one partition's part in a request. error: why it was refused; leader: who leads after it (-1:
-    nobody); loss: what may be lost by it, in words, empty where nothing is."""
+    """Result of a request for one partition. error: why it was rejected. leader: the leader afterwards, -1 if there is
+    none. loss: description of the possible data loss, empty if there is none."""
 
     partition: TopicPartition
     error: TidelogError | None
@@ -162,7 +162,7 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentDescription:
-    """A reassignment under way: `adding` come, `removing` go once they have come."""
+    """A reassignment in progress: `adding` replicas catch up, then `removing` replicas are removed."""
 
     partition: TopicPartition
     replicas: tuple[NodeId, ...]
@@ -173,7 +173,7 @@ class ReassignmentDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionExplanation:
-    """What of a partition works (`writable`: with acks=all), what is wrong, and what a person can do about it."""
+    """What works for a partition (`writable`: with acks=all), the causes of a problem, and the steps to resolve it."""
 
     partition: TopicPartition
     error: TidelogError | None
@@ -185,7 +185,7 @@ class PartitionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class RestartExplanation:
-    """May the node be stopped for a while: nothing stops working, or the reasons tell what does."""
+    """Whether the node can be stopped for a while; if not, `reasons` lists what stops working."""
 
     node_id: NodeId
     safe: bool
@@ -193,14 +193,14 @@ class RestartExplanation:
 
 
 Place: TypeAlias = TopicPartition | tuple[str, int]
-"""A partition: its topic's name and its index."""
+"""A partition: topic name and index."""
 
 
 class Admin(Service):
-    """Asks and changes the cluster. Use it inside `async with`.
+    """Queries and changes the cluster. Use it inside `async with`.
 
-    bootstrap: addresses of some nodes, "host:port,host:port". request_timeout_ms: how long one answer may take.
-    patience_ms: how long questions are asked again while no node answers.
+    bootstrap: addresses of some nodes, "host:port,host:port". request_timeout_ms: timeout of one request.
+    patience_ms: how long queries are retried while no node answers.
     """
 
     def __init__(
@@ -227,13 +227,14 @@ class Admin(Service):
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> TopicId:
-        """Create a topic; return its id once its partitions have leaders (or after 5 s: it exists all the same).
+        """Create a topic. Returns its id once its partitions have leaders, or after 5 s; the topic exists in both
+        cases.
 
-        configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check,
-        change nothing. Warns (TopicSettingWarning) where a setting cannot have its effect.
+        configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check and
+        change nothing. Warns (TopicSettingWarning) about a setting without effect.
 
         Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig;
-        RequestTimedOut or ConnectionLost where nobody can tell (`describe_topic` tells).
+        RequestTimedOut or ConnectionLost if the outcome is unknown (`describe_topic` shows it).
         """
         request = admin_pb2.CreateTopicRequest(
             name=topic_name(name),
@@ -251,27 +252,28 @@ class Admin(Service):
         return topic_id
 
     async def delete_topic(self, name: str, *, topic_id: TopicId | None = None) -> None:
-        """Delete a topic and all its records. topic_id: only if it is still this life of it.
+        """Delete a topic and all its records. topic_id: delete only if the topic still has this id.
 
-        Raises UnknownTopicOrPartition, InconsistentTopicId; RequestTimedOut or ConnectionLost where nobody can tell.
+        Raises UnknownTopicOrPartition, InconsistentTopicId; RequestTimedOut or ConnectionLost if the outcome is
+        unknown.
         """
         request = admin_pb2.DeleteTopicRequest(name=topic_name(name), topic_id=_id("topic_id", topic_id))
         await self._change(methods.ADMIN_DELETE_TOPIC, request)
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
-        """Let a topic have `count` partitions in all. Raises InvalidPartitions, InvalidReplicationFactor,
-        UnknownTopicOrPartition; RequestTimedOut or ConnectionLost where nobody can tell."""
+        """Increase the number of partitions of a topic to `count`. Raises InvalidPartitions, InvalidReplicationFactor,
+        UnknownTopicOrPartition; RequestTimedOut or ConnectionLost if the outcome is unknown."""
         request = admin_pb2.CreatePartitionsRequest(
             topic=topic_name(name), count=whole_number("count", count), validate_only=validate_only
         )
         _warn((await self._change(methods.ADMIN_CREATE_PARTITIONS, request)).warnings)
 
     async def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-        """Change settings of a topic; None: the default again. Nodes act by them at once; `durability` is fixed. Warns
-        as `create_topic`.
+        """Change settings of a topic; None resets a setting to its default. Nodes apply changes at once. `durability`
+        cannot be changed. Warns as `create_topic` does.
 
-        Raises InvalidConfig, UnknownTopicOrPartition, UnsupportedVersion; RequestTimedOut or ConnectionLost where
-        nobody can tell.
+        Raises InvalidConfig, UnknownTopicOrPartition, UnsupportedVersion; RequestTimedOut or ConnectionLost if the
+        outcome is unknown.
         """
         request = admin_pb2.IncrementalAlterConfigsRequest(
             topic=topic_name(name),
@@ -286,12 +288,13 @@ class Admin(Service):
     async def elect_leaders(
         self, partitions: Iterable[Place] = (), *, unclean: bool = False, validate_only: bool = False
     ) -> list[PartitionOutcome]:
-        """Let preferred leaders lead; `unclean`: where nobody may lead, let the one of those that answer lead that has
-        most: what only others had is lost then, and each outcome says so. No partitions: every one that wants it.
-        validate_only: of an unclean election, tell who would lead and what would be lost, and change nothing.
+        """Elect leaders. By default the preferred leader of each partition becomes leader. `unclean`: if no replica is
+        eligible, elect the available replica with the most records; records that only other replicas have are lost, and
+        each outcome states the loss. No partitions: all partitions that need the election. validate_only: for an
+        unclean election, report the new leader and the loss, and change nothing.
 
-        Errors of single partitions are in their outcomes: PreferredLeaderNotAvailable, EligibleLeadersNotAvailable,
-        ElectionNotNeeded. Raises RequestTimedOut or ConnectionLost where nobody can tell.
+        The outcomes carry errors of single partitions: PreferredLeaderNotAvailable, EligibleLeadersNotAvailable,
+        ElectionNotNeeded. Raises RequestTimedOut or ConnectionLost if the outcome is unknown.
         """
         request = admin_pb2.ElectLeadersRequest(
             type=admin_pb2.ELECTION_TYPE_UNCLEAN if unclean else admin_pb2.ELECTION_TYPE_PREFERRED,
@@ -302,15 +305,15 @@ class Admin(Service):
         return [_outcome(told) for told in answer.partitions]
 
     async def reassign(self, replicas: Mapping[Place, Sequence[int] | None]) -> list[PartitionOutcome]:
-        """Give partitions these replicas, the preferred leader first; None: end the reassignment under way. Returns
-        once it has begun: `list_reassignments` tells what is still being moved.
+        """Reassign partitions to these replicas, the preferred leader first; None cancels the reassignment in progress.
+        Returns once the reassignment has started; `list_reassignments` shows its progress.
 
-        Errors of single partitions are in their outcomes: InvalidReplicaAssignment, NoReassignmentInProgress. Raises
-        RequestTimedOut or ConnectionLost where nobody can tell.
+        The outcomes carry errors of single partitions: InvalidReplicaAssignment, NoReassignmentInProgress. Raises
+        RequestTimedOut or ConnectionLost if the outcome is unknown.
         """
         if not isinstance(replicas, Mapping):
             raise TypeError(
-                f"replicas is a mapping of partitions to node ids, not {type(replicas).__name__}: {replicas!r}"
+                f"replicas must be a mapping of partitions to node ids, not {type(replicas).__name__}: {replicas!r}"
             )
         request = admin_pb2.AlterPartitionReassignmentsRequest(
             partitions=[
@@ -326,7 +329,7 @@ class Admin(Service):
         return [_outcome(told) for told in answer.partitions]
 
     async def list_reassignments(self) -> list[ReassignmentDescription]:
-        """What is being moved."""
+        """Return the reassignments in progress."""
         request = admin_pb2.ListPartitionReassignmentsRequest()
         answer = await self._ask(methods.ADMIN_LIST_PARTITION_REASSIGNMENTS, request)
         return [
@@ -337,13 +340,13 @@ class Admin(Service):
         ]
 
     async def update_features(self, level: int = 0, *, validate_only: bool = False) -> int:
-        """Raise the feature level of the metadata (0: to the latest that the active controller knows); return the one
-        in force. Raises FeatureUpdateFailed."""
+        """Raise the feature level of the metadata (0: to the latest level of the active controller) and return the
+        effective level. Raises FeatureUpdateFailed."""
         request = admin_pb2.UpdateFeaturesRequest(level=whole_number("level", level), validate_only=validate_only)
         return (await self._change(methods.ADMIN_UPDATE_FEATURES, request)).level
 
     async def explain_partitions(self, partitions: Iterable[Place] = ()) -> list[PartitionExplanation]:
-        """Why partitions cannot be read or written, in words; none named: all with which something is wrong."""
+        """Explain why partitions cannot be read or written. No partitions: all partitions with a problem."""
         request = admin_pb2.ExplainPartitionsRequest(partitions=_places(partitions))
         answer = await self._ask(methods.ADMIN_EXPLAIN_PARTITIONS, request)
         return [
@@ -359,16 +362,17 @@ class Admin(Service):
         ]
 
     async def explain_restart(self, node_id: int) -> RestartExplanation:
-        """May the node be stopped for a while?"""
+        """Report whether the node can be stopped for a while."""
         request = admin_pb2.ExplainRestartRequest(node_id=whole_number("node_id", node_id))
         answer = await self._ask(methods.ADMIN_EXPLAIN_RESTART, request)
         return RestartExplanation(NodeId(node_id), answer.safe, tuple(answer.reasons))
 
     async def remove_voter(self, node_id: int, *, directory_id: DirectoryId | None = None) -> None:
-        """Let a node that is gone for good vote no more in the metadata quorum; another node takes its place by itself.
+        """Remove a permanently lost node from the voters of the metadata quorum. Another node replaces it
+        automatically.
 
-        directory_id: only if it votes by that directory. Raises VoterNotFound, InvalidRequest where the node is alive
-        or the only voter, VoterChangePending.
+        directory_id: remove only if the node votes with this directory. Raises VoterNotFound, VoterChangePending,
+        InvalidRequest if the node is alive or is the only voter.
         """
         request = admin_pb2.RemoveVoterRequest(
             node_id=whole_number("node_id", node_id), directory_id=_id("directory_id", directory_id)
@@ -376,13 +380,13 @@ class Admin(Service):
         await self._change(methods.ADMIN_REMOVE_VOTER, request)
 
     async def list_topics(self) -> list[TopicDescription]:
-        """Every topic, by name."""
+        """Return all topics, sorted by name."""
         answer = await self._ask(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
         topics = [_topic(told) for told in answer.topics if not told.HasField("error")]
         return sorted(topics, key=lambda topic: topic.name)
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """One topic. Raises UnknownTopicOrPartition."""
+        """Return one topic. Raises UnknownTopicOrPartition."""
         answer = await self._ask(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[topic_name(name)]))
         told = answer.topics[0] if answer.topics else admin_pb2.TopicMetadata()
         if told.HasField("error"):
@@ -392,7 +396,7 @@ class Admin(Service):
         return _topic(told)
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Nodes, controller, voters, and how many partitions want something."""
+        """Return nodes, controller, voters and the number of partitions that need attention."""
         answer = await self._ask(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
         voters = tuple(
             VoterDescription(NodeId(told.node_id), DirectoryId(UUID(bytes=told.directory_id or bytes(16))))
@@ -422,27 +426,27 @@ class Admin(Service):
         partitions: Iterable[TopicPartition | tuple[str, int]],
         place: Literal["earliest", "latest"] | datetime = "latest",
     ) -> dict[TopicPartition, Offset]:
-        """For each partition where it begins ("earliest"), ends ("latest": one past the last committed record), or
-        its first record at or after a moment (an aware datetime; the end where there is none)."""
+        """Return an offset for each partition: "earliest" is the log start, "latest" is one past the last committed
+        record, an aware datetime is the first record at or after that time (the end if there is none)."""
         if isinstance(place, datetime):
             if place.tzinfo is None:
-                raise InvalidRequest(f"{place!r} names no moment without a time zone: give tzinfo, for example UTC")
+                raise InvalidRequest(f"datetime {place!r} has no time zone: set tzinfo, for example UTC")
             timestamp = max(0, int(place.timestamp() * 1000))
         elif place in ("earliest", "latest"):
             timestamp = EARLIEST if place == "earliest" else LATEST
         else:
-            raise InvalidRequest(f"{place!r} is no place in a log: use 'earliest', 'latest' or a datetime")
+            raise InvalidRequest(f"invalid place in a log: {place!r}; use 'earliest', 'latest' or a datetime")
         wanted = dict.fromkeys(topic_partitions(partitions), timestamp)
         return await list_offsets(self._cluster, wanted, timeout_ms=self._timeout_ms)
 
     async def end_positions(self, partitions: Iterable[Place]) -> dict[TopicPartition, EpochEnd]:
-        """One past the last committed record of each partition, and the leader epoch of that record (NO_LEADER_EPOCH
-        where there is none): a log that ends that epoch below that offset, or does not know it, was truncated since."""
+        """Return one past the last committed record of each partition and that record's leader epoch (NO_LEADER_EPOCH
+        if there is none). A log that ends this epoch below this offset, or lacks the epoch, was truncated since."""
         wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
         return await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms)
 
     async def _ask(self, method: Method[Request, Answer], request: Request) -> Answer:
-        """Ask node after node, round after round, until one answers; ConnectionFailed after `patience_ms`."""
+        """Query the nodes in turn until one answers. Raises ConnectionFailed after `patience_ms`."""
         start = self._clock.monotonic_ms()
         while True:
             try:
@@ -453,18 +457,18 @@ class Admin(Service):
             await self._clock.sleep_ms(BACKOFF_MS)
 
     async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
-        """Send a change to the first node that can be reached."""
+        """Send a change to the first reachable node."""
         failures: list[TidelogError] = []
         for endpoint in self._cluster.candidates():
             try:
                 return await self._cluster.transport.call(endpoint, method, request, timeout_ms=self._timeout_ms)
             except ConnectionLost as error:
                 raise ConnectionLost(
-                    f"{error.message} Nobody can tell whether it was done: look before asking again."
+                    f"{error.message} It is unknown whether the change was applied: check before you repeat it."
                 ) from error
             except RequestTimedOut as error:
                 raise RequestTimedOut(
-                    f"{error.message} Nobody can tell whether it was done: look before asking again."
+                    f"{error.message} It is unknown whether the change was applied: check before you repeat it."
                 ) from error
             except (ConnectionFailed, NodeShuttingDown) as error:
                 failures.append(error)
@@ -476,7 +480,7 @@ class Admin(Service):
             try:
                 topic = await self.describe_topic(name)
             except TidelogError:
-                pass  # the node asked may be behind
+                pass  # the queried node may lag behind
             else:
                 if topic.topic_id != topic_id or all(partition.leader >= 0 for partition in topic.partitions):
                     return
@@ -485,7 +489,7 @@ class Admin(Service):
 
 def _warn(texts: Iterable[str]) -> None:
     for warning in texts:
-        warnings.warn(warning, TopicSettingWarning, stacklevel=3)  # where the change is asked for
+        warnings.warn(warning, TopicSettingWarning, stacklevel=3)  # at the caller's line
 
 
 def _topic(told: admin_pb2.TopicMetadata) -> TopicDescription:
@@ -511,9 +515,9 @@ def _topic(told: admin_pb2.TopicMetadata) -> TopicDescription:
 
 
 def _settings(name: str, settings: object) -> dict[str, str | None]:
-    """Settings of a topic. Raises TypeError, InvalidRequest."""
+    """Return checked topic settings. Raises TypeError, InvalidRequest."""
     if not isinstance(settings, Mapping):
-        raise TypeError(f"{name} is a mapping of settings to values, not {type(settings).__name__}: {settings!r}")
+        raise TypeError(f"{name} must be a mapping of settings to values, not {type(settings).__name__}: {settings!r}")
     return {
         text("the name of a setting", key): None if value is None else text(f"the value of setting {key!r}", value)
         for key, value in settings.items()
@@ -521,19 +525,19 @@ def _settings(name: str, settings: object) -> dict[str, str | None]:
 
 
 def _id(name: str, value: object) -> bytes:
-    """The bytes of an id, none of None. Raises TypeError."""
+    """Return the bytes of an id, or empty bytes for None. Raises TypeError."""
     if value is not None and not isinstance(value, UUID):
-        raise TypeError(f"{name} is a UUID, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} must be a UUID, not {type(value).__name__}: {value!r}")
     return b"" if value is None else value.bytes
 
 
 def _replicas(nodes: object) -> list[int]:
-    """Ids of nodes, none of None. Raises TypeError."""
+    """Return node ids, or an empty list for None. Raises TypeError."""
     if nodes is None:
         return []
     if isinstance(nodes, str | bytes | bytearray | memoryview) or not isinstance(nodes, Iterable):
         raise TypeError(
-            f"the replicas of a partition are a list of node ids or None, not {type(nodes).__name__}: {nodes!r}"
+            f"the replicas of a partition must be a list of node ids or None, not {type(nodes).__name__}: {nodes!r}"
         )
     return [whole_number("a replica", node) for node in nodes]
 

@@ -1,10 +1,10 @@
-"""The cluster as a client knows it: which nodes there are, and who leads each partition.
+"""The client's metadata cache: nodes, topics and partition leaders.
 
-Kept true:
-  1. Within one life of a topic a partition's leader epoch only grows: an answer of a node that lags changes nothing.
-  2. A topic's id changes only on the word of a node whose metadata are as new as any seen before.
-  3. An answer of another cluster is refused.
-Left to others: what a change means (producer, consumer). `ClusterView` is pure; `Cluster` asks the nodes.
+Invariants:
+  1. For one topic id the leader epoch of a partition never decreases: the answer of a lagging node changes nothing.
+  2. A topic's id changes only by an answer whose metadata offset is not older than any seen before.
+  3. An answer from another cluster is rejected.
+Not here: what a change means (producer.py, consumer.py). `ClusterView` is pure; `Cluster` queries the nodes.
 Source: KIP-320 and KIP-516 for epochs and ids, Kafka's `Metadata` for the rest.
 """
 
@@ -46,21 +46,21 @@ from tidelog.types import (
 )
 
 ASK_MS: Final = 3_000
-"""How long one node may take to answer a question about metadata, which it answers from memory."""
+"""Timeout of one metadata request; a node answers it from memory."""
 BACKOFF_MS: Final = 100
-"""Pause between two rounds of questions (Kafka's `retry.backoff.ms`)."""
+"""Pause between two rounds of requests (Kafka's `retry.backoff.ms`)."""
 AGE_MS_MAX: Final = 300_000
-"""Metadata are asked for again after this time without any cause (Kafka's `metadata.max.age.ms`)."""
+"""Metadata are refreshed after this time even if nothing changed (Kafka's `metadata.max.age.ms`)."""
 STALE_MS: Final = 4_000
-"""A node that has no news for so long, while somebody looks for some, may be cut off: another one is asked next."""
+"""A node without newer metadata for this time, while a caller needs some, may be partitioned: query another node."""
 NEW_TOPIC_MS: Final = 3_000
-"""How long a call that asks about a topic takes "unknown topic" for the answer of a node that has not yet heard of a
-new one. While no node answers, this time begins anew."""
+"""How long a call treats "unknown topic" as the answer of a lagging node; then the topic counts as missing. The time
+restarts while no node answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """Who leads a partition: NO_NODE where nobody does."""
+    """Leader of a partition; NO_NODE if there is none."""
 
     leader: NodeId
     leader_epoch: LeaderEpoch
@@ -70,7 +70,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic in its present life."""
+    """The current incarnation of a topic."""
 
     name: str
     topic_id: TopicId
@@ -80,7 +80,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All that is known at one moment."""
+    """An immutable snapshot of the client's metadata."""
 
     cluster_id: str = ""
     controller: NodeId = NO_NODE
@@ -88,14 +88,14 @@ class ClusterView:
     nodes: Mapping[NodeId, Endpoint] = field(default_factory=dict)
     topics: Mapping[str, TopicView] = field(default_factory=dict)
     errors: Mapping[str, TidelogError] = field(default_factory=dict)
-    """Why a topic that was asked for is not in `topics`."""
+    """Why a requested topic is not in `topics`."""
 
     def merged(self, answer: admin_pb2.GetMetadataResponse, asked: Endpoint) -> ClusterView:
-        """This view with a node's answer taken in. Raises InconsistentClusterId."""
+        """Return this view updated by the answer of a node. Raises InconsistentClusterId."""
         if self.cluster_id and answer.cluster_id and answer.cluster_id != self.cluster_id:
             raise InconsistentClusterId(
-                f"the node at {asked} belongs to cluster {answer.cluster_id}, the others to {self.cluster_id}: name "
-                "nodes of one cluster only"
+                f"the node at {asked} belongs to cluster {answer.cluster_id}, the other nodes to {self.cluster_id}: "
+                "list the nodes of one cluster only"
             )
         fresh = answer.metadata_offset >= self.metadata_offset
         topics, errors = dict(self.topics), dict(self.errors)
@@ -123,7 +123,7 @@ class ClusterView:
         )
 
     def with_leader(self, topic_partition: TopicPartition, hint: NodeAddress) -> ClusterView:
-        """This view with what an error said about the leader, where that is newer."""
+        """Return this view with the leader from an error, if that leader is newer."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition >= len(topic.partitions):
             return self
@@ -136,7 +136,7 @@ class ClusterView:
         return replace(self, topics=topics, nodes={**self.nodes, hint.node_id: hint.endpoint})
 
     def topic(self, name: str) -> TopicView:
-        """The topic. Raises the reason where it is not known."""
+        """Return the topic. Raises the reason if it is not known."""
         topic = self.topics.get(name)
         if topic is not None:
             return topic
@@ -144,30 +144,32 @@ class ClusterView:
         if error is not None:
             raise error
         raise UnknownTopicOrPartition(
-            f"topic {name!r} is not known: create it, or wait until the nodes have heard of it"
+            f"topic {name!r} is not known: create it, or wait until the nodes have received its metadata"
         )
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView:
-        """The partition. Raises UnknownTopicOrPartition."""
+        """Return the partition. Raises UnknownTopicOrPartition."""
         topic = self.topic(topic_partition.topic)
         if not 0 <= topic_partition.partition < len(topic.partitions):
             raise UnknownTopicOrPartition(
-                f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, {topic_partition.partition} is "
-                "none of them: name one of these, or add partitions"
+                f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}; partition "
+                f"{topic_partition.partition} does not exist: use an existing partition or add partitions"
             )
         return topic.partitions[topic_partition.partition]
 
     def leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, PartitionView]:
-        """Where the leader is reached. Raises UnknownTopicOrPartition, LeaderNotAvailable."""
+        """Return the leader's address and the partition. Raises UnknownTopicOrPartition, LeaderNotAvailable."""
         partition = self.partition(topic_partition)
         endpoint = self.nodes.get(partition.leader)
         if endpoint is None:
             what = (
-                "has no leader" if partition.leader == NO_NODE else f"is led by node {partition.leader}, not seen alive"
+                "has no leader"
+                if partition.leader == NO_NODE
+                else f"is led by node {partition.leader}, which is not alive"
             )
             raise LeaderNotAvailable(
                 f"{topic_partition} {what} (leader epoch {partition.leader_epoch}): start one of its replicas "
-                f"{list(partition.replicas)}, in sync are {list(partition.isr)}"
+                f"{list(partition.replicas)}; in sync: {list(partition.isr)}"
             )
         return endpoint, partition
 
@@ -191,7 +193,7 @@ def _topic_view(topic: admin_pb2.TopicMetadata) -> TopicView:
 
 
 def _newer(known: TopicView, told: TopicView, *, fresh: bool) -> TopicView:
-    """Partition by partition the larger leader epoch; at equal ones the newer answer."""
+    """Merge per partition: the larger leader epoch wins, at equal epochs the newer answer."""
     partitions = list(told.partitions)
     for index, partition in enumerate(known.partitions[: len(partitions)]):
         theirs = partitions[index]
@@ -204,24 +206,24 @@ def _newer(known: TopicView, told: TopicView, *, fresh: bool) -> TopicView:
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Endpoint, ...]:
-    """`"host:port,host:port"` or a list of such. Raises InvalidConfig."""
+    """Parse `"host:port,host:port"` or a list of such. Raises TypeError, InvalidConfig."""
     parts = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-        raise TypeError(f'bootstrap is a str "host:port,host:port" or a list of such, not {servers!r}')
+        raise TypeError(f'bootstrap must be a str "host:port,host:port" or a list of such, not {servers!r}')
     endpoints = []
     for part in (part.strip() for part in parts):
         host, _, port = part.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not host or not set(host).isdisjoint("/@ \t\r\n") or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise InvalidConfig(f"{part!r} is no address of a node: name it as host:port, several with commas between")
+            raise InvalidConfig(f"invalid node address {part!r}: use host:port, several separated by commas")
         endpoints.append(Endpoint(host, int(port)))
     if not endpoints:
-        raise InvalidConfig("no address of a node is given: name one as host:port, several with commas between")
+        raise InvalidConfig("no node address is given: use host:port, several separated by commas")
     return tuple(endpoints)
 
 
 class Cluster:
-    """Asks nodes, keeps the view, tells who wants to know. `run` has to be running for `ask` to have an effect."""
+    """Queries nodes, keeps the view and notifies listeners. `ask` has an effect only while `run` is running."""
 
     def __init__(self, bootstrap: Iterable[Endpoint], transport: Transport, clock: Clock, rng: Random) -> None:
         self.view = ClusterView()
@@ -235,26 +237,26 @@ class Cluster:
         self._listeners: list[Callable[[TidelogError | None], None]] = []
         self._last: Endpoint | None = None
         self._left: Endpoint | None = None
-        """A node that had no news for long: asked last."""
+        """A node without newer metadata for `STALE_MS`; it is queried last."""
         self._no_news_ms: Millis | None = None
-        """When the node asked last first had no news."""
+        """Since when the last queried node has had no newer metadata."""
 
     def on_change(self, listener: Callable[[TidelogError | None], None]) -> None:
-        """Call `listener(None)` after each answer, `listener(error)` after a round in which no node answered."""
+        """Call `listener(None)` after each answer and `listener(error)` after a round without any answer."""
         self._listeners.append(listener)
 
     def ask(self, topic: str) -> None:
-        """Ask about this topic soon, and with every question from now on."""
+        """Request a refresh, and include this topic in every request from now on."""
         self._topics[topic] = None
         self._wanted.set()
 
     def note_leader(self, topic_partition: TopicPartition, hint: NodeAddress | None) -> None:
-        """Take in what an error said about the leader."""
+        """Merge the leader named by an error."""
         if hint is not None:
             self.view = self.view.with_leader(topic_partition, hint)
 
     async def run(self) -> None:
-        """Ask whenever `ask` was called, at most ten times a second, and every five minutes."""
+        """Refresh when `ask` was called, at most ten times a second, and every five minutes."""
         while True:
             with_cause = True
             try:
@@ -268,7 +270,7 @@ class Cluster:
             await self.clock.sleep_ms(int(BACKOFF_MS * self._rng.uniform(0.8, 1.2)))
 
     async def refresh(self, topic: str) -> ClusterView:
-        """The view after an answer to a question asked from now on. Raises ConnectionFailed where no node answers."""
+        """Return the view after an answer to a request sent from now on. Raises ConnectionFailed if no node answers."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answered.append(answered)
         self.ask(topic)
@@ -276,7 +278,7 @@ class Cluster:
         return self.view
 
     async def wait_topic(self, topic: str, *, timeout_ms: int) -> TopicView:
-        """The topic, once a node knows it. Raises the reason it is not known, after `timeout_ms` at most."""
+        """Return the topic once a node knows it. Raises the reason after at most `timeout_ms`."""
         known = self.view.topics.get(topic)
         if known is not None:
             return known
@@ -297,20 +299,20 @@ class Cluster:
                 unknown_since = None
                 error, end = cause, start + timeout_ms
             except TimeoutError as cause:
-                if said is not None:  # what the last round said is more than that this one was cut short
+                if said is not None:  # the last complete round says more than the timeout
                     raise said from None
                 raise RequestTimedOut(
-                    f"no metadata of topic {topic!r} within {timeout_ms} ms: no node answered in time; ask again"
+                    f"no metadata for topic {topic!r} within {timeout_ms} ms: no node answered in time; try again"
                 ) from cause
             if self.clock.monotonic_ms() + BACKOFF_MS >= end:
                 raise error
             said = error
 
     async def call_any(self, method: Method[Request, Answer], request: Request, *, timeout_ms: int = ASK_MS) -> Answer:
-        """Ask one node after another until one answers, the one that answered last first.
+        """Query the nodes in turn until one answers, starting with the node that answered last.
 
-        Only for questions: a node may be asked although an earlier one did the work. Raises what a node answers, and
-        ConnectionFailed, naming each address, where none answers.
+        For idempotent requests only: a node may be queried although an earlier one has handled the request. Raises the
+        error that a node answers, or ConnectionFailed, naming each address, if none answers.
         """
         failures: list[TidelogError] = []
         for endpoint in self.candidates():
@@ -324,7 +326,7 @@ class Cluster:
         raise self.nobody(failures)
 
     def candidates(self) -> list[Endpoint]:
-        """Whom to ask, in which order: the last to answer, the other known nodes, the bootstrap addresses."""
+        """Return the addresses to query in order: the last that answered, other known nodes, bootstrap addresses."""
         known = list(dict.fromkeys([*self.view.nodes.values(), *self._bootstrap]))
         self._rng.shuffle(known)
         if self._left in known:
@@ -336,18 +338,18 @@ class Cluster:
         return known
 
     def nobody(self, failures: Sequence[TidelogError]) -> ConnectionFailed:
-        """The error for a round in which no node answered."""
+        """Return the error for a round in which no node answered."""
         said = "; ".join(failure.message for failure in failures)
-        return ConnectionFailed(f"no node of the cluster answers, {len(failures)} asked: {said}")
+        return ConnectionFailed(f"no node of the cluster answered ({len(failures)} queried): {said}")
 
     def end(self, error: TidelogError) -> None:
-        """Nothing is asked any more: whoever waits gets the error."""
+        """Stop; every waiting caller gets the error."""
         for future in self._answered:
             if not future.done():
                 future.set_exception(error)
 
     def _mind_silence(self, *, news: bool) -> None:
-        """Leave a node that has had no news for long: it answers from what it knew when it was cut off."""
+        """Switch away from a node that has had no newer metadata for long: it may be partitioned from the cluster."""
         at = self.clock.monotonic_ms()
         if news:
             self._no_news_ms = None

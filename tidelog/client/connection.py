@@ -1,7 +1,6 @@
-"""The life of a client: one root task that owns all others, and what its failure means.
+"""Lifecycle of a client: one root task owns all other tasks.
 
-Kept true: after `close` nothing of the client runs; a defect in a task ends the client and is raised to whoever uses
-it next, never lost.
+Invariants: after `close` no task of the client runs; a defect in a task ends the client and is raised by its next call.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tidelog.protocol.network import Clock, Transport
 
 
 class Service:
-    """Base of Producer, Consumer and Admin: a cluster view, a task group, start and stop."""
+    """Base of Producer, Consumer and Admin: cluster view, task group, start and stop."""
 
     def __init__(
         self,
@@ -57,16 +56,16 @@ class Service:
 
     def _unusable(self) -> TidelogError:
         if self._defect is not None:
-            error = InvalidRequest(f"the {self._what} has ended by a defect: {self._defect!r}; make another one")
+            error = InvalidRequest(f"the {self._what} failed by a defect: {self._defect!r}; create a new one")
             error.__cause__ = self._defect
             return error
         state = "closed" if self._closed else "not started"
         return InvalidRequest(f"the {self._what} is {state}: use it inside `async with`")
 
     async def start(self) -> None:
-        """Start the background tasks. `async with` does it. Nothing is asked of the network yet."""
+        """Start the background tasks; called by `async with`. Nothing is sent over the network yet."""
         if self._root is not None or self._closed:
-            raise InvalidRequest(f"the {self._what} was started before: make another one")
+            raise InvalidRequest(f"the {self._what} was already started: create a new one")
         transport = self._transport
         if transport is None:
             from tidelog.protocol.grpc_transport import GrpcTransport
@@ -78,7 +77,7 @@ class Service:
         await started.wait()
 
     async def close(self) -> None:
-        """End all background tasks and close the connections. Calling it twice is fine."""
+        """Stop all background tasks and close the connections. Idempotent."""
         self._closed = True
         root, self._root = self._root, None
         if root is None:
@@ -97,7 +96,7 @@ class Service:
                     tasks.create_task(work, name=name)
                 started.set()
                 await asyncio.get_running_loop().create_future()  # until cancelled
-        except Exception as defect:  # noqa: BLE001 - whatever it is, the client's users are told
+        except Exception as defect:  # noqa: BLE001 - any defect is reported to the client's users
             self._defect = defect
             self._closed = True
             self._on_defect()
@@ -115,11 +114,11 @@ class Service:
         self._tasks.create_task(work, name=name)
 
     def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Tasks that run for the client's whole life."""
+        """Return the tasks that run until the client ends."""
         return {}
 
     def _on_defect(self) -> None:
-        """Tell everybody who waits; `_defect` says what it was."""
+        """Notify all waiting callers of the defect in `_defect`."""
 
     def _on_end(self) -> None:
-        """The background tasks have ended: by `close`, by a defect, or since the event loop ends without either."""
+        """Called after the background tasks have ended: by `close`, by a defect, or with the event loop."""

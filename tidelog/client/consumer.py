@@ -1,8 +1,8 @@
-"""The consumer: committed records of assigned partitions, in order, each from the position on.
+"""The consumer: committed records of assigned partitions, in order, starting at the position.
 
-Kept true: nothing is handed out whose checksum is wrong; nothing below the position, no control record; the position
-moves only with what was handed out, so a cancelled `poll` or an abandoned loop loses nothing.
-Left to others: the decisions (fetch_core.py), the streams (fetch_stream.py), the metadata (cluster.py).
+Invariants: no record with a wrong checksum, below the position or of a control batch is returned. The position moves
+only over returned records, so a cancelled `poll` or an abandoned loop loses nothing.
+Not here: decisions (fetch_core.py), streams (fetch_stream.py), metadata (cluster.py).
 """
 
 from __future__ import annotations
@@ -79,41 +79,40 @@ from tidelog.types import (
 )
 
 TICK_MS: Final = 100
-"""How often waiting times are looked at."""
+"""Interval of timeout checks."""
 
 Place: TypeAlias = int | Literal["earliest", "latest"] | datetime
-"""An offset, one of the ends, or the first record at or after a moment."""
+"""An offset, "earliest", "latest", or a time: the first record at or after it."""
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, and where it lies."""
+    """One record and its position."""
 
     topic: str
     partition: PartitionIndex
     offset: Offset
     timestamp: Millis
-    """Milliseconds since 1970; -1 where there is none."""
+    """Milliseconds since 1970; -1 if there is none."""
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition, as `seek` and `position` want it."""
+        """The partition, in the form that `seek` and `position` take."""
         return TopicPartition(self.topic, self.partition)
 
 
 class Consumer(Service):
-    """Reads what is committed. Use it inside `async with`: assign partitions, then iterate or poll.
+    """Reads committed records. Use it inside `async with`: assign partitions, then iterate or poll.
 
-    bootstrap: addresses of some nodes, "host:port,host:port". buffer_bytes: what all fetched and not yet read bytes may
-    take together, give or take one batch per partition. fetch_bytes: most that one fetch asks for. max_wait_ms: how
-    long a node may wait for min_bytes. request_timeout_ms: how long one answer may take. check_crcs: checksums of all
-    batches are computed. isolation: "read_committed" hands out only what is decided: records of transactions that were
-    committed, and records outside of any, up to the first transaction that is still open. on_out_of_range: what happens
-    when the position is not in the log (any more): "raise" OffsetOutOfRange, or jump to "earliest" or "latest".
-    rack: where the consumer is; an in-sync replica there is read instead of a leader elsewhere (KIP-392).
-    transport, clock, rng: the machine's own, unless given.
+    bootstrap: addresses of some nodes, "host:port,host:port". buffer_bytes: limit for all fetched but unread bytes,
+    plus at most one batch per partition. fetch_bytes: maximum size of one fetch. max_wait_ms: how long a node may wait
+    for min_bytes. request_timeout_ms: timeout of one request. check_crcs: verify the checksums of all batches.
+    isolation: "read_committed" returns records of committed transactions and non-transactional records, up to the first
+    transaction that is still open. on_out_of_range: what to do if the position is not in the log: "raise"
+    OffsetOutOfRange, or continue at "earliest" or "latest". rack: location of the consumer; an in-sync replica in this
+    rack is read instead of a leader elsewhere (KIP-392). transport, clock, rng: the system's by default.
     """
 
     def __init__(
@@ -157,8 +156,8 @@ class Consumer(Service):
         *,
         start: Literal["earliest", "latest"] = "earliest",
     ) -> None:
-        """Read these partitions and no others, from `start` on until `seek` says otherwise. Partitions that were
-        assigned before keep their position."""
+        """Replace the assignment. New partitions are read from `start` unless `seek` changes it. Partitions that were
+        already assigned keep their position."""
         _ = self._cluster
         keys = topic_partitions(partitions)
         self._core.assign(keys, _where(start))
@@ -168,30 +167,30 @@ class Consumer(Service):
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """What is assigned."""
+        """Return the assigned partitions."""
         return list(self._core.cursors)
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic, to be assigned. Raises why it is not known, after `request_timeout_ms` at most;
-        that there is no such topic is believed after 3 s."""
+        """Return all partitions of a topic, for `assign`. Raises the reason if the topic is not known after
+        `request_timeout_ms`; a missing topic is reported after 3 s."""
         view = await self._cluster.wait_topic(topic_name(topic), timeout_ms=self._policy.request_timeout_ms)
         return [TopicPartition(topic, PartitionIndex(index)) for index in range(len(view.partitions))]
 
     async def seek(
         self, partition: TopicPartition | tuple[str, int], place: Place, *, leader_epoch: int = NO_LEADER_EPOCH
     ) -> Offset:
-        """Read on from this place; returns its offset.
+        """Continue reading from this place; return its offset.
 
-        place: an offset, "earliest", "latest", or a moment (an aware datetime): the first record at or after it, the
-        end where there is none. leader_epoch: of the record before the offset, where it is known from an earlier
-        reading; then the log is checked to be still the same (LogTruncated). Raises why the place cannot be found.
+        place: an offset, "earliest", "latest", or an aware datetime: the first record at or after it, or the end if
+        there is none. leader_epoch: epoch of the record before the offset, if known from an earlier read. The log is
+        then checked for truncation (LogTruncated). Raises the reason if the place cannot be found.
         """
         cursor = self._cursor(partition)
         leader_epoch = whole_number("leader_epoch", leader_epoch, least=NO_LEADER_EPOCH)
         if isinstance(place, SupportsIndex) and not isinstance(place, bool):
             number = index(place)
             if not 0 <= number <= INT64_MAX:
-                raise InvalidRequest(f"offset {number} cannot be: seek to 0 or above, to 'earliest' or to 'latest'")
+                raise InvalidRequest(f"invalid offset {number}: seek to 0 or above, to 'earliest' or to 'latest'")
             offset = Offset(number)
         else:
             offset = await self._find(cursor.topic_partition, _where(place))
@@ -200,7 +199,7 @@ class Consumer(Service):
         return offset
 
     async def position(self, partition: TopicPartition | tuple[str, int]) -> Offset:
-        """The offset of the next record that will be handed out. Raises the partition's error where it has one."""
+        """Return the offset of the next record. Raises the partition's error if it has one."""
         cursor = self._cursor(partition)
         while cursor.position is None:
             if cursor.error is not None:
@@ -211,27 +210,27 @@ class Consumer(Service):
         return cursor.position
 
     async def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, Offset]:
-        """One past the last record of each partition that this consumer may read, as its leader says now."""
+        """Query the leaders for the end of each partition: one past the last record that this consumer may read."""
         return await self._list_offsets(dict.fromkeys(topic_partitions(partitions), LATEST))
 
     def high_watermark(self, partition: TopicPartition | tuple[str, int]) -> Offset | None:
-        """One past the last committed record, as of the last fetch; None before the first."""
+        """Return one past the last committed record, as of the last fetch; None before the first fetch."""
         cursor = self._cursor(partition)
         return cursor.high_watermark if cursor.high_watermark >= 0 else None
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     async def poll(self, max_records: int = 10_000, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """What is there now, at most `max_records`; waits up to `timeout` seconds for the first record.
+        """Return available records, at most `max_records`; wait up to `timeout` seconds for the first one.
 
-        Records of one partition come in order. Raises a partition's error when its turn comes and everything before
-        the error was handed out: OffsetOutOfRange, LogTruncated, InconsistentTopicId (the topic was created again),
-        CorruptRecord. The other partitions can still be read; `seek` or `assign` mends the one.
+        Records of one partition are in order. An error of a partition is raised after all records before it were
+        returned: OffsetOutOfRange, LogTruncated, InconsistentTopicId (the topic was created again), CorruptRecord.
+        Other partitions remain readable; `seek` or `assign` clears the error.
         """
         max_records = whole_number("max_records", max_records, least=1)
         timeout = seconds("timeout", timeout)
         found: list[ConsumerRecord] = []
-        await self._clock.sleep_ms(0)  # a caller who never waits lets the others run all the same
+        await self._clock.sleep_ms(0)  # other tasks run even if the caller never waits
         cursor = self._ready_cursor(raising=True)
         if cursor is None:
             try:
@@ -249,7 +248,7 @@ class Consumer(Service):
         return found
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """All records from the positions on, forever."""
+        """Yield all records from the positions on, without end."""
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
@@ -257,14 +256,14 @@ class Consumer(Service):
             await self._clock.sleep_ms(0)
             cursor = await self._next_cursor()
             topic, partition = cursor.topic_partition.topic, cursor.topic_partition.partition
-            while cursor.at < len(cursor.records):  # a seek empties it
+            while cursor.at < len(cursor.records):  # a seek clears the list
                 record = cursor.records[cursor.at]
                 cursor.at += 1
                 self._moved(cursor, Offset(record.offset + 1))
                 yield ConsumerRecord(topic, partition, *record)
 
     async def _next_cursor(self) -> Cursor:
-        """A cursor with records to hand out, in turn."""
+        """Return the next cursor with records, round-robin."""
         while True:
             self._ready.clear()
             cursor = self._ready_cursor(raising=True)
@@ -275,7 +274,7 @@ class Consumer(Service):
     def _ready_cursor(self, *, raising: bool) -> Cursor | None:
         _ = self._cluster
         if not self._core.cursors:
-            raise InvalidRequest("no partitions are assigned: assign some first")
+            raise InvalidRequest("no partitions are assigned: call assign first")
         for _ in range(len(self._turn)):
             cursor = self._turn[0]
             self._turn.rotate(-1)
@@ -293,7 +292,7 @@ class Consumer(Service):
         return None
 
     def _load(self, cursor: Cursor) -> None:
-        """Turn the next batch of the cursor into records. Raises CorruptRecord and what decompression raises."""
+        """Decode the next batch of the cursor. Raises CorruptRecord and decompression errors."""
         assert cursor.position is not None, "nothing is fetched before the position is known"
         batch = cursor.batches.popleft()
         cursor.buffered -= batch.size
@@ -306,8 +305,8 @@ class Consumer(Service):
             where = self._cluster.view.nodes.get(cursor.leader)
             kind = type(error) if error.written is False else CorruptRecord
             told = kind(
-                f"{cursor.topic_partition}, read from node {cursor.leader} at {where}: {error.message}. Seek behind "
-                f"offset {batch.last_offset} to go on without it."
+                f"{cursor.topic_partition}, read from node {cursor.leader} at {where}: {error.message}. Seek to the "
+                f"offset after {batch.last_offset} to skip the batch."
             )
             raise told from error
         self._core.read(cursor)
@@ -321,7 +320,7 @@ class Consumer(Service):
         self._handle(Taken(cursor.topic_partition, self._clock.monotonic_ms()))
 
     def _moved(self, cursor: Cursor, offset: Offset) -> None:
-        """Everything below `offset` was handed out; behind the last record of a batch its holes count too."""
+        """Everything below `offset` was returned, including the offset gaps after the last record of a batch."""
         cursor.position = offset if cursor.at < len(cursor.records) else cursor.records_end
         cursor.position_epoch = cursor.records_epoch
 
@@ -359,7 +358,7 @@ class Consumer(Service):
         endpoint = self._cluster.view.nodes.get(fetch.node)
         if endpoint is None:
             return LeaderNotAvailable(
-                f"{fetch.topic_partition} is led by node {fetch.node}, which no node names as alive"
+                f"{fetch.topic_partition} is led by node {fetch.node}, but no node reports that node as alive"
             )
         stream = self._streams.get(endpoint)
         if stream is None or not stream.give(fetch):
@@ -388,10 +387,10 @@ class Consumer(Service):
         try:
             batches = tuple(iter_batches(answer.records))
             if answer.records and not batches:
-                raise CorruptRecord("an answer of a node holds no whole batch")
+                raise CorruptRecord("the answer of a node does not contain a whole batch")
             batches = hide_aborted(batches, answer.aborted)
         except TidelogError as error:
-            told = type(error)(f"{topic_partition}: {error.message}; fetched bytes are damaged, ask another time")
+            told = type(error)(f"{topic_partition}: {error.message}; the fetched bytes are corrupt, fetch them again")
             self._handle(Failed(topic_partition, number, told, at))
             return
         diverging = answer.diverging
@@ -452,7 +451,9 @@ class Consumer(Service):
         try:
             endpoint = self._cluster.view.nodes.get(question.node)
             if endpoint is None:
-                raise LeaderNotAvailable(f"{key} is led by node {question.node}, which no node names as alive")
+                raise LeaderNotAvailable(
+                    f"{key} is led by node {question.node}, but no node reports that node as alive"
+                )
             answer = await self._cluster.transport.call(
                 endpoint,
                 methods.DATA_OFFSET_FOR_LEADER_EPOCH,
@@ -480,7 +481,7 @@ class Consumer(Service):
         self._ready.set()
 
     async def close(self) -> None:
-        """End everything. Calls that wait are told so."""
+        """Stop the consumer. Waiting calls raise an error."""
         await super().close()
         self._ready.set()
 
@@ -488,8 +489,8 @@ class Consumer(Service):
 def _where(place: Place) -> Where:
     if isinstance(place, datetime):
         if place.tzinfo is None:
-            raise InvalidRequest(f"{place!r} names no moment without a time zone: give tzinfo, for example UTC")
+            raise InvalidRequest(f"datetime {place!r} has no time zone: set tzinfo, for example UTC")
         return max(0, int(place.timestamp() * 1000))
     if place in ("earliest", "latest"):
         return place
-    raise InvalidRequest(f"{place!r} is no place in a log: use 'earliest', 'latest', an offset or a datetime")
+    raise InvalidRequest(f"invalid place in a log: {place!r}; use 'earliest', 'latest', an offset or a datetime")

@@ -1,8 +1,7 @@
-"""What becomes of a record that was sent: a `Delivery`, awaited or asked later.
+"""The outcome of a sent record: a `Delivery`, which is awaitable.
 
-One outcome is kept per batch, and a record's own result is made only when somebody asks, so that a record that nobody
-asks about costs one small object. A failure that nobody has asked about is logged when the last delivery of its batch
-is dropped: it never passes in silence.
+One outcome is stored per batch; the result of a record is built on request, so that a record costs one small object. A
+failure that no caller has read is logged when the last delivery of its batch is dropped: no failure is silent.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ _log = logging.getLogger("tidelog.producer")
 
 
 class SendResult(NamedTuple):
-    """Where a record lies now."""
+    """Position of a written record."""
 
     topic: str
     partition: PartitionIndex
     offset: Offset
-    """Its offset; -1 with acks=0, where no answer was wanted."""
+    """Its offset; -1 with acks=0, where the node does not answer."""
     timestamp: Millis
-    """Its timestamp in the log: the sender's, or the node's on a topic with log append time."""
+    """Its timestamp in the log: the producer's, or the node's on a topic with log append time."""
 
 
 class Outcome:
-    """What became of one batch, once that is known."""
+    """Outcome of one batch."""
 
     __slots__ = (
         "_waiters",
@@ -54,29 +53,29 @@ class Outcome:
         self.base_offset = Offset(-1)
         self.append_time = Millis(-1)
         self.left_out: dict[int, TidelogError] = {}
-        """Records that went to no node, by their index, and why; the others follow each other in the log."""
+        """Errors of records that were not sent, by index. The other records have consecutive offsets."""
         self.asked = False
         self._waiters: list[Callable[[], object]] = []
 
     def succeed(self, base_offset: Offset, append_time: Millis) -> None:
-        """Acknowledged as asked; offset -1 where no answer was wanted."""
+        """The batch was acknowledged; offset -1 with acks=0."""
         self.base_offset, self.append_time = base_offset, append_time
         self._finish()
 
     def fail(self, error: TidelogError) -> None:
-        """Not acknowledged; the error says whether it is written."""
+        """The batch was not acknowledged; `error.written` states whether it is in the log."""
         self.error = error
         self._finish()
 
     def when_done(self, callback: Callable[[], object]) -> None:
-        """Call back once it is done; at once where it is."""
+        """Call back when the outcome is known, or at once if it is."""
         if self.done:
             callback()
         else:
             self._waiters.append(callback)
 
     async def wait(self) -> None:
-        """Return once it is done, well or not."""
+        """Return when the outcome is known: success or failure."""
         if not self.done:
             future = asyncio.get_running_loop().create_future()
             self._waiters.append(partial(_wake, future))
@@ -92,15 +91,25 @@ class Outcome:
     def __del__(self) -> None:
         if self.left_out and not self.asked:
             why = next(iter(self.left_out.values()))
-            _log.error("%d records for %s were lost sight of: %s", len(self.left_out), self.topic_partition, why)
+            _log.error(
+                "%d records for %s failed and no caller read the error: %s",
+                len(self.left_out),
+                self.topic_partition,
+                why,
+            )
         if self.error is not None and not self.asked:
-            _log.error("%d records for %s were lost sight of: %s", self.records, self.topic_partition, self.error)
+            _log.error(
+                "%d records for %s failed and no caller read the error: %s",
+                self.records,
+                self.topic_partition,
+                self.error,
+            )
 
 
 class Delivery:
-    """The outcome of one record, awaitable from any number of tasks of the producer's loop.
+    """The outcome of one record. Any number of tasks of the producer's loop may await it.
 
-    `await delivery` returns the SendResult or raises the cause; cancelling the wait does not cancel the record.
+    `await delivery` returns the SendResult or raises the error; cancelling the wait does not cancel the record.
     """
 
     __slots__ = ("_index", "_outcome", "_timestamp")
@@ -120,7 +129,7 @@ class Delivery:
         return self._outcome.done
 
     def result(self) -> SendResult:
-        """The result, or raise the cause. Raises asyncio.InvalidStateError while the outcome is not known."""
+        """Return the result or raise the error. Raises asyncio.InvalidStateError while the outcome is unknown."""
         error = self.exception()
         if error is not None:
             raise error
@@ -131,7 +140,7 @@ class Delivery:
         return SendResult(topic, partition, offset, self._timestamp if outcome.append_time < 0 else outcome.append_time)
 
     def exception(self) -> TidelogError | None:
-        """The cause of the failure, None where it was acknowledged. Raises asyncio.InvalidStateError before that."""
+        """Return the error, or None if the record was acknowledged. Raises asyncio.InvalidStateError before that."""
         outcome = self._outcome
         if not outcome.done:
             raise asyncio.InvalidStateError(f"the record for {outcome.topic_partition} has no outcome yet: await it")
@@ -139,13 +148,13 @@ class Delivery:
         error = outcome.left_out.get(self._index, outcome.error)
         if error is None:
             return None
-        # Each caller raises an exception of its own: a shared one would collect the tracebacks of all.
+        # Each caller gets an exception of its own: a shared one would collect the tracebacks of all callers.
         own = copy.copy(error)
         own.__cause__ = error.__cause__
         return own
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Call `callback(self)` on the producer's loop once the outcome is known; at once where it is."""
+        """Call `callback(self)` on the producer's loop when the outcome is known, or at once if it is."""
         self._outcome.asked = True
         self._outcome.when_done(partial(callback, self))
 
@@ -157,5 +166,5 @@ class Delivery:
 
 
 def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():  # whoever waited may have been cancelled
+    if not future.done():  # the waiting task may have been cancelled
         future.set_result(None)

@@ -1,15 +1,16 @@
-"""What a consumer asks for next: pure decisions over one cursor per partition; events in, effects out.
+"""Consumer core: decides what to fetch next. Pure: one cursor per partition, events in, effects out.
 
-Kept true:
-  1. Per partition at most one fetch is open, and one answer is taken for it; what a seek made stale is dropped.
-  2. `position` is the next offset that the user gets; it moves only over records that the user was given, and over
-     holes. `ahead` is the next offset to fetch; between the two lie the bytes that wait.
-  3. What waits plus what open fetches may bring stays within `buffer_bytes`, give or take one batch per partition
-     (a node answers with one whole batch, however large).
-  4. In a new leader epoch nothing is fetched before the leader has confirmed that the log still holds what was read,
-     and each fetch names the epoch of the record before it, which the node compares (KIP-320). Where they differ:
-     LogTruncated. A position is never changed silently, unless the user asked for it.
-Left to others: bytes to records (consumer.py), connections (fetch_stream.py), metadata (cluster.py).
+Invariants:
+  1. Each partition has at most one open fetch, and one answer is accepted for it. An answer from before a seek is
+     dropped.
+  2. `position` is the next offset that the user gets. It moves only over records returned to the user and over offset
+     gaps. `ahead` is the next offset to fetch. The buffered bytes lie between the two.
+  3. Buffered bytes plus the reservations of open fetches stay within `buffer_bytes`, plus at most one batch per
+     partition (a node answers with at least one whole batch, of any size).
+  4. In a new leader epoch nothing is fetched before the leader has confirmed that its log contains the records read so
+     far. Each fetch names the epoch of the record before it, and the node compares it (KIP-320). A mismatch raises
+     LogTruncated. The position never changes silently, unless the user has configured it.
+Not here: decoding (consumer.py), connections (fetch_stream.py), metadata (cluster.py).
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ from tidelog.types import (
 )
 
 SILENT_MS: Final = 1_000
-"""How long past `max_wait_ms` an answer may stay out before the leader is looked up although nothing failed."""
+"""If an answer is later than `max_wait_ms` plus this time, the leader is looked up although nothing failed."""
 GONE_TOPIC_MS: Final = 30_000
-"""How long nodes may say "no such topic" of an assigned one before it is believed: metadata of a new one need a moment
-to reach all, and longer where the controller has just died."""
+"""How long "no such topic" is retried for an assigned topic: the metadata of a new topic take a moment to reach all
+nodes, and longer if the controller has just failed."""
 NEAREST_MS: Final = 60_000
-"""How long a node that the leader named as nearest is read from before the leader is asked again."""
+"""How long a preferred read replica is used before the leader is queried again."""
 NO_HINT_MS: Final = 10_000
-"""How long the leader itself is read from after the nearest node failed."""
+"""How long only the leader is read after a preferred read replica failed."""
 NEAREST_SILENT_MS: Final = 3_000
-"""How long past `max_wait_ms` the nearest node may be silent: the leader has it all."""
+"""Timeout of a preferred read replica past `max_wait_ms`; the leader has all records anyway."""
 REFUSED_MS: Final = 5_000
-"""How long bytes that arrived damaged are asked for again before the user is told: the node that sent them checks its
-own, and where those are damaged another one leads within a heartbeat or two."""
+"""How long corrupt bytes are fetched again before the error is raised. The node that sent them verifies its log; if
+that is corrupt, another replica becomes leader within one or two heartbeats."""
 BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 400
 
@@ -68,18 +69,18 @@ Where: TypeAlias = Literal["earliest", "latest"] | int
 
 
 class Doing(Enum):
-    """What a cursor is at."""
+    """What a cursor is waiting for."""
 
-    NOTHING = "free to act"
-    SEEKING = "the offset of a place is asked for"
-    CHECKING = "the leader is asked whether the log still holds what was read"
+    NOTHING = "idle"
+    SEEKING = "looking up the offset of a place"
+    CHECKING = "asking the leader whether the log still contains the records read"
     FETCHING = "a fetch is open"
-    FAILED = "waiting for the user to seek or to assign again"
+    FAILED = "waiting for the user to seek or assign"
 
 
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
-    """Bytes and milliseconds."""
+    """Limits, in bytes and milliseconds."""
 
     buffer_bytes: int
     fetch_bytes: int
@@ -90,34 +91,34 @@ class FetchPolicy:
 
 @dataclass(slots=True, eq=False)
 class Cursor:
-    """One assigned partition."""
+    """State of one assigned partition."""
 
     topic_partition: TopicPartition
     start: Where
     topic_id: TopicId | None = None
-    """The life of the topic that is read: fixed by the first metadata after the assignment."""
+    """Id of the topic being read, set by the first metadata after the assignment."""
     position: Offset | None = None
     read_to: Offset = Offset(0)
-    """While the place to start from is looked up: all below was read, or passed over, before."""
+    """Lower bound while the start position is looked up: everything below was read or skipped before."""
     position_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """Epoch of the record before `position`; unknown after a seek."""
     ahead: Offset = Offset(0)
     ahead_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """Epoch of the record before `ahead`; unknown after a seek."""
     epochs: list[EpochStart] = field(default_factory=list)
-    """Where each epoch began among the records that were fetched since the last seek."""
+    """Start of each epoch among the records fetched since the last seek."""
     leader: NodeId = NO_NODE
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     checked_epoch: LeaderEpoch = NO_LEADER_EPOCH
     leader_sought: bool = False
     nearest: NodeId = NO_NODE
-    """A follower that the leader named as nearer (KIP-392), until `nearest_until`."""
+    """Preferred read replica named by the leader (KIP-392), valid until `nearest_until`."""
     nearest_until: Millis = Millis(0)
     hints_from: Millis = Millis(0)
-    """From when on the leader may name one again."""
+    """From this time on the leader may name a preferred read replica again."""
     doing: Doing = Doing.NOTHING
     number: int = 0
-    """Of the question that is open; an answer to another number is stale."""
+    """Number of the open request; an answer to another number is stale."""
     reserved: int = 0
     silent_ms: Millis = Millis(0)
     give_up_ms: Millis = Millis(0)
@@ -128,9 +129,9 @@ class Cursor:
     batches: deque[RecordBatch] = field(default_factory=deque)
     buffered: int = 0
     refused_until: Millis | None = None
-    """What came from `position` on was damaged; it is asked for again until then."""
+    """The bytes at `position` were corrupt; they are fetched again until this time."""
     records: list[Record] = field(default_factory=list)
-    """The batch that is being handed out; `at` is the next one of it, `records_end` where the batch ends."""
+    """The batch being returned; `at` is its next record, `records_end` the end of the batch."""
     at: int = 0
     records_end: Offset = Offset(0)
     records_epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -138,27 +139,27 @@ class Cursor:
     log_start: Offset = Offset(-1)
 
     def place(self, offset: Offset, epoch: LeaderEpoch) -> None:
-        """Go on from this offset; what waits is dropped."""
+        """Continue at this offset and drop the buffered bytes."""
         self.position, self.position_epoch, self.read_to = offset, epoch, Offset(0)
         self.ahead, self.ahead_epoch = offset, epoch
         self.epochs = [begun for begun in self.epochs if begun.start_offset < offset and begun.epoch <= epoch]
         self.drop()
 
     def agreed(self, end: EpochEnd) -> Offset:
-        """Up to where, at most, what was fetched agrees with a log in which `end` is the largest epoch not above that
-        of the record before `ahead`."""
+        """Return the highest offset up to which the fetched records may agree with a log in which `end` is the largest
+        epoch not above that of the record before `ahead`."""
         own = next((begun.start_offset for begun in self.epochs if begun.epoch > end.epoch), self.ahead)
         return min(own, end.end_offset)
 
     def drop(self) -> None:
-        """Forget what waits."""
+        """Drop the buffered bytes."""
         self.batches.clear()
         self.buffered = 0
         self.records, self.at = [], 0
 
     @property
     def has_data(self) -> bool:
-        """Whether something waits for the user."""
+        """Whether records are available for the user."""
         return self.at < len(self.records) or bool(self.batches)
 
 
@@ -167,7 +168,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class LeaderKnown:
-    """The answer to FindLeader, or news. NO_NODE: nobody, or unknown, for the cause given."""
+    """Answer to FindLeader, or a metadata update. NO_NODE: no leader, or unknown; see `cause`."""
 
     topic_partition: TopicPartition
     topic_id: TopicId | None
@@ -179,7 +180,7 @@ class LeaderKnown:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """The user asks for an offset; `leader_epoch` is that of the record before it, where known."""
+    """The user seeks to an offset; `leader_epoch` is the epoch of the record before it, if known."""
 
     topic_partition: TopicPartition
     offset: Offset
@@ -189,7 +190,7 @@ class Sought:
 
 @dataclass(frozen=True, slots=True)
 class PlaceFound:
-    """The answer to FindPlace."""
+    """Answer to FindPlace."""
 
     topic_partition: TopicPartition
     number: int
@@ -199,7 +200,7 @@ class PlaceFound:
 
 @dataclass(frozen=True, slots=True)
 class EpochChecked:
-    """The answer to CheckEpoch: the largest epoch not above the asked one, and where it ends."""
+    """Answer to CheckEpoch: the largest epoch not above the requested one, and its end offset."""
 
     topic_partition: TopicPartition
     number: int
@@ -209,7 +210,7 @@ class EpochChecked:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The answer to OpenFetch."""
+    """Answer to OpenFetch."""
 
     topic_partition: TopicPartition
     number: int
@@ -219,15 +220,15 @@ class Fetched:
     log_start: Offset
     at: Millis
     preferred: NodeId = NO_NODE
-    """Nothing was read: ask this node, which is nearer."""
+    """Preferred read replica: nothing was read, fetch from this node."""
     diverging: EpochEnd | None = None
-    """Nothing was read: the log does not hold `OpenFetch.last_epoch` up to the offset. The largest epoch not above it
-    and its end."""
+    """Nothing was read: the log does not contain `OpenFetch.last_epoch` up to the offset. The largest epoch not above
+    it and its end offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The question of that number was refused, or no answer will come."""
+    """The request with this number was rejected, or no answer will arrive."""
 
     topic_partition: TopicPartition
     number: int
@@ -237,7 +238,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The user took data of a partition."""
+    """The user took records of a partition."""
 
     topic_partition: TopicPartition
     at: Millis
@@ -245,7 +246,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed, or partitions were assigned. Due some ten times a second."""
+    """Time has passed, or partitions were assigned. Due about ten times a second."""
 
     at: Millis
 
@@ -265,7 +266,7 @@ class FindLeader:
 
 @dataclass(frozen=True, slots=True)
 class FindPlace:
-    """Ask for the offset of a place; answer with PlaceFound or Failed."""
+    """Look up the offset of a place; answer with PlaceFound or Failed."""
 
     topic_partition: TopicPartition
     number: int
@@ -274,7 +275,7 @@ class FindPlace:
 
 @dataclass(frozen=True, slots=True)
 class CheckEpoch:
-    """Ask the leader where `epoch` ends; answer with EpochChecked or Failed."""
+    """Ask the leader for the end offset of `epoch`; answer with EpochChecked or Failed."""
 
     topic_partition: TopicPartition
     number: int
@@ -295,17 +296,17 @@ class OpenFetch:
     leader_epoch: LeaderEpoch
     offset: Offset
     last_epoch: LeaderEpoch
-    """Of the record before `offset`; NO_LEADER_EPOCH where it is unknown."""
+    """Epoch of the record before `offset`; NO_LEADER_EPOCH if unknown."""
     max_bytes: int
     hint: bool = True
-    """May the node name a nearer one instead of answering?"""
+    """Whether the node may name a preferred read replica instead of answering."""
     refused: bool = False
-    """What it sent from there on was damaged: it is to check its own bytes."""
+    """Bytes from this node at this offset were corrupt: the node must verify its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """There is something for the user: records or an error."""
+    """Records or an error are available for the user."""
 
 
 Effect: TypeAlias = FindLeader | FindPlace | CheckEpoch | OpenFetch | Ready
@@ -321,7 +322,7 @@ class FetchCore:
         self._numbers = 0
 
     def assign(self, partitions: Iterable[TopicPartition], start: Where) -> None:
-        """Read these partitions and no others; Ticked has to follow. Cursors that stay keep their place."""
+        """Replace the assignment; the caller sends Ticked next. Partitions that stay keep their cursor."""
         wanted = dict.fromkeys(partitions)
         kept = {key: cursor for key, cursor in self.cursors.items() if key in wanted and cursor.error is None}
         for key, cursor in self.cursors.items():
@@ -331,16 +332,16 @@ class FetchCore:
 
     @property
     def used_bytes(self) -> int:
-        """What waits and what open fetches may bring."""
+        """Buffered bytes plus the reservations of open fetches."""
         return sum(cursor.buffered + cursor.reserved for cursor in self.cursors.values())
 
     @property
     def share(self) -> int:
-        """Bytes that one fetch may ask for, so that all partitions may have one open and one waiting."""
+        """Maximum size of one fetch: every partition may have one fetch open and one buffered."""
         return max(1, min(self.policy.fetch_bytes, self.policy.buffer_bytes // (2 * max(1, len(self.cursors)))))
 
     def handle(self, event: Event) -> list[Effect]:
-        """Note what happened; say what to do."""
+        """Apply an event and return the effects."""
         effects: list[Effect] = []
         if isinstance(event, Ticked):
             for cursor in self.cursors.values():
@@ -391,8 +392,9 @@ class FetchCore:
             self._fail(
                 cursor,
                 InconsistentTopicId(
-                    f"topic {cursor.topic_partition.topic!r} was deleted and created again: what was read up to offset "
-                    f"{cursor.position} of {cursor.topic_partition} is another topic's; assign it again to read the new"
+                    f"topic {cursor.topic_partition.topic!r} was deleted and created again: the records read up to "
+                    f"offset {cursor.position} of {cursor.topic_partition} belong to the old topic; assign it again to "
+                    "read the new one"
                 ),
                 effects,
             )
@@ -405,16 +407,17 @@ class FetchCore:
                 cursor.leader = NO_NODE
             return
         if event.leader_epoch < cursor.leader_epoch:
-            return  # old news
+            return  # stale metadata
         if event.leader_epoch > cursor.leader_epoch:
-            cursor.retry_ms = min(cursor.retry_ms, event.at)  # another leader, another chance
+            cursor.retry_ms = min(cursor.retry_ms, event.at)  # a new leader: retry at once
             if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
                 self._stop(cursor)
             cursor.nearest = NO_NODE
         cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
-        """Nobody knows the topic: believed once nodes have said so for a while. Where none answers, none says so."""
+        """Handle an unknown topic. It counts as missing after `GONE_TOPIC_MS` of such answers; no answer resets the
+        time."""
         self._put_off(cursor, event.at)
         if not isinstance(event.cause, UnknownTopicOrPartition):
             cursor.unknown_since = None
@@ -424,20 +427,20 @@ class FetchCore:
             self._fail(cursor, event.cause, effects)
 
     def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
-        """The log agrees with what was fetched where it has the same epoch up to the same offset. Where it knows no
-        epoch as old as that, the end is its start: what lies below has been deleted, by age or size, and says nothing
-        against the position."""
+        """Compare the log with the fetched records. They agree if the log has the same epoch up to the same offset. If
+        the log has no epoch that old, `end` is the log start: older records were deleted by retention, which does not
+        contradict the position."""
         assert cursor.position is not None
         if end.end_offset >= cursor.ahead and end.epoch in (cursor.ahead_epoch, NO_LEADER_EPOCH):
             cursor.checked_epoch, cursor.ahead_epoch = cursor.leader_epoch, end.epoch
-        elif cursor.ahead > cursor.position:  # perhaps only what the user has not seen is gone: ask about the position
+        elif cursor.ahead > cursor.position:  # only buffered records may be lost: check the position
             cursor.place(cursor.position, cursor.position_epoch)
         else:
             agreed = EpochEnd(end.epoch, cursor.agreed(end))
             error = LogTruncated(
                 f"{cursor.topic_partition}: records up to offset {cursor.position} were read in leader epoch "
                 f"{cursor.position_epoch}, but the log of leader epoch {cursor.leader_epoch} agrees only below offset "
-                f"{agreed.end_offset} (epoch {end.epoch}): what was read is not committed any more. Seek to go on."
+                f"{agreed.end_offset} (epoch {end.epoch}): the other records were truncated. Seek to continue."
             )
             error.diverging = agreed
             self._fail(cursor, error, effects)
@@ -469,7 +472,7 @@ class FetchCore:
     def _note_failure(self, cursor: Cursor, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
         asked = cursor.doing
         self._stop(cursor)
-        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # whatever it was: the leader is asked at once
+        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # on any error: fetch from the leader at once
             cursor.nearest, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
             return
         if isinstance(error, CorruptRecord) and cursor.refused_until is None:
@@ -490,13 +493,13 @@ class FetchCore:
     def _out_of_range(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
         where = self.policy.on_out_of_range
         if where != "raise":
-            if cursor.has_data:  # first what waits, then the jump
+            if cursor.has_data:  # return the buffered records first
                 self._put_off(cursor, at)
             else:
                 _jump(cursor, error, where)
             return
         told = OffsetOutOfRange(
-            f"{cursor.topic_partition}: {error.message.rstrip('.')}. Seek to an offset that is there, or choose "
+            f"{cursor.topic_partition}: {error.message.rstrip('.')}. Seek to an existing offset, or set "
             'on_out_of_range="earliest" or "latest".'
         )
         told.__cause__ = error
@@ -554,7 +557,7 @@ class FetchCore:
         )
 
     def _watch(self, cursor: Cursor, at: Millis, effects: list[Effect]) -> None:
-        """A question is open: has its time come?"""
+        """Check the timeouts of the open request."""
         if at >= cursor.give_up_ms:
             error = RequestTimedOut(f"node {cursor.leader} does not answer about {cursor.topic_partition}")
             self._note_failure(cursor, error, at, effects)
@@ -568,12 +571,12 @@ class FetchCore:
         cursor.doing, cursor.number = doing, self._numbers
 
     def _stop(self, cursor: Cursor) -> None:
-        """Whatever is open: its answer is stale from now on."""
+        """Abandon the open request: its answer is stale from now on."""
         self._numbers += 1
         cursor.doing, cursor.number, cursor.reserved = Doing.NOTHING, self._numbers, 0
 
     def _done(self, cursor: Cursor) -> None:
-        """The open question was answered."""
+        """The open request was answered."""
         self._stop(cursor)
         cursor.failures, cursor.retry_ms = 0, Millis(0)
 
@@ -583,8 +586,8 @@ class FetchCore:
         effects.append(Ready())
 
     def refuse(self, cursor: Cursor, error: TidelogError, at: Millis) -> None:
-        """The bytes that wait cannot be read. Where they are damaged they are asked for again, for a while: the node is
-        told that, and checks its own."""
+        """The buffered bytes cannot be read. Corrupt bytes are fetched again for `REFUSED_MS`; the fetch tells the node
+        to verify its log."""
         assert cursor.position is not None
         if cursor.refused_until is None:
             cursor.refused_until = Millis(at + REFUSED_MS)
@@ -598,7 +601,7 @@ class FetchCore:
         self._put_off(cursor, at)
 
     def read(self, cursor: Cursor) -> None:
-        """The bytes that wait could be read."""
+        """The buffered bytes were read."""
         cursor.refused_until = None
 
     def _put_off(self, cursor: Cursor, at: Millis) -> None:
@@ -613,15 +616,15 @@ class FetchCore:
 
 
 def plausible_epoch(batch: RecordBatch, before: LeaderEpoch, leader_epoch: LeaderEpoch) -> LeaderEpoch:
-    """The leader epoch of a batch behind a record of epoch `before`, read in `leader_epoch`. NO_LEADER_EPOCH where it
-    lies outside these: the checksum does not cover it, and a position must not be judged by a damaged one."""
+    """Return the leader epoch of a batch that follows a record of epoch `before` and was read in `leader_epoch`, or
+    NO_LEADER_EPOCH if it is outside that range: the checksum does not cover the field, so it may be corrupt."""
     epoch = batch.partition_leader_epoch
     return epoch if before <= epoch <= leader_epoch else NO_LEADER_EPOCH
 
 
 def _jump(cursor: Cursor, error: OffsetOutOfRange, where: Where) -> None:
-    """Look up where to go on. Below the start of one node's log that is not before the position, even where the
-    leader's log, which has not heard of the deletion yet, begins before it: nothing is read twice."""
+    """Look up the offset to continue at. If the position is below the log start of the node that answered, never move
+    back: the leader's log start may lag behind, and no record must be read twice."""
     assert cursor.position is not None
     if error.log_start is not None and cursor.position < error.log_start:
         cursor.read_to = cursor.position

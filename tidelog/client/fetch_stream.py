@@ -1,7 +1,7 @@
-"""One node's fetch stream: many fetches open at once, each answered by itself.
+"""The fetch stream to one node: many open fetches, each with its own answer.
 
-Kept true: every fetch that was given is answered, refused or reported failed.
-Left to others: the stream's life (node_stream.py); every decision (fetch_core.py); what the bytes hold (consumer.py).
+Invariants: every fetch given to the stream is answered, rejected or reported as failed.
+Not here: the stream's lifecycle (node_stream.py), decisions (fetch_core.py), decoding (consumer.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
 
 Answered: TypeAlias = Callable[[TopicPartition, int, wire.PartitionFetched | TidelogError], None]
-"""Called with the partition, the number of its fetch, and the answer or why there is none."""
+"""Called with the partition, the number of its fetch, and the answer or the error."""
 
 
 class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchResponse]):

@@ -1,9 +1,8 @@
-"""What a consumer that reads only decided records leaves out: the batches of aborted transactions.
+"""Read-committed filtering: drops the batches of aborted transactions.
 
-Kept true: an aborted batch goes, its offsets stay: what is handed on spans them without records, so that positions and
-epochs move over it.
-Left to others: naming the transactions (the node), control batches, which are never handed out (consumer.py).
-Source: KIP-98; the consumer's part in Kafka's Fetcher.
+Invariants: an aborted batch is replaced by an empty one with the same offsets, so that position and epoch move over it.
+Not here: the list of aborted transactions (sent by the node), control batches, which are never returned (consumer.py).
+Source: KIP-98; Kafka's Fetcher.
 """
 
 from __future__ import annotations
@@ -35,10 +34,9 @@ def isolation_of(value: str | Isolation) -> Isolation:
 def hide_aborted(
     batches: Sequence[RecordBatch], aborted: Iterable[data_pb2.AbortedTransaction]
 ) -> tuple[RecordBatch, ...]:
-    """The batches of one answer, those of aborted transactions without their records.
+    """Return the batches of one answer, those of aborted transactions without their records.
 
-    aborted: what the answer names, every transaction with records in it. Raises OffsetsNotMonotonic for a batch that is
-    damaged.
+    aborted: every aborted transaction with records in the answer. Raises OffsetsNotMonotonic for a corrupt batch.
     """
     waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     if not waiting:

@@ -1,6 +1,6 @@
-"""The machine under a client: its clock, chance, threads and the tasks that no TaskGroup owns.
+"""The client's access to the system: clock, randomness, threads, and the tasks that no TaskGroup owns.
 
-Everything else in the client takes these by its constructor; this is the only module that builds them.
+Other client modules take these by constructor; only this module creates them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tidelog.types import Millis
 T = TypeVar("T")
 
 CLOSE_SECONDS_MAX: Final = 30
-"""How long a synchronous client waits for its loop to end; by then every delivery has long had its outcome."""
+"""How long a synchronous client waits for its loop to end; every delivery has its outcome long before."""
 
 END_SECONDS_MAX: Final = 1
-"""How long calls of other threads may take to notice that their client was closed, before they are cancelled."""
+"""How long calls of other threads may run after their client was closed; then they are cancelled."""
 
 
 class RealClock:
-    """The machine's clocks, and waiting on the running loop."""
+    """System clocks, and sleeping on the running loop."""
 
     def wall_ms(self) -> Millis:
-        """Milliseconds since 1970 (UTC)."""
+        """Return milliseconds since 1970 (UTC)."""
         return Millis(time.time_ns() // 1_000_000)
 
     def monotonic_ms(self) -> Millis:
-        """Milliseconds from an arbitrary start; never goes back."""
+        """Return milliseconds from an arbitrary start; never decreases."""
         return Millis(time.monotonic_ns() // 1_000_000)
 
     async def sleep_ms(self, ms: int) -> None:
@@ -42,17 +42,17 @@ class RealClock:
 
 
 def real_rng() -> random.Random:
-    """Chance from the operating system's entropy."""
+    """Return a random generator seeded by the operating system."""
     return random.Random()
 
 
 def start_root_task(work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-    """The one task of a client that no TaskGroup owns: all others are its children. Its client waits for it."""
+    """Start the root task of a client, which owns all other tasks. The client waits for it."""
     return asyncio.create_task(work, name=name)
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for the synchronous faces."""
+    """An event loop in its own thread, for synchronous clients."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -63,9 +63,9 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine on the loop; return what it returns, raise what it raises. Ctrl-C cancels it.
+        """Run the coroutine on the loop; return its result or raise its error. Ctrl-C cancels it.
 
-        Raises InvalidRequest once the loop was stopped, also where that happens meanwhile.
+        Raises InvalidRequest if the loop is stopped, before or during the call.
         """
         with self._submitting:
             if self._stopping:
@@ -88,7 +88,7 @@ class LoopThread:
         return not self._stopping
 
     def stop(self) -> None:
-        """Let what is under way end, then end loop and thread. Calling it twice is fine."""
+        """Wait for running calls, then stop the loop and the thread. Idempotent."""
         with self._submitting:
             if self._stopping:
                 return
@@ -99,7 +99,7 @@ class LoopThread:
             self._loop.close()
 
     async def _end(self) -> None:
-        """A task that is dropped with the loop would leave its caller waiting for ever."""
+        """Cancel remaining tasks: a task dropped with the loop would leave its caller waiting forever."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
             _, pending = await asyncio.wait(others, timeout=END_SECONDS_MAX)
@@ -107,7 +107,7 @@ class LoopThread:
                 task.cancel()
             if pending:
                 await asyncio.wait(pending, timeout=END_SECONDS_MAX)
-        await asyncio.sleep(0)  # the answers of tasks that have just ended are on their way to the callers
+        await asyncio.sleep(0)  # results of tasks that have just ended still have to reach their callers
         self._loop.stop()
 
     def _closed(self) -> InvalidRequest:

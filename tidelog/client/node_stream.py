@@ -1,8 +1,8 @@
-"""A client's stream to one node: what is given goes out, answers come in, and when it breaks everybody is told.
+"""A client's stream to one node: sends what is given, receives answers, reports a broken connection.
 
-Kept true: whatever was given is either left to the subclass as sent, or failed with the cause of the break; after the
-break nothing is taken any more. The stream ends with its connection, and its task with the stream.
-Left to others: what goes into a message, what an answer means, who is told (produce_stream.py, fetch_stream.py).
+Invariants: every given item is either passed to the subclass as sent, or failed with the cause of the break. After the
+break nothing is accepted. The stream ends with its connection, and its task with the stream.
+Not here: messages, answers and their receivers (produce_stream.py, fetch_stream.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Given = TypeVar("Given")
 
 
 class NodeStream(ABC, Generic[Given, Request, Answer]):
-    """What both kinds of streams do alike."""
+    """Common part of produce and fetch streams."""
 
     def __init__(self, endpoint: Endpoint, transport: Transport, method: Method[Request, Answer]) -> None:
         self._endpoint, self._transport, self._method = endpoint, transport, method
@@ -31,7 +31,7 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
         self._broken: TidelogError | None = None
 
     def give(self, item: Given) -> bool:
-        """Take something into the outbox. False once the stream has ended: make another one."""
+        """Put an item into the outbox. Returns False if the stream has ended; then create a new one."""
         if self._broken is not None:
             return False
         self._outbox.append(item)
@@ -54,18 +54,18 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
 
     @abstractmethod
     def _next_request(self) -> Request | None:
-        """The next message, from what is in the outbox, which is not empty; None: nothing of it is wanted any more."""
+        """Return the next message from the non-empty outbox, or None if none of its items is needed any more."""
 
     def _sent(self, request: Request) -> None:
-        """The message went out."""
+        """Called after the message was sent."""
 
     @abstractmethod
     def _received(self, answer: Answer) -> None:
-        """A message came in."""
+        """Called for a received message."""
 
     @abstractmethod
     def _failed(self, unsent: Sequence[Given], cause: TidelogError) -> None:
-        """No answer will come any more: neither for `unsent` nor for what is under way."""
+        """Called when no answer will arrive any more, neither for `unsent` nor for items in flight."""
 
     def _break(self, cause: TidelogError) -> None:
         if self._broken is not None:

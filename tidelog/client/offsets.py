@@ -1,4 +1,4 @@
-"""Offsets by place: where partitions begin and end, and which offset belongs to a time. Asked of the leaders."""
+"""Offset lookups at the leaders: the ends of partitions, and the offset for a timestamp."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.types import Endpoint, EpochEnd, Isolation, LeaderEpoch, Millis, Of
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""Kafka's numbers for the two ends, in place of a timestamp."""
+"""Kafka's special timestamps for the two ends of a log."""
 
 
 async def list_offsets(
@@ -26,7 +26,7 @@ async def list_offsets(
     timeout_ms: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, Offset]:
-    """The offset for each partition's timestamp, EARLIEST or LATEST; as `list_positions`."""
+    """Return the offset for each partition's timestamp, EARLIEST or LATEST; see `list_positions`."""
     found = await list_positions(cluster, wanted, timeout_ms=timeout_ms, isolation=isolation)
     return {key: position.end_offset for key, position in found.items()}
 
@@ -38,11 +38,11 @@ async def list_positions(
     timeout_ms: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, EpochEnd]:
-    """The offset for each partition's timestamp, EARLIEST or LATEST, and the leader epoch of the record there, or at
-    LATEST of the record before it; NO_LEADER_EPOCH where it is unknown.
+    """Return the offset for each partition's timestamp, EARLIEST or LATEST, with the leader epoch of the record at the
+    offset, or at LATEST of the record before it; NO_LEADER_EPOCH if it is unknown.
 
-    isolation: which end of the log is meant. A time after the last record gives that end. Looks leaders up again and
-    retries for `timeout_ms`, then raises the last refusal.
+    isolation: defines the end of the log. A timestamp after the last record yields the end. Looks up leaders again and
+    retries for `timeout_ms`, then raises the last error.
     """
     clock = cluster.clock
     start = clock.monotonic_ms()
@@ -73,7 +73,7 @@ async def list_positions(
 
 
 async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> bool:
-    """Look leaders up again. Returns whether a node answered; the next round says what is wrong."""
+    """Look up the leaders again. Returns whether a node answered; errors surface in the next round."""
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             await cluster.refresh(topic)
@@ -89,8 +89,8 @@ async def _round(
     timeout_ms: int,
     isolation: Isolation,
 ) -> list[TidelogError]:
-    """Ask each leader once; what it tells goes into `found`. Returns the refusals; raises UnknownTopicOrPartition where
-    nodes have said for long enough that there is no such topic."""
+    """Query each leader once and store the results in `found`. Returns the errors. Raises UnknownTopicOrPartition if
+    nodes have reported the topic as unknown for `NEW_TOPIC_MS`."""
     failures: list[TidelogError] = []
     by_leader: dict[Endpoint, dict[TopicPartition, data_pb2.ListOffsetsPartition]] = {}
     for key, timestamp in left.items():
@@ -99,7 +99,7 @@ async def _round(
             endpoint, partition = cluster.view.leader(key)
         except TidelogError as error:
             if isinstance(error, UnknownTopicOrPartition) and key.topic not in cluster.view.topics:
-                raise  # `wait_topic` has given it its time
+                raise  # `wait_topic` has already waited
             failures.append(error)
             continue
         entry = data_pb2.ListOffsetsPartition(
@@ -137,11 +137,11 @@ async def _ends_for_future_times(
     timeout_ms: int,
     isolation: Isolation,
 ) -> None:
-    """Where no record is that young, the end of the log is the place."""
+    """Use the end of the log for timestamps after the last record."""
     late = {key: LATEST for key in left if key in found and found[key].end_offset == -1}
     for key in late:
         del found[key]
     if late:
         failures.extend(await _round(cluster, late, found, timeout_ms, isolation))
         if any(key in found and found[key].end_offset == -1 for key in late):
-            raise RequestTimedOut("a node does not know where its log ends: ask again")
+            raise RequestTimedOut("a node does not know the end of its log yet: try again")

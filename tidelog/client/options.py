@@ -1,7 +1,7 @@
-"""What a user may pass to a client, checked before anything is done with it.
+"""Validation of client options and arguments, before they are used.
 
-Kept true: a wrong type is a TypeError, a value outside its range a TidelogError; each names the argument, says what was
-given and what is wanted. What passes can be written into every message that it goes into.
+Invariants: a wrong type raises TypeError, a value out of range a TidelogError. Each message names the argument, its
+value and the expected values. An accepted value fits into every message that carries it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ACKS: Final = {
 
 
 def acks_of(value: str | int | Acks) -> Acks:
-    """ "all" or -1, 1, 0. Raises InvalidRequiredAcks."""
+    """Return the acks for "all" or -1, 1, 0. Raises InvalidRequiredAcks."""
     try:
         if not isinstance(value, bool):
             return _ACKS[value]
@@ -53,7 +53,7 @@ def acks_of(value: str | int | Acks) -> Acks:
 
 
 def codec_of(value: str | Codec) -> Codec:
-    """A codec by its name. Raises UnsupportedCompressionType."""
+    """Return a codec by name. Raises UnsupportedCompressionType."""
     if isinstance(value, Codec):
         return value
     try:
@@ -67,99 +67,98 @@ def at_least(least: int, *, most: int = INT32_MAX, **options: object) -> None:
     """Raise InvalidConfig for an option outside `least` to `most`."""
     for name, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise InvalidConfig(f"{name}={value!r}: a whole number from {least} to {most} is needed")
+            raise InvalidConfig(f"{name}={value!r}: use a whole number from {least} to {most}")
 
 
 def yes_or_no(**options: object) -> None:
-    """Raise InvalidConfig for an option that is no bool: any text would count as True, "false" too."""
+    """Raise InvalidConfig for an option that is not a bool; otherwise the text "false" would count as True."""
     for name, value in options.items():
         if not isinstance(value, bool):
             raise InvalidConfig(f"{name}={value!r}: use True or False")
 
 
 def seconds(name: str, value: Any) -> float:
-    """A number of seconds. Raises TypeError, InvalidRequest for one that is not a number (nan)."""
+    """Return a number of seconds. Raises TypeError, and InvalidRequest for nan."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}: {value!r}")
     if value != value:
-        raise InvalidRequest(f"{name}={value}: a number of seconds is needed")
+        raise InvalidRequest(f"{name}={value}: use a number of seconds")
     return value
 
 
 def whole_number(name: str, value: Any, *, least: int = -INT32_MAX - 1, most: int = INT32_MAX) -> int:
-    """The value as an int; numbers of other libraries count where they are whole by their type.
+    """Return the value as an int; integer types of other libraries are accepted.
 
-    Raises TypeError, InvalidRequest outside `least` to `most`.
+    Raises TypeError, and InvalidRequest outside `least` to `most`.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is a whole number (int), not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} must be a whole number (int), not {type(value).__name__}: {value!r}")
     number = index(value)
     if not least <= number <= most:
-        raise InvalidRequest(f"{name}={number}: a whole number from {least} to {most} is needed")
+        raise InvalidRequest(f"{name}={number}: use a whole number from {least} to {most}")
     return number
 
 
 def text(name: str, value: object) -> str:
-    """The value, where it is a str that UTF-8 can write. Raises TypeError, InvalidRequest."""
+    """Return a str that can be encoded as UTF-8. Raises TypeError, InvalidRequest."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} is a str, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}: {value!r}")
     try:
         value.encode()
     except UnicodeEncodeError as cause:
-        raise InvalidRequest(f"{name}={value!r}: UTF-8 cannot write it ({cause.reason})") from cause
+        raise InvalidRequest(f"{name}={value!r} cannot be encoded as UTF-8 ({cause.reason})") from cause
     return value
 
 
 def topic_name(value: object) -> str:
-    """The name of a topic. Raises TypeError, InvalidTopic."""
+    """Return a topic name. Raises TypeError, InvalidTopic."""
     if not isinstance(value, str):
-        raise TypeError(f"topic is a str, the name of a topic, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"topic must be a str, the name of a topic, not {type(value).__name__}: {value!r}")
     if not is_topic_name(value):
         raise InvalidTopic(f"the topic name {value[: TOPIC_NAME_LENGTH_MAX + 1]!r} is not allowed: {TOPIC_NAME_RULE}")
     return value
 
 
 def partition_index(value: Any) -> PartitionIndex:
-    """The index of a partition. Raises TypeError, UnknownTopicOrPartition where none can have it."""
+    """Return a partition index. Raises TypeError, and UnknownTopicOrPartition if no partition can have it."""
     try:
         return PartitionIndex(whole_number("partition", value, least=0))
     except InvalidRequest as cause:
         raise UnknownTopicOrPartition(
-            f"partition {value} does not exist: partitions are counted from 0, up to {INT32_MAX}"
+            f"partition {value} does not exist: partition numbers are 0 to {INT32_MAX}"
         ) from cause
 
 
 def topic_partition(value: Any) -> TopicPartition:
-    """A partition from a TopicPartition or a (topic, index) pair. Raises TypeError, InvalidTopic,
+    """Return a partition from a TopicPartition or a (topic, index) pair. Raises TypeError, InvalidTopic,
     UnknownTopicOrPartition."""
     if isinstance(value, TopicPartition):
         value = value.topic, value.partition
     if not isinstance(value, tuple) or len(value) != 2:
         raise TypeError(
-            f"a partition is a TopicPartition or a pair of a topic's name and an index, not {type(value).__name__}: "
-            f"{value!r}"
+            f"a partition must be a TopicPartition or a (topic, index) pair, not {type(value).__name__}: {value!r}"
         )
     return TopicPartition(topic_name(value[0]), partition_index(value[1]))
 
 
 def topic_partitions(values: object) -> list[TopicPartition]:
-    """Partitions, each as in `topic_partition`. Raises TypeError for what is no list of them."""
+    """Return partitions, each as in `topic_partition`. Raises TypeError if `values` is not a list of them."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError(
-            f"partitions are given as a list of TopicPartition or (topic, index) pairs, not {type(values).__name__}: "
+            f"partitions must be a list of TopicPartition or (topic, index) pairs, not {type(values).__name__}: "
             f"{values!r}"
         )
     return [topic_partition(value) for value in values]
 
 
 def timestamp_ms(value: Any) -> Millis:
-    """A record's timestamp. Raises TypeError, InvalidTimestamp."""
+    """Return a record timestamp. Raises TypeError, InvalidTimestamp."""
     try:
         return Millis(whole_number("timestamp", value, least=0, most=INT64_MAX))
     except TypeError as cause:
         raise TypeError(
-            f"timestamp is a whole number of milliseconds since 1970 (int) or None for now, not "
+            f"timestamp must be a whole number of milliseconds since 1970 (int) or None for now, not "
             f"{type(value).__name__}: {value!r}"
         ) from cause
     except InvalidRequest as cause:
-        raise InvalidTimestamp(f"timestamp {value}: give milliseconds since 1970, or None for now") from cause
+        raise InvalidTimestamp(f"timestamp {value}: use milliseconds since 1970, or None for now") from cause

@@ -1,8 +1,8 @@
-"""Which partition a record goes to: Kafka's choice for a key, and one partition after another without a key.
+"""Partitioner: Kafka's partition for a key, sticky partitions for records without a key.
 
-Kept true: a key goes to the partition that Kafka's Java client, librdkafka's `murmur2_random` and kafka-python choose
-(so that producers of both kinds keep a key's order together); records without a key stay on one partition until a
-batch is full, so that batches fill (KIP-480, KIP-794).
+Invariants: a key is mapped to the same partition as by Kafka's Java client, librdkafka's `murmur2_random` and
+kafka-python, so that different producers preserve the order of a key. Records without a key stay on one partition until
+a batch is full, so that batches fill (KIP-480, KIP-794).
 Source: Kafka's `BuiltInPartitioner` and `Utils.murmur2`, which is Austin Appleby's MurmurHash2 with a fixed seed.
 """
 
@@ -18,12 +18,12 @@ _MIX: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 
 KEYS_REMEMBERED_MAX: Final = 16_384
-"""Hashing a key costs microseconds in Python, a dictionary 0.1: streams repeat their keys. Bounded, so that a stream of
-unique keys costs some megabytes at most."""
+"""Size of the key cache. Hashing a key takes microseconds in Python, a dictionary lookup 0.1, and streams repeat keys.
+The bound limits a stream of unique keys to some megabytes."""
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 of the bytes as an unsigned 32-bit integer, with Kafka's seed."""
+    """Return MurmurHash2 of the bytes as an unsigned 32-bit integer, with Kafka's seed."""
     size = len(data)
     hashed = _SEED ^ size
     words = size >> 2
@@ -39,17 +39,17 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of `partitions` (1 or more) that Kafka's default partitioner gives this key."""
+    """Return the partition of `partitions` (1 or more) that Kafka's default partitioner assigns to this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class Partitioner:
-    """The choices for one topic with a fixed number of partitions."""
+    """Partition choice for one topic with a fixed number of partitions."""
 
     __slots__ = ("_batch_bytes", "_by_key", "_left", "_rng", "partitions", "sticky")
 
     def __init__(self, partitions: int, *, batch_bytes: int, rng: Random) -> None:
-        """partitions: 1 or more. batch_bytes: so many bytes without a key stay together."""
+        """partitions: 1 or more. batch_bytes: number of bytes without a key that stay on one partition."""
         self.partitions = partitions
         self._batch_bytes = batch_bytes
         self._rng = rng
@@ -58,7 +58,7 @@ class Partitioner:
         self._left = 0
 
     def for_key(self, key: bytes) -> int:
-        """The partition of a key."""
+        """Return the partition of a key."""
         found = self._by_key.get(key)
         if found is None:
             if len(self._by_key) >= KEYS_REMEMBERED_MAX:
@@ -67,7 +67,7 @@ class Partitioner:
         return found
 
     def stays(self, size: int) -> bool:
-        """Count a record of `size` bytes without a key. False: `sticky` has had its batch, draw the next one."""
+        """Count a record of `size` bytes without a key. Returns False if `sticky` is full and `draw` must follow."""
         self._left -= size
         if self._left >= 0:
             return True
@@ -75,9 +75,10 @@ class Partitioner:
         return False
 
     def draw(self, queued: Sequence[int], led: Sequence[bool]) -> None:
-        """Choose the next `sticky`: the shorter queue of two drawn by lot, among those with a leader where any has one.
+        """Choose the next `sticky`: draw two partitions at random, among those with a leader if there are any, and take
+        the one with the shorter queue.
 
-        queued: bytes that wait for each partition. led: whether each has a leader.
+        queued: bytes queued per partition. led: whether each partition has a leader.
         """
         usable = [index for index in range(self.partitions) if led[index]] or list(range(self.partitions))
         if len(usable) > 1 and self.sticky in usable:

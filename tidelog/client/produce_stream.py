@@ -1,8 +1,8 @@
-"""One node's produce stream: what the core gives goes out in order, what comes back goes to the core.
+"""The produce stream to one node: sends the core's batches in order and passes the answers to the core.
 
-Kept true: a batch is put on the wire only if the core still wants it there (`take`), and each batch that was given is
-answered, refused or reported lost, exactly as far as this stream can tell.
-Left to others: the stream's life (node_stream.py); every decision (producer_core.py).
+Invariants: a batch is sent only if the core still wants it (`take`). Every given batch is acknowledged, rejected or
+reported as lost.
+Not here: the stream's lifecycle (node_stream.py), decisions (producer_core.py).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Acks, Endpoint, RecordError
 
 MESSAGE_BYTES: Final = 256 * 1024
-"""A message takes batches up to this size, and at least one."""
+"""Target size of a message; a message contains at least one batch."""
 
 
 class Progress(Protocol):
-    """The producer, as its streams see it."""
+    """The producer's interface for its streams."""
 
     acks: Acks
 
     def take(self, attempt: Attempt) -> bytes | None:
-        """The batch, to be put on the wire now; None: leave it."""
+        """Return the batch to be sent now, or None if it must not be sent."""
         ...
 
     def node_timeout_ms(self, attempt: Attempt) -> int:
-        """How long the node may wait for the acks."""
+        """Return how long the node may wait for the acks."""
         ...
 
     def acknowledged(self, attempt_id: int, base_offset: int, append_time: int) -> None:
-        """The node has done as asked."""
+        """The node has acknowledged the batch."""
         ...
 
     def refused(self, attempt_id: int, error: TidelogError) -> None:
@@ -45,7 +45,7 @@ class Progress(Protocol):
         ...
 
     def lost(self, attempt_id: int, cause: TidelogError) -> None:
-        """No answer will come on this stream."""
+        """No answer will arrive on this stream."""
         ...
 
 
@@ -112,7 +112,7 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
 
 
 def _refusal(told: data_pb2.PartitionProduced) -> TidelogError:
-    """The error, with what it says about single records."""
+    """Return the error with its errors of single records."""
     error = from_proto(told.error)
     error.record_errors = tuple(RecordError(each.index, each.message) for each in told.record_errors)
     return error

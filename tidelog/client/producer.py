@@ -1,9 +1,8 @@
-"""The producer: records in, batches out, an answer for every record.
+"""The producer: collects records into batches, sends them, and reports the outcome of every record.
 
-Kept true: what `send` promises (its docstring); memory stays within `buffer_bytes`; the path of a record from
-`send_nowait` into its batch is a few steps and makes no task and no future.
-Left to others: the decisions (producer_core.py), the queues (accumulator.py), the streams (produce_stream.py), the
-metadata (cluster.py).
+Invariants: the guarantees in the docstring of `send`; memory stays within `buffer_bytes`; `send_nowait` puts a record
+into its batch without creating a task or a future.
+Not here: decisions (producer_core.py), queues (accumulator.py), streams (produce_stream.py), metadata (cluster.py).
 """
 
 from __future__ import annotations
@@ -96,11 +95,12 @@ _Record: TypeAlias = tuple[bytes | None, bytes | None, Headers, int | None, int 
 NO_HEADERS: Final[Headers] = ()
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
-"""Part of the waiting time that the node gets, so that its own answer comes before the producer gives up."""
+"""The node's share of the request timeout, so that its answer arrives before the producer's timeout."""
 
 
 def _checked(value: object, key: object, headers: Iterable[Header], partition: object, timestamp: object) -> _Record:
-    """What makes up a record, checked. Raises TypeError, InvalidRecord, InvalidTimestamp, UnknownTopicOrPartition."""
+    """Return the checked fields of a record. Raises TypeError, InvalidRecord, InvalidTimestamp,
+    UnknownTopicOrPartition."""
     return (
         as_bytes("value", value),
         as_bytes("key", key),
@@ -119,11 +119,11 @@ class _Call:
         self.topic = topic
         self.record = record
         self.placed: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        """Done once the record is queued or refused, or the call gave up."""
+        """Done once the record is queued or rejected, or the call was cancelled."""
 
 
 class _Route:
-    """Where the records of one topic go: its present partitions, and the largest record they take."""
+    """Routing of one topic's records: its partitions and size limits."""
 
     __slots__ = ("batch_bytes", "idempotent", "partitioner", "queues", "record_bytes_max", "topic_bytes_max")
 
@@ -144,16 +144,16 @@ class _Route:
         self.record_bytes_max = record_bytes_max
 
     def at(self, topic: str, partition: int) -> PartitionQueue:
-        """The queue of a partition that the caller chose. Raises UnknownTopicOrPartition."""
+        """Return the queue of a partition chosen by the caller. Raises UnknownTopicOrPartition."""
         if 0 <= partition < len(self.queues):
             return self.queues[partition]
         raise UnknownTopicOrPartition(
-            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}, {partition} is none of them: name one of "
-            "these, or add partitions"
+            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}; partition {partition} does not exist: use an "
+            "existing partition or add partitions"
         )
 
     def without_key(self, size: int) -> PartitionQueue:
-        """The queue for a record of `size` bytes without a key."""
+        """Return the queue for a record of `size` bytes without a key."""
         if not self.partitioner.stays(size):
             self.partitioner.draw(
                 [queue.queued_bytes for queue in self.queues], [queue.leader != NO_NODE for queue in self.queues]
@@ -162,22 +162,21 @@ class _Route:
 
 
 class Producer(Service):
-    """Writes records to topics. Use it inside `async with`: leaving the block sends what waits.
+    """Writes records to topics. Use it inside `async with`: leaving the block sends queued records.
 
-    bootstrap: addresses of some nodes, "host:port,host:port". acks: "all" (every in-sync replica holds the record),
-    1 (the leader does) or 0 (no answer). enable_idempotence: what may be written already is sent again until it is
-    acknowledged, and each record is in the log once, in the order of the calls, however often it was sent. It needs
-    acks="all" and a topic whose message.format is v2; where one is missing, records are sent without, and the producer
-    says so in its log (`is_idempotent` tells too). compression: none, gzip, snappy, lz4 or zstd. linger_ms: how long a
-    batch waits for more records. batch_bytes: when it is full, uncompressed. buffer_bytes: what all waiting records may
-    take. record_bytes_max: largest record. max_block_ms: how long a call waits for memory or metadata.
-    request_timeout_ms: how long one answer may take. delivery_timeout_ms: within which every record has its outcome;
-    well below the nodes' `producer.id.expiration.ms`, which is a day unless it was changed. on_unknown: what
-    happens to records sent without idempotence when nobody can tell whether they are committed: "raise" CommitUnknown,
-    or "resend" them, in order and before later ones, until they are acknowledged, so that they may be in the log twice.
-    transport, clock, rng: the machine's own, unless given.
+    bootstrap: addresses of some nodes, "host:port,host:port". acks: "all" (every in-sync replica has the record), 1
+    (the leader has it) or 0 (no answer). enable_idempotence: batches are resent until they are acknowledged, and each
+    record is written once, in the order of the calls. This needs acks="all" and a topic with message.format v2;
+    otherwise records are sent without idempotence, and the producer logs it (see also `is_idempotent`). compression:
+    none, gzip, snappy, lz4 or zstd. linger_ms: how long a batch waits for more records. batch_bytes: uncompressed size
+    of a full batch. buffer_bytes: memory limit for all waiting records. record_bytes_max: largest record. max_block_ms:
+    how long a call waits for memory or metadata. request_timeout_ms: timeout of one request. delivery_timeout_ms: time
+    limit for the outcome of a record; keep it well below the nodes' `producer.id.expiration.ms` (default: one day).
+    on_unknown: what to do with records sent without idempotence if it is unknown whether they are committed: "raise"
+    CommitUnknown, or "resend" them in order, before later ones, until they are acknowledged; they may then be in the
+    log twice. transport, clock, rng: the system's by default.
 
-    The defaults are those of Kafka's producer, except for larger batches and memory.
+    The defaults are those of Kafka's producer, except for larger batches and more memory.
     """
 
     def __init__(
@@ -218,7 +217,7 @@ class Producer(Service):
         if compression_level is not None:
             whole_number("compression_level", compression_level)
         self._codec, self._level = codec_of(compression), compression_level
-        RecordBatchBuilder(self._codec, level=compression_level)  # refuses a level that the codec does not have
+        RecordBatchBuilder(self._codec, level=compression_level)  # rejects a level that the codec does not have
         self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
         self._max_block_ms = max_block_ms
         policy = Policy(
@@ -232,7 +231,7 @@ class Producer(Service):
             resend_unknown=on_unknown == "resend",
         )
         self._core = ProducerCore(policy, self._rng)
-        weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped without ending its tasks
+        weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
         self._routes: dict[str, _Route] = {}
         self._views: dict[str, TopicView] = {}
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
@@ -255,13 +254,13 @@ class Producer(Service):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> SendResult:
-        """Send one record and wait for its outcome.
+        """Send one record and wait for its result.
 
-        key: records of one key go to one partition, as Kafka chooses it. partition: chosen by the caller instead.
-        timestamp: milliseconds since 1970, now where None. Returns where the record lies, acknowledged as `acks` asks.
-        Raises RecordTooLarge before anything is queued; BufferExhausted or why the topic is not known after
-        `max_block_ms` at most; the node's refusal; DeliveryTimedOut (not written); CommitUnknown (nobody can tell).
-        A cancelled call takes nothing back: a record that is queued already is sent.
+        key: selects the partition, as in Kafka. partition: overrides that choice. timestamp: milliseconds since 1970,
+        now if None. Returns the record's position, acknowledged as `acks` requires. Raises RecordTooLarge before
+        anything is queued; BufferExhausted, or the reason why the topic is not known, after at most `max_block_ms`; the
+        node's error; DeliveryTimedOut (not written); CommitUnknown (unknown whether it was written). Cancelling the
+        call does not cancel a record that is already queued.
         """
         return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
 
@@ -276,9 +275,9 @@ class Producer(Service):
     ) -> Delivery:
         """Queue one record, waiting for memory and metadata; await the Delivery for its outcome.
 
-        The fast path of a writer with many records under way. Order within a partition is the order of the calls.
-        Raises as `send` does before a record is queued. A call that is cancelled while it waits for memory or metadata
-        has queued nothing.
+        The fast path for many records in flight. The order within a partition is the order of the calls. Raises the
+        same errors as `send` before a record is queued. A call cancelled while it waits for memory or metadata has
+        queued nothing.
         """
         if not (
             type(value) is bytes
@@ -291,7 +290,7 @@ class Producer(Service):
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if delivery is None:
             delivery = await self._put_later(topic, (value, key, headers, partition, timestamp))
-        if self._pause_due:  # a batch is full: let it go out
+        if self._pause_due:  # a batch is full: let the stream send it
             self._pause_due = False
             await self._clock.sleep_ms(0)
         return delivery
@@ -307,8 +306,8 @@ class Producer(Service):
     ) -> Delivery:
         """Queue one record at once; await the Delivery for its outcome.
 
-        Raises BufferExhausted where memory is full or earlier calls wait for it, InvalidRequest where the topic's
-        metadata are not there yet (`await producer.partitions(topic)` gets them), RecordTooLarge.
+        Raises BufferExhausted if memory is full or earlier calls wait for memory, InvalidRequest if the metadata of the
+        topic are not loaded (`await producer.partitions(topic)` loads them), RecordTooLarge.
         """
         if not (
             type(value) is bytes
@@ -327,8 +326,8 @@ class Producer(Service):
         return delivery
 
     async def partitions(self, topic: str) -> int:
-        """How many partitions the topic has. Raises why it is not known, after `max_block_ms` at most; that there is
-        no such topic is believed after 3 s."""
+        """Return the number of partitions of the topic. Raises the reason if the topic is not known after
+        `max_block_ms`; a missing topic is reported after 3 s."""
         route = self._routes.get(topic_name(topic))
         if route is None:
             view = await self._cluster.wait_topic(topic, timeout_ms=self._max_block_ms)
@@ -336,14 +335,14 @@ class Producer(Service):
         return len(route.queues)
 
     async def flush(self) -> None:
-        """Send all that was queued before this call without lingering; return once it all has its outcome."""
+        """Send all records queued before this call without lingering; return once all have an outcome."""
         outcomes = [batch.outcome for batch in self._core.unfinished()]
         self._handle(Flushed(self._clock.monotonic_ms()))
         for outcome in outcomes:
             await outcome.wait()
 
     async def close(self, *, flush: bool = True) -> None:
-        """Flush, then end everything. Without flush: what is not sent yet fails, and says so to its senders."""
+        """Flush, then stop. flush=False: unsent records fail with an error."""
         try:
             if flush and self._tasks is not None:
                 await self.flush()
@@ -353,9 +352,9 @@ class Producer(Service):
             await super().close()
 
     def is_idempotent(self, topic: str) -> bool:
-        """Whether records of the topic, whose metadata are known, are sent with idempotence: each is in the log once.
+        """Return whether records of the topic are sent with idempotence, so that each is written once.
 
-        Raises InvalidRequest where its metadata are not there yet (`await partitions(topic)` gets them).
+        Raises InvalidRequest if the metadata of the topic are not loaded (`await partitions(topic)` loads them).
         """
         route = self._routes.get(topic_name(topic))
         if route is None:
@@ -364,7 +363,7 @@ class Producer(Service):
 
     @property
     def buffered_bytes(self) -> int:
-        """Memory that records without an outcome take, as `buffer_bytes` counts it."""
+        """Memory of all records without an outcome, as counted for `buffer_bytes`."""
         return self._core.memory.used
 
     # --- a record's way into its batch --------------------------------------------------------------------------
@@ -380,11 +379,11 @@ class Producer(Service):
         *,
         first: bool = False,
     ) -> Delivery | None:
-        """Queue the record; None where its topic is not known yet, memory is full, or earlier calls wait for memory
-        (unless this one is the `first` of them)."""
+        """Queue the record. Returns None if the topic is not known yet, memory is full, or earlier calls wait for
+        memory (unless this one is the `first` of them)."""
         try:
             route = self._routes.get(topic)
-        except TypeError:  # not hashable, so no str
+        except TypeError:  # not hashable, so not a str
             route = None
         if route is None:
             topic_name(topic)
@@ -423,7 +422,7 @@ class Producer(Service):
         return Delivery(outcome, index, stamp)
 
     async def _put_later(self, topic: str, record: _Record) -> Delivery:
-        """Wait for metadata and memory behind the calls that came earlier."""
+        """Wait for metadata and memory behind earlier calls."""
         start = self._clock.monotonic_ms()
         call = _Call(topic, record)
         try:
@@ -448,7 +447,7 @@ class Producer(Service):
                 self._give_up(call)
 
     def _put_waiting(self) -> None:
-        """Queue the records of the calls that wait for memory, in order, as far as there is some."""
+        """Queue the records of the calls that wait for memory, in order, until memory is full."""
         calls = self._without_room
         while calls:
             call = calls[0]
@@ -465,7 +464,7 @@ class Producer(Service):
             calls.popleft()
 
     def _give_up(self, call: _Call) -> None:
-        """The call has ended without its record being queued: the ones behind it go on."""
+        """The call has ended without queuing its record: the calls behind it continue."""
         call.placed.cancel()
         calls = self._without_topic.get(call.topic, [])
         if call in calls:
@@ -476,26 +475,26 @@ class Producer(Service):
             self._put_waiting()
 
     def _check_size(self, topic: str, route: _Route, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """Raise RecordTooLarge if the record, measured exactly, does not fit."""
+        """Raise RecordTooLarge if the encoded record exceeds a limit."""
         size = HEADER_BYTES + len(encode_record(0, 0, key, value, headers))
         limits = {"record_bytes_max": self._record_bytes_max, "buffer_bytes": self._buffer_bytes - OBJECT_BYTES}
-        if self._codec is Codec.NONE:  # compressed, only the node knows
+        if self._codec is Codec.NONE:  # the compressed size is checked by the node
             limits[f"max.message.bytes of topic {topic!r}"] = route.topic_bytes_max
         name, limit = min(limits.items(), key=lambda item: item[1])
         if size > limit:
             raise RecordTooLarge(
-                f"a record for topic {topic!r} takes {size} bytes, {name} allows {limit}: send it in pieces, or raise "
+                f"a record for topic {topic!r} takes {size} bytes, {name} allows {limit}: split the record or raise "
                 "the limit. Nothing was queued."
             )
 
     @staticmethod
     def _not_known(topic: str) -> InvalidRequest:
-        return InvalidRequest(f"the metadata of topic {topic!r} are not there yet: await partitions({topic!r}) first")
+        return InvalidRequest(f"the metadata of topic {topic!r} are not loaded: await partitions({topic!r}) first")
 
     def _exhausted(self, what: str) -> BufferExhausted:
         return BufferExhausted(
-            f"the producer's memory (buffer_bytes={self._buffer_bytes}) {what}: records come faster than the nodes "
-            "acknowledge them; send more slowly, or allow more memory. Nothing was queued."
+            f"the producer's memory (buffer_bytes={self._buffer_bytes}) {what}: records arrive faster than the nodes "
+            "acknowledge them; send more slowly, or raise buffer_bytes. Nothing was queued."
         )
 
     # --- the core and the world ---------------------------------------------------------------------------------
@@ -511,7 +510,7 @@ class Producer(Service):
             self._handle(Ticked(self._clock.monotonic_ms()))
 
     def _handle(self, event: Event) -> None:
-        """Let the core decide, do what it says, set the timer."""
+        """Pass the event to the core, execute its effects, set the timer."""
         has_room = False
         todo = deque(self._core.handle(event))
         while todo:
@@ -558,8 +557,8 @@ class Producer(Service):
         endpoint = self._cluster.view.nodes.get(node)
         if endpoint is None:
             return LeaderNotAvailable(
-                f"{attempt.batch.queue.topic_partition} is led by node {node}, which no node names as alive: is it "
-                "starting?"
+                f"{attempt.batch.queue.topic_partition} is led by node {node}, but no node reports that node as alive: "
+                "is it starting?"
             )
         stream = self._streams.get((node, endpoint))
         if stream is None or not stream.give(attempt):
@@ -579,7 +578,7 @@ class Producer(Service):
             self._tell_leader(queue, failure)
 
     def _learn(self, view: TopicView) -> _Route:
-        """Make the route of a topic, or make it anew where the topic changed."""
+        """Create the route of a topic, or replace it if the topic changed."""
         known = self._routes.get(view.name)
         self._views[view.name] = view
         topic_bytes_max = int(view.configs.get("max.message.bytes", self._record_bytes_max))
@@ -620,7 +619,7 @@ class Producer(Service):
             self._handle(LeaderKnown(key, topic_id, NO_NODE, NO_LEADER_EPOCH, at, failure or cause))
 
     def _abandon(self, why: str) -> None:
-        """Give every batch its outcome now: nothing more is sent."""
+        """Fail every batch now: nothing more is sent."""
         self._routes.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -632,7 +631,7 @@ class Producer(Service):
         self._without_room.clear()
 
     def _on_defect(self) -> None:
-        self._abandon(f"the producer ended by a defect ({self._defect!r})")
+        self._abandon(f"the producer failed by a defect ({self._defect!r})")
 
     def _on_end(self) -> None:
         warn_of_unsent(self._core)
@@ -641,7 +640,7 @@ class Producer(Service):
     # --- what the streams report --------------------------------------------------------------------------------
 
     def take(self, attempt: Attempt) -> bytes | None:
-        """For the streams: the batch, to be put on the wire now; None: leave it."""
+        """For the streams: return the batch to be sent now, or None if it must not be sent."""
         at = self._clock.monotonic_ms()
         if not self._core.is_wanted(attempt):
             return None
@@ -651,15 +650,15 @@ class Producer(Service):
             self._handle(NotEncoded(attempt.attempt_id, attempt.batch.faulty(self._codec, self._level, error), at))
             return None
         taken = self._core.take(attempt, at)
-        self._wake.set()  # its timer is another one now
+        self._wake.set()  # the timer has changed
         return records if taken else None
 
     def node_timeout_ms(self, attempt: Attempt) -> int:
-        """For the streams: how long the node may wait for the acks."""
+        """For the streams: return how long the node may wait for the acks."""
         return max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
 
     def acknowledged(self, attempt_id: int, base_offset: int, append_time: int) -> None:
-        """For the streams: the node has done as asked."""
+        """For the streams: the node has acknowledged the batch."""
         at = self._clock.monotonic_ms()
         self._handle(Acknowledged(attempt_id, Offset(base_offset), Millis(append_time), at))
 
@@ -671,5 +670,5 @@ class Producer(Service):
         self._handle(Refused(attempt_id, error, self._clock.monotonic_ms()))
 
     def lost(self, attempt_id: int, cause: TidelogError) -> None:
-        """For the streams: no answer will come."""
+        """For the streams: no answer will arrive."""
         self._handle(Lost(attempt_id, cause, self._clock.monotonic_ms()))

@@ -1,22 +1,22 @@
-"""What a producer does next: pure decisions over the queues of `accumulator.py`; events in, effects out.
+"""Producer core: decides what to send next. Pure: queues of `accumulator.py`, events in, effects out.
 
-Kept true, for every batch:
-  1. It has one outcome, at the latest `delivery_timeout_ms` after its first record came.
-  2. Once an attempt may have been written, the outcome stays unknown, whatever later attempts are told, until one of
-     them is acknowledged; given up before that, the senders get CommitUnknown.
-  3. What a stream has not yet put on the wire can be taken back: `take` says whether it may still go.
-  4. Batches of a partition are sent in order, and again in order.
+Invariants, for every batch:
+  1. It gets one outcome, at the latest `delivery_timeout_ms` after its first record was queued.
+  2. Once an attempt may have been written, the outcome stays unknown, whatever the answers to later attempts, until an
+     attempt is acknowledged. If the batch fails before that, the senders get CommitUnknown.
+  3. A batch that its stream has not sent yet can be taken back: `take` decides whether it may still be sent.
+  4. Batches of a partition are sent and resent in order.
 Without idempotence:
-  5. One batch per partition is given to a node at a time, and given again only when it is certainly not written
-     (`resend_unknown` asks for the opposite: sent again before later ones, so possibly written twice).
+  5. Each partition has at most one batch in flight. It is resent only if it was certainly not written, or with
+     `resend_unknown`: then it is resent before later batches and may be written twice.
 With idempotence (a queue with a `series`, see sequences.py):
-  6. Up to five batches per partition are under way. The same bytes are sent again until an attempt is acknowledged;
-     a batch is numbered anew, in another epoch, only where every attempt was certainly not written.
-  7. Nothing is sent in a new epoch before each batch of the old one has its outcome or is to be numbered anew.
-Left to others: connections and bytes (produce_stream.py), metadata (cluster.py), the clock (times come in the
-events), waking the callers (delivery.py).
-Source: KIP-98, KIP-360, Kafka's Sender and TransactionManager, which give sequences back and number batches anew on
-weaker grounds.
+  6. Each partition has up to five batches in flight. The same bytes are resent until an attempt is acknowledged. A
+     batch is renumbered, in another epoch, only if no attempt was written.
+  7. Nothing is sent in a new epoch before each batch of the old one has its outcome or is to be renumbered.
+Not here: connections (produce_stream.py), metadata (cluster.py), clock (times are in the events), callers
+(delivery.py).
+Source: KIP-98, KIP-360, Kafka's Sender and TransactionManager, which reuse sequences and renumber batches under weaker
+conditions.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ from tidelog.types import (
 )
 
 OVERDUE_MS: Final = 500
-"""An answer that takes longer makes the producer look up the leader: acks=all within a cluster takes milliseconds."""
+"""Answers slower than this trigger a leader lookup: acks=all takes milliseconds within a cluster."""
 LOOK_MS: Final = 200
-"""How often the leader is looked up while a batch waits for its next attempt: a new one should not wait with it."""
+"""Interval of leader lookups while a batch waits for a retry, so that a new leader is used at once."""
 MOVED_MS: Final = 1_000
-"""How long the answer of a deposed leader is waited for; it answers at once unless it is cut off or dead."""
+"""How long to wait for the answer of a deposed leader; it answers at once unless it is partitioned or dead."""
 
 _OUT_OF_SEQUENCE: Final = (OutOfOrderSequenceNumber, UnknownProducerId, InvalidProducerEpoch)
 
 
 class ProducerCore:
-    """The books of one producer."""
+    """State of one producer: its queues, batches and attempts."""
 
     def __init__(self, policy: Policy, rng: Random) -> None:
         self.policy = policy
@@ -87,7 +87,7 @@ class ProducerCore:
         self._rng = rng
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._attempts: dict[int, Attempt] = {}
-        """Every attempt of which an answer may come, those that do not decide any more among them."""
+        """Every attempt that may still be answered, including attempts that no longer decide the outcome."""
         self._changed: dict[PartitionQueue, None] = {}
         self._alarms: list[tuple[Millis, int, PartitionQueue]] = []
         self._numbers = 0
@@ -98,12 +98,12 @@ class ProducerCore:
 
     @property
     def pending(self) -> int:
-        """Batches without an outcome."""
+        """Number of batches without an outcome."""
         return sum(queue.depth for queue in self._queues.values())
 
     def queue(self, topic: str, partition: int, *, idempotent: bool = False) -> PartitionQueue:
-        """The queue of a partition. idempotent: how it is to be written to, from the next batch on that is begun with
-        no other one under way."""
+        """Return the queue of a partition. idempotent: how to send, from the next batch on that starts with no other in
+        flight."""
         key = TopicPartition(topic, PartitionIndex(partition))
         found = self._queues.get(key)
         if found is None:
@@ -112,7 +112,7 @@ class ProducerCore:
         return found
 
     def open_batch(self, queue: PartitionQueue, at: Millis) -> PendingBatch:
-        """Seal the open batch of the queue and put a new one behind it; Ticked has to follow."""
+        """Seal the open batch of the queue and open a new one; the caller sends Ticked next."""
         if queue.batches:
             queue.batches[-1].sealed = True
         batch = PendingBatch(self._number(), queue, at, Millis(at + self.policy.delivery_timeout_ms))
@@ -121,33 +121,33 @@ class ProducerCore:
         return batch
 
     def queues(self) -> list[PartitionQueue]:
-        """All queues, in the order in which they were made."""
+        """All queues, in order of creation."""
         return list(self._queues.values())
 
     def partition_of(self, attempt_id: int) -> TopicPartition | None:
-        """Where an attempt goes; None once nothing is to be learnt from its answer."""
+        """Return the partition of an attempt, or None if its answer no longer matters."""
         attempt = self._attempts.get(attempt_id)
         return None if attempt is None else attempt.batch.queue.topic_partition
 
     def unfinished(self) -> list[PendingBatch]:
-        """Every batch without an outcome, in the order in which they were opened."""
+        """Return every batch without an outcome, in order of creation."""
         queues = self._queues.values()
         return sorted(
             (batch for queue in queues for batch in (*queue.begun, *queue.batches)), key=lambda batch: batch.batch_id
         )
 
     def next_alarm(self) -> Millis | None:
-        """When Ticked is due at the latest; None: when something happens."""
+        """Return the latest time of the next Ticked, or None if no time is set."""
         while self._alarms and self._alarms[0][2].alarm_ms != self._alarms[0][0]:
             heapq.heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
     def is_wanted(self, attempt: Attempt) -> bool:
-        """Whether the attempt's stream may still put the batch on the wire."""
+        """Whether the attempt's stream may still send the batch."""
         return attempt.batch.attempt is attempt and not attempt.sent
 
     def take(self, attempt: Attempt, at: Millis) -> bool:
-        """The attempt's stream is about to put the batch on the wire. False: it must not, the batch was taken back."""
+        """Called when the attempt's stream is about to send the batch. Returns False if the batch was taken back."""
         if not self.is_wanted(attempt):
             return False
         batch = attempt.batch
@@ -159,7 +159,7 @@ class ProducerCore:
         return True
 
     def abandon(self, why: str) -> list[Finished]:
-        """Give every batch its outcome now; the core is of no use afterwards."""
+        """Give every batch its outcome now. The core must not be used afterwards."""
         effects: list[Finished] = []
         for batch in self.unfinished():
             attempt = batch.attempt
@@ -174,7 +174,7 @@ class ProducerCore:
         return effects
 
     def handle(self, event: Event) -> list[Effect]:
-        """Note what happened; say what to do."""
+        """Apply an event and return the effects."""
         effects: list[Effect] = []
         match event:
             case Acknowledged(attempt_id, base_offset, append_time, at):
@@ -217,7 +217,7 @@ class ProducerCore:
             return
         same_life = queue.topic_id is None or event.topic_id in (None, queue.topic_id)
         if event.node != NO_NODE and same_life and event.leader_epoch < queue.leader_epoch:
-            return  # old news
+            return  # stale metadata
         moved = event.leader_epoch > queue.leader_epoch or not same_life
         queue.leader_sought = False
         queue.leader, queue.leader_epoch = event.node, max(event.leader_epoch, queue.leader_epoch)
@@ -226,9 +226,9 @@ class ProducerCore:
         if not same_life:
             queue.leader_epoch = event.leader_epoch
             if queue.series is not None:
-                queue.series.broken = True  # the leader of the new topic knows nothing of what came before
+                queue.series.broken = True  # the leader of the new topic has no state of this producer
         if moved and event.node != NO_NODE:
-            queue.retry_ms = min(queue.retry_ms, event.at)  # another leader, another chance
+            queue.retry_ms = min(queue.retry_ms, event.at)  # a new leader: retry at once
         if event.node == NO_NODE:
             queue.retry_ms = Millis(max(queue.retry_ms, event.at + self._backoff(1)))
             if event.cause is not None and (head := self._head(queue)) is not None:
@@ -238,7 +238,8 @@ class ProducerCore:
         self._advance(queue, event.at, effects)
 
     def _leave_the_old_leader(self, queue: PartitionQueue, at: Millis) -> None:
-        """What was sent to it is, with idempotence, sent again at once; else its answer is waited for a little."""
+        """Handle batches sent to the old leader: with idempotence resend them at once, otherwise wait a little for its
+        answer."""
         for batch in queue.begun:
             batch.attempts_elsewhere = batch.attempts
             attempt = batch.attempt
@@ -272,10 +273,10 @@ class ProducerCore:
     def _answered(
         self, attempt_id: int, error: TidelogError, at: Millis, effects: list[Effect], *, refused: bool
     ) -> None:
-        """An attempt has failed. refused: the node said so; else its stream broke."""
+        """Handle a failed attempt. refused: the node answered with an error; otherwise its stream broke."""
         attempt = self._attempts.pop(attempt_id, None)
         if attempt is None or attempt.batch.attempt is not attempt:
-            return  # later attempts decide
+            return  # a later attempt decides
         queue = attempt.batch.queue
         if refused:
             self._refuse(attempt, error, at, effects)
@@ -289,8 +290,8 @@ class ProducerCore:
     def _not_encoded(
         self, attempt_id: int, faulty: Mapping[int, TidelogError], at: Millis, effects: list[Effect]
     ) -> None:
-        """The batch goes on without the records that are the cause. Its numbers were counted with them, and no attempt
-        of it was sent: what is numbered is numbered again, in another epoch."""
+        """Remove the records that cannot be encoded; the rest of the batch stays. Its numbers included the removed
+        records and no attempt was sent, so a numbered batch is renumbered in another epoch."""
         batch = self._attempts.pop(attempt_id).batch
         queue = batch.queue
         if len(faulty) == batch.count:
@@ -325,13 +326,13 @@ class ProducerCore:
             self._finish(at, effects, Finished(batch, error))
 
     def _out_of_sequence(self, attempt: Attempt, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
-        """The leader lacks what came before the batch, or knows a higher epoch: this attempt has written nothing."""
+        """The leader lacks an earlier batch, or knows a higher epoch: this attempt was not written."""
         batch = attempt.batch
         series = batch.queue.series
         assert series is not None, "a numbered batch has a series"
         if isinstance(error, InvalidProducerEpoch):
             series.fence()
-        elif attempt.follows_open:  # what it lacks is, maybe, on its way
+        elif attempt.follows_open:  # the missing batch may still arrive
             self._retry(batch, error, at)
             return
         if batch.doubt is not None:
@@ -371,7 +372,7 @@ class ProducerCore:
             self._advance(queue, at, effects)
 
     def _advance(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
-        """Do for this queue all that can be done now, and set its alarm for the rest."""
+        """Do all that is possible for this queue now, and set its alarm for the rest."""
         if not queue.begun and queue.idempotent is (queue.series is None):
             _switch(queue)
         for batch in tuple(queue.begun):
@@ -385,7 +386,7 @@ class ProducerCore:
                 return
 
     def _next(self, queue: PartitionQueue, at: Millis) -> PendingBatch | None:
-        """The batch that is to be given to a stream next, now or later; None: something has to happen first."""
+        """Return the next batch for a stream, now or later, or None if an event must come first."""
         series = queue.series
         for batch in queue.begun:
             if batch.attempt is None and (series is None or not series.broken or batch.doubt is not None):
@@ -394,13 +395,13 @@ class ProducerCore:
             return None
         if not queue.begun:
             return queue.batches[0]
-        # Others are under way: a batch that is not full waits for company meanwhile.
+        # Other batches are in flight: a batch that is not full waits for more records.
         if series is not None and queue.batches[0].sealed and series.may_follow(queue.begun[0].place, at):
             return queue.batches[0]
         return None
 
     def _send(self, batch: PendingBatch, at: Millis, effects: list[Effect]) -> bool:
-        """Give the batch to its leader's stream. False: not yet, the alarm is set."""
+        """Give the batch to its leader's stream. Returns False if it must wait; the alarm is then set."""
         queue = batch.queue
         due = batch.created_ms if batch.sealed or batch.attempts else batch.created_ms + self.policy.linger_ms
         due = max(due, queue.retry_ms)
@@ -432,7 +433,7 @@ class ProducerCore:
         return True
 
     def _begin(self, batch: PendingBatch) -> None:
-        """The first waiting batch is on its way from here on."""
+        """Move the first waiting batch to the batches in flight."""
         queue = batch.queue
         queue.batches.popleft()
         queue.begun.append(batch)
@@ -441,7 +442,7 @@ class ProducerCore:
             batch.stamp, batch.place = queue.series.number(batch.count)
 
     def _has_id(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> bool:
-        """Whether batches of the queue can be numbered; where not, an id is asked for."""
+        """Whether batches of the queue can be numbered; if not, request a producer id."""
         series = queue.series
         if series is None or series.producer_id != NO_PRODUCER_ID:
             return True
@@ -454,8 +455,8 @@ class ProducerCore:
         return False
 
     def _mend(self, queue: PartitionQueue, series: Series) -> None:
-        """Begin a new epoch, once of each batch of the old one it is known that it is not written, or its senders were
-        told that nobody knows."""
+        """Start a new epoch once no batch of the old one is in doubt: it was not written, or its senders got
+        CommitUnknown."""
         if any(batch.attempt is not None or batch.doubt is not None for batch in queue.begun):
             return
         for batch in reversed(queue.begun):
@@ -465,7 +466,7 @@ class ProducerCore:
         series.renew()
 
     def _watch(self, attempt: Attempt, at: Millis, effects: list[Effect]) -> None:
-        """A batch is with a stream: has its time come?"""
+        """Check the timeouts of a batch that a stream has."""
         batch, queue = attempt.batch, attempt.batch.queue
         if attempt.give_up_ms <= at:
             if not attempt.sent:
@@ -473,7 +474,7 @@ class ProducerCore:
                 return
             waited = at - (attempt.sent_ms or at)
             cause = RequestTimedOut(
-                f"node {attempt.node} did not answer for {waited} ms: is it overloaded, stopped or cut off?"
+                f"node {attempt.node} did not answer for {waited} ms: is it overloaded, stopped or partitioned?"
             )
             self._unknown(attempt, cause, at, effects)
             return
@@ -494,27 +495,27 @@ class ProducerCore:
             self._finish(at, effects, Finished(batch, self._given_up(batch, timed_out)))
 
     def _given_up(self, batch: PendingBatch, why: str) -> TidelogError:
-        """The outcome of a batch that is not with any node."""
+        """Return the error for a batch that no node has."""
         queue, records, cause = batch.queue, batch.outcome.records, batch.doubt or batch.cause
         tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
-        unled = "no node said who leads it." if queue.leader == NO_NODE else "earlier batches of it took too long."
+        unled = "no node reported its leader." if queue.leader == NO_NODE else "earlier batches took too long."
         said = cause.message if cause is not None else unled
         error: TidelogError
         if batch.doubt is not None:
             error = _about(
                 batch,
                 CommitUnknown(
-                    f"nobody can tell whether {records} records for "
+                    f"it is unknown whether {records} records for "
                     f"{queue.topic_partition} are committed: {tried}: {said}"
                 ),
             )
         else:
-            error = DeliveryTimedOut(f"{records} records for {queue.topic_partition} are not written: {tried}: {said}")
+            error = DeliveryTimedOut(f"{records} records for {queue.topic_partition} were not written: {tried}: {said}")
         error.__cause__ = cause
         return error
 
     def _retry(self, batch: PendingBatch, cause: TidelogError, at: Millis) -> None:
-        """Give it again after a pause; whatever of later ones is not on the wire yet waits with it."""
+        """Resend the batch after a pause; later batches that are not sent yet wait with it."""
         batch.cause = cause
         queue = batch.queue
         for later in queue.begun[queue.begun.index(batch) :]:
@@ -523,7 +524,7 @@ class ProducerCore:
         queue.retry_ms = Millis(at + self._backoff(max(1, batch.attempts - batch.attempts_elsewhere)))
 
     def _take_back(self, batch: PendingBatch) -> None:
-        """No stream shall put it on the wire now; what is there already stays."""
+        """Withdraw the batch from its stream if it was not sent yet."""
         attempt = batch.attempt
         if attempt is not None and not attempt.sent:
             self._attempts.pop(attempt.attempt_id, None)
@@ -563,7 +564,7 @@ class ProducerCore:
             effects.append(FindLeader(queue.topic_partition))
 
     def _backoff(self, attempts: int) -> int:
-        """Milliseconds before the next attempt: doubling, bounded, a fifth of it by lot."""
+        """Return milliseconds before the next attempt: doubling, bounded, with a random variation of a fifth."""
         full = min(self.policy.retry_backoff_ms_max, self.policy.retry_backoff_ms << min(attempts - 1, 20))
         return int(full * self._rng.uniform(0.8, 1.2))
 
@@ -578,12 +579,12 @@ class ProducerCore:
 
 
 def _switch(queue: PartitionQueue) -> None:
-    """Write with idempotence from here on, or without. Numbers that were used are not used again."""
+    """Switch between sending with and without idempotence. Used sequence numbers are not reused."""
     queue.series, queue.laid_by = (queue.laid_by or Series(), None) if queue.idempotent else (None, queue.series)
 
 
 def _follows_open(batch: PendingBatch) -> bool:
-    """Whether a batch before this one may still come to be written under the numbers it has."""
+    """Whether a batch before this one may still be written with its present numbers."""
     queue = batch.queue
     if queue.begun[0] is batch or queue.series is None:
         return False
@@ -592,12 +593,12 @@ def _follows_open(batch: PendingBatch) -> bool:
 
 
 def commit_unknown(batch: PendingBatch, attempt: Attempt, cause: TidelogError) -> CommitUnknown:
-    """What the senders of a batch are told when nobody can tell."""
+    """Return the error for the senders of a batch whose outcome is unknown."""
     next_step = "Read the partition to find out, or send them again and accept duplicates"
     if batch.stamp is PLAIN:
         next_step += ' (on_unknown="resend" does that in order)'
     error = CommitUnknown(
-        f"nobody can tell whether {batch.outcome.records} records for {batch.queue.topic_partition} are committed: "
+        f"it is unknown whether {batch.outcome.records} records for {batch.queue.topic_partition} are committed: "
         f"sent to node {attempt.node} in leader epoch {attempt.leader_epoch}, then: {cause.message} {next_step}."
     )
     error.__cause__ = cause

@@ -1,4 +1,4 @@
-"""What the producer's core is told and what it says: events in, effects out, as values. Times are monotonic."""
+"""Events and effects of the producer core, as values. Times are monotonic."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tidelog.types import (
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long, how often, how many; milliseconds and bytes.
+    """Limits, in milliseconds, bytes and counts.
 
-    resend_unknown: of batches without idempotence: send again what may be written already.
+    resend_unknown: without idempotence, resend batches that may already be written.
     """
 
     acks: Acks
@@ -43,7 +43,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class LeaderKnown:
-    """The answer to FindLeader, or news: who leads a partition. NO_NODE: nobody, as far as `cause` tells why."""
+    """Answer to FindLeader, or a metadata update. NO_NODE: no leader is known, for the reason in `cause`."""
 
     topic_partition: TopicPartition
     topic_id: TopicId | None
@@ -55,7 +55,7 @@ class LeaderKnown:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdKnown:
-    """The answer to InitProducerId: an id that nobody else has."""
+    """Answer to InitProducerId: a new producer id."""
 
     producer_id: ProducerId
     epoch: int
@@ -64,7 +64,7 @@ class ProducerIdKnown:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdRefused:
-    """No id came."""
+    """No producer id was obtained."""
 
     error: TidelogError
     at: Millis
@@ -72,7 +72,7 @@ class ProducerIdRefused:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The node has answered an attempt: done as asked."""
+    """The node has acknowledged an attempt."""
 
     attempt_id: int
     base_offset: Offset
@@ -91,7 +91,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The stream broke, or never came about, before an answer. Whether the batch was taken from here is known here."""
+    """The stream failed before an answer. The core knows whether the batch was sent."""
 
     attempt_id: int
     cause: TidelogError
@@ -100,8 +100,8 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class NotEncoded:
-    """The batch of an attempt could not be turned into bytes, so that nothing of it was sent. faulty: the records that
-    are the cause, by their index, and what is wrong with each."""
+    """The batch of an attempt could not be encoded, so nothing was sent. faulty: the records that caused it, by index,
+    with their errors."""
 
     attempt_id: int
     faulty: Mapping[int, TidelogError]
@@ -117,7 +117,7 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed, or records have come."""
+    """Time has passed, or records were queued."""
 
     at: Millis
 
@@ -132,14 +132,14 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """Give the attempt to the stream of its node; that asks `take` before it puts the batch on the wire."""
+    """Give the attempt to the stream of its node; the stream calls `take` before it sends the batch."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The batch is done with and its memory free: tell its senders."""
+    """The batch has its outcome and its memory is free: notify its senders."""
 
     batch: PendingBatch
     error: TidelogError | None = None
@@ -147,7 +147,7 @@ class Finished:
     append_time: Millis = NO_TIMESTAMP
 
     def tell(self) -> None:
-        """Give the batch its outcome; whoever waits is called."""
+        """Set the outcome of the batch and call the waiting callers."""
         if self.error is not None:
             self.batch.outcome.fail(self.error)
         else:
@@ -156,16 +156,16 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class FindLeader:
-    """Look up who leads, and answer with LeaderKnown."""
+    """Look up the leader; answer with LeaderKnown."""
 
     topic_partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """Ask any node for a producer id, and answer with ProducerIdKnown or ProducerIdRefused.
+    """Request a producer id from any node; answer with ProducerIdKnown or ProducerIdRefused.
 
-    producer_id, epoch: what is used up; -1 where there was none.
+    producer_id, epoch: the exhausted id and epoch; -1 if there was none.
     """
 
     producer_id: ProducerId

@@ -1,17 +1,17 @@
-"""The numbers of an idempotent producer's batches in one partition: producer id, epoch, sequences.
+"""Sequence numbers of an idempotent producer in one partition: producer id, epoch, sequences.
 
-A leader appends a batch of a known producer only where its first sequence follows the last one, and answers one of the
-last five batches that comes again with the offset of its first copy (KIP-98). What the producer must keep true for that
-to mean "once and in order":
-  1. A sequence belongs to one batch for ever. A batch that is given up never returns its sequences, whatever was said
-     about it: the series is broken then, and goes on in a higher epoch from sequence 0, by which leaders refuse
-     whatever of the old epoch is still under way (KIP-360).
-  2. Never more than five batches from the oldest without an outcome to the newest: the leader remembers no more.
-  3. Until a batch of the epoch is acknowledged, and after a long silence, one at a time: a leader that knows nothing
-     of the producer takes any first sequence, and would take the second batch before the first.
-An epoch is the partition's own: the other partitions of the producer go on in theirs. As in Kafka the producer counts
-epochs by itself, since nobody else has its id, and asks for another id when they are used up.
-Left to others: what is sent when, and what an answer means for a batch (producer_core.py).
+A leader appends a batch of a known producer only if its first sequence follows the last one. A repeated batch that is
+among the last five is answered with the offset of its first copy (KIP-98). For exactly-once, in-order writes the
+producer keeps these invariants:
+  1. A sequence belongs to one batch forever. A failed batch never returns its sequences, whatever the answer was: the
+     series is broken and continues in a higher epoch from sequence 0. Leaders then reject everything of the old epoch
+     that is still in flight (KIP-360).
+  2. At most five batches from the oldest one without an outcome to the newest: the leader remembers five.
+  3. Until a batch of the epoch is acknowledged, and after a long silence, one batch at a time: a leader without state
+     of the producer accepts any first sequence, and would accept the second batch before the first. Each partition has
+     its own epoch. As in Kafka the producer increments epochs by itself, since no other producer has its id, and
+     requests another id when the epochs are exhausted.
+Not here: what is sent when, and what an answer means for a batch (producer_core.py).
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from typing import Final, NamedTuple
 from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Millis, ProducerId
 
 SEQUENCES: Final = 1 << 31
-"""Behind the last one comes 0 again."""
+"""After the last sequence number comes 0 again."""
 EPOCH_MAX: Final = (1 << 15) - 1
 WINDOW: Final = 5
-"""Batches of a producer that a leader remembers (Kafka's ProducerStateEntry)."""
+"""Number of batches of a producer that a leader remembers (Kafka's ProducerStateEntry)."""
 PROOF_MS: Final = 600_000
-"""So long after an acknowledgement the leader certainly knows the producer (`producer.id.expiration.ms`: a day)."""
+"""For this time after an acknowledgement the leader certainly knows the producer (`producer.id.expiration.ms`: a
+day)."""
 
 
 class Stamp(NamedTuple):
-    """What a batch's header says of its producer. `sequence` is that of its first record."""
+    """Producer fields of a batch header. `sequence` is that of its first record."""
 
     producer_id: ProducerId
     epoch: int
@@ -38,11 +39,11 @@ class Stamp(NamedTuple):
 
 
 PLAIN: Final = Stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-"""Of a batch without idempotence."""
+"""Stamp of a batch without idempotence."""
 
 
 class Series:
-    """See the module's words. `producer_id` is NO_PRODUCER_ID until `begin`."""
+    """Numbering of the batches of one partition. `producer_id` is NO_PRODUCER_ID until `begin`."""
 
     __slots__ = ("broken", "epoch", "place", "producer_id", "proven_ms", "sequence", "spent_id")
 
@@ -50,22 +51,22 @@ class Series:
         self.producer_id = NO_PRODUCER_ID
         self.epoch = NO_PRODUCER_EPOCH
         self.sequence = 0
-        """Of the next record."""
+        """Sequence of the next record."""
         self.place = 0
-        """Of the next batch: batches are counted, whatever the epoch."""
+        """Position of the next batch, counted across epochs."""
         self.proven_ms: Millis | None = None
-        """When a batch of this epoch was last acknowledged."""
+        """Time of the last acknowledgement of a batch of this epoch."""
         self.broken = False
-        """A batch of this epoch was given up, or the leader lacks one: nothing is numbered until `renew`."""
+        """A batch of this epoch failed, or the leader lacks one: no batch is numbered until `renew`."""
         self.spent_id = NO_PRODUCER_ID
-        """An id that can be used no more."""
+        """An exhausted or fenced producer id."""
 
     def begin(self, producer_id: ProducerId, epoch: int) -> None:
-        """The series starts, or starts again under another id."""
+        """Start the series, or restart it with another id."""
         self.producer_id, self.epoch, self.sequence = producer_id, epoch, 0
 
     def renew(self) -> None:
-        """Go on in a higher epoch; where there is none, with another id, which `begin` has to bring."""
+        """Continue in the next epoch; if the epochs are exhausted, `begin` must set another id."""
         self.broken, self.proven_ms = False, None
         if self.producer_id == NO_PRODUCER_ID:
             return
@@ -74,22 +75,22 @@ class Series:
             self.spent_id, self.producer_id = self.producer_id, NO_PRODUCER_ID
 
     def fence(self) -> None:
-        """Somebody else uses the id: it is of no use any more."""
+        """Another producer uses the id: it must not be used any more."""
         self.broken, self.spent_id = True, self.producer_id
 
     def may_follow(self, oldest_place: int, at: Millis) -> bool:
-        """Whether another batch may be sent while that of `oldest_place` has no outcome yet."""
+        """Whether another batch may be sent while the batch at `oldest_place` has no outcome yet."""
         known = self.proven_ms is not None and at - self.proven_ms < PROOF_MS
         return known and not self.broken and self.place - oldest_place < WINDOW
 
     def number(self, records: int) -> tuple[Stamp, int]:
-        """The stamp and the place of the next batch."""
+        """Return the stamp and the position of the next batch."""
         stamp, place = Stamp(self.producer_id, self.epoch, self.sequence), self.place
         self.sequence = (self.sequence + records) % SEQUENCES
         self.place += 1
         return stamp, place
 
     def acknowledged(self, stamp: Stamp, at: Millis) -> None:
-        """A batch is in the log for good."""
+        """A batch was acknowledged."""
         if (stamp.producer_id, stamp.epoch) == (self.producer_id, self.epoch):
             self.proven_ms = at

@@ -1,7 +1,7 @@
-"""The warning of records that a program leaves queued when it ends.
+"""Warning about records that are still queued when a program ends.
 
-A RuntimeWarning, as for a coroutine that was never awaited: Python shows it unless the program hides it, also while the
-interpreter exits, when there may be no logging any more. A ResourceWarning would be hidden by default.
+It is a RuntimeWarning, as for a coroutine that was never awaited: Python shows it by default, even at interpreter exit,
+when logging may be gone. Python hides a ResourceWarning by default.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from tidelog.client.producer_core import ProducerCore
 
 
 def warn_of_unsent(core: ProducerCore) -> None:
-    """Warn where records are queued although the producer will not send them any more: it was never closed."""
+    """Warn if records are still queued: the producer was not closed and will not send them."""
     counts: Counter[str] = Counter()
     for batch in core.unfinished():
-        batch.outcome.asked = True  # no second message for each batch
+        batch.outcome.asked = True  # suppresses the message per batch
         counts[batch.queue.topic_partition.topic] += batch.outcome.records
     if counts:
         topics = ", ".join(f"{count} for topic {topic!r}" for topic, count in sorted(counts.items()))
