@@ -76,7 +76,7 @@ LARGE = "9" * 20
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("consume", "orders", "-p", "0", "--offset", LARGE), f"offset {LARGE} lies above the end"),
+        (("consume", "orders", "-p", "0", "--offset", LARGE), f"offset {LARGE} is above the end"),
         (("consume", "orders", "-p", "0", "--offset", "-1"), "invalid offset -1"),
         (("consume", "orders", "-p", LARGE), f"partition {LARGE}: the topic has"),
         (("consume", "orders", "--max", LARGE), ""),
@@ -189,11 +189,11 @@ PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
 
 def test_a_full_disk_and_a_damaged_replica_are_no_health(cluster: MemoryCluster, tidelog: Terminal) -> None:
     for wrong, what in (
-        ({"full_partitions": 1}, "1 partition refusing writes: the leader's disk is full"),
+        ({"full_partitions": 1}, "1 partition rejecting writes: the leader's disk is full"),
         ({"damaged_partitions": 2}, "2 partitions with a damaged replica"),
         (
             {"unanswered_nodes": [1, 2]},
-            "no answer about its disks from node 1, 2: ask again, then look at that node's log",
+            "no report about the disks of node 1, 2: try again, then check the log of that node",
         ),
     ):
         cluster.described = wrong
@@ -425,6 +425,6 @@ def test_a_lost_majority_is_told_instead_of_old_good_news(cluster: MemoryCluster
     for command in (("cluster", "status"), ("partition", "why-unavailable")):
         assert tidelog(*command) == 1
         assert advice in tidelog.err
-        assert "nothing is wrong" not in tidelog.err
+        assert "no problems found" not in tidelog.err
     assert tidelog("cluster", "status", "--json") == 1
     assert tidelog.json["healthy"] is False

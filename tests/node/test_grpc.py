@@ -308,7 +308,7 @@ def test_stopping_ends_streams_with_an_error_that_says_so() -> None:
             at.server.refuse()
             await stream.send(produce(b"y"))  # what is open goes on
             assert await stream.receive() is not None
-            with pytest.raises(NodeShuttingDown, match="ask another node"):
+            with pytest.raises(NodeShuttingDown, match="use another node"):
                 await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=PATIENCE_MS)
             async with asyncio.TaskGroup() as tasks:
                 waiting = tasks.create_task(_error_of(stream.receive()))

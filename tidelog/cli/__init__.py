@@ -1,7 +1,6 @@
-"""The `tidelog` command: tables and progress for people, `--json` for scripts, exit codes that tell the truth.
+"""The `tidelog` command: tables and progress for people, `--json` for scripts, and reliable exit codes.
 
-0: done. 1: refused or failed, with one sentence on standard error. 2: the command line itself is wrong.
-130: interrupted.
+0: success. 1: rejected or failed, with one sentence on standard error. 2: wrong command line. 130: interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sys
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read once, when grpc is imported; what matters is said by us
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when grpc is imported; we print the errors ourselves
     try:
         from tidelog.cli.app import run
     except ModuleNotFoundError as missing:

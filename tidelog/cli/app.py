@@ -1,4 +1,4 @@
-"""All commands under one roof, and what becomes of their errors."""
+"""The root command with all subcommands, and its error handling."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
-    """Tidelog: a replicated log. Commands ask the nodes named by --bootstrap or TIDELOG_BOOTSTRAP."""
-    del version  # answered by its callback
+    """Tidelog: a replicated log. Commands use the nodes in --bootstrap or TIDELOG_BOOTSTRAP."""
+    del version  # handled by its callback
 
 
 app.command("up")(up.up)
@@ -49,13 +49,13 @@ app.add_typer(quorum.app, name="quorum")
 app.add_typer(log.app, name="log")
 
 
-# Typer brings its own click or uses the installed one, by version; this class is in both.
+# Typer uses its own click or the installed one, depending on the version; this class is in both.
 _WrongCommandLine: Final[Any] = typer.BadParameter.__mro__[2]
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; every error is one sentence on standard error."""
-    if sys.stdout is None or sys.stderr is None:  # closed by whoever started us: nobody wants to read it
+    if sys.stdout is None or sys.stderr is None:  # closed by the parent process: discard the output
         nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open to the end of the process
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     command = typer.main.get_command(app)
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing more may be written at exit either.
+        # The reader has closed the pipe; nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

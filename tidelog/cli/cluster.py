@@ -30,8 +30,8 @@ def _group() -> None:
 
 @app.command()
 def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show nodes, controller and what wants attention. Exit code 1: some partition cannot be written or is damaged, a
-    node does not say so, or nothing can be changed."""
+    """Show nodes, controller and problems. Exit code 1: a partition is not writable or is damaged, a node did not
+    report its disks, or the cluster cannot be changed."""
 
     async def work() -> ClusterDescription:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -51,11 +51,11 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> N
 
 @app.command()
 def upgrade(
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, change nothing.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check only, change nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Raise the feature level of the metadata, once every node runs this version. There is no way back."""
+    """Raise the feature level of the metadata after every node runs this version. This cannot be undone."""
 
     async def work() -> int:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -72,18 +72,18 @@ def upgrade(
 def remove_voter(
     node: Annotated[int, typer.Argument(help="Number of the node.")], bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
 ) -> None:
-    """Let a node that is gone for good vote no more in the metadata quorum; another takes its place."""
+    """Remove a permanently lost node from the voters of the metadata quorum; another node replaces it."""
 
     async def work() -> None:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
             await admin.remove_voter(node)
 
     asyncio.run(work())
-    say(f"node {node} votes no more")
+    say(f"node {node} is no longer a voter")
 
 
 def _wrong(found: ClusterDescription) -> list[str]:
-    """What wants attention, in words."""
+    """Return the problems of the cluster, as text."""
     wrong = []
     if found.trouble:
         wrong.append(found.trouble)
@@ -92,11 +92,11 @@ def _wrong(found: ClusterDescription) -> list[str]:
         wrong.append(f"fenced: node {', '.join(fenced)}")
     if found.unanswered_nodes:
         silent = ", ".join(map(str, found.unanswered_nodes))
-        wrong.append(f"no answer about its disks from node {silent}: ask again, then look at that node's log")
+        wrong.append(f"no report about the disks of node {silent}: try again, then check the log of that node")
     for count, what in (
         (found.leaderless_partitions, "without a leader"),
-        (found.under_min_isr_partitions, "too few in sync for acks=all"),
-        (found.full_partitions, "refusing writes: the leader's disk is full"),
+        (found.under_min_isr_partitions, "with too few in-sync replicas for acks=all"),
+        (found.full_partitions, "rejecting writes: the leader's disk is full"),
         (found.damaged_partitions, "with a damaged replica"),
         (found.under_replicated_partitions, "under-replicated"),
     ):

@@ -1,7 +1,7 @@
-"""Lines of standard input or of a file, plain or gzip, each as soon as it is there.
+"""Reads lines of standard input or of a file, plain or gzip, without delay.
 
-Kept true: an interrupt is never held up by input that does not come (a terminal, a pipe), because reading waits in a
-thread that nobody waits for; memory stays bounded by the longest line that is allowed.
+Invariants: an interrupt takes effect even if no input arrives (terminal, pipe), because a daemon thread does the
+reading. Memory is bounded by the maximum line length.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ CHUNK_BYTES: Final = 256 * 1024
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 Read = Callable[[], bytes]
-"""The next bytes; none at the end. Blocks until some are there."""
+"""Return the next bytes, or none at the end. Blocks until some are available."""
 
 
 @contextmanager
 def opened(path: Path | None) -> Iterator[Read]:
-    """Standard input, or a file. Raises InvalidRequest where standard input is closed, OSError."""
+    """Open standard input or a file. Raises InvalidRequest if standard input is closed, OSError."""
     if path is not None:
         with path.open("rb", buffering=0) as file:
             yield lambda: file.read(CHUNK_BYTES) or b""
         return
     if sys.stdin is None:
-        raise InvalidRequest("standard input is closed: give the lines there, or name a file with --input")
+        raise InvalidRequest("standard input is closed: pass the lines there, or name a file with --input")
     try:
         number = sys.stdin.fileno()
-    except OSError:  # not the system's: somebody put a buffer in its place
+    except OSError:  # standard input was replaced by a buffer
         yield lambda: sys.stdin.buffer.read(CHUNK_BYTES)
         return
     yield lambda: os.read(number, CHUNK_BYTES)
 
 
 async def lines(read: Read, *, packed_name: str | None, line_bytes_max: int) -> AsyncIterator[bytes]:
-    """Lines without their ends.
+    """Yield lines without line ends.
 
-    packed_name: what a message calls the source if it may be gzip, found out by its first two bytes; None: it is taken
-    as it is. Raises RecordTooLarge for a line longer than `line_bytes_max`, InvalidRequest for damaged gzip.
+    packed_name: name of the source in messages, if it may be gzip (detected by its first two bytes); None: never gzip.
+    Raises RecordTooLarge for a line longer than `line_bytes_max`, InvalidRequest for corrupt gzip.
     """
     chunks = _chunks(read)
     if packed_name is not None:
@@ -62,7 +62,7 @@ async def lines(read: Read, *, packed_name: str | None, line_bytes_max: int) -> 
         durable_offset += len(rest)
         if durable_offset > line_bytes_max:
             raise RecordTooLarge(
-                f"line {number} is longer than {line_bytes_max} bytes: cut it into lines that a record can hold"
+                f"line {number} is longer than {line_bytes_max} bytes: split it into lines that fit into a record"
             )
     if durable_offset:
         yield b"".join(parts)
@@ -74,7 +74,7 @@ async def _chunks(read: Read) -> AsyncIterator[bytes]:
 
 
 def _in_a_free_thread(read: Read) -> asyncio.Future[bytes]:
-    """The outcome of `read`, called in a thread that may be left behind in the middle of it."""
+    """Call `read` in a daemon thread, which may be abandoned during the call; return the future of its result."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[bytes] = loop.create_future()
 
@@ -92,7 +92,7 @@ def _in_a_free_thread(read: Read) -> asyncio.Future[bytes]:
             chunk = read()
         except OSError as error:
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants it any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the result is not needed any more
             loop.call_soon_threadsafe(settle, chunk, failure)
 
     threading.Thread(target=work, name="tidelog input", daemon=True).start()
@@ -100,7 +100,7 @@ def _in_a_free_thread(read: Read) -> asyncio.Future[bytes]:
 
 
 async def _unpacked(chunks: AsyncIterator[bytes], name: str) -> AsyncIterator[bytes]:
-    """The bytes as they are or, where they begin as gzip does, unpacked: all members, one after the other."""
+    """Yield the bytes unchanged or, if they start like gzip, decompressed: all members, one after the other."""
     head = b""
     async for chunk in chunks:
         head += chunk
@@ -116,7 +116,7 @@ async def _unpacked(chunks: AsyncIterator[bytes], name: str) -> AsyncIterator[by
     try:
         while packed:
             if member is None:
-                packed = packed.lstrip(b"\0")  # zeros may fill a block after a member
+                packed = packed.lstrip(b"\0")  # a member may be padded with zeros to a block
                 member = zlib.decompressobj(wbits=31) if packed else None
             else:
                 yield member.decompress(packed, CHUNK_BYTES)
@@ -124,6 +124,6 @@ async def _unpacked(chunks: AsyncIterator[bytes], name: str) -> AsyncIterator[by
                 member = None if member.eof else member
             packed = packed or await anext(chunks, b"")
     except zlib.error as error:
-        raise InvalidRequest(f"{name} is damaged gzip ({error}): the lines before the damage were sent") from None
+        raise InvalidRequest(f"{name} is corrupt gzip ({error}): the lines before the damage were sent") from None
     if member is not None:
-        raise InvalidRequest(f"{name} is gzip that ends too early: the lines that it held were sent")
+        raise InvalidRequest(f"{name} is truncated gzip: the lines that it contains were sent")

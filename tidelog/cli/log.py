@@ -1,4 +1,4 @@
-"""`tidelog log`: the files of logs on this machine, with or without a running node."""
+"""`tidelog log`: log files on this machine, with or without a running node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 from tidelog.cli.output import Json
 from tidelog.cli.server_packages import server_module
 
-app = typer.Typer(help="The files of logs on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Log files on this machine.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """The files of logs on this machine."""
+    """Log files on this machine."""
 
 
 @app.command()
@@ -24,12 +24,12 @@ def dump(
         list[Path], typer.Argument(help="A file, a partition directory or a log directory.", show_default=False)
     ],
     records: Annotated[bool, typer.Option("--records", help="Show every record too.")] = False,
-    findings: Annotated[bool, typer.Option("--findings", help="Show only findings and sums.")] = False,
+    findings: Annotated[bool, typer.Option("--findings", help="Show only findings and totals.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show and check the files of logs, Tidelog's and Apache Kafka's, read-only.
+    """Show and verify log files of Tidelog and Apache Kafka, read-only.
 
-    The exit code is 0 where nothing is damaged, 1 where something is, 2 for a path that does not exist.
+    Exit code 0: no damage. 1: damage was found. 2: a path does not exist.
     """
     command: Any = server_module("storage.dump.command")
     options = [

@@ -24,7 +24,7 @@ def safe_to_restart(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Say whether everything goes on while a node is stopped. Exit code 1: not everything does."""
+    """Report whether the cluster keeps working while a node is stopped. Exit code 1: it does not."""
 
     async def work() -> RestartExplanation:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -34,7 +34,7 @@ def safe_to_restart(
     if as_json:
         print_json(told)
     elif told.safe:
-        say(f"node {node_id} may be stopped: everything else goes on")
+        say(f"node {node_id} may be stopped: the rest of the cluster keeps working")
     else:
         for reason in told.reasons:
             say(f"not now: {reason}")

@@ -1,4 +1,4 @@
-"""What commands share: the options that all have, tables for people, JSON for scripts."""
+"""Shared by all commands: common options, tables for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Bootstrap = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-"""Where `tidelog up` puts its first node."""
+"""Default address of the first node of `tidelog up`."""
 
 
 PATIENCE_MS = 2_000
-"""A person at a terminal asks again by hand; a node that restarts is given this long."""
+"""How long commands retry: a person at a terminal can repeat the command, and a restarting node gets this long."""
 
 
 def plain(value: object) -> Any:
-    """A value as JSON knows it: records as objects, ids as text, bytes as text or, where they are none, as base64."""
+    """Convert a value for JSON: records to objects, ids to text, bytes to UTF-8 text or else base64."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -50,13 +50,13 @@ def plain(value: object) -> Any:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on one line."""
+    """Print one JSON document on one line."""
     sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table; numbers stand right."""
+    """Print a table; numbers are right-aligned."""
     table = Table(title=title, title_justify="left", title_style="bold")
     cells = [list(row) for row in rows]
     for index, column in enumerate(columns):
@@ -68,11 +68,11 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
 
 
 def counted(number: int, what: str) -> str:
-    """`1 record`, `2 records`."""
+    """Return `1 record`, `2 records`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def say(text: str) -> None:
-    """A sentence for people, on standard error: standard output is for results."""
+    """Print a sentence for people on standard error; standard output is for results."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -12,22 +12,22 @@ from tidelog.client.admin import Admin, PartitionExplanation, PartitionOutcome, 
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import PartitionIndex, TopicPartition
 
-app = typer.Typer(help="Single partitions: why they do not work, who leads them, where they lie.", no_args_is_help=True)
+app = typer.Typer(help="Single partitions: problems, leaders, replicas.", no_args_is_help=True)
 Names = Annotated[
-    list[str] | None, typer.Argument(help="Partitions, TOPIC-N each; none: all that want it.", show_default=False)
+    list[str] | None, typer.Argument(help="Partitions as TOPIC-N; none: all that need it.", show_default=False)
 ]
 
 
 def _partition(name: str) -> TopicPartition:
     topic, dash, index = name.rpartition("-")
     if not dash or not topic or not index.isdecimal():
-        raise InvalidRequest(f"{name!r} is no partition: write TOPIC-NUMBER, for example orders-0")
+        raise InvalidRequest(f"{name!r} is not a partition: write TOPIC-NUMBER, for example orders-0")
     return TopicPartition(topic, PartitionIndex(int(index)))
 
 
 @app.command("why-unavailable")
 def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Say why partitions cannot be read or written, and what to do. Exit code 1: some cannot, or nobody could tell."""
+    """Show why partitions cannot be read or written, and what to do. Exit code 1: some cannot, or it is unknown."""
     wanted = [_partition(name) for name in names or ()]
 
     async def work() -> tuple[list[PartitionExplanation], str]:
@@ -43,7 +43,7 @@ def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRA
         for each in told:
             _say_explanation(each)
         if not trouble and not any(each.causes or each.error for each in told):
-            say("nothing is wrong")
+            say("no problems found")
     if trouble or any(each.error or not each.writable for each in told):
         raise typer.Exit(1)
 
@@ -66,17 +66,19 @@ def elect(
     names: Names = None,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Let whoever has most lead where nobody may: committed records may be LOST."),
+        typer.Option(
+            "--unclean", help="If no replica is eligible, elect the most complete one: committed records may be LOST."
+        ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Of --unclean: do not ask before records are given up.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --unclean: do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Let preferred leaders lead, or, where nobody may, whoever is there. Exit code 1: some were refused, or the answer
-    was no. With --unclean and --json but without --yes: what would be lost, and nothing is changed."""
+    """Elect preferred leaders, or with --unclean any available replica. Exit code 1: an election was rejected or not
+    confirmed. With --unclean and --json but without --yes: show the loss and change nothing."""
     wanted = [_partition(name) for name in names or ()]
     if unclean and not wanted:
-        raise InvalidRequest("--unclean loses records: name the partitions, TOPIC-N each")
+        raise InvalidRequest("--unclean loses records: name the partitions as TOPIC-N")
 
     async def work(*, validate_only: bool = False) -> list[PartitionOutcome]:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -93,7 +95,7 @@ def elect(
 
 
 def _agreed(told: list[PartitionOutcome]) -> bool:
-    """Show what an unclean election would cost, and ask."""
+    """Show what an unclean election would lose, and ask for confirmation."""
     for each in told:
         if each.error is not None:
             say(f"{each.partition}: {each.error.message}")
@@ -102,9 +104,9 @@ def _agreed(told: list[PartitionOutcome]) -> bool:
     if all(each.error is not None for each in told):
         return False
     try:
-        agreed = typer.confirm("Give these records up?", err=True)
+        agreed = typer.confirm("Lose these records?", err=True)
     except typer.Abort:
-        say("no answer: give --yes")
+        say("no answer: pass --yes")
         agreed = False
     if not agreed:
         say("nothing was changed")
@@ -113,18 +115,18 @@ def _agreed(told: list[PartitionOutcome]) -> bool:
 
 @app.command()
 def reassign(
-    name: Annotated[str, typer.Argument(help="The partition, TOPIC-N.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The partition as TOPIC-N.", show_default=False)],
     replicas: Annotated[
-        str, typer.Option("--replicas", "-r", help="The nodes that shall hold it, preferred leader first: 1,2,3.")
+        str, typer.Option("--replicas", "-r", help="The new replicas, preferred leader first: 1,2,3.")
     ] = "",
-    cancel: Annotated[bool, typer.Option("--cancel", help="End the reassignment that is under way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the reassignment in progress.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Move a partition's replicas; returns once that has begun."""
+    """Move a partition's replicas; returns once the reassignment has started."""
     nodes = replicas.split(",") if replicas else []
     if cancel == bool(nodes) or not all(node.strip().isdecimal() for node in nodes):
-        raise InvalidRequest("give --replicas with the numbers of nodes (1,2,3), or --cancel")
+        raise InvalidRequest("pass --replicas with node ids (1,2,3), or --cancel")
     target = None if cancel else [int(node) for node in nodes]
     partition = _partition(name)
 
@@ -137,7 +139,7 @@ def reassign(
 
 @app.command()
 def moves(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show the reassignments that are under way."""
+    """Show the reassignments in progress."""
 
     async def work() -> list[ReassignmentDescription]:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -148,7 +150,7 @@ def moves(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> No
         print_json(found)
         return
     rows = [(str(each.partition), each.replicas, each.adding, each.removing, each.isr) for each in found]
-    print_table("reassignments under way", ("partition", "replicas", "come", "go", "in sync"), rows)
+    print_table("reassignments in progress", ("partition", "replicas", "adding", "removing", "in sync"), rows)
 
 
 def _show(outcomes: list[PartitionOutcome], *, as_json: bool) -> None:
@@ -171,7 +173,7 @@ def _show(outcomes: list[PartitionOutcome], *, as_json: bool) -> None:
 
 
 def _plain(error: TidelogError | None, told: PartitionExplanation | PartitionOutcome) -> dict[str, object]:
-    """As JSON knows it: the error by its name and words."""
+    """Convert to JSON fields; the error by name and message."""
     fields: dict[str, object] = {name: getattr(told, name) for name in told.__dataclass_fields__}
     fields["partition"] = {"topic": told.partition.topic, "partition": told.partition.partition}
     fields["error"] = None if error is None else {"name": type(error).__name__, "message": error.message}

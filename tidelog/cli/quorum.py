@@ -22,18 +22,18 @@ def _group() -> None:
 def reset_epoch(
     directories: Annotated[list[Path], typer.Argument(help="First log directory of each node.", show_default=False)],
     after: Annotated[
-        int | None, typer.Option("--after", min=0, help="Go on behind this epoch; without it, only show the epochs.")
+        int | None, typer.Option("--after", min=0, help="Continue after this epoch; without it, only show the epochs.")
     ] = None,
     first: Annotated[
         int | None,
-        typer.Option("--first", min=1, help="Move the epochs from here on; by default those in the reserve."),
+        typer.Option("--first", min=1, help="Move the epochs from this one on; default: those in the reserve."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Bring a metadata quorum back whose epoch leaves no room for another election.
+    """Repair a metadata quorum whose epoch is too close to its maximum for another election.
 
-    Stop all nodes first. Look at every node without --after; then run it on every node, each time with --after and the
-    greatest epoch that was shown as usable for any of them.
+    Stop all nodes first. Run this on every node without --after. Then run it on every node with --after and the
+    greatest usable epoch that was shown for any of them.
     """
     reset: Any = server_module("node.quorum.reset")
     files = server_module("storage.files.os_files").OsFiles()
@@ -52,6 +52,6 @@ def reset_epoch(
         if numbers and path not in done:
             say(f"{path} was reset with {numbers}: use the same for the other nodes, unless the cluster ran since")
     if after is None:
-        say("nothing was changed: look at all nodes, then run this with --after and the greatest usable epoch of any")
+        say("nothing was changed: check all nodes, then run this with --after and the greatest usable epoch of any")
     for path in done:
-        say(f"{path}: epochs from {first} on continue behind {after}")
+        say(f"{path}: epochs from {first} on continue after {after}")

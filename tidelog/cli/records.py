@@ -1,4 +1,4 @@
-"""`tidelog produce` and `tidelog consume`: lines in, lines out."""
+"""`tidelog produce` and `tidelog consume`: one record per line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tidelog.types import TopicPartition
 
 BUFFER_BYTES = 64 * 1024 * 1024
 LINE_BYTES_MAX = BUFFER_BYTES // 2
-"""A longer line is refused while it is read; whether a shorter one fits is up to the topic."""
+"""Longer lines are rejected while they are read; the topic decides whether a shorter one fits."""
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
 
 class Tally:
-    """How the records of one `produce` fared."""
+    """Counts of the outcomes of one `produce`."""
 
     def __init__(self) -> None:
         self.sent = self.acknowledged = self.unknown = self.failed = 0
@@ -57,24 +57,24 @@ class Tally:
 def produce(
     topic: Topic,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-k", help="What precedes it on a line is the key.")
+        str | None, typer.Option("--key-separator", "-k", help="The text before it on a line is the key.")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Read this file, plain or gzip, not standard input.")
+        Path | None, typer.Option("--input", "-i", help="Read this file, plain or gzip, instead of standard input.")
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Send all to this partition.")] = None,
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    on_unknown: Annotated[str, typer.Option(help="raise, or resend: again, perhaps twice.")] = "raise",
+    on_unknown: Annotated[str, typer.Option(help="raise, or resend: send again, possibly twice.")] = "raise",
     timeout: Annotated[
-        int, typer.Option(min=1, max=86_400, help="Seconds within which a record is acknowledged or given up.")
+        int, typer.Option(min=1, max=86_400, help="Seconds after which a record that is not acknowledged fails.")
     ] = 30,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
     """Send each line of standard input (or of a file) as one record."""
     if key_separator == "":
-        raise InvalidConfig("--key-separator is empty: give the text that ends the key, for example ':'")
+        raise InvalidConfig("--key-separator is empty: pass the text that ends the key, for example ':'")
     if on_unknown not in ("raise", "resend"):
         raise InvalidConfig(f"--on-unknown {on_unknown!r}: use raise or resend")
     wish: Literal["raise", "resend"] = "resend" if on_unknown == "resend" else "raise"
@@ -112,7 +112,7 @@ def produce(
         except BaseException:
             ended = False
             raise
-        finally:  # however it ended: what became of the lines that were sent is what the caller has to know
+        finally:  # the caller needs the outcome of the sent lines in any case
             if as_json:
                 print_json({"topic": topic, **{name: n for name, n in vars(tally).items() if name != "first"}})
             elif tally.sent or ended:
@@ -124,17 +124,17 @@ def produce(
 def consume(
     topic: Topic,
     start: Annotated[str, typer.Option("--from", help="earliest, latest, or an ISO 8601 time.")] = "earliest",
-    offset: Annotated[int | None, typer.Option("--offset", help="From this offset on; needs one --partition.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", help="Start at this offset; needs one --partition.")] = None,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only these partitions.")] = None,
-    most: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
+    most: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")] = False,
-    keys: Annotated[bool, typer.Option("--keys", help="Key and a tab before each value.")] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="Print key and a tab before each value.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Print committed records, one a line, up to the end that there is now."""
+    """Print committed records, one per line, up to the present end."""
     if offset is not None and (partition is None or len(partition) != 1):
-        raise InvalidRequest("--offset names a place in one partition: give that one with --partition")
+        raise InvalidRequest("--offset needs one partition: pass it with --partition")
     place: Place = offset if offset is not None else _place(start)
 
     async def work() -> int:
@@ -148,7 +148,7 @@ def consume(
             )
             ends = await consumer.end_offsets(chosen)
             if offset is not None and offset > ends[chosen[0]]:
-                raise OffsetOutOfRange(f"offset {offset} lies above the end {ends[chosen[0]]} of {chosen[0]}")
+                raise OffsetOutOfRange(f"offset {offset} is above the end {ends[chosen[0]]} of {chosen[0]}")
             consumer.assign(chosen)
             for one in chosen:
                 await consumer.seek(one, place)
@@ -160,13 +160,13 @@ def consume(
 
 
 async def _reach(bootstrap: str) -> None:
-    """Raise ConnectionFailed soon where no node answers: clients themselves are patient, a person is not."""
+    """Raise ConnectionFailed quickly if no node answers; clients by themselves retry for longer."""
     async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
         await admin.describe_cluster()
 
 
 def _partition_of(everything: list[TopicPartition], wanted: int) -> Any:
-    """The index of a partition that the topic has."""
+    """Return the index of an existing partition. Raises InvalidRequest."""
     if not 0 <= wanted < len(everything):
         raise InvalidRequest(f"partition {wanted}: the topic has partitions 0 to {len(everything) - 1}")
     return everything[wanted].partition
@@ -225,7 +225,7 @@ def _place(text: str) -> Place:
 
 @contextmanager
 def _progress(what: str) -> Any:
-    """A function to be told how many are done; shown where standard error is a terminal."""
+    """Yield a function that displays the number of records; shown if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _count: None
         return

@@ -1,7 +1,7 @@
-"""The packages of the nodes, for commands that need them: `storage`, `replication` and `node`.
+"""Loads the server packages for commands that need them: `storage`, `replication` and `node`.
 
-They are not part of the client: a wheel has them under `tidelog/_server`, a checkout beside `tidelog`. Only this module
-puts that directory on the path.
+They are not part of the client: in a wheel they are under `tidelog/_server`, in a checkout beside `tidelog`. Only this
+module puts that directory on `sys.path`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tidelog.errors import UnsupportedVersion
 
 
 def server_module(name: str) -> Any:
-    """A module of the nodes' packages, by its full name (`node.process.local_cluster`).
+    """Import a module of the server packages by its full name (`node.process.local_cluster`).
 
-    Raises UnsupportedVersion where the packages, or what they need, are not installed.
+    Raises UnsupportedVersion if the packages or their dependencies are not installed.
     """
     inside = Path(tidelog.__file__).resolve().parent
     for home in (inside / "_server", inside.parent):
@@ -31,4 +31,4 @@ def server_module(name: str) -> Any:
                 raise UnsupportedVersion(
                     f"nodes and their files need {missing.name}: pip install 'tidelog[server]'"
                 ) from missing
-    raise UnsupportedVersion("this installation has no node packages: install the whole wheel, or use a checkout")
+    raise UnsupportedVersion("this installation has no server packages: install the whole wheel, or use a checkout")

@@ -21,12 +21,12 @@ Name = Annotated[str, typer.Argument(help="Name of the topic.", show_default=Fal
 @app.command()
 def create(
     name: Name,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many partitions.")] = 1,
-    replicas: Annotated[int, typer.Option("--replicas", "-r", help="How many replicas each.")] = 1,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
+    replicas: Annotated[int, typer.Option("--replicas", "-r", help="Number of replicas of each partition.")] = 1,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be given several times.")
+        list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")
     ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, change nothing.")] = False,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check only, change nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -54,7 +54,7 @@ def create(
 
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
-    """Collects what the cluster warns of, and shows it at the end."""
+    """Collect the warnings of the cluster and print them at the end."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TopicSettingWarning)
@@ -65,7 +65,7 @@ def _warnings() -> Iterator[list[str]]:
 
 
 def _settings(given: Iterable[str]) -> dict[str, str]:
-    """KEY=VALUE each. Raises InvalidConfig."""
+    """Parse KEY=VALUE settings. Raises InvalidConfig."""
     configs = {}
     for setting in given:
         key, separator, value = setting.partition("=")
@@ -79,20 +79,20 @@ def _settings(given: Iterable[str]) -> dict[str, str]:
 def alter(
     name: Name,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be given several times.")
+        list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")
     ] = None,
     default: Annotated[
-        list[str] | None, typer.Option("--default", "-d", help="A setting to be as it is by default again: KEY.")
+        list[str] | None, typer.Option("--default", "-d", help="A setting to reset to its default: KEY.")
     ] = None,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many partitions in all; only more.")] = 0,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, change nothing.")] = False,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="New total of partitions; only more.")] = 0,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check only, change nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Change a topic's settings, or give it more partitions."""
+    """Change a topic's settings, or add partitions."""
     changes: dict[str, str | None] = {**_settings(config or ()), **dict.fromkeys(default or ())}
     if not changes and not partitions:
-        raise InvalidConfig("nothing to change: give --config KEY=VALUE, --default KEY or --partitions N")
+        raise InvalidConfig("nothing to change: pass --config KEY=VALUE, --default KEY or --partitions N")
 
     async def work() -> None:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -104,7 +104,7 @@ def alter(
         if as_json:
             print_json({"name": name, "altered": not validate_only, "warnings": warned})
         else:
-            say(f"topic {name!r} can be changed so" if validate_only else f"topic {name!r} changed")
+            say(f"topic {name!r} can be changed like this" if validate_only else f"topic {name!r} changed")
 
     asyncio.run(work())
 

@@ -1,4 +1,4 @@
-"""`tidelog up`: a cluster of real node processes on this machine."""
+"""`tidelog up`: a cluster of node processes on this machine."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tidelog.cli.server_packages import server_module
 
 NODES_MAX = 9
 PORT_MAX = 65_535 - NODES_MAX
-"""Of the first node, so that the others find theirs."""
+"""Highest port of the first node; the other nodes use the following ports."""
 
 
 def up(
-    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=NODES_MAX, help="How many.")] = 3,
+    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=NODES_MAX, help="Number of nodes.")] = 3,
     data: Annotated[Path, typer.Option("--data", "-d", help="Directory for configuration, data and logs.")] = Path(
         "tidelog-data"
     ),
     port: Annotated[
         int,
-        typer.Option("--port", min=0, max=PORT_MAX, help="Port of the first node, the others follow; 0: free ones."),
+        typer.Option("--port", min=0, max=PORT_MAX, help="Port of the first node, the others follow; 0: free ports."),
     ] = 9092,
     as_json: Json = False,
 ) -> None:
     """Start nodes on this machine and keep them running until interrupted (Ctrl-C).
 
-    The same directory brings the same cluster back. A node that dies (kill one!) is started again.
+    The same directory starts the same cluster again. A node that dies (try kill) is restarted.
     """
-    server_module("node.process.process")  # what the nodes need is missed here, in one sentence, not in their logs
+    server_module("node.process.process")  # missing packages are reported here, not only in the nodes' logs
     local: Any = server_module("node.process.local_cluster")
     try:
         cluster = local.LocalCluster(data, nodes, first_port=port)

@@ -1,9 +1,9 @@
-"""Calls and streams to nodes over gRPC: one connection for each address, typed errors, bounded waits.
+"""Calls and streams to nodes over gRPC: one connection per address, typed errors, bounded waits.
 
-Used by the client and, as `node.runtime.transport.Transport`, between nodes. Kept true: every failure is a TidelogError
-that names the address and what was being done; a peer that vanished without a word is noticed within `KEEPALIVE_MS`
-plus `KEEPALIVE_TIMEOUT_MS`; nothing is sent twice behind the caller's back (gRPC's own retries are off).
-Left to others: when to try again, and which node to ask.
+Used by the client and, as `node.runtime.transport.Transport`, between nodes.
+Invariants: every failure is a TidelogError that names the address and the call. A peer that disappears is detected
+within `KEEPALIVE_MS` plus `KEEPALIVE_TIMEOUT_MS`. Nothing is resent automatically (gRPC's own retries are off).
+Not here: retries and the choice of the node.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tidelog.types import Endpoint
 
 KEEPALIVE_MS: Final = 5_000
 KEEPALIVE_TIMEOUT_MS: Final = 3_000
-"""A quiet connection is pinged so often, and given up when no pong comes: about Kafka's session time together."""
+"""Ping interval of an idle connection and timeout of a ping; together about Kafka's session timeout."""
 
 CONNECT_TIMEOUT_MS: Final = 3_000
-"""How long one attempt to connect may take; gRPC's own 20 s would outlast every session."""
+"""Timeout of one connection attempt; gRPC's default of 20 s would outlast every session."""
 
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Messages are near 256 KiB, but one batch is never split, and topics may allow large ones."""
+"""Most messages are about 256 KiB, but a batch is never split, and topics may allow large batches."""
 
 
 def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[str, int | str]]:
-    """Options of every channel to a node.
+    """Return the options of every channel to a node.
 
     message_bytes_max: largest message sent or received (bytes); a larger one fails its call, not the connection.
     """
@@ -42,13 +42,13 @@ def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[st
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 0),
         ("grpc.http2.max_pings_without_data", 0),  # no limit: a fetch may wait long without data
-        ("grpc.initial_reconnect_backoff_ms", 50),  # a node that restarts is back within a second or two
+        ("grpc.initial_reconnect_backoff_ms", 50),  # a restarted node is back within a second or two
         ("grpc.max_reconnect_backoff_ms", 1_000),
-        ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),  # despite its name: the time of one attempt
-        ("grpc.dns_min_time_between_resolutions_ms", 500),  # a pod comes back under its name with another address
+        ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),  # despite its name, the timeout of one attempt
+        ("grpc.dns_min_time_between_resolutions_ms", 500),  # a restarted pod has the same name and another address
         ("grpc.enable_retries", 0),
-        ("grpc.enable_http_proxy", 0),  # nodes are reached directly, whatever http_proxy says
-        ("grpc.use_local_subchannel_pool", 1),  # closing a transport closes its connections and nobody else's
+        ("grpc.enable_http_proxy", 0),  # nodes are reached directly, regardless of http_proxy
+        ("grpc.use_local_subchannel_pool", 1),  # a closed transport closes only its own connections
     ]
 
 
@@ -75,8 +75,8 @@ class GrpcTransport:
         return answer
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> GrpcStream[Request, Answer]:
-        """Open a stream and wait until the node is reached. Raises ConnectionFailed where it is not, and the error of a
-        node that refuses the stream where that has come by then; else `receive` and `send` raise it."""
+        """Open a stream and wait for the connection. Raises ConnectionFailed if the node cannot be reached. If the node
+        rejects the stream, its error is raised here or by `receive` and `send`."""
         assert method.kind is Kind.STREAM, f"{method} is not a stream"
         invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
         stream: GrpcStream[Request, Answer] = GrpcStream(invoke(), to, method)
@@ -92,7 +92,7 @@ class GrpcTransport:
             await channel.close()
 
     async def forget(self, endpoint: Endpoint) -> None:
-        """Close the connection to one address, which is not used any more."""
+        """Close the connection to an address that is no longer used."""
         for key in [key for key in self._callables if key[0] == endpoint]:
             del self._callables[key]
         channel = self._channels.pop(endpoint, None)
@@ -117,8 +117,7 @@ class GrpcTransport:
 class GrpcStream(Generic[Request, Answer]):
     """The calling side of an open stream; see `node.runtime.transport.MessageStream`. Several tasks may send.
 
-    A `send` or `receive` that is cancelled (by a timeout around it, for example) ends the whole stream: gRPC cannot
-    take a started operation back.
+    Cancelling a `send` or `receive` (for example by a timeout) ends the whole stream: gRPC cannot cancel one operation.
     """
 
     def __init__(self, call: Any, to: Endpoint, method: Method[Request, Answer]) -> None:
@@ -128,8 +127,8 @@ class GrpcStream(Generic[Request, Answer]):
         self._method = method
 
     async def wait_connected(self) -> None:
-        """Return once the connection stands. Raises ConnectionFailed where it cannot be made, and the node's error
-        where the call is over by then."""
+        """Return once connected. Raises ConnectionFailed if the connection fails, or the node's error if the call has
+        already ended."""
         try:
             await self._call.wait_for_connection()
         except grpc.aio.AioRpcError as error:
@@ -139,19 +138,19 @@ class GrpcStream(Generic[Request, Answer]):
             _raise_unless_cancelled(self._closed())
 
     async def send(self, message: Request, /) -> None:
-        """Send one message; waits while the other side does not keep up."""
+        """Send one message; waits while the receiver does not keep up."""
         try:
-            async with self._lock:  # gRPC takes one write at a time
+            async with self._lock:  # gRPC allows one write at a time
                 await self._call.write(message)
         except grpc.aio.AioRpcError as error:
             raise self._error_of(error) from None
-        except asyncio.InvalidStateError:  # the call is over already
+        except asyncio.InvalidStateError:  # the call has already ended
             raise await self._ending() from None
         except asyncio.CancelledError:
             _raise_unless_cancelled(self._closed())
 
     async def receive(self) -> Answer | None:
-        """The next message, or None once the node has ended the stream."""
+        """Return the next message, or None once the node has ended the stream."""
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
@@ -167,16 +166,16 @@ class GrpcStream(Generic[Request, Answer]):
         return answer
 
     def close(self) -> None:
-        """End the stream at once; what waits on it is woken with ConnectionFailed."""
+        """End the stream at once; waiting calls raise ConnectionFailed."""
         self._call.cancel()
 
     async def _ending(self) -> TidelogError:
-        """Why the call is over."""
+        """Return the reason why the call has ended."""
         if self._call.cancelled():
             return self._closed()
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
-            return ConnectionLost(f"{self._method} at {self._to}: the node has ended the stream; open another one")
+            return ConnectionLost(f"{self._method} at {self._to}: the node ended the stream; open a new one")
         error = grpc.aio.AioRpcError(
             code,
             await self._call.initial_metadata(),
@@ -203,7 +202,8 @@ def _unreadable(to: Endpoint, method: object, error: DecodeError) -> TidelogErro
 
 
 def _raise_unless_cancelled(error: TidelogError) -> NoReturn:
-    """gRPC says CancelledError both where this task is being cancelled, which must go on, and where the call was."""
+    """Tell a cancelled task from a cancelled call: gRPC raises CancelledError for both. Only the former is
+    re-raised."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

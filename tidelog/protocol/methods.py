@@ -1,8 +1,8 @@
-"""The table of all RPCs: what is called, by which path, with which messages, and whether it is a stream.
+"""The table of all RPCs: path, message types, and whether the RPC is a stream.
 
-Generic gRPC handlers, channels and the simulated network are made from this table, so a new RPC is one line in the
-proto file and one line here; `tests/node/test_methods.py` holds the two together. ProduceRequest and FetchResponse are
-the twins of `tidelog/protocol/wire.py`, which read and write like protobuf's but do not copy `records`.
+gRPC handlers, channels and the simulated network are built from this table. A new RPC needs one line in the proto file
+and one line here; `tests/node/test_methods.py` compares the two. ProduceRequest and FetchResponse are the classes of
+`tidelog/protocol/wire.py`, which have protobuf's format but do not copy `records`.
 """
 
 # ruff: noqa: N802 (the methods of a message are named as protobuf names them)
@@ -20,7 +20,7 @@ from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2, quorum_pb2
 
 
 class WireMessage(Protocol):
-    """What a method carries: protobuf messages, and the twins of `tidelog/protocol/wire.py`."""
+    """A message of a method: a protobuf class, or a class of `tidelog/protocol/wire.py`."""
 
     def SerializeToString(self) -> bytes: ...
 
@@ -38,10 +38,10 @@ def _with_underscores(name: str) -> str:
 
 
 class Kind(Enum):
-    """How the messages of a method flow."""
+    """Message flow of a method."""
 
     UNARY = "one request, one answer"
-    STREAM = "requests and answers on one open stream, each at its own pace"
+    STREAM = "requests and answers on one open stream, independent of each other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Method(Generic[Request, Answer]):
 
     @property
     def path(self) -> str:
-        """The path that gRPC sends: `/tidelog.v1.Data/FetchStream`."""
+        """gRPC path: `/tidelog.v1.Data/FetchStream`."""
         return f"/{self.service}/{self.name}"
 
     @property
     def attribute(self) -> str:
-        """Name of the method on the object that serves it: `fetch_stream`."""
+        """Name of the handler method on the service object: `fetch_stream`."""
         return _with_underscores(self.name)
 
     def __str__(self) -> str:
@@ -200,5 +200,5 @@ ALL: Final[tuple[Method[WireMessage, WireMessage], ...]] = tuple(
 
 
 def of_service(service: str) -> tuple[Method[WireMessage, WireMessage], ...]:
-    """The RPCs of one service, by its full name."""
+    """Return the RPCs of one service, by its full name."""
     return tuple(method for method in ALL if method.service == service)

@@ -1,6 +1,6 @@
-"""What a client needs from time and from the network: interfaces only.
+"""Interfaces through which a client uses time and the network.
 
-The real ones are `tidelog/client/machine.py` and `tidelog/protocol/grpc_transport.py`; the simulator brings its own.
+Implementations: `tidelog/client/machine.py`, `tidelog/protocol/grpc_transport.py`, and the simulator's own.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Received_co = TypeVar("Received_co", bound=WireMessage, covariant=True)
 
 
 class Clock(Protocol):
-    """Wall-clock time for timestamps, monotonic time for delays, and waiting."""
+    """Wall-clock time for timestamps, monotonic time for delays, and sleeping."""
 
     def wall_ms(self) -> Millis:
-        """Milliseconds since 1970 (UTC). May jump."""
+        """Return milliseconds since 1970 (UTC). May jump."""
         ...
 
     def monotonic_ms(self) -> Millis:
-        """Milliseconds from an arbitrary start. Never goes back."""
+        """Return milliseconds from an arbitrary start. Never decreases."""
         ...
 
     async def sleep_ms(self, ms: int) -> None:
@@ -34,30 +34,30 @@ class MessageStream(Protocol[Sent_contra, Received_co]):
     """An open stream. One task may send while another one receives."""
 
     async def send(self, message: Sent_contra, /) -> None:
-        """Send one message; waits while the other side does not keep up. Raises ConnectionFailed on a broken stream."""
+        """Send one message; waits while the receiver does not keep up. Raises ConnectionFailed on a broken stream."""
         ...
 
     async def receive(self) -> Received_co | None:
-        """The next message; None once the other side has ended the stream. Raises the error with which the other side
+        """Return the next message, or None once the peer has ended the stream. Raises the error with which the peer
         ended it, or ConnectionFailed on a broken stream."""
         ...
 
     def close(self) -> None:
-        """End the stream at once; what waits on it is woken with ConnectionFailed. Calling it twice is fine."""
+        """End the stream at once; waiting calls raise ConnectionFailed. Idempotent."""
         ...
 
 
 class Transport(Protocol):
-    """Connections to nodes, kept and shared by endpoint."""
+    """Connections to nodes, cached by endpoint."""
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
-        """Call a unary method. Raises the error of the answer; ConnectionFailed where the node cannot be reached,
-        ConnectionLost where the connection breaks; RequestTimedOut after `timeout_ms`."""
+        """Call a unary method. Raises the error of the answer, ConnectionFailed if the node cannot be reached,
+        ConnectionLost if the connection breaks, RequestTimedOut after `timeout_ms`."""
         ...
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
-        """Open a stream. A node that cannot be reached shows up as ConnectionFailed here or at the first receive; the
-        error of a node that refuses the stream at once, too."""
+        """Open a stream. ConnectionFailed for an unreachable node, and the error of a node that rejects the stream, are
+        raised here or at the first receive."""
         ...
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
 """Errors on the wire: TidelogError <-> the message `Error` <-> a gRPC status with details.
 
-An error of a whole call travels as a gRPC status whose details (`grpc-status-details-bin`, a google.rpc.Status, as
-every gRPC tool shows it) hold one `tidelog.v1.Error`; an error of one partition travels as an `Error` in the answer.
-Both ways keep the class, the message and the leader's address; tests/client/test_status.py walks all errors through.
-Where a status has no such details (the node was never reached, a proxy answered), the status itself decides the class.
+An error of a whole call is sent as a gRPC status whose details (`grpc-status-details-bin`, a google.rpc.Status,
+readable by every gRPC tool) contain one `tidelog.v1.Error`. An error of one partition is an `Error` in the answer. Both
+preserve the class, the message and the leader's address; tests/client/test_status.py checks all errors. A status
+without such details (the node was not reached, or a proxy answered) is mapped to a class by its status code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelog.protocol.v1 import common_pb2
 from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
-"""The trailing metadata in which gRPC carries the details of a status."""
+"""Trailing metadata key of the status details in gRPC."""
 
 _WRITTEN: Final = {
     True: common_pb2.WRITTEN_YES,
@@ -43,12 +43,12 @@ _RETRY: Final = {
     Retry.LATER: common_pb2.RETRY_CLASS_LATER,
     Retry.ELSEWHERE: common_pb2.RETRY_CLASS_ELSEWHERE,
 }
-# gRPC's own words for a connection that never came about: nothing of the request was sent.
+# gRPC's messages for a connection that was never established: nothing of the request was sent.
 _NEVER_CONNECTED: Final = ("failed to connect", "name resolution", "dns resolution", "empty address list")
 
 
 class RpcError(Protocol):
-    """What grpc.aio.AioRpcError offers, as far as it is needed here."""
+    """The part of grpc.aio.AioRpcError that is used here."""
 
     def code(self) -> grpc.StatusCode: ...
     def details(self) -> str | None: ...
@@ -56,7 +56,7 @@ class RpcError(Protocol):
 
 
 def to_proto(error: TidelogError) -> common_pb2.Error:
-    """The error as a message of an answer."""
+    """Return the error as a protobuf message."""
     message = common_pb2.Error(
         code=error.code,
         name=error.kafka_name or type(error).__name__,
@@ -70,8 +70,8 @@ def to_proto(error: TidelogError) -> common_pb2.Error:
 
 
 def from_proto(message: common_pb2.Error) -> TidelogError:
-    """The error that an answer carries. A number that this version does not know becomes UnknownServerError, which
-    keeps name and message."""
+    """Return the error in an answer. An unknown number becomes UnknownServerError with the original name and
+    message."""
     kind = by_code(message.code)
     text = message.message
     if kind is UnknownServerError and message.code != UnknownServerError.code:
@@ -80,7 +80,7 @@ def from_proto(message: common_pb2.Error) -> TidelogError:
 
 
 def address_to_proto(address: NodeAddress) -> common_pb2.NodeAddress:
-    """A node's address as a message."""
+    """Return a node's address as a protobuf message."""
     return common_pb2.NodeAddress(
         node_id=address.node_id,
         host=address.endpoint.host,
@@ -91,19 +91,19 @@ def address_to_proto(address: NodeAddress) -> common_pb2.NodeAddress:
 
 
 def address_from_proto(message: common_pb2.NodeAddress) -> NodeAddress:
-    """A node's address out of a message."""
+    """Return a node's address from a protobuf message."""
     return NodeAddress(
         NodeId(message.node_id), Endpoint(message.host, message.port), message.rack, LeaderEpoch(message.leader_epoch)
     )
 
 
 def status_code(error: TidelogError) -> grpc.StatusCode:
-    """The gRPC status that the error travels with."""
+    """Return the gRPC status for the error."""
     return grpc.StatusCode[error.status]
 
 
 def to_details(error: TidelogError) -> bytes:
-    """The bytes of `grpc-status-details-bin` for the error: a google.rpc.Status with one Error in it."""
+    """Return `grpc-status-details-bin` for the error: a google.rpc.Status that contains one Error."""
     packed = any_pb2.Any()
     packed.Pack(to_proto(error))
     code = status_code(error).value[0]
@@ -112,7 +112,7 @@ def to_details(error: TidelogError) -> bytes:
 
 
 def from_details(details: bytes) -> TidelogError | None:
-    """The error in such bytes; None where they hold none of ours."""
+    """Return the error in the status details, or None if they contain no Error."""
     try:
         for detail in _Status.FromString(details).details:
             packed = any_pb2.Any.FromString(detail)
@@ -125,11 +125,11 @@ def from_details(details: bytes) -> TidelogError | None:
 
 
 def from_rpc_error(error: RpcError, *, address: object, phase: str) -> TidelogError:
-    """What a failed call means.
+    """Return the error for a failed call.
 
-    address: who was asked, `host:port`. phase: what was being done, for the message ("Data.FetchStream").
-    Returns the error that the node sent; where none came from it, ConnectionFailed (nothing was sent), ConnectionLost
-    (nobody can tell), RequestTimedOut, or what else the status says.
+    address: the node, `host:port`. phase: the call, for the message ("Data.FetchStream"). Returns the error that the
+    node sent. Without one, returns ConnectionFailed (nothing was sent), ConnectionLost (unknown whether the request was
+    applied), RequestTimedOut, or the class for the status code.
     """
     for key, value in error.trailing_metadata() or ():
         if key == DETAILS_KEY and isinstance(value, bytes):
@@ -145,25 +145,25 @@ def from_rpc_error(error: RpcError, *, address: object, phase: str) -> TidelogEr
                 f"{where}: no connection ({reason}). Is a node running there, and is this the address it advertises?"
             )
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
-            return ConnectionLost(f"{where}: the connection broke before the answer came ({cause}). Ask again.")
+            return ConnectionLost(f"{where}: the connection broke before the answer arrived ({cause}). Try again.")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return RequestTimedOut(f"{where}: no answer in time ({cause}). Ask again, or allow more time.")
+            return RequestTimedOut(f"{where}: no answer in time ({cause}). Try again, or raise the timeout.")
         case grpc.StatusCode.UNIMPLEMENTED:
-            return UnsupportedVersion(f"{where}: the node does not know this call ({cause}). Update the node.")
+            return UnsupportedVersion(f"{where}: the node does not support this call ({cause}). Upgrade the node.")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return InvalidRequest(f"{where}: refused by a limit of the transport ({cause}). Send smaller messages.")
+            return InvalidRequest(f"{where}: rejected by a transport limit ({cause}). Send smaller messages.")
         case code:
-            return UnknownServerError(f"{where}: {code.name} ({cause}). The node's log says more.")
+            return UnknownServerError(f"{where}: {code.name} ({cause}). See the log of the node.")
 
 
 def shutting_down(node: str) -> NodeShuttingDown:
-    """The answer of a node that stops."""
-    return NodeShuttingDown(f"{node} is stopping and takes no new requests; ask another node")
+    """Return the error of a node that is shutting down."""
+    return NodeShuttingDown(f"{node} is shutting down and accepts no new requests; use another node")
 
 
 def _status_type() -> Any:
-    """google.rpc.Status, made here because its package is no dependency of ours; `details` are Any in serialized form,
-    which is the same on the wire. A pool of its own: whoever has the real package keeps it."""
+    """Build google.rpc.Status here, because its package is not a dependency. `details` are Any in serialized form,
+    which has the same wire format. A separate descriptor pool avoids conflicts with the real package."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="google/rpc/status.proto", package="google.rpc", syntax="proto3")
     message = file.message_type.add(name="Status")

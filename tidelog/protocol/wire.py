@@ -1,15 +1,14 @@
-"""The two messages that carry records, written with one copy of the records and read with none.
+"""The two messages that carry records, encoded with one copy of the records and decoded with none.
 
-`ProduceRequest` and `FetchResponse` (with their entries) have the fields, names and bytes of their protobuf namesakes
-in `tidelog/protocol/v1/data_pb2`. Why a twin: protobuf copies a `bytes` field when it is set, when the message is
-written, when it is parsed and when it is read; at 1 MiB that is most of the time a message takes (docs/performance.md).
-Here `records` is joined with a small header by one copy on the way out, and is a `memoryview` of the received bytes on
-the way in of a large message.
+`ProduceRequest` and `FetchResponse` (with their entries) have the fields, names and wire format of the protobuf classes
+in `tidelog/protocol/v1/data_pb2`. They exist because protobuf copies a `bytes` field when it is set, serialized, parsed
+and read; at 1 MiB these copies are most of the cost of a message (docs/performance.md). Here `records` is copied once
+on encoding, joined with a small header. On decoding a large message, `records` is a `memoryview` of the received bytes.
 
-Kept true: what is written equals protobuf's bytes; whatever protobuf accepts is read to the same values, and what it
-refuses is refused with its DecodeError: small messages, and bytes that are not of the usual form (unknown fields,
-groups, a message in two parts, truncation), are simply given to protobuf. tests/client/test_wire.py holds all three.
-Left to others: what the records are.
+Invariants: the encoded bytes equal protobuf's. Everything that protobuf accepts is decoded to the same values, and what
+it rejects raises its DecodeError: small messages and unusual bytes (unknown fields, groups, a message in two parts,
+truncation) are passed to protobuf. tests/client/test_wire.py checks all three.
+Not here: the content of the records.
 """
 
 # ruff: noqa: N802 (the methods are named as protobuf names them)
@@ -21,10 +20,10 @@ from typing import Any, Final, TypeAlias
 from tidelog.protocol.v1 import common_pb2, data_pb2
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes as they lie somewhere: nobody may change them while a message that holds them is on its way."""
+"""A buffer; it must not change while a message that refers to it is in flight."""
 
 _LARGE: Final = 32 * 1024
-"""From so many bytes on, reading without a copy is worth more than what Python's own steps cost."""
+"""Message size (bytes) from which decoding without copies is faster than protobuf, despite Python's overhead."""
 
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
@@ -82,7 +81,7 @@ class ProduceRequest:
     __hash__ = None  # type: ignore[assignment]
 
     def SerializeToString(self) -> bytes:
-        """The message's bytes; copies each `records` once."""
+        """Return the encoded message; copies each `records` once."""
         head = data_pb2.ProduceRequest(acks=self.acks, timeout_ms=self.timeout_ms)
         pieces: list[Buffer] = [head.SerializeToString()]
         for entry in self.partitions:
@@ -91,7 +90,7 @@ class ProduceRequest:
 
     @classmethod
     def FromString(cls, data: bytes, /) -> ProduceRequest:
-        """Parse. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
+        """Decode. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
         if len(data) >= _LARGE:
             message = cls()
             try:
@@ -103,7 +102,7 @@ class ProduceRequest:
 
 
 class PartitionFetched:
-    """The answer to one fetch; fields as in data.proto. `error` and `diverging` are None where absent."""
+    """The answer to one fetch; fields as in data.proto. `error` and `diverging` are None if absent."""
 
     __slots__ = (
         "aborted",
@@ -164,7 +163,7 @@ class PartitionFetched:
     __hash__ = None  # type: ignore[assignment]
 
     def HasField(self, name: str) -> bool:
-        """As protobuf's: whether `error` or `diverging` is there."""
+        """As in protobuf: whether `error` or `diverging` is set."""
         return getattr(self, name) is not None
 
     def _header(self) -> bytes:
@@ -202,7 +201,7 @@ class FetchResponse:
     __hash__ = None  # type: ignore[assignment]
 
     def SerializeToString(self) -> bytes:
-        """The message's bytes; copies each `records` once."""
+        """Return the encoded message; copies each `records` once."""
         pieces: list[Buffer] = []
         for entry in self.partitions:
             _put_entry(pieces, b"\x0a", entry._header(), entry.records)
@@ -210,7 +209,7 @@ class FetchResponse:
 
     @classmethod
     def FromString(cls, data: bytes, /) -> FetchResponse:
-        """Parse. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
+        """Decode. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
         if len(data) >= _LARGE:
             message = cls()
             try:
@@ -228,7 +227,7 @@ def _varint(value: int) -> bytes:
     if 0 <= value < 0x80:
         return _ONE_BYTE[value]
     if value < 0:
-        value += 1 << 64  # int32 and int64 alike: sign-extended, ten bytes
+        value += 1 << 64  # int32 and int64: sign-extended to ten bytes
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -238,7 +237,7 @@ def _varint(value: int) -> bytes:
 
 
 def _put_entry(pieces: list[Buffer], tag: bytes, header: bytes, records: Buffer) -> None:
-    """An entry: its header, then `records`, which is the field with the highest number and so comes last."""
+    """Append an entry: its header, then `records`, which comes last because it has the highest field number."""
     size = len(records)
     if not size:
         pieces.append(tag + _varint(len(header)) + header)
@@ -252,7 +251,7 @@ def _put_entry(pieces: list[Buffer], tag: bytes, header: bytes, records: Buffer)
 
 
 class _Unusual(Exception):
-    """These bytes are not of the usual form: protobuf shall read them."""
+    """The bytes have an unusual form: protobuf must decode them."""
 
 
 _INT32: Final = 0
@@ -264,7 +263,7 @@ _MESSAGES: Final = 5
 _ENTRIES: Final = 6
 
 _Fields: TypeAlias = dict[int, tuple[str, int, Any]]
-"""By tag byte: the field's name, how it is read, and what reads its content (a message class, or class and fields)."""
+"""Per tag byte: field name, wire type, and the decoder of its content (a message class, or class and fields)."""
 
 _PARTITION_PRODUCE: Final[_Fields] = {
     0x08: ("batch_id", _INT64, None),
