@@ -104,7 +104,7 @@ def test_a_producer_learns_which_records_were_refused() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
-            cluster.nodes[0].on_produce = lambda _: InvalidRecord("1 of 1 records were refused", record_errors=wrong)
+            cluster.nodes[0].on_produce = lambda _: InvalidRecord("1 of 1 records were rejected", record_errors=wrong)
             async with Producer(cluster.bootstrap) as producer:
                 with pytest.raises(InvalidRecord) as caught:
                     await producer.send("orders", b"value")

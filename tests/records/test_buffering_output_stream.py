@@ -129,7 +129,7 @@ def test_nothing_can_be_skipped_or_reserved_backwards() -> None:
 
 
 def test_a_segment_holds_at_least_one_byte() -> None:
-    with pytest.raises(ValueError, match="holds nothing"):
+    with pytest.raises(ValueError, match="use at least 1"):
         BufferingOutputStream(0)
 
 

@@ -314,7 +314,7 @@ def test_cut_short_at_any_byte_it_is_partial_and_never_taken_for_a_message(magic
         cut = whole + data[:length]
         assert [r.offset for r in iter_records(cut)] == [5, 6, 7, 8]
         if length:
-            with pytest.raises(CorruptRecord, match="cut short"):
+            with pytest.raises(CorruptRecord, match="truncated"):
                 list(iter_batches(cut, partial_tail="raise"))
 
 
@@ -324,14 +324,14 @@ def test_a_size_below_the_smallest_is_corrupt_even_where_bytes_are_missing(size:
     """message-format-and-validation.txt, makeNextOuter: the size is judged before the bytes that are there."""
     data = bytearray(build_message_set([record(0, None, None)], 0))
     struct.pack_into(">i", data, 8, size)
-    with pytest.raises(CorruptRecord, match="less than any format has"):
+    with pytest.raises(CorruptRecord, match="less than the minimum of any format"):
         list(iter_batches(data[: len(data) - missing]))
 
 
 def test_a_v1_message_has_room_for_its_timestamp() -> None:
     data = bytearray(build_message_set([record(0, None, None)], 1))
     struct.pack_into(">i", data, 8, 21)
-    with pytest.raises(CorruptRecord, match="less than format v1 has"):
+    with pytest.raises(CorruptRecord, match="less than the minimum of format v1"):
         list(iter_batches(data))
 
 
@@ -341,14 +341,14 @@ def test_a_last_inner_message_that_is_cut_short_is_left_out_on_reading_and_told_
     for cut in range(1, 28):
         batch = wrapper(0, inner[:-cut], offset=1)
         assert [r.key for r in batch.records()] == [b"a"]
-        with pytest.raises(CorruptRecord, match="cut short"):
+        with pytest.raises(CorruptRecord, match="truncated"):
             batch.inner_messages(tail="raise")
     assert len(wrapper(0, inner, offset=1).inner_messages(tail="raise")[1]) == 2
 
 
 def test_an_inner_size_below_the_smallest_is_corrupt() -> None:
     """message-format-and-validation.txt, deepIterator: InvalidMessageException for a corrupt size."""
-    with pytest.raises(CorruptRecord, match="claims a size of 13"):
+    with pytest.raises(CorruptRecord, match="has size 13"):
         list(wrapper(0, struct.pack(">qi", 0, 13) + bytes(13), offset=0).records())
 
 
@@ -357,14 +357,14 @@ def test_an_inner_size_below_the_smallest_is_corrupt() -> None:
 def test_wrappers_do_not_nest(magic: int, codec: Codec) -> None:
     """message-format-and-validation.txt: recursive in theory, at most one message set in practice."""
     inner = build_message_set(some_records(magic, base=0), magic, codec)
-    with pytest.raises(CorruptRecord, match="compressed again"):
+    with pytest.raises(CorruptRecord, match="compressed itself"):
         list(wrapper(magic, inner, offset=3).records())
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (raw_message(0, 1, Codec.GZIP, None, None), "around nothing"),
+        (raw_message(0, 1, Codec.GZIP, None, None), "without a value"),
         (raw_message(0, 1, 5, None, b""), "codec 5"),
         (raw_message(0, 1, Codec.ZSTD, None, b""), "no codec zstd"),
         (raw_message(0, 0, Codec.ZSTD, None, b""), "no codec zstd"),
@@ -380,7 +380,7 @@ def test_outer_messages_that_cannot_be_are_refused_under_a_right_checksum(data: 
 @pytest.mark.parametrize(
     ("inner", "reason"),
     [
-        (b"", "without a message"),
+        (b"", "without messages"),
         (raw_message(0, 2, 0, None, b"")[:-4] + bytes(200), "magic 2"),
         (raw_message(0, 0, 0, None, b"")[:8] + struct.pack(">i", 14) + bytes(4) + b"\x01" + bytes(9), "magic 1"),
         (raw_message(5, 1, 0, None, b""), "larger offset 5"),

@@ -198,7 +198,7 @@ def test_an_inner_checksum_is_compared() -> None:
 
 
 def test_an_inner_message_has_the_format_of_its_wrapper() -> None:
-    with pytest.raises(CorruptRecord, match="of format v0"):
+    with pytest.raises(CorruptRecord, match="has format v0"):
         check_set(messages(1, (0, b"k", NOW)) + messages(0, (1, b"k", NOW)), 1)
 
 

@@ -1,6 +1,6 @@
-"""Record batches: bytes to records and back, byte-identical with Apache Kafka's.
+"""Record batches: encoding and decoding, byte-identical with Apache Kafka.
 
-The public names of the package; everything else in it is its own affair.
+This module lists the public names of the package. Everything else in the package is internal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What an append must know of a buffer of batches before it looks at any record: headers and checksums, no more.
+"""Checks a buffer of batches before an append: headers and checksums only.
 
-Kept true: nothing is decompressed and no record is read; a tail that the buffer cuts short is not counted, so the
-caller trims it to `valid_bytes`; anything that no more bytes could make valid raises.
-Left to others: the records themselves (record_check.py), offsets against the log's (storage), limits of a segment.
-Source: Kafka's UnifiedLog.analyzeAndValidateRecords; the seed documents on appending as leader and on message format.
+Invariants: nothing is decompressed and no record is read. A partial batch at the end is not counted, so the caller
+trims the buffer to `valid_bytes`. Bytes that more input could not make valid raise an error.
+Not here: records (record_check.py), the log's offsets and segment limits (storage/log).
+Source: Kafka's UnifiedLog.analyzeAndValidateRecords.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Codec, LeaderEpoch, Mil
 
 
 class Analysis(NamedTuple):
-    """The facts, over all batches of the buffer.
+    """Properties of all batches in the buffer.
 
-    first_offset: None where the buffer begins with a v0 or v1 wrapper, whose first offset takes decompression, and
-    where there is no batch; first_batch_last_offset is known then too. last_offset: -1 without a batch.
-    batch_count: v2 batches, and outer messages of v0 and v1. record_count: None where a wrapper hides it.
-    max_timestamp, offset_of_max_timestamp: the largest of the batches, and the last offset of the first batch that has
-    it; -1 without. codec: of the last compressed batch, NONE without one. offsets_grow: each batch begins behind the
-    end of the one before. magic: of all batches, None where they differ or are none. leader_epoch: of the last batch.
-    headers: of all of them, in order.
+    first_offset, first_batch_last_offset: None without a batch. first_offset is also None if the buffer starts with a
+    v0 or v1 wrapper, whose first offset needs decompression. last_offset: -1 without a batch. batch_count: v2 batches
+    and outer messages of v0 and v1. record_count: None if there is a wrapper. max_timestamp, offset_of_max_timestamp:
+    the largest timestamp of the batches and the last offset of the first batch that has it; -1 without a batch. codec:
+    of the last compressed batch, NONE without one. offsets_grow: each batch starts after the end of the previous one.
+    magic: of all batches; None if they differ or there is none. leader_epoch: of the last batch. headers: of all
+    batches, in order.
     """
 
     first_offset: Offset | None
@@ -63,9 +63,9 @@ _NOTHING = Analysis(
 def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analysis:
     """Check and describe the batches of any format in `buffer`.
 
-    batch_bytes_max: the topic's `max.message.bytes`, against the size of each batch or outer message with its 12 bytes
-    of offset and length; None for no limit (a follower takes what its leader took).
-    Raises CorruptRecord (checksum, size, structure), RecordTooLarge, UnsupportedCompressionType.
+    batch_bytes_max: the topic's `max.message.bytes`, compared with the size of each batch or outer message including
+    its 12 bytes of offset and length; None for no limit (a follower accepts what its leader accepted). Raises
+    CorruptRecord (checksum, size, structure), RecordTooLarge, UnsupportedCompressionType.
     """
     headers: list[BatchHeader] = []
     codec, records, grow, last_offset = 0, 0, True, -1
@@ -74,8 +74,8 @@ def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analys
     for header in walk_headers(buffer):
         if batch_bytes_max is not None and header.length > batch_bytes_max - LOG_OVERHEAD:
             raise RecordTooLarge(
-                f"the batch at offset {header.base_offset} takes {header.size} bytes, {batch_bytes_max} are allowed "
-                "(max.message.bytes): send smaller batches, or raise the topic's limit"
+                f"the batch at offset {header.base_offset} takes {header.size} bytes, but max.message.bytes allows "
+                f"{batch_bytes_max}: send smaller batches, or raise the topic's limit"
             )
         batch = RecordBatch(buffer, header=header) if header.magic == 2 else view(buffer, header)
         batch.ensure_valid()

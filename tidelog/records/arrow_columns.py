@@ -1,9 +1,9 @@
-"""Batches to Arrow columns and back: no Python object for a record where the compiled code is in use.
+"""Converts batches to Arrow columns and back; with the compiled code no Python object is created per record.
 
-Kept true: each record with an offset in the range appears once, in order; control records never, nor those of aborted
-transactions where the caller says which those are.
-Left to others: the columns themselves (columns.py, _columns.pyx), what is committed (the node).
-Source: Kafka's consumer (CompletedFetch: how a list of aborted transactions is used up by a fetch).
+Invariants: each record with an offset in the range appears once, in order. Control records never appear, nor do records
+of the aborted transactions that the caller lists.
+Not here: the columns (columns.py, _columns.pyx), what is committed (the node).
+Source: Kafka's consumer (CompletedFetch: how a fetch consumes the list of aborted transactions).
 """
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ else:
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records a reader of committed ones skips. first_offset: of its first record."""
+    """A transaction whose records a read-committed reader skips. first_offset: of its first record."""
 
     producer_id: ProducerId
     first_offset: Offset
 
 
 class ColumnDecoder:
-    """Gathers columns of the records with offsets from `start` to below `end`, over any number of buffers.
+    """Collects columns of the records with offsets from `start` to below `end`, over any number of buffers.
 
-    columns: names as in columns.py; only these are built. aborted: what to skip, empty for a reader of everything.
-    check_crcs: False where the checksums were compared already. max_bytes: most bytes that one batch may take when
-    decompressed.
+    columns: names as in columns.py; only these are built. aborted: transactions to skip; empty for a read-uncommitted
+    reader. check_crcs: False if the checksums were already verified. max_bytes: limit of one batch's decompressed size.
     """
 
     def __init__(
@@ -67,25 +66,25 @@ class ColumnDecoder:
 
     @property
     def rows(self) -> int:
-        """Records gathered and not taken yet."""
+        """Number of collected records."""
         return self._buffer.rows
 
     @property
     def size(self) -> int:
-        """Bytes of their keys, values and headers, as far as these are wanted."""
+        """Bytes of their keys, values and headers, as far as these columns are requested."""
         return self._buffer.size
 
     def add(self, buffer: ByteBuffer) -> None:
-        """Take the batches of any format in the buffer; one that it cuts short is left out.
+        """Add the batches of any format in the buffer; a partial batch at the end is ignored.
 
-        Raises CorruptRecord, RecordTooLarge, UnsupportedCompressionType; the batches before stay gathered.
+        Raises CorruptRecord, RecordTooLarge, UnsupportedCompressionType; earlier batches stay collected.
         """
         self._buffer.expect(len(buffer))
         for header in walk_headers(buffer):
             self.add_batch(view(buffer, header))
 
     def add_batch(self, batch: RecordBatch) -> None:
-        """Take one batch. Raises as `add`."""
+        """Add one batch. Raises as `add`."""
         header = batch.header
         if self._check_crcs:
             batch.ensure_valid()
@@ -111,11 +110,11 @@ class ColumnDecoder:
                 self._buffer.append(offset, timestamp, key, value, headers, timestamp_type)
 
     def take(self) -> dict[str, Any]:
-        """The columns gathered so far as Arrow arrays, by name; nothing is left."""
+        """Return the collected columns as Arrow arrays, by name, and start anew."""
         return self._buffer.take()
 
     def _is_skipped(self, batch: RecordBatch) -> bool:
-        """Whether none of its records are for the reader; keeps the books of aborted transactions."""
+        """Whether the reader skips all records of the batch; updates the state of aborted transactions."""
         if not batch.header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or batch.header.magic < 2:
             return False
         while self._aborted and self._aborted[-1].first_offset <= batch.header.last_offset:
@@ -138,12 +137,12 @@ def _ends_in_abort(batch: RecordBatch) -> bool:
 def encode_columns(
     builder: RecordBatchBuilder, *, timestamp: Any, key: Any = None, value: Any = None, headers: Any = None
 ) -> None:
-    """Append rows of Arrow columns to a batch: arrays, or chunked ones, of equal length.
+    """Append rows of Arrow columns to a batch. The columns are arrays or chunked arrays of equal length.
 
     key, value: binary or string of any width, None for all null. timestamp: int64 milliseconds, or a timestamp of any
-    unit; null for none. headers: as columns.py has them.
-    Raises InvalidRecord for columns of other types or lengths and for a header without a key, InvalidTimestamp,
-    RecordTooLarge; rows before the refused one stay appended.
+    unit; null for none. headers: as in columns.py.
+    Raises InvalidRecord for wrong types or lengths and for a header without a key, InvalidTimestamp, RecordTooLarge;
+    rows before the rejected one stay appended.
     """
     times = _milliseconds(timestamp)
     count = len(times)
@@ -171,7 +170,7 @@ def _headers(row: list[dict[str, Any] | None] | None) -> tuple[tuple[str, bytes 
     pairs = []
     for pair in row or ():
         if pair is None or pair["key"] is None:
-            raise InvalidRecord("a header without a key was given: give it a name, or leave it out")
+            raise InvalidRecord("a header has no key: give it a key, or remove it")
         pairs.append((pair["key"], pair["value"]))
     return tuple(pairs)
 
@@ -183,7 +182,7 @@ def _joined(column: Any) -> Any:
 
 
 def _uneven(what: str, length: int, count: int) -> InvalidRecord:
-    return InvalidRecord(f"the column {what} has {length} rows, the column timestamp {count}: they belong together")
+    return InvalidRecord(f"the column {what} has {length} rows, the column timestamp {count}: use equal lengths")
 
 
 def _binary(column: Any, count: int, what: str) -> Any:
@@ -203,7 +202,7 @@ def _binary(column: Any, count: int, what: str) -> Any:
             or pa.types.is_fixed_size_binary(kind)
             or pa.types.is_null(kind)
         ):
-            raise InvalidRecord(f"the column {what} is {kind}: records hold bytes; cast it to binary")
+            raise InvalidRecord(f"the column {what} is {kind}: records contain bytes; cast it to binary")
         try:
             column = column.cast(pa.binary())
         except pa.ArrowInvalid as error:
@@ -221,16 +220,16 @@ def _milliseconds(column: Any) -> Any:
                 column = column.cast(pa.timestamp("ms"), safe=False)
             column = column.view(pa.int64())
         elif not pa.types.is_integer(column.type):
-            raise InvalidTimestamp(f"the column timestamp is {column.type}: give it as int64 milliseconds or timestamp")
+            raise InvalidTimestamp(f"the column timestamp is {column.type}: use int64 milliseconds or timestamp")
         elif not pa.types.is_int64(column.type):
             column = column.cast(pa.int64())
         return column.fill_null(-1) if column.null_count else column
     except pa.ArrowInvalid as error:
-        raise InvalidTimestamp(f"the column timestamp cannot be milliseconds: {error}") from error
+        raise InvalidTimestamp(f"the column timestamp cannot be converted to milliseconds: {error}") from error
 
 
 def _buffers(column: Any) -> tuple[Any, Any, Any, int] | None:
-    """Validity bits, ends and bytes of a binary column, and the row at which it begins."""
+    """Return validity bits, ends and bytes of a binary column, and its first row."""
     if column is None:
         return None
     valid, ends, data = column.buffers()

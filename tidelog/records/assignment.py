@@ -1,19 +1,19 @@
-"""What a leader does with the bytes of a producer before they go into its log: checks them deeply, numbers and stamps
-them, and rewrites them only where codec or format must change.
+"""Prepares a producer's batches for the leader's log: validates the records, assigns offsets and timestamps, and
+rewrites the batch only if codec or format must change.
 
     v2, codec stays                         one batch: stamped in place (KIP-98)
-    v2, codec changes                       its records compressed again as they are, under a new header
-    v1 wrapper, codec stays, offsets 0..n-1 one wrapper: stamped in place, never compressed again (KIP-31)
-    bare v0 or v1 messages, none stays      each stamped in place
-    anything else, another format           read, and built anew as one batch or message set
+    v2, codec changes                       records are recompressed unchanged, under a new header
+    v1 wrapper, codec stays, offsets 0..n-1 one wrapper: stamped in place, not recompressed (KIP-31)
+    bare v0 or v1 messages, stay bare       each is stamped in place
+    anything else, another format           decoded and rebuilt as one batch or message set
 
-Several wrappers in one v0 or v1 set, or wrappers and bare messages, become one in the codec of the last compressed one,
-and the size is checked again (KAFKA-1718); two v2 batches are refused.
-In place means: in a copy of the header where the buffer may not be written, the sender's bytes behind it.
-Kept true: what raises has changed nothing in the buffer; what is appended passes `analyze` again. Nothing that the
-target format has no place for is dropped, but timestamps under v0; the rest is refused.
-Left to others: `analyze` before, the log around it (storage): order, sizes of segments, state of producers.
-Source: Kafka's LogValidator; the seed documents on appending as leader and on message format and validation.
+Several wrappers in one v0 or v1 set, or wrappers mixed with bare messages, become one wrapper in the codec of the last
+compressed one, and the size is checked again (KAFKA-1718). Two v2 batches are rejected.
+"In place" means in a copy of the header if the buffer is read-only; the producer's bytes follow that header.
+Invariants: an error leaves the buffer unchanged. The result passes `analyze` again. Only timestamps are dropped, for
+v0; everything else that the target format does not support is rejected.
+Not here: `analyze`, which runs before; order, segment sizes and producer state (storage/log).
+Source: Kafka's LogValidator.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Codec, Millis, Offset, R
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What a topic asks of its records, by Kafka's names of the settings.
+    """A topic's rules for its records, with Kafka's setting names.
 
     magic: `message.format`. codec: `compression.type`, None for "producer". level: of that codec.
     timestamp_type: `message.timestamp.type`. timestamp_before_max_ms, timestamp_after_max_ms: `message.timestamp.
     {before,after}.max.ms`, None for no bound. key_required: the topic is compacted. batch_bytes_max:
-    `max.message.bytes`, None for no limit. decompressed_bytes_max: most memory that one request's records may take.
+    `max.message.bytes`, None for no limit. decompressed_bytes_max: memory limit for one request's records.
     """
 
     magic: int = 2
@@ -77,10 +77,10 @@ class AppendRules:
 
     def __post_init__(self) -> None:
         if self.magic not in (0, 1, 2):
-            raise UnsupportedForMessageFormat(f"there is no format v{self.magic}: v0, v1 and v2 are known")
+            raise UnsupportedForMessageFormat(f"message format v{self.magic} does not exist: use v0, v1 or v2")
 
     def at(self, now: int) -> Rules:
-        """The rules for single records at a time of the broker's clock. Before 1970 there is only -1, for none."""
+        """Return the rules for single records at a wall-clock time. Before 1970 only -1 (none) is allowed."""
         before = after = None
         if self.timestamp_type is TimestampType.CREATE_TIME:
             before, after = self.timestamp_before_max_ms, self.timestamp_after_max_ms
@@ -92,12 +92,12 @@ class AppendRules:
 
 
 class Assigned(NamedTuple):
-    """Records ready for the log, and the facts that change by assigning.
+    """Records ready for the log, and the properties that assignment changes.
 
-    parts: the bytes, one part behind the other; the buffer's own where `rewritten` is False, all of it or all behind a
-    header. headers: of the batches in them. offset_of_max_timestamp: last offset of the first batch
-    (v0, v1: outer message) with the largest timestamp. log_append_time: -1 with create time. record_count: how many.
-    converted: how many changed their format. decompressed_bytes: memory that checking took.
+    parts: consecutive parts of the bytes. If `rewritten` is False they are the buffer's own bytes, all of them or all
+    after a header. headers: of the batches. offset_of_max_timestamp: last offset of the first batch (v0, v1: outer
+    message) with the largest timestamp. log_append_time: -1 with create time. record_count: number of records.
+    converted: records whose format changed. decompressed_bytes: memory used by validation.
     """
 
     parts: tuple[bytes | memoryview, ...]
@@ -116,16 +116,16 @@ class Assigned(NamedTuple):
 
     @property
     def records(self) -> bytes | memoryview:
-        """The bytes in one piece, a copy where they are in several parts."""
+        """Return the bytes in one piece; a copy if there are several parts."""
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
 
 
 class Inspected(NamedTuple):
-    """A v2 batch whose records were checked, and compressed again where the topic asks for that: all of
-    `assign_offsets` that takes time and needs neither the batch's place in the log nor the thread that knows it.
+    """A v2 batch whose records were validated and, if the topic requires it, recompressed. This is the expensive part
+    of `assign_offsets`; it needs neither the log nor its thread.
 
-    rules: what it was checked against. payload: its records, decompressed. recompressed: the batch in the topic's
-    codec, None where it keeps its own.
+    rules: the rules it was validated against. payload: its records, decompressed. recompressed: the batch in the
+    topic's codec, None if it keeps its own.
     """
 
     rules: AppendRules
@@ -137,15 +137,15 @@ class Inspected(NamedTuple):
 
     @property
     def decompressed_bytes(self) -> int:
-        """Memory that checking took."""
+        """Memory used by validation."""
         return 0 if self.analysis.codec is Codec.NONE else len(self.payload)
 
 
 def inspect(
     buffer: ByteBuffer, analysis: Analysis, rules: AppendRules, *, now: int, by_broker: bool = False
 ) -> Inspected | None:
-    """Check a batch before `assign_offsets`, on any thread. Returns None where only that can: for messages of v0 and
-    v1, and where the format must change. Raises as it does."""
+    """Validate a batch before `assign_offsets`, on any thread. Returns None if only `assign_offsets` can do it: for v0
+    and v1 messages, and if the format must change. Raises as `assign_offsets`."""
     if analysis.magic != rules.magic or rules.magic < 2:
         return None
     target = checked_codec(analysis.codec if rules.codec is None else rules.codec, rules.magic)
@@ -163,18 +163,17 @@ def assign_offsets(
     by_broker: bool = False,
     inspected: Inspected | None = None,
 ) -> Assigned:
-    """Check, number and stamp the batches of `buffer`: in place where nothing else must change and it can be written,
-    behind a copied header where it cannot.
+    """Validate, number and stamp the batches of `buffer`: in place if nothing else must change and the buffer is
+    writable, behind a copied header if it is read-only.
 
-    analysis: what `analyze` said of this buffer; there is at least one batch. now: the broker's clock. by_broker: a
-    coordinator writes, control batches are its own. inspected: what `inspect` said of it; worth nothing where the rules
-    are others now.
-    Raises InvalidRecord and InvalidTimestamp (with `record_errors` where single records are meant), CorruptRecord,
+    analysis: result of `analyze` for this buffer, with at least one batch. now: wall-clock time. by_broker: written by
+    a coordinator, so control batches are allowed. inspected: result of `inspect`; ignored if the rules have changed
+    since. Raises InvalidRecord and InvalidTimestamp (with `record_errors` for single records), CorruptRecord,
     RecordTooLarge, UnsupportedForMessageFormat, UnsupportedCompressionType.
     """
     assert analysis.batch_count, "a buffer without a batch has nothing to assign"
     if analysis.magic is None:
-        raise InvalidRecord("the records were refused: they mix message formats; send one format at a time")
+        raise InvalidRecord("the records were rejected: they mix message formats; send one format per request")
     target = checked_codec(analysis.codec if rules.codec is None else rules.codec, rules.magic)
     view = memoryview(buffer)[: analysis.valid_bytes]
     append_time = Millis(now) if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else None
@@ -206,7 +205,7 @@ def assign_offsets(
 
 
 class _Order(NamedTuple):
-    """What is to be done. append_time: None with create time."""
+    """What to do. append_time: None with create time."""
 
     rules: AppendRules
     codec: Codec
@@ -228,8 +227,8 @@ class _Done(NamedTuple):
 
 
 def _check_result(done: _Done, rules: AppendRules) -> tuple[Millis, Offset]:
-    """The largest timestamp of what is appended, and where it is. Raises RecordTooLarge for what has grown beyond the
-    limit (KAFKA-1718)."""
+    """Return the largest timestamp of the result and its offset. Raises RecordTooLarge if the result exceeds the limit
+    (KAFKA-1718)."""
     largest, offset = NO_TIMESTAMP, Offset(-1)
     for header in done.headers:
         if header.max_timestamp > largest:
@@ -242,9 +241,9 @@ def _check_result(done: _Done, rules: AppendRules) -> tuple[Millis, Offset]:
 def _check_size(header: BatchHeader, codec: Codec, rules: AppendRules) -> None:
     if rules.batch_bytes_max is not None and header.size > rules.batch_bytes_max:
         raise RecordTooLarge(
-            f"the records take {header.size} bytes as the topic stores them (format v{rules.magic}, codec "
-            f"{codec.name.lower()}), {rules.batch_bytes_max} are allowed (max.message.bytes): send smaller "
-            "batches, or raise the topic's limit"
+            f"the records take {header.size} bytes as stored by the topic (format v{rules.magic}, codec "
+            f"{codec.name.lower()}), but max.message.bytes allows {rules.batch_bytes_max}: send smaller batches, or "
+            "raise the topic's limit"
         )
 
 
@@ -256,15 +255,15 @@ def _inspect(
 ) -> Inspected:
     if analysis.batch_count > 1:
         raise InvalidRecord(
-            f"the records were refused: {analysis.batch_count} batches of format v2 came at once; a request holds one "
-            "a partition"
+            f"the records were rejected: the request has {analysis.batch_count} batches of format v2 for one "
+            "partition; send one"
         )
     header = analysis.headers[0]
     batch = RecordBatch(view, header=header)
     if not by_broker:
         ensure_producible(batch)
     elif header.record_count != header.last_offset_delta + 1:
-        raise InvalidRecord(f"the batch was refused: {batch.count} records span {batch.last_offset_delta + 1} offsets")
+        raise InvalidRecord(f"the batch was rejected: {batch.count} records span {batch.last_offset_delta + 1} offsets")
     data = batch.payload(max_bytes=rules.decompressed_bytes_max)
     limits = rules.at(now)
     facts = check_records(
@@ -278,7 +277,7 @@ def _inspect(
     if facts.problems:
         _refuse(facts.problems, facts.record_count, limits)
     if analysis.codec is Codec.NONE and codec is not Codec.NONE and batch.is_control:
-        codec = Codec.NONE  # markers are not compressed unless their coordinator did so
+        codec = Codec.NONE  # markers stay uncompressed unless their coordinator compressed them
     rebuilt = None
     if analysis.codec is not codec and rules.magic == analysis.magic:
         rebuilt = recompressed(batch, data, codec, rules.level if codec is rules.codec else None)
@@ -288,7 +287,7 @@ def _inspect(
 def _stamp_batch(
     view: memoryview, inspected: Inspected, first_offset: Offset, leader_epoch: int, append_time: Millis | None
 ) -> Assigned:
-    """A batch that stays one of v2: the way of nearly all of them. append_time: None with create time."""
+    """Stamp a batch that stays a v2 batch: the common case. append_time: None with create time."""
     rules, analysis, facts = inspected.rules, inspected.analysis, inspected.facts
     header, rewritten = analysis.headers[0], inspected.recompressed is not None
     if inspected.recompressed is not None:
@@ -329,7 +328,7 @@ def _stamp_batch(
 
 
 def _convert_batch(view: memoryview, inspected: Inspected, order: _Order) -> _Done:
-    """A batch of v2 for a topic of v0 or v1."""
+    """Convert a v2 batch for a topic of v0 or v1."""
     batch = RecordBatch(view, header=inspected.analysis.headers[0])
     _ensure_fits(batch, inspected.facts, order.rules.magic)
     records = decode_records(inspected.payload, batch.count, batch.base_offset, batch.base_timestamp)
@@ -337,7 +336,7 @@ def _convert_batch(view: memoryview, inspected: Inspected, order: _Order) -> _Do
 
 
 def _ensure_fits(batch: RecordBatch, facts: RecordFacts, magic: int) -> None:
-    """Refuse what the older format has no place for."""
+    """Reject a batch with properties that the older format does not support."""
     reason = None
     if batch.is_control:
         reason = "it is a control batch"
@@ -349,8 +348,8 @@ def _ensure_fits(batch: RecordBatch, facts: RecordFacts, magic: int) -> None:
         reason = f"{facts.with_headers} of its records have headers"
     if reason is not None:
         raise UnsupportedForMessageFormat(
-            f"the batch was refused: {reason}, which the topic's format v{magic} cannot hold; send it without, or use "
-            "a topic of format v2"
+            f"the batch was rejected: {reason}, which the topic's format v{magic} does not support; send it without, "
+            "or use a topic of format v2"
         )
 
 
@@ -362,15 +361,15 @@ def _assign_messages(view: memoryview, analysis: Analysis, order: _Order) -> _Do
     batches = [batch for batch in iter_batches(view) if isinstance(batch, LegacyRecordBatch)]
     if any(batch.timestamp_type is TimestampType.LOG_APPEND_TIME for batch in batches):
         raise InvalidTimestamp(
-            "the messages were refused: they claim log append time, which only a broker sets; send them with create "
+            "the messages were rejected: they claim log append time, which only a broker sets; send them with create "
             "time"
         )
     for batch in batches:
         if view[batch.position + ATTRIBUTES_AT] & RESERVED_ATTRIBUTES[batch.magic]:
             raise InvalidRecord(
-                f"the messages were refused: one of format v{batch.magic} has attributes "
-                f"{view[batch.position + ATTRIBUTES_AT]:#04x}, some of whose bits are reserved; the producer's library "
-                "is at fault"
+                f"the messages were rejected: one of format v{batch.magic} has attributes "
+                f"{view[batch.position + ATTRIBUTES_AT]:#04x} with reserved bits set; this is a defect of the "
+                "producer's library"
             )
     checked, problems = list[_Checked](), list[Problem]()
     count = decompressed = 0
@@ -394,7 +393,7 @@ def _assign_messages(view: memoryview, analysis: Analysis, order: _Order) -> _Do
 
 
 class _Checked(NamedTuple):
-    """Outer messages that passed: one wrapper with what is inside it, or a run of bare ones."""
+    """Validated outer messages: one wrapper with its content, or a run of bare messages."""
 
     batches: list[LegacyRecordBatch]
     facts: RecordFacts
@@ -403,7 +402,7 @@ class _Checked(NamedTuple):
 
 
 def _runs(batches: list[LegacyRecordBatch]) -> Iterator[list[LegacyRecordBatch]]:
-    """Each wrapper by itself, bare messages as long as no wrapper comes."""
+    """Yield each wrapper by itself, and runs of bare messages between wrappers."""
     for is_wrapper, run in groupby(batches, key=lambda batch: batch.is_wrapper):
         if is_wrapper:
             yield from ([wrapper] for wrapper in run)
@@ -428,7 +427,7 @@ def _check_bare(view: memoryview, batches: list[LegacyRecordBatch], limits: Rule
 
 
 def _may_stay(wrapper: _Checked, order: _Order) -> bool:
-    """Whether a wrapper's compressed bytes serve as they are: under v0 they never do, inner offsets are absolute."""
+    """Whether a wrapper's compressed bytes can be kept; never in v0, whose inner offsets are absolute."""
     (batch,) = wrapper.batches
     return batch.magic == 1 and batch.codec is order.codec and wrapper.facts.consecutive
 
@@ -466,7 +465,7 @@ def _numbered(checked: list[_Checked]) -> Iterator[Record]:
 
 
 def _built(records: Iterator[Record], order: _Order, decompressed: int) -> _Done:
-    """All records anew in the topic's format and codec, numbered from the first offset on."""
+    """Rebuild all records in the topic's format and codec, numbered from the first offset on."""
     rules = order.rules
     level = rules.level if order.codec is rules.codec else None
     builder: MessageSetBuilder | RecordBatchBuilder
@@ -503,13 +502,13 @@ def _built(records: Iterator[Record], order: _Order, decompressed: int) -> _Done
 
 
 def _refuse(problems: tuple[Problem, ...], count: int, limits: Rules) -> None:
-    """Raise for records that break a rule. Source: KIP-467; Kafka's RecordValidationException."""
+    """Raise for records that violate a rule. Source: KIP-467; Kafka's RecordValidationException."""
     if not problems:
         return
     first = problems[0]
     kind = InvalidTimestamp if any(p.kind is ProblemKind.TIMESTAMP for p in problems) else InvalidRecord
     raise kind(
-        f"{len(problems)} of {count} records were refused, and their batch with them; record {first.record}: "
+        f"{len(problems)} of {count} records were rejected, and their batch with them; record {first.record}: "
         f"{first.describe(limits)}",
         record_errors=tuple(RecordError(p.record, p.describe(limits)) for p in problems),
     )

@@ -1,10 +1,10 @@
-"""Batches of all formats in one buffer: a log may hold v0, v1 and v2 one behind the other, and is read by one walk.
+"""Iterators over batches of all formats: a log may contain v0, v1 and v2, and one walk reads them.
 
-The shallow iteration is `iter_batches`: v2 batches, and of v0 and v1 each outer message, plain or wrapper. The deep one
-is `iter_records`.
-Kept true: a tail that more bytes could complete is told apart from bytes that none could.
-Source: Kafka's ByteBufferLogInputStream; the seed document on message format and validation (shallow and deep
-iterator: fewer than 12 bytes, or fewer than the size says, end it; a size below the smallest raises).
+`iter_batches` is the shallow iteration: v2 batches, and outer messages of v0 and v1 (bare or wrapper). `iter_records`
+is the deep iteration.
+Invariants: a partial batch at the end, which more bytes could complete, is distinguished from invalid bytes.
+Source: Kafka's ByteBufferLogInputStream (fewer than 12 bytes, or fewer than the size field, end the iteration; a size
+below the minimum raises).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tidelog.records.v2.record import Record
 
 
 def view(buffer: ByteBuffer, header: BatchHeader) -> RecordBatch:
-    """The view of a batch of any format whose header was read already: a `LegacyRecordBatch` for v0 and v1."""
+    """Return the view of a batch whose header was already read: a `LegacyRecordBatch` for v0 and v1."""
     if header.magic == 2:
         return RecordBatch(buffer, header=header)
     return LegacyRecordBatch(buffer, header=header)
 
 
 def batch_at(buffer: ByteBuffer, position: int = 0) -> RecordBatch:
-    """The batch of any format at `position`. Raises CorruptRecord where there is no whole one."""
+    """Return the batch of any format at `position`. Raises CorruptRecord if it is not complete."""
     return view(buffer, read_header(buffer, position))
 
 
 def iter_batches(buffer: ByteBuffer, *, position: int = 0, partial_tail: PartialTail = "stop") -> Iterator[RecordBatch]:
-    """Views of the batches of any format that lie one behind the other from `position` on; headers only are read.
+    """Yield views of the consecutive batches of any format from `position` on; only headers are read.
 
     Raises as `walk_headers`.
     """
@@ -49,9 +49,9 @@ def iter_records(
     partial_tail: PartialTail = "stop",
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[Record]:
-    """Every record of every batch from `position` on, those of control batches too. Checks no CRC.
+    """Yield every record of every batch from `position` on, including control records. Does not verify checksums.
 
-    max_bytes: most bytes that one batch may take when decompressed. Raises as `walk_headers` and `RecordBatch.records`.
+    max_bytes: limit of one batch's decompressed size. Raises as `walk_headers` and `RecordBatch.records`.
     """
     for batch in iter_batches(buffer, position=position, partial_tail=partial_tail):
         yield from batch.records(max_bytes=max_bytes)

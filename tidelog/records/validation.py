@@ -1,8 +1,8 @@
-"""What a leader refuses in a producer's batch by its header alone.
+"""What a leader rejects in a producer's batch by its header alone.
 
-`RecordBatch.ensure_valid` asks whether bytes can be a batch at all; this asks whether a producer may send it.
-Kept true: what passes may be stamped and appended; what does not raises a typed error and nothing was changed.
-Left to others: the records themselves, sizes and other rules of a topic (storage).
+`RecordBatch.ensure_valid` checks that bytes are a batch; this module checks that a producer may send the batch.
+Invariants: an accepted batch may be stamped and appended; a rejected one raises a typed error and is unchanged.
+Not here: the records (record_check.py), sizes and other rules of a topic (assignment.py).
 Source: Kafka's LogValidator.validateBatch and UnifiedLog.analyzeAndValidateRecords.
 """
 
@@ -21,15 +21,15 @@ from tidelog.types import NO_PRODUCER_ID
 
 
 def ensure_producible(batch: RecordBatch) -> None:
-    """Check what only brokers may write is not in a producer's batch, and that its offsets and sequences are whole.
+    """Reject broker-only features, and incomplete offsets and sequences, in a producer's batch.
 
-    batch: after `ensure_valid`. A sequence without a producer id means nothing, and some clients send one (aiokafka:
-    0). Raises InvalidRecord, or InvalidTimestamp where it claims the broker's clock.
+    batch: after `ensure_valid`. A sequence without a producer id is ignored, because some clients send one (aiokafka:
+    0). Raises InvalidRecord, or InvalidTimestamp if the batch claims log append time.
     """
     reason, header = None, batch.header
     attributes, producer_id, delta = header.attributes, header.producer_id, header.last_offset_delta
     if header.base_offset != 0:
-        reason = f"its base offset is {header.base_offset}, a producer's offsets begin at 0"
+        reason = f"its base offset is {header.base_offset}, but a producer's offsets start at 0"
     elif header.record_count == 0 or header.record_count != delta + 1:
         reason = f"it declares {header.record_count} records over offsets 0 to {delta}"
     elif attributes & RESERVED_ATTRIBUTES[2]:
@@ -39,7 +39,7 @@ def ensure_producible(batch: RecordBatch) -> None:
     elif attributes & DELETE_HORIZON_BIT:
         reason = "it has a delete horizon, which only the cleaner sets"
     elif producer_id < NO_PRODUCER_ID:
-        reason = f"its producer id {producer_id} is below 0, and not -1 for none"
+        reason = f"its producer id {producer_id} is below 0 and not -1 (none)"
     elif producer_id != NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0):
         reason = (
             f"its producer id {producer_id} comes with epoch {header.producer_epoch} and sequence "
@@ -48,8 +48,8 @@ def ensure_producible(batch: RecordBatch) -> None:
     elif producer_id == NO_PRODUCER_ID and attributes & TRANSACTIONAL_BIT:
         reason = "it is transactional, but has no producer id"
     if reason is not None:
-        raise InvalidRecord(f"the batch was refused: {reason}; the producer's library is at fault")
+        raise InvalidRecord(f"the batch was rejected: {reason}; this is a defect of the producer's library")
     if attributes & TIMESTAMP_TYPE_BIT:
         raise InvalidTimestamp(
-            "the batch was refused: it claims log append time, which only a broker sets; send it with create time"
+            "the batch was rejected: it claims log append time, which only a broker sets; send it with create time"
         )

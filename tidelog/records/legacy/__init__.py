@@ -1,1 +1,1 @@
-"""Messages of v0 and v1: message sets, wrappers, and the codecs that only these use."""
+"""Messages of formats v0 and v1: message sets, wrappers, and their codecs."""

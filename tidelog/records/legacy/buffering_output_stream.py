@@ -1,11 +1,11 @@
-"""An output that grows by linked segments of one size, with places that can be reserved and filled in later.
+"""An output buffer that grows by linked segments of equal size. Bytes can be reserved and filled in later.
 
-What is written is never moved: when a segment is full, another is linked behind it. A place reserved for a number
-that only later bytes decide (a length, a checksum) may lie across the border of two segments.
-Kept true: bytes come out in the order written; `size` counts what was written, skipped and reserved; a reserved place
-takes exactly its bytes and no more.
-Left to others: what the bytes mean (message_writer.py). One stream serves one sequence of writes and is then dropped.
-Source: the seed document on Kafka's MessageWriter (kafka.message.BufferingOutputStream).
+Written bytes are never moved: when a segment is full, another is linked to it. A reserved place is for a number that
+depends on later bytes (a length, a checksum); it may cross the border of two segments.
+Invariants: bytes are output in the order written. `size` counts written, skipped and reserved bytes. A reserved place
+takes exactly its bytes.
+Not here: the meaning of the bytes (message_writer.py). A stream is used for one sequence of writes.
+Source: kafka.message.BufferingOutputStream.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Final, Protocol
 Bytes = bytes | bytearray | memoryview
 
 SEGMENT_BYTES_DEFAULT: Final = 16 * 1024
-"""Of some hundred messages; small enough that an almost empty last segment costs little."""
+"""Room for some hundred messages; small enough that an almost empty last segment costs little."""
 
 
 class Sink(Protocol):
-    """Anything that takes bytes: a stream of ours, a file, a compressor."""
+    """Accepts bytes: one of these streams, a file, a compressor."""
 
     def write(self, data: bytes | memoryview, /) -> object: ...
 
 
 class Source(Protocol):
-    """Anything that fills a buffer, 0 at its end: files, `io.BytesIO`."""
+    """Fills a buffer and returns 0 at its end: files, `io.BytesIO`."""
 
     def readinto(self, buffer: memoryview, /) -> int | None: ...
 
 
 class Segment:
-    """A piece of the output: the first `written` of its bytes are taken."""
+    """A segment of the output: the first `written` of its bytes are used."""
 
     __slots__ = ("data", "next", "written")
 
@@ -47,7 +47,7 @@ class Segment:
 
 
 class ReservedOutput:
-    """A place of `length` bytes in the middle of a stream, to be written once, in one piece or several."""
+    """A place of `length` bytes within a stream, to be written once, in one or several pieces."""
 
     __slots__ = ("_left", "_offset", "_segment")
 
@@ -55,9 +55,9 @@ class ReservedOutput:
         self._segment, self._offset, self._left = segment, offset, length
 
     def write(self, data: bytes | memoryview, /) -> None:
-        """Fill the next bytes of the place, into the next segment where it crosses a border.
+        """Fill the next bytes of the place, across a segment border if necessary.
 
-        Raises IndexError, with nothing written, where they exceed what is left of it.
+        Raises IndexError, with nothing written, if they exceed the rest of the place.
         """
         if len(data) > self._left:
             raise IndexError(f"{len(data)} bytes do not fit the {self._left} that are left of the reserved place")
@@ -78,7 +78,7 @@ class BufferingOutputStream:
 
     def __init__(self, segment_bytes: int = SEGMENT_BYTES_DEFAULT) -> None:
         if segment_bytes < 1:
-            raise ValueError(f"a segment of {segment_bytes} bytes holds nothing")
+            raise ValueError(f"segment_bytes={segment_bytes}: use at least 1")
         self._segment_bytes = segment_bytes
         self._head = self._current = Segment(segment_bytes)
         self._full = 0  # bytes in the segments before the current one
@@ -89,9 +89,9 @@ class BufferingOutputStream:
         return self._full + self._current.written
 
     def write(self, data: Bytes, start: int = 0, length: int | None = None) -> None:
-        """Append bytes. start, length: which part of them, all from `start` on where None.
+        """Append bytes. start, length: the part to append; length None: everything from `start` on.
 
-        Raises IndexError, with nothing written, for a part that is not within them.
+        Raises IndexError, with nothing written, if the part exceeds the data.
         """
         if start or length is not None:
             data = memoryview(data)[start : self._checked_end(data, start, length)]
@@ -112,11 +112,11 @@ class BufferingOutputStream:
     def _checked_end(data: Bytes, start: int, length: int | None) -> int:
         end = len(data) if length is None else start + length
         if not 0 <= start <= end <= len(data):
-            raise IndexError(f"{length} bytes from {start} on are not within the {len(data)} that were given")
+            raise IndexError(f"{length} bytes from {start} on are not within the {len(data)} bytes given")
         return end
 
     def write_from(self, source: Source) -> int:
-        """Append all that a stream still holds, read straight into the segments; returns how many bytes."""
+        """Append the rest of a source, read directly into the segments; return the number of bytes."""
         before = self.size
         while True:
             current = self._with_space()
@@ -126,7 +126,7 @@ class BufferingOutputStream:
             current.written += amount
 
     def skip(self, length: int) -> None:
-        """Leave bytes out: they are zeros until a reserved place over them is written. Raises IndexError below 0."""
+        """Skip bytes: they are zeros until a reserved place over them is written. Raises IndexError below 0."""
         if length < 0:
             raise IndexError(f"{length} bytes cannot be skipped")
         while length > 0:
@@ -136,13 +136,13 @@ class BufferingOutputStream:
             length -= amount
 
     def reserve(self, length: int) -> ReservedOutput:
-        """Skip bytes, and return what fills them in later. Raises IndexError below 0."""
+        """Skip bytes and return the place to fill them in later. Raises IndexError below 0."""
         place = ReservedOutput(self._current, self._current.written, length)
         self.skip(length)
         return place
 
     def pieces(self, start: tuple[Segment, int] | None = None) -> Iterator[memoryview]:
-        """What was written, segment by segment, no copy: all, or from a `mark` on."""
+        """Yield the written bytes by segment, without a copy: all, or from a `mark` on."""
         segment, offset = (self._head, 0) if start is None else start
         following: Segment | None = segment
         while following is not None:
@@ -151,20 +151,20 @@ class BufferingOutputStream:
             following, offset = following.next, 0
 
     def mark(self) -> tuple[Segment, int]:
-        """The place behind the last byte so far, for `pieces`."""
+        """Return the present end, for `pieces`."""
         return self._current, self._current.written
 
     def write_to(self, sink: Sink) -> None:
-        """Write all to `sink`."""
+        """Write everything to `sink`."""
         for piece in self.pieces():
             sink.write(piece)
 
     def to_bytes(self) -> bytes:
-        """All in one piece."""
+        """Return everything in one piece."""
         return b"".join(self.pieces())
 
     def _with_space(self) -> Segment:
-        """The current segment, a new one if that is full."""
+        """Return the current segment, or a new one if it is full."""
         current = self._current
         if current.written == len(current.data):
             self._full += current.written

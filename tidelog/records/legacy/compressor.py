@@ -1,7 +1,7 @@
-"""Compresses while it is written to, straight into a sink: how a wrapper's value comes to be without a copy between.
+"""Streaming compression directly into a sink; builds a wrapper's value without an intermediate copy.
 
-Kept true: what went in comes out of `decompress`; memory stays at a block of the codec, whatever the length.
-Left to others: whole buffers at once (compression.py).
+Invariants: the output decompresses (`decompress`) to the input. Memory stays at one block of the codec, for any length.
+Not here: compression of whole buffers (compression.py).
 Source: Kafka's CompressionType, which wraps a stream around MessageWriter; the framings of compression.py.
 """
 
@@ -28,7 +28,7 @@ _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
 class Compressor(Protocol):
-    """Takes bytes, writes their compressed form to its sink; whole once it is closed. The sink stays open."""
+    """Accepts bytes and writes the compressed form to its sink; complete after `close`, which keeps the sink open."""
 
     def write(self, data: bytes | memoryview, /) -> object: ...
 
@@ -36,10 +36,10 @@ class Compressor(Protocol):
 
 
 def open_compressor(codec: Codec, sink: Sink, level: int | None = None, *, magic: int) -> Compressor:
-    """A compressor that writes into `sink` as it goes. magic: of the format that the result becomes part of.
+    """Return a compressor that writes into `sink`. magic: format that the result becomes part of.
 
-    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType for zstd, which only v2
-    has, and where the codec's library is missing.
+    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType for zstd, which needs v2,
+    or if the codec's library is missing.
     """
     level = checked_level(checked_codec(codec, magic), level)
     match codec:
@@ -50,7 +50,7 @@ def open_compressor(codec: Codec, sink: Sink, level: int | None = None, *, magic
         case Codec.LZ4:
             return _Lz4(sink, level, old_checksum=magic == 0)
         case _:
-            raise UnsupportedCompressionType(f"codec {codec.name.lower()} is not written piece by piece: use compress")
+            raise UnsupportedCompressionType(f"codec {codec.name.lower()} has no streaming compressor: use compress")
 
 
 class _Gzip:
@@ -66,7 +66,7 @@ class _Gzip:
 
 
 class _Snappy:
-    """Xerial's framing: every full block is written at once, the rest on closing."""
+    """Xerial's framing: every full block is written at once, the rest on close."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

@@ -1,17 +1,17 @@
-"""A message, as formats v0 and v1 write records: its layout, and how its fields are found.
+"""Layout of a message: a record in format v0 or v1.
 
     offset        int64    0   of the record; of a wrapper, that of its last record; relative inside a v1 wrapper
-    message size  int32    8   bytes behind this field
-    CRC-32        uint32  12   over everything from the magic on
+    message size  int32    8   bytes after this field
+    CRC-32        uint32  12   of everything from the magic on
     magic         int8    16   0 or 1
     attributes    int8    17   bits 0-2 codec; in v1 bit 3 timestamp type
     timestamp     int64   18   v1 only
     key length    int32        -1 is null; the key follows
     value length  int32        -1 is null; the value follows: of a wrapper, a compressed message set
 
-A message set is messages one behind the other, without a header or a count of its own.
-Kept true: key and value lie within the message and fill it exactly, or it is CorruptRecord.
-Left to others: wrappers (message_set.py), writing (message_writer.py).
+A message set is a sequence of messages without a header or a count.
+Invariants: key and value lie within the message and fill it exactly; otherwise CorruptRecord.
+Not here: wrappers (message_set.py), writing (message_writer.py).
 Source: KIP-31 (relative offsets), KIP-32 (timestamps); Kafka's LegacyRecord.
 """
 
@@ -35,9 +35,9 @@ MAGIC_AT: Final = 16
 ATTRIBUTES_AT: Final = 17
 TIMESTAMP_AT: Final = 18
 KEY_AT: Final = (18, 26)
-"""Where the key's length stands, by magic."""
+"""Position of the key length, by magic."""
 MESSAGE_OVERHEAD: Final = (LENGTH_MIN_V0, LENGTH_MIN_V1)
-"""Bytes of a message beside key and value, by magic; offset and size not included."""
+"""Bytes of a message beside key and value, by magic; without offset and size."""
 
 _INNER: Final = Struct(">qiIBB")
 _INT32: Final = Struct(">i")
@@ -45,7 +45,7 @@ _INT64: Final = Struct(">q")
 
 
 class InnerMessage(NamedTuple):
-    """One message of a message set, its fields as stored; `at` and `end` say where in the set it lies."""
+    """One message of a message set, with its fields as stored; `at` and `end` are its bounds in the set."""
 
     offset: int
     crc: int
@@ -57,15 +57,15 @@ class InnerMessage(NamedTuple):
 
 
 def entry_size(magic: int, key: bytes | None, value: bytes | None) -> int:
-    """Bytes of an uncompressed message in a set, offset and size included."""
+    """Return the size of an uncompressed message in a set, including offset and size."""
     return LOG_OVERHEAD + MESSAGE_OVERHEAD[magic] + len(key or b"") + len(value or b"")
 
 
 def payload_bounds(buffer: ByteBuffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
-    """Where in the message between `at` and `end` key and value lie: (start of the key, its end, start of the value).
+    """Return the position of key and value in the message between `at` and `end`: (key start, key end, value start).
 
-    The end is -1 for a null key, the start -1 for a null value; the value ends with the message.
-    Raises CorruptRecord where the two do not exactly fill it.
+    The key end is -1 for a null key, the value start -1 for a null value; the value ends with the message.
+    Raises CorruptRecord if the two do not fill the message exactly.
     """
     start = at + KEY_AT[magic] + 4
     (length,) = _INT32.unpack_from(buffer, start - 4)
@@ -82,7 +82,7 @@ def payload_bounds(buffer: ByteBuffer, at: int, end: int, magic: int) -> tuple[i
 
 
 def read_payload(data: ByteBuffer, at: int, end: int, magic: int) -> tuple[bytes | None, bytes | None]:
-    """Key and value of the message between `at` and `end`. Raises as `payload_bounds`."""
+    """Return key and value of the message between `at` and `end`. Raises as `payload_bounds`."""
     start, behind, value_at = payload_bounds(data, at, end, magic)
     if not isinstance(data, bytes):
         view = memoryview(data)
@@ -93,10 +93,10 @@ def read_payload(data: ByteBuffer, at: int, end: int, magic: int) -> tuple[bytes
 
 
 def walk_set(data: bytes, *, partial_tail_ends: bool) -> list[InnerMessage]:
-    """The messages of a decompressed message set, headers only.
+    """Return the messages of a decompressed message set, headers only.
 
-    partial_tail_ends: a last message that the set cuts short is left out, as Kafka's readers do; else it is
-    CorruptRecord. Raises CorruptRecord for a size that no message has and a magic that is neither 0 nor 1.
+    partial_tail_ends: ignore a partial last message, as Kafka's readers do; otherwise it raises CorruptRecord.
+    Raises CorruptRecord for an invalid size and for a magic other than 0 and 1.
     """
     found: list[InnerMessage] = []
     at, total = 0, len(data)
@@ -110,19 +110,19 @@ def walk_set(data: bytes, *, partial_tail_ends: bool) -> list[InnerMessage]:
         if magic == 1 and size >= LENGTH_MIN_V1:
             (timestamp,) = unpack_timestamp(data, at + TIMESTAMP_AT)
         elif magic != 0:
-            raise CorruptRecord(f"its message {len(found) + 1} of {size} bytes claims magic {magic}")
+            raise CorruptRecord(f"its message {len(found) + 1} of {size} bytes has magic {magic}")
         found.append(tuple.__new__(InnerMessage, (offset, crc, magic, attributes, timestamp, at, end)))
         at = end
     if at < total:
         left = total - at
         size = _INT32.unpack_from(data, at + SIZE_AT)[0] if left >= LOG_OVERHEAD else LENGTH_MIN_V0
         if size < LENGTH_MIN_V0:
-            raise CorruptRecord(f"its message {len(found) + 1} claims a size of {size}, less than any format has")
+            raise CorruptRecord(f"its message {len(found) + 1} has size {size}, less than the minimum of any format")
         if not partial_tail_ends:
-            raise CorruptRecord(f"its message {len(found) + 1} is cut short: {left} bytes of it are there")
+            raise CorruptRecord(f"its message {len(found) + 1} is truncated: only {left} bytes of it are present")
     return found
 
 
 def message_crc(buffer: ByteBuffer, at: int, end: int) -> int:
-    """CRC-32 of the message between `at` and `end`, as it should stand in it."""
+    """Return the CRC-32 of the message between `at` and `end`, computed from its bytes."""
     return crc32(memoryview(buffer)[at + MAGIC_AT : end])

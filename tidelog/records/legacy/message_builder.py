@@ -1,11 +1,10 @@
-"""Builds a message set of format v0 or v1: bare messages one behind the other, or one wrapper around them.
+"""Builds a message set of format v0 or v1: a sequence of bare messages, or one wrapper around them.
 
-Every byte goes through `MessageWriter`; a wrapper's value is compressed straight into it.
-Kept true: what is built passes `LegacyRecordBatch.ensure_valid` and reads back to what was appended, but for what the
-format has no place for: v0 has no timestamps, neither has headers (refused) nor producers.
-Left to others: what of records of another format is refused (assignment.py), stamping (message_set.py).
-Source: KIP-31 (inner offsets of a v1 wrapper are relative to its first record), KIP-32; Kafka's MemoryRecordsBuilder;
-the seed documents on MessageWriter and on message format (a wrapper has the offset of its last message).
+Every byte goes through `MessageWriter`; a wrapper's value is compressed directly into it.
+Invariants: the result passes `LegacyRecordBatch.ensure_valid` and decodes to the appended records, except for what the
+format does not support: v0 has no timestamps, neither format has headers (rejected) or producer ids.
+Not here: which records of another format are rejected (assignment.py), stamping (message_set.py).
+Source: KIP-31 (inner offsets of a v1 wrapper are relative to its first record), KIP-32; Kafka's MemoryRecordsBuilder.
 """
 
 from __future__ import annotations
@@ -30,14 +29,15 @@ from tidelog.types import NO_TIMESTAMP, Codec, TimestampType
 
 SEGMENT_BYTES_MIN: Final = 1024
 SEGMENT_BYTES_MAX: Final = 64 * 1024
-"""Segments of a wrapper are half as large as what is compressed, within these bounds: two or three suffice then."""
+"""Bounds of a wrapper's segment size, which is half the size of the uncompressed data: two or three segments
+suffice."""
 
 
 class MessageSetBuilder:
-    """One message set in the making. Nothing is kept of what `append` refused.
+    """A message set under construction. A rejected `append` leaves nothing behind.
 
-    magic: 0 or 1. base_offset: the offset that inner messages of a v1 wrapper count from, and of the first record
-    unless `append` is told another. log_append_time: with LOG_APPEND_TIME, the timestamp of every message.
+    magic: 0 or 1. base_offset: the offset that inner offsets of a v1 wrapper are relative to, and the offset of the
+    first record unless `append` gets another. log_append_time: with LOG_APPEND_TIME, the timestamp of every message.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class MessageSetBuilder:
         base_offset: int = 0,
     ) -> None:
         if magic not in (0, 1):
-            raise UnsupportedForMessageFormat(f"there are no message sets of format v{magic}: build a record batch")
+            raise UnsupportedForMessageFormat(f"format v{magic} has no message sets: build a record batch")
         if magic == 1 and timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
-            raise InvalidRequest("a v1 message has a timestamp type: create time or log append time")
+            raise InvalidRequest("a v1 message needs a timestamp type: create time or log append time")
         if (log_append_time is None) == (timestamp_type is TimestampType.LOG_APPEND_TIME):
-            raise InvalidRequest("log append time is given as a type and a time, or not at all")
+            raise InvalidRequest("log append time needs both a type and a time")
         checked_level(checked_codec(codec, magic), level)
         self._magic, self._codec, self._level = magic, codec, level
         self._timestamp_type, self._log_append_time = timestamp_type, log_append_time
@@ -68,12 +68,12 @@ class MessageSetBuilder:
 
     @property
     def count(self) -> int:
-        """Records appended so far."""
+        """Number of records appended so far."""
         return self._count
 
     @property
     def max_timestamp(self) -> int:
-        """Largest timestamp written so far, -1 before the first and in v0."""
+        """Largest timestamp written so far; -1 before the first record and in v0."""
         return self._max_timestamp
 
     def append(
@@ -85,31 +85,29 @@ class MessageSetBuilder:
         headers: Iterable[Header] = (),
         offset: int | None = None,
     ) -> None:
-        """Add one record. timestamp: milliseconds since 1970, -1 for none, not kept by v0. offset: the next one where
-        None.
+        """Append one record. timestamp: milliseconds since 1970, -1 for none; not stored by v0. offset: None for the
+        next one.
 
         Raises UnsupportedForMessageFormat for headers, InvalidTimestamp below -1, OffsetsNotMonotonic, RecordTooLarge
-        where set or message exceed 2 GiB.
+        if the set or the message exceeds 2 GiB.
         """
         if tuple(headers):
             raise UnsupportedForMessageFormat(
                 f"format v{self._magic} has no headers: leave them out, or use a topic of format v2"
             )
         if timestamp < NO_TIMESTAMP:
-            raise InvalidTimestamp(
-                f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none"
-            )
+            raise InvalidTimestamp(f"timestamp {timestamp} is before 1970: use milliseconds since 1970, or -1 for none")
         if offset is None:
             offset = self._last_offset + 1
         elif offset <= self._last_offset:
             raise OffsetsNotMonotonic(
-                f"offset {offset} does not follow {self._last_offset}: offsets grow within a message set"
+                f"offset {offset} does not follow {self._last_offset}: offsets must increase within a message set"
             )
         size = entry_size(self._magic, key, value)
         if self._messages.size + size > INT32_MAX:
             raise RecordTooLarge(
-                f"a message of {size} bytes does not fit a set of {self._messages.size} bytes: "
-                "build this set and begin another"
+                f"a message of {size} bytes does not fit into a set of {self._messages.size} bytes: "
+                "build this set and start another"
             )
         if self._magic == 0:
             timestamp = NO_TIMESTAMP
@@ -128,9 +126,9 @@ class MessageSetBuilder:
         self._max_timestamp = max(self._max_timestamp, timestamp)
 
     def build(self) -> bytes:
-        """The set: the messages as they are, or one wrapper. May be called again, with more appended in between.
+        """Return the message set: bare messages, or one wrapper. May be called again after more appends.
 
-        Raises InvalidRequest without a record, UnsupportedCompressionType where the codec's library is missing.
+        Raises InvalidRequest without a record, UnsupportedCompressionType if the codec's library is missing.
         """
         if not self._count:
             raise InvalidRequest("a message set needs at least one record: append one first")
@@ -163,7 +161,7 @@ def build_message_set(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     log_append_time: int | None = None,
 ) -> bytes:
-    """One message set of these records, offsets as they say. Raises as `MessageSetBuilder`."""
+    """Return one message set of these records with their offsets. Raises as `MessageSetBuilder`."""
     records = list(records)
     builder = MessageSetBuilder(
         magic,

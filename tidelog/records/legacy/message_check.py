@@ -1,6 +1,6 @@
-"""Deep validation of messages of v0 and v1: as record_check.py does it for records of v2.
+"""Deep validation of v0 and v1 messages; the counterpart of record_check.py.
 
-Left to others: the messages themselves (message_set.py), what follows from the facts (assignment.py).
+Not here: decoding (message_set.py), the consequences of the result (assignment.py).
 Source: Kafka's LogValidator.validateRecord; KIP-467 (errors per record).
 """
 
@@ -24,26 +24,26 @@ def check_messages(
     what: str,
     check_crcs: bool = True,
 ) -> RecordFacts:
-    """Check the messages of a message set of format v0 or v1, as `LegacyRecordBatch.inner_messages` found them.
+    """Validate the messages of a v0 or v1 message set, as returned by `LegacyRecordBatch.inner_messages`.
 
-    magic: what each must have: inside a wrapper, the wrapper's. what: names the set in errors. Whether offsets are
-    consecutive is only said, not refused: old clients wrote them in many ways, and a leader numbers them anew.
-    check_crcs: False where the checksums were compared already.
-    Raises CorruptRecord for a checksum that does not fit, another magic, and fields that do not fill their message.
+    magic: required of each message; inside a wrapper, the wrapper's. what: name of the set in errors. Non-consecutive
+    offsets are reported, not rejected: old clients wrote them in many ways, and the leader renumbers them. check_crcs:
+    False if the checksums were already verified.
+    Raises CorruptRecord for a wrong checksum, another magic, and fields that do not fill their message.
     """
     problems: list[Problem] = []
     count, max_timestamp, max_index, in_sequence = 0, int(NO_TIMESTAMP), -1, True
     for index, message in enumerate(messages):
         try:
             if message.magic != magic:
-                raise CorruptRecord(f"it is of format v{message.magic}, what it lies in of v{magic}")
+                raise CorruptRecord(f"it has format v{message.magic}, its message set has v{magic}")
             if check_crcs and (computed := message_crc(data, message.at, message.end)) != message.crc:
-                raise CorruptRecord(f"it has checksum {computed:#010x}, and says {message.crc:#010x}")
+                raise CorruptRecord(f"it has checksum {computed:#010x}, but its header has {message.crc:#010x}")
             _, key_end, _ = payload_bounds(data, message.at, message.end, magic)
         except CorruptRecord as error:
             raise CorruptRecord(
-                f"message {index + 1} inside {what} cannot be believed: {error.message}; "
-                "it was damaged or written by a faulty producer"
+                f"message {index + 1} inside {what} is not valid: {error.message}; "
+                "it is corrupt or was written by a faulty producer"
             ) from error
         in_sequence = in_sequence and message.offset == index
         if key_end < 0 and rules.key_required:

@@ -1,13 +1,14 @@
-"""An outer message of format v0 or v1 as a batch: plain, one record; a wrapper, the records compressed in its value.
+"""An outer message of format v0 or v1 as a batch: a bare message is one record, a wrapper's value contains compressed
+records.
 
-Messages of a set that lie bare one behind the other are each a batch of their own: that is the shallow iteration
-(batches.py). The deep one is `records`: a wrapper's value is decompressed and read as a message set again, once; no
-deeper wrapper is allowed. Inner offsets are absolute under v0. Under v1 they count relative to each other, and the
-wrapper's own offset, which is the last one's, says where they lie (KIP-31); a wrapper at offset 0 comes from a producer
-that did not count, and its inner offsets stand as they are.
-Kept true: bytes that are no such message raise CorruptRecord and nothing else; nesting ends at one level.
-Left to others: what a producer may send (assignment.py), writing new ones (message_builder.py).
-Source: KIP-31, KIP-32; the seed document on message format and validation; Kafka's AbstractLegacyRecordBatch.
+Each bare message of a set is a batch of its own: this is the shallow iteration (batches.py). `records` is the deep one:
+a wrapper's value is decompressed once and decoded as a message set; nested wrappers are not allowed. Inner offsets are
+absolute in v0. In v1 they are relative to each other, and the wrapper's own offset, which is that of its last record,
+gives the absolute position (KIP-31). A v1 wrapper at offset 0 is from a producer that did not count; its inner offsets
+are used as stored.
+Invariants: invalid bytes raise only CorruptRecord. Nesting ends at one level.
+Not here: what a producer may send (assignment.py), building new messages (message_builder.py).
+Source: KIP-31, KIP-32; Kafka's AbstractLegacyRecordBatch.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ InnerTail = Literal["stop", "raise"]
 
 
 class LegacyRecordBatch(RecordBatch):
-    """One outer message within a buffer. It keeps a reference to the buffer, as `RecordBatch`.
+    """One outer message within a buffer. It keeps a reference to the buffer, like `RecordBatch`.
 
-    `last_offset` is always that of the message. `base_offset` and `count` of a wrapper take decompression, once, and
-    raise as `records`.
+    `last_offset` is always the offset of the message. `base_offset` and `count` of a wrapper need decompression, once,
+    and raise as `records`.
     """
 
     __slots__ = ("_first_and_count",)
@@ -101,31 +102,31 @@ class LegacyRecordBatch(RecordBatch):
 
     @property
     def key(self) -> bytes | None:
-        """The outer message's own key; a wrapper has none. Raises CorruptRecord."""
+        """Key of the outer message; a wrapper has none. Raises CorruptRecord."""
         key, _ = self._payload()
         return None if key is None else bytes(key)
 
     @property
     def value(self) -> bytes | None:
-        """The outer message's own value, compressed where it is a wrapper. Raises CorruptRecord."""
+        """Value of the outer message; compressed if it is a wrapper. Raises CorruptRecord."""
         _, value = self._payload()
         return None if value is None else bytes(value)
 
     def computed_crc(self) -> int:
-        """CRC-32 of the bytes as they are."""
+        """CRC-32 computed from the bytes."""
         return message_crc(self._data, self.header.position, self.header.end)
 
     def ensure_valid(self) -> None:
-        """Check the outer message: its checksum, then that its fields fill it and its codec is one of the format's.
+        """Verify the outer message: its checksum, then that its fields fill it and its codec exists in the format.
 
-        Raises CorruptRecord, or UnsupportedCompressionType for a codec that the format does not have, under a right
-        checksum. Source: Kafka's LegacyRecord.ensureValid.
+        Raises CorruptRecord, or UnsupportedCompressionType for an unknown codec with a correct checksum. Source:
+        Kafka's LegacyRecord.ensureValid.
         """
         computed = self.computed_crc()
         if computed != self.header.crc:
             raise CorruptRecord(
-                f"{self._name()} has checksum {computed:#010x}, its header says {self.header.crc:#010x}: "
-                "its bytes were damaged on the way or on disk; fetch or send it again"
+                f"{self._name()} has checksum {computed:#010x}, but its header has {self.header.crc:#010x}: "
+                "its bytes are corrupt; fetch or send it again"
             )
         problem = header_problem(self.header)
         if problem is not None:
@@ -135,14 +136,14 @@ class LegacyRecordBatch(RecordBatch):
         except CorruptRecord as error:
             raise self._unreadable(error) from error
         if self.is_wrapper and self.codec is not Codec.NONE and value_at < 0:
-            raise CorruptRecord(f"{self._name()} is a wrapper around nothing: its writer is faulty")
+            raise CorruptRecord(f"{self._name()} is a wrapper without a value: its writer is faulty")
 
     def records(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-        """The records in order, offsets absolute. Checks no CRC of the outer message: that is `ensure_valid`.
+        """Yield the records in order, with absolute offsets. Does not verify the CRC of the outer message (see
+        `ensure_valid`).
 
-        A last inner message that the set cuts short is left out (the seed document on message format: the deep
-        iterator ends there as the shallow one does). Raises CorruptRecord, RecordTooLarge beyond max_bytes,
-        UnsupportedCompressionType.
+        A partial last inner message is ignored, as in the shallow iteration. Raises CorruptRecord, RecordTooLarge
+        beyond max_bytes, UnsupportedCompressionType.
         """
         if not self.is_wrapper:
             header = self.header
@@ -158,39 +159,39 @@ class LegacyRecordBatch(RecordBatch):
         return list(self.records(max_bytes=max_bytes))
 
     def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:  # noqa: ARG002
-        """Refused: a message has no records behind a header. Raises UnsupportedForMessageFormat."""
+        """Not supported: a message has no payload after a header. Raises UnsupportedForMessageFormat."""
         raise UnsupportedForMessageFormat(f"{self._name()} has no payload of records: use records or inner_messages")
 
     def inner_messages(
         self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX, tail: InnerTail = "stop"
     ) -> tuple[bytes, list[InnerMessage]]:
-        """The decompressed message set of a wrapper, and its messages with offsets as stored.
+        """Return the decompressed message set of a wrapper, and its messages with offsets as stored.
 
-        tail: a last message that the set cuts short is left out ("stop") or CorruptRecord ("raise").
-        Raises as `records`; CorruptRecord too where there is no message or one is compressed again.
+        tail: ignore a partial last message ("stop") or raise CorruptRecord ("raise"). Raises as `records`, and
+        CorruptRecord if there is no message or a message is itself compressed.
         """
         _, compressed = self._payload()
         if compressed is None:
-            raise CorruptRecord(f"{self._name()} is a wrapper around nothing: its writer is faulty")
+            raise CorruptRecord(f"{self._name()} is a wrapper without a value: its writer is faulty")
         data = decompress(self.codec, compressed, max_bytes, magic=self.header.magic)
         try:
             found = walk_set(data, partial_tail_ends=tail == "stop")
         except CorruptRecord as error:
             raise self._unreadable(error) from error
         if not found:
-            raise CorruptRecord(f"{self._name()} is a wrapper without a message in it: its writer is faulty")
+            raise CorruptRecord(f"{self._name()} is a wrapper without messages: its writer is faulty")
         for index, message in enumerate(found):
             if message.attributes & CODEC_BITS:
                 raise CorruptRecord(
-                    f"message {index + 1} inside {self._name()} is compressed again: wrappers do not nest; "
-                    "the producer's library is at fault"
+                    f"message {index + 1} inside {self._name()} is compressed itself: wrappers must not be nested; "
+                    "this is a defect of the producer's library"
                 )
         return data, found
 
     def offset_shift(self, found: list[InnerMessage]) -> int:
-        """What is added to the stored offsets of inner messages to make them absolute.
+        """Return the number to add to the stored offsets of inner messages to make them absolute.
 
-        Raises CorruptRecord where the wrapper's offset lies below its last message's.
+        Raises CorruptRecord if the wrapper's offset is below its last message's.
         """
         if self.header.magic == 0 or self.header.last_offset == 0:
             return 0
@@ -203,7 +204,7 @@ class LegacyRecordBatch(RecordBatch):
         return shift
 
     def records_of(self, data: bytes, found: list[InnerMessage]) -> Iterator[Record]:
-        """The records of what `inner_messages` returned. Raises CorruptRecord."""
+        """Yield the records of the result of `inner_messages`. Raises CorruptRecord."""
         shift = self.offset_shift(found)
         header = self.header
         stamped = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
@@ -214,7 +215,7 @@ class LegacyRecordBatch(RecordBatch):
             except CorruptRecord as error:
                 raise CorruptRecord(
                     f"message {index + 1} inside {self._name()} cannot be read: {error.message}; "
-                    "it was damaged or written by a faulty producer"
+                    "it is corrupt or was written by a faulty producer"
                 ) from error
             if offset > INT64_MAX:
                 raise CorruptRecord(f"message {index + 1} inside {self._name()} has an offset beyond 64 bits")
@@ -231,7 +232,7 @@ class LegacyRecordBatch(RecordBatch):
             return self._first_and_count
 
     def _payload(self) -> tuple[memoryview | None, memoryview | None]:
-        """Key and value of the outer message, no copy."""
+        """Return key and value of the outer message, without a copy."""
         header, view = self.header, memoryview(self._data)
         try:
             start, behind, value_at = payload_bounds(view, header.position, header.end, header.magic)
@@ -244,13 +245,13 @@ class LegacyRecordBatch(RecordBatch):
 
     def _unreadable(self, error: CorruptRecord) -> CorruptRecord:
         return CorruptRecord(
-            f"{self._name()} cannot be read: {error.message}; it was damaged or written by a faulty producer"
+            f"{self._name()} cannot be read: {error.message}; it is corrupt or was written by a faulty producer"
         )
 
 
 def stamp_message(buffer: bytearray | memoryview, position: int, *, offset: int) -> None:
-    """Give the v0 or v1 message at `position` its offset, in place: the checksum leaves it out. offset: of its last
-    record where it is a wrapper. Raises UnsupportedForMessageFormat, with nothing changed, for a v2 batch."""
+    """Set the offset of the v0 or v1 message at `position`, in place; the checksum does not cover it. offset: of the
+    last record of a wrapper. Raises UnsupportedForMessageFormat, with nothing changed, for a v2 batch."""
     _ensure_magic(buffer, position, MAGICS)
     struct.pack_into(">q", buffer, position + OFFSET_AT, offset)
 
@@ -258,14 +259,14 @@ def stamp_message(buffer: bytearray | memoryview, position: int, *, offset: int)
 def set_message_timestamp(
     buffer: bytearray | memoryview, position: int, timestamp_type: TimestampType, timestamp: int
 ) -> None:
-    """Set type and timestamp of the v1 message at `position`, in place; inner messages follow a wrapper's log append
-    time (KIP-32). Only where that changes something is the checksum computed anew.
+    """Set type and timestamp of the v1 message at `position`, in place; inner messages take over a wrapper's log append
+    time (KIP-32). The checksum is recomputed only if something changes.
 
-    Raises UnsupportedForMessageFormat for another format, InvalidTimestamp for no type: v1 has one.
+    Raises UnsupportedForMessageFormat for another format, InvalidTimestamp without a type: v1 needs one.
     """
     _ensure_magic(buffer, position, frozenset({1}))
     if timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
-        raise InvalidTimestamp("a v1 message has a timestamp type: create time or log append time")
+        raise InvalidTimestamp("a v1 message needs a timestamp type: create time or log append time")
     header = read_header(buffer, position)
     attributes = header.attributes & ~TIMESTAMP_TYPE_BIT | timestamp_type << 3
     if (attributes, timestamp) == (header.attributes, header.max_timestamp):
@@ -279,5 +280,5 @@ def _ensure_magic(buffer: ByteBuffer, position: int, magics: frozenset[int]) -> 
     magic = buffer[position + MAGIC_AT]
     if magic not in magics:
         raise UnsupportedForMessageFormat(
-            f"the batch at byte {position} is of format v{magic}: this cannot be set there"
+            f"the batch at byte {position} has format v{magic}: it does not support this operation"
         )

@@ -1,10 +1,10 @@
-"""Writes messages of formats v0 and v1: each field in its order, lengths and checksums filled in afterwards.
+"""Writes messages of formats v0 and v1: fields in order; lengths and checksums are filled in afterwards.
 
-Nobody knows how long a compressed value becomes before it is written. So the place of its length is reserved, and the
-one of the checksum over it, and both are filled in when the bytes are there.
-Kept true: what is written reads back; nothing is copied but into the stream's own segments.
-Left to others: offsets within wrappers, counts, timestamps of wrappers (message_builder.py).
-Source: the seed document on Kafka's MessageWriter; KIP-31, KIP-32.
+The length of a compressed value is known only after it was written. So the places of its length and of the checksum are
+reserved, and filled in once the bytes are written.
+Invariants: the output decodes to the input; bytes are copied only into the stream's segments.
+Not here: offsets within wrappers, counts, timestamps of wrappers (message_builder.py).
+Source: Kafka's MessageWriter; KIP-31, KIP-32.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NULL: Final = _INT32.pack(-1)
 
 
 class MessageWriter(BufferingOutputStream):
-    """A stream of messages in the making."""
+    """A stream of messages under construction."""
 
     def write_int8(self, value: int) -> None:
         self.write(_INT8.pack(value))
@@ -44,11 +44,11 @@ class MessageWriter(BufferingOutputStream):
         self.write(_INT64.pack(value))
 
     def length_prefix(self) -> LengthPrefix:
-        """`with writer.length_prefix():` puts an int32 before what the block writes: how many bytes that is."""
+        """`with writer.length_prefix():` puts an int32 before the bytes written in the block: their number."""
         return LengthPrefix(self)
 
     def crc32_prefix(self) -> Crc32Prefix:
-        """`with writer.crc32_prefix():` puts a uint32 before what the block writes: its CRC-32."""
+        """`with writer.crc32_prefix():` puts a uint32 before the bytes written in the block: their CRC-32."""
         return Crc32Prefix(self)
 
     def write_message(
@@ -61,10 +61,10 @@ class MessageWriter(BufferingOutputStream):
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
         codec: Codec = Codec.NONE,
     ) -> None:
-        """One message, from its checksum on. value: bytes, None for null, or what writes them into this writer.
+        """Write one message, from its checksum on. value: bytes, None for null, or a function that writes it.
 
-        A timestamp and its type are written in v1 only; v0 has no place for them. Raises
-        UnsupportedForMessageFormat for another magic, InvalidTimestamp below -1, RecordTooLarge beyond 2 GiB.
+        Timestamp and type are written in v1 only; v0 does not have them. Raises UnsupportedForMessageFormat for another
+        magic, InvalidTimestamp below -1, RecordTooLarge beyond 2 GiB.
         """
         head = _head(magic, codec, timestamp, timestamp_type, key)
         if callable(value):
@@ -87,7 +87,7 @@ class MessageWriter(BufferingOutputStream):
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
         codec: Codec = Codec.NONE,
     ) -> None:
-        """One message with its offset and size before it, as a message set holds it. Raises as `write_message`."""
+        """Write one message with offset and size, as in a message set. Raises as `write_message`."""
         if callable(value):
             self.write(_INT64.pack(offset))
             with LengthPrefix(self):
@@ -100,9 +100,9 @@ class MessageWriter(BufferingOutputStream):
 
 
 def _head(magic: int, codec: Codec, timestamp: int, timestamp_type: TimestampType, key: bytes | None) -> bytes:
-    """The fields of a message that the checksum covers, up to the key."""
+    """Return the fields of a message that the checksum covers, up to the key."""
     if timestamp < NO_TIMESTAMP:
-        raise InvalidTimestamp(f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none")
+        raise InvalidTimestamp(f"timestamp {timestamp} is before 1970: use milliseconds since 1970, or -1 for none")
     length = -1 if key is None else len(key)
     _check_size(length)
     if magic == 1:
@@ -111,12 +111,12 @@ def _head(magic: int, codec: Codec, timestamp: int, timestamp_type: TimestampTyp
     elif magic == 0:
         head = _V0.pack(magic, codec, length)
     else:
-        raise UnsupportedForMessageFormat(f"there are no messages of format v{magic}: write a record batch")
+        raise UnsupportedForMessageFormat(f"format v{magic} has no messages: write a record batch")
     return head + key if key else head
 
 
 def _known(head: bytes, value: bytes | None) -> bytes:
-    """All that the checksum covers, of a message whose value is there already: nothing needs to be reserved then."""
+    """Return all bytes that the checksum covers, for a message whose value is complete: nothing needs reserving."""
     if value is None:
         return head + _NULL
     _check_size(len(head) + len(value))
@@ -124,11 +124,11 @@ def _known(head: bytes, value: bytes | None) -> bytes:
 
 
 Payload: TypeAlias = bytes | Callable[[MessageWriter], object] | None
-"""The value of a message: its bytes, null, or what writes them."""
+"""The value of a message: bytes, null, or a function that writes it."""
 
 
 class LengthPrefix:
-    """The length of what is written between entering and leaving, in the four bytes before it."""
+    """Writes the length of the block's output into the four bytes before it."""
 
     __slots__ = ("_before", "_place", "_writer")
 
@@ -152,7 +152,7 @@ class LengthPrefix:
 
 
 class Crc32Prefix:
-    """The CRC-32 of what is written between entering and leaving, in the four bytes before it."""
+    """Writes the CRC-32 of the block's output into the four bytes before it."""
 
     __slots__ = ("_mark", "_place", "_writer")
 
@@ -178,4 +178,4 @@ class Crc32Prefix:
 
 def _check_size(size: int) -> None:
     if size > INT32_MAX:
-        raise RecordTooLarge(f"a message of {size} bytes does not fit the format's 2 GiB: send it in pieces")
+        raise RecordTooLarge(f"a message of {size} bytes exceeds the format's limit of 2 GiB: split it")

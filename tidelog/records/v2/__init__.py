@@ -1,1 +1,1 @@
-"""Record batches of v2, and what all formats share: varints, checksums, codecs."""
+"""Record batches of format v2, and what all formats share: varints, checksums, codecs."""

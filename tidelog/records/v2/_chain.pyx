@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""The walk along the headers of a log's batches in compiled code: the twin of chain.follow_chain.
+"""Compiled version of chain.follow_chain: the walk along the headers of a log's batches.
 
-Kept true: no byte is read that the buffer does not hold.
+Invariants: no byte outside the buffer is read.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

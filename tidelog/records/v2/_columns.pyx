@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Records of v2 batches into Arrow's buffers, in compiled code: the twin of columns.ColumnsBuffer.
+"""Compiled version of columns.ColumnsBuffer: decodes records of v2 batches into Arrow's buffers.
 
-Kept true: no byte is read that the payload does not hold; a payload that is refused has left no row behind; no Python
-object is made of a record. The first record that is not sound is handed to the reference, so that the error is its own.
+Invariants: no byte outside the payload is read; a rejected payload leaves no row behind; no Python object is created
+per record. The first invalid record is passed to the reference, which raises the error.
 Source: Arrow's columnar format (offsets of 32 bits, validity bitmaps with the lowest bit first).
 """
 
@@ -34,7 +34,7 @@ cdef Py_ssize_t RECORD_BYTES_MIN = 7
 
 @cython.final
 cdef class Block:
-    """Memory that a column has filled: read-only for whoever holds it."""
+    """Memory filled by a column; read-only for its users."""
 
     cdef void *_data
     cdef Py_ssize_t _size
@@ -47,7 +47,7 @@ cdef class Block:
 
 
 cdef object block_of(Memory *memory):
-    """What lies in the memory, which is empty afterwards."""
+    """Move the content out of the memory, which is empty afterwards."""
     cdef Block block = Block.__new__(Block)
     if memory.data == NULL and reserve(memory, 1) < 0:
         raise MemoryError
@@ -62,7 +62,7 @@ cdef enum:
 
 
 cdef struct Binary:
-    # A column of bytes: end of each value, the values, a bit for each that is not null, how many are null.
+    # A column of bytes: end of each value, the values, a validity bit for each, the number of nulls.
     Memory ends
     Memory data
     Memory valid
@@ -77,7 +77,7 @@ cdef void drop(Binary *column) noexcept nogil:
 
 
 cdef int ready(Binary *column, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
-    """Room for that many more rows of together that many bytes; all of them valid until one is cleared."""
+    """Reserve memory for `more` rows with the given total of bytes; all are valid until a bit is cleared."""
     cdef Py_ssize_t bytes_of_bits = (column.count + rows + 7) // 8
     column.ends.size = 4 * column.count
     if reserve(&column.ends, 4 * (rows + 1)) < 0 or reserve(&column.data, size + SHORT) < 0:
@@ -93,8 +93,8 @@ cdef int ready(Binary *column, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
 
 
 cdef inline void put(Binary *column, const uint8_t *data, Py_ssize_t size, Py_ssize_t readable=0) noexcept nogil:
-    """One more value, null where the size is -1; `ready` has made the room. readable: bytes from `data` on that may be
-    read, for which a short value is copied with its neighbours, in one move."""
+    """Append a value, null if the size is -1; `ready` has reserved the memory. readable: number of bytes from `data` on
+    that may be read; a short value is copied together with the bytes after it, in one move."""
     if 0 < size <= SHORT and readable >= SHORT:
         memcpy(column.data.data + column.data.size, data, SHORT)
         column.data.size += size
@@ -109,7 +109,7 @@ cdef inline void put(Binary *column, const uint8_t *data, Py_ssize_t size, Py_ss
 
 
 cdef void back(Binary *column, Binary *before) noexcept nogil:
-    """As it was before, but for the room."""
+    """Restore the previous state, except for the reserved memory."""
     if column.valid.size and column.nulls != before.nulls:
         if before.count < 8 * column.valid.size:
             column.valid.data[before.count >> 3] |= <uint8_t> (0xFF << (before.count & 7))
@@ -264,7 +264,7 @@ cdef class ColumnsBuffer:
         self.rows += 1
 
     cdef int _ready(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
-        """Room in every wanted column for that many more rows of together that many bytes."""
+        """Reserve memory in every requested column for `more` rows with the given total of bytes."""
         cdef Py_ssize_t bytes_of_bits = (self.rows + rows + 7) // 8
         if self._wants_key and ready(&self._key, rows, size) < 0:
             return NO_MEMORY
@@ -310,7 +310,7 @@ cdef class ColumnsBuffer:
             (<int64_t *> self._timestamps.data)[self.rows] = timestamp
 
     cdef int _scan(self, Scan *scan) noexcept nogil:
-        """Rows of all records within bounds, up to the end or to a record that is not sound (`at` stays before it)."""
+        """Append rows of all records within bounds, up to the end or to an invalid record (`at` stays before it)."""
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef const uint8_t *key
@@ -379,7 +379,7 @@ cdef class ColumnsBuffer:
         (<int32_t *> self._header_ends.data)[self.rows + 1] = <int32_t> self._names.count
 
     cdef int _put_headers(self, const uint8_t *at, const uint8_t *end) noexcept nogil:
-        """The headers of one row, which `skip_headers` has passed."""
+        """Append the headers of one row, which `skip_headers` has checked."""
         cdef int32_t count = 0
         cdef int32_t length = 0
         cdef const uint8_t *name
@@ -387,7 +387,7 @@ cdef class ColumnsBuffer:
         if count == 0:
             self._put_no_headers()
             return 0
-        # At most three bytes for each of a name: a replacement character.
+        # At most three bytes for each byte of a name: a replacement character.
         if ready(&self._names, count, 3 * (end - at)) < 0 or ready(&self._contents, count, end - at) < 0:
             return -1
         while count:
@@ -490,7 +490,7 @@ cdef bint is_ascii(const uint8_t *data, Py_ssize_t size) noexcept nogil:
 
 
 cdef int put_text(Binary *column, const uint8_t *data, Py_ssize_t size) noexcept with gil:
-    """A name as text: bytes that are no UTF-8 become replacement characters."""
+    """Return a name as text; bytes that are not UTF-8 become replacement characters."""
     cdef bytes text
     try:
         text = (<bytes> data[:size]).decode("utf-8", "replace").encode()
@@ -501,7 +501,7 @@ cdef int put_text(Binary *column, const uint8_t *data, Py_ssize_t size) noexcept
 
 
 cdef int _ask_reference(bytes data, Scan *scan, Py_ssize_t at) except -1:
-    """The reference's error for the record at `at`, which the scan did not take."""
+    """Raise the reference's error for the record at `at`, which the scan rejected."""
     append_time = scan.append_time if scan.appended else None
     try:
         record_reference.record_at(data, at, scan.base_offset, scan.base_timestamp, append_time)

@@ -1,9 +1,8 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Records of a v2 batch, read and checked in compiled code: the twins of record.decode_records and
-record_check.check_records.
+"""Compiled versions of record.decode_records and record_check.check_records: read and check the records of a v2 batch.
 
-Kept true: no byte is read that the buffer does not hold; what the reference takes is taken, with the same result. The
-first record that it does not take is handed to the reference, so that the error is its own.
+Invariants: no byte outside the buffer is read; everything that the reference accepts is accepted, with the same result.
+The first record that is not accepted is passed to the reference, which raises the error.
 """
 
 cimport cython
@@ -33,7 +32,7 @@ cdef object Record = reference.Record
 cdef tuple NO_HEADERS = ()
 
 cdef Py_ssize_t RELEASE_BYTES = 1 << 18
-"""From this size on a check lets other threads run: below it, getting the lock back can cost more than the check."""
+"""From this size on a check releases the GIL; for smaller data, reacquiring it can cost more than the check."""
 
 
 @cython.final
@@ -41,10 +40,10 @@ cdef Py_ssize_t RELEASE_BYTES = 1 << 18
 @cython.freelist(512)
 @cython.collection_type("sequence")
 cdef class FastRecord:
-    """A `Record` made in compiled code: it is one for `isinstance`, compares, unpacks, prints and pickles as one.
+    """A `Record` created by compiled code: it behaves like one in `isinstance`, comparison, unpacking, repr and pickle.
 
-    No cycle of references can begin in it, since the reader alone makes it, of bytes and text: the garbage collector
-    need not look at it.
+    Only the reader creates it, from bytes and text, so it cannot be part of a reference cycle and the garbage
+    collector ignores it.
     """
 
     cdef readonly int64_t offset
@@ -144,7 +143,7 @@ cdef class RecordReader:
             PyBuffer_Release(&self._view)
 
     cdef int _finish(self) except -1:
-        """Let the buffer go. Raises CorruptRecord for bytes behind the last record."""
+        """Release the buffer. Raises CorruptRecord for bytes after the last record."""
         cdef Py_ssize_t left
         if not self._held:
             return 0
@@ -177,12 +176,12 @@ cdef class RecordReader:
         return record
 
     def read_all(self):
-        """All records from here on, in a list: less time for each than by `next`."""
+        """Return the remaining records as a list, faster than by `next`."""
         cdef list records
         cdef FastRecord record
         cdef Py_ssize_t left = max(0, self._count - self._index)
         cdef Py_ssize_t done = 0
-        # A record has at least 7 bytes: a count that cannot be true takes no memory before it is found out.
+        # A record has at least 7 bytes: an impossible count must not allocate memory before it is detected.
         if left > (self._end - self._at) // 7:
             return list(self)
         records = PyList_New(left)
@@ -204,7 +203,7 @@ cdef class RecordReader:
         return max(0, min(self._count - self._index, (self._end - self._at) // 7 + 1)) if self._held else 0
 
     cdef FastRecord _read(self):
-        """The record at `_at`, or None where the reference must judge; `_at` moves only over a sound one."""
+        """Return the record at `_at`, or None if the reference must decide; `_at` moves only over a valid record."""
         cdef const uint8_t *at = self._at
         cdef const uint8_t *end
         cdef const uint8_t *key
@@ -264,7 +263,7 @@ cdef class RecordReader:
         return record
 
     cdef object _ask_reference(self):
-        """What the reference says of the record at `_at`: nearly always the error."""
+        """Let the reference read the record at `_at`; nearly always it raises the error."""
         cdef bytes data = bytes(self._data)
         cdef Py_ssize_t at = self._at - self._start
         try:
@@ -281,7 +280,7 @@ cdef class RecordReader:
 
 
 cdef tuple _read_headers(const uint8_t *at, const uint8_t *end):
-    """The headers that begin with their count at `at` and must end at `end`, or None."""
+    """Return the headers whose count is at `at` and that must end at `end`, or None."""
     cdef int32_t count, length
     cdef list headers = []
     cdef str name
@@ -307,7 +306,7 @@ cdef tuple _read_headers(const uint8_t *at, const uint8_t *end):
 
 
 cdef struct Scan:
-    # What a check looks for, and how far it is.
+    # Parameters and progress of a check.
     const uint8_t *at
     const uint8_t *end
     int64_t base_offset
@@ -324,7 +323,7 @@ cdef struct Scan:
     Py_ssize_t with_headers
     long long max_timestamp
     Py_ssize_t max_index
-    int found          # rules that the record before `at` breaks: bit 0 offset, 1 no key, 2 timestamp
+    int found          # rules that the record before `at` violates: bit 0 offset, 1 no key, 2 timestamp
     int64_t offset_delta
     long long timestamp
 
@@ -352,7 +351,7 @@ cdef const uint8_t *_skip_headers(const uint8_t *at, const uint8_t *end) noexcep
 
 
 cdef int _scan(Scan *scan) noexcept nogil:
-    """Go on to the end of the records, to one that is none (`at` stays before it) or behind one that breaks a rule."""
+    """Continue to the end, to an invalid record (`at` stays before it), or past a record that violates a rule."""
     cdef const uint8_t *at
     cdef const uint8_t *end
     cdef int32_t length, offset_delta, key_length
@@ -416,7 +415,7 @@ cdef int _scan(Scan *scan) noexcept nogil:
 
 
 cdef int64_t _within(value):
-    """A bound as 64 bits: beyond them it bounds nothing."""
+    """Return a bound as 64 bits; larger bounds have no effect."""
     return max(INT64_MIN, min(INT64_MAX, value))
 
 
@@ -479,7 +478,7 @@ cdef int _note(list problems, Scan *scan) except -1:
 
 
 cdef int _ask_reference(bytes data, Scan *scan, Py_ssize_t at) except -1:
-    """The reference's error for the record at `at`, which the scan did not take."""
+    """Raise the reference's error for the record at `at`, which the scan rejected."""
     try:
         check_reference.measure_at(data, at, scan.base_offset, scan.base_timestamp)
     except (CorruptRecord, IndexError) as error:
@@ -491,5 +490,5 @@ decode_records = RecordReader
 
 
 def record_list(data, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp, append_time=None):
-    """All records in the uncompressed bytes of a batch."""
+    """Return all records in the uncompressed bytes of a batch."""
     return RecordReader(data, count, base_offset, base_timestamp, append_time).read_all()

@@ -1,6 +1,6 @@
-"""Varints and growing memory for the compiled hot loops: inlined into each of them.
+"""Varints and growing memory for the compiled hot loops, inlined into each of them.
 
-A reader is given where the bytes end and returns NULL for what varint.py refuses; it never reads beyond.
+A reader gets the end of the bytes, never reads beyond it, and returns NULL for what varint.py rejects.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -8,7 +8,7 @@ from libc.stdlib cimport free, realloc
 
 
 cdef inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, int32_t *value) noexcept nogil:
-    """One 32-bit number: where the next begins, or NULL."""
+    """Read a 32-bit number; return the end position, or NULL."""
     cdef uint32_t folded, byte
     cdef int shift
     if at >= end:
@@ -37,7 +37,7 @@ cdef inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, in
 
 
 cdef inline const uint8_t *read_varlong(const uint8_t *at, const uint8_t *end, int64_t *value) noexcept nogil:
-    """One 64-bit number: where the next begins, or NULL."""
+    """Read a 64-bit number; return the end position, or NULL."""
     cdef uint64_t folded, byte
     cdef int shift
     if at >= end:
@@ -77,12 +77,12 @@ cdef inline uint64_t folded(int64_t value) noexcept nogil:
 
 
 cdef inline int varint_size(int64_t value) noexcept nogil:
-    """How many bytes `write_varint` makes of it."""
+    """Number of bytes that `write_varint` writes."""
     return (64 - leading_zeros(folded(value) | 1) + 6) // 7
 
 
 cdef inline uint8_t *write_varint(uint8_t *at, int64_t value) noexcept nogil:
-    """Writes at most 10 bytes; returns where the next goes."""
+    """Write at most 10 bytes; return the end position."""
     cdef uint64_t left = folded(value)
     while left > 0x7F:
         at[0] = <uint8_t> (left & 0x7F | 0x80)
@@ -99,8 +99,8 @@ cdef struct Memory:
 
 
 cdef inline int reserve(Memory *memory, Py_ssize_t more) noexcept nogil:
-    """Room for `more` bytes behind the used ones; at least doubled, so that appending costs constant time. 0, or -1
-    where there is no memory."""
+    """Reserve `more` bytes after the used ones; the size at least doubles, so that appending has constant amortized
+    cost. Returns 0, or -1 if there is no memory."""
     cdef Py_ssize_t room
     cdef void *moved
     if memory.room - memory.size >= more:

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Records of a v2 batch, written in compiled code: the twin of records_buffer.RecordsBuffer.
+"""Compiled version of records_buffer.RecordsBuffer: encodes the records of a v2 batch.
 
-Kept true: the bytes are those of the reference; what is refused has left nothing behind.
+Invariants: the bytes equal those of the reference; a rejected record leaves nothing behind.
 """
 
 cimport cython
@@ -42,17 +42,17 @@ cdef Py_ssize_t PAYLOAD_BYTES_MAX = reference.PAYLOAD_BYTES_MAX
 
 
 cdef inline bytes as_bytes(data):
-    """The bytes of a bytes-like object. Raises TypeError for anything else."""
+    """Return the bytes of a bytes-like object. Raises TypeError for other types."""
     return <bytes> data if PyBytes_CheckExact(data) else bytes(memoryview(data))
 
 
 cdef object as_view(buffer):
-    """The unsigned bytes of a buffer, none of None."""
+    """Return the unsigned bytes of a buffer, empty for None."""
     return memoryview(b"" if buffer is None else buffer).cast("B")
 
 
 cdef class Column:
-    """One Arrow column of bytes, each value checked against the buffers before it is read."""
+    """One Arrow column of bytes; each value is checked against the buffers before it is read."""
 
     cdef bint _is_null
     cdef bint _has_bits
@@ -80,7 +80,7 @@ cdef class Column:
                 raise reference.damaged_column(name, 8 * self._bits.shape[0])
 
     cdef inline Py_ssize_t get(self, Py_ssize_t row, const uint8_t **data) except -2:
-        """How many bytes the value has, -1 for null, and where they are."""
+        """Return the size of the value, -1 for null, and its position."""
         cdef Py_ssize_t at
         cdef int32_t begin, end
         if self._is_null:
@@ -101,8 +101,8 @@ cdef class Column:
 cdef class RecordsBuffer:
     """See records_buffer.RecordsBuffer."""
 
-    cdef PyObject *_store  # bytes: room for a batch header, then the records, then what is not used yet
-    cdef bint _given  # the store is a batch that a caller has: it is copied before anything changes
+    cdef PyObject *_store  # bytes: room for a batch header, then the records, then unused bytes
+    cdef bint _given  # the store is a batch that a caller has: it is copied before any change
     cdef Py_ssize_t _size
     cdef Py_ssize_t _room
     cdef Memory _headers
@@ -159,8 +159,8 @@ cdef class RecordsBuffer:
         return self._size
 
     def extend_columns(self, Py_ssize_t count, key, value, timestamps, Py_ssize_t first):
-        """Add rows of Arrow columns. key, value: (validity bits or None, ends, bytes, first row), or None for all null.
-        timestamps: 64-bit numbers, of which the first row is `first`.
+        """Append rows of Arrow columns. key, value: (validity bits or None, ends, bytes, first row), None for all
+        null. timestamps: 64-bit numbers; the first row is `first`.
 
         Raises as `append`, and CorruptRecord for ends outside the bytes.
         """
@@ -189,11 +189,11 @@ cdef class RecordsBuffer:
         return self._size
 
     def payload(self):
-        """See records_buffer.RecordsBuffer.payload. A view without a copy: nothing can be appended while it is held."""
+        """See records_buffer.RecordsBuffer.payload. A view without a copy: no append is possible while it is in use."""
         return memoryview(self)
 
     def batch(self, head):
-        """See records_buffer.RecordsBuffer.batch. Not even copied: the store becomes the batch."""
+        """See records_buffer.RecordsBuffer.batch. Without a copy: the store becomes the batch."""
         cdef const uint8_t[::1] fields = head
         cdef uint8_t *data
         cdef uint32_t crc
@@ -227,7 +227,7 @@ cdef class RecordsBuffer:
         return 0
 
     cdef int _move(self, Py_ssize_t room) except -1:
-        """Into a store of its own with room for that many bytes of records."""
+        """Copy into a new store with room for the given number of bytes of records."""
         cdef object moved = PyBytes_FromStringAndSize(NULL, HEADER_BYTES + room)
         if self._size:
             memcpy(PyBytes_AS_STRING(moved), self._data(), HEADER_BYTES + self._size)
@@ -238,7 +238,7 @@ cdef class RecordsBuffer:
         return 0
 
     cdef inline int _make_room(self, Py_ssize_t more) except -1:
-        """For that many more bytes; at least doubled, so that appending costs constant time."""
+        """Reserve more bytes; the size at least doubles, so that appending has constant amortized cost."""
         if self._room - self._size >= more and not self._given:
             return 0
         return self._move(max(self._size + more, min(2 * self._room, PAYLOAD_BYTES_MAX), ROOM_MIN))
@@ -260,7 +260,7 @@ cdef class RecordsBuffer:
         return number
 
     cdef int _expect(self, records, Py_ssize_t each) except -1:
-        """Make room for records like the first, so that memory moves less often."""
+        """Reserve memory for records like the first one, so that memory moves less often."""
         if type(records) is list:
             self._make_room(min((each + SPREAD) * len(<list> records), EXPECTED_BYTES_MAX))
         return 0
@@ -299,7 +299,7 @@ cdef class RecordsBuffer:
         int64_t timestamp,
         int64_t offset,
     ) except -1:
-        """One record whose headers, if any, lie encoded in `_headers`; sizes are -1 for null."""
+        """Append one record; its encoded headers, if any, are in `_headers`. Sizes are -1 for null."""
         cdef int64_t delta = timestamp - (self._base_timestamp if self._has_base else timestamp)
         cdef int64_t offset_delta = offset - self.base_offset
         cdef Py_ssize_t headers_size = self._headers.size if self._headers.size else 1

@@ -1,10 +1,10 @@
-"""A record batch v2 as a view over a buffer: read its header, check it, stamp it, iterate its records; copy nothing.
+"""A v2 record batch as a view over a buffer: reads and verifies the header, stamps it, iterates the records.
 
-Kept true:
-  1. Reading a header touches 61 bytes; key and value bytes are copied only when records are asked for.
-  2. `ensure_valid` is the one place where bytes from outside become a batch that may be believed.
-  3. `stamp` changes only what the checksum leaves out, so it needs no new one; `set_log_append_time` computes it anew.
-Left to others: rules of a topic (storage and the leader's validation), offsets growing from batch to batch (storage).
+Invariants:
+  1. Reading a header touches 61 bytes; key and value bytes are copied only when records are requested.
+  2. `ensure_valid` is the only check that makes external bytes trustworthy.
+  3. `stamp` changes only fields that the checksum does not cover; `set_log_append_time` recomputes the checksum.
+Not here: rules of a topic (validation.py, assignment.py), the order of batches (storage/log).
 Source: KIP-98, KIP-32, KIP-534 (delete horizon); Kafka's DefaultRecordBatch.
 """
 
@@ -45,16 +45,16 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 
 CODECS: Final = tuple(Codec)
-"""By number: less time than a call of the enumeration."""
+"""Lookup by number; faster than calling the enumeration."""
 MAGICS: Final = frozenset({2})
 
 
 class RecordBatch:
-    """One batch within a buffer. It keeps a reference to the buffer: valid as long as those bytes do not change.
+    """One batch within a buffer. It keeps a reference to the buffer and is valid while those bytes do not change.
 
-    Its properties are those of a batch of any format; `LegacyRecordBatch` is the one that v0 and v1 have, and
-    `batches.view` chooses. Raises CorruptRecord where the buffer holds no whole batch at `position`,
-    UnsupportedForMessageFormat for one of another format.
+    The properties exist for batches of any format; `LegacyRecordBatch` is the subclass for v0 and v1, and
+    `batches.view` chooses. Raises CorruptRecord if the buffer has no complete batch at `position`,
+    UnsupportedForMessageFormat for a batch of another format.
     """
 
     __slots__ = ("_data", "header")
@@ -62,16 +62,16 @@ class RecordBatch:
     _magics = MAGICS
 
     header: BatchHeader
-    """All header fields at once, as read when the view was made; `header.position` is where the batch starts."""
+    """All header fields, read when the view was created; `header.position` is the start of the batch."""
 
     def __init__(self, buffer: ByteBuffer, position: int = 0, *, header: BatchHeader | None = None) -> None:
-        """header: what `walk_headers` said about this very position, where the caller has it already."""
+        """header: the result of `walk_headers` for this position, if the caller has it."""
         self._data = buffer
         self.header = header if header is not None else read_header(buffer, position)
         if self.header.magic not in self._magics:
             raise UnsupportedForMessageFormat(
-                f"the batch at byte {self.header.position}, offset {self.header.base_offset}, is of format "
-                f"v{self.header.magic}: read it through iter_batches, which knows all formats"
+                f"the batch at byte {self.header.position}, offset {self.header.base_offset}, has format "
+                f"v{self.header.magic}: read it with iter_batches, which supports all formats"
             )
 
     def __repr__(self) -> str:
@@ -79,17 +79,17 @@ class RecordBatch:
 
     @property
     def buffer(self) -> memoryview:
-        """Exactly this batch's bytes, no copy."""
+        """The bytes of this batch, without a copy."""
         return memoryview(self._data)[self.header.position : self.header.end]
 
     @property
     def position(self) -> int:
-        """Where the batch starts in the buffer that it was made from."""
+        """Start of the batch in its buffer."""
         return self.header.position
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, the 12 of offset and length included."""
+        """Size of the whole batch, including the 12 bytes of offset and length."""
         return self.header.size
 
     @property
@@ -98,7 +98,7 @@ class RecordBatch:
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last record, or of the last one there was before compaction."""
+        """Offset of the last record; after compaction, of the last record before compaction."""
         return self.header.last_offset
 
     @property
@@ -119,7 +119,7 @@ class RecordBatch:
 
     @property
     def crc(self) -> int:
-        """The checksum as stored."""
+        """The stored checksum."""
         return self.header.crc
 
     @property
@@ -128,14 +128,14 @@ class RecordBatch:
 
     @property
     def codec(self) -> Codec:
-        """Raises UnsupportedCompressionType for a number that names no codec of the format."""
+        """The codec. Raises UnsupportedCompressionType for an unknown number."""
         number = self.header.attributes & CODEC_BITS
         try:
             return CODECS[number]
         except IndexError as error:
             raise UnsupportedCompressionType(
-                f"the batch at offset {self.header.base_offset} names codec {number}, which is none: "
-                f"known are {', '.join(f'{codec.value} ({codec.name.lower()})' for codec in Codec)}"
+                f"the batch at offset {self.header.base_offset} has the unknown codec {number}; "
+                f"valid codecs: {', '.join(f'{codec.value} ({codec.name.lower()})' for codec in Codec)}"
             ) from error
 
     @property
@@ -154,18 +154,18 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> Millis | None:
-        """When the cleaner may drop the batch's tombstones or marker; it then takes the base timestamp's place
-        (KIP-534)."""
+        """Time from which the cleaner may remove the batch's tombstones or marker; stored in place of the base
+        timestamp (KIP-534)."""
         return self.header.base_timestamp if self.header.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def base_timestamp(self) -> Millis:
-        """What the records' timestamp deltas are added to."""
+        """The timestamp to which the records' timestamp deltas are added."""
         return self.header.base_timestamp
 
     @property
     def max_timestamp(self) -> Millis:
-        """Largest timestamp of the records; with log append time, the timestamp of each."""
+        """Largest timestamp of the records; with log append time, the timestamp of every record."""
         return self.header.max_timestamp
 
     @property
@@ -178,12 +178,12 @@ class RecordBatch:
 
     @property
     def base_sequence(self) -> int:
-        """Sequence of the first record, -1 where the producer numbers none."""
+        """Sequence of the first record; -1 if the producer does not number its records."""
         return self.header.base_sequence
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record: counted with the offsets, and back to 0 behind 2**31 - 1."""
+        """Sequence of the last record: it increases with the offset, and 0 follows 2**31 - 1."""
         base = self.header.base_sequence
         if base == NO_SEQUENCE:
             return NO_SEQUENCE
@@ -191,29 +191,28 @@ class RecordBatch:
 
     @property
     def count(self) -> int:
-        """How many records the batch holds; compaction may leave fewer than its offsets span, even none."""
+        """Number of records; after compaction it may be smaller than the range of offsets, even 0."""
         return self.header.record_count
 
     def computed_crc(self) -> int:
-        """The checksum of the bytes as they are."""
+        """The checksum computed from the bytes."""
         header = self.header
         position = header.position
         return crc32c(memoryview(self._data)[position + ATTRIBUTES_AT : position + LOG_OVERHEAD + header.length])
 
     def ensure_valid(self) -> None:
-        """Check what a header alone allows to check, then the checksum: what comes from outside is believed only after
-        this.
+        """Verify what the header alone can show, then the checksum. External bytes must pass this before they are used.
 
-        Raises CorruptRecord, or UnsupportedCompressionType for an unknown codec under a right checksum.
-        Source: Kafka's DefaultRecordBatch.ensureValid; the count as its LogValidator checks it, loosened for compacted
+        Raises CorruptRecord, or UnsupportedCompressionType for an unknown codec with a correct checksum.
+        Source: Kafka's DefaultRecordBatch.ensureValid; the record count as in its LogValidator, relaxed for compacted
         batches.
         """
         header = self.header
         computed = self.computed_crc()
         if computed != header.crc:
             raise CorruptRecord(
-                f"the batch at offset {header.base_offset} has checksum {computed:#010x}, its header says "
-                f"{header.crc:#010x}: its bytes were damaged on the way or on disk; fetch or send it again"
+                f"the batch at offset {header.base_offset} has checksum {computed:#010x}, but its header has "
+                f"{header.crc:#010x}: its bytes are corrupt; fetch or send it again"
             )
         problem = header_problem(header)
         if problem is not None:
@@ -222,20 +221,19 @@ class RecordBatch:
         if not 0 <= count <= delta + 1:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} declares {count} records over a last offset delta of "
-                f"{delta}: no such batch can be; its writer is faulty"
+                f"{delta}, which is impossible: its writer is faulty"
             )
         if self.codec is Codec.NONE and count == 0 and header.size != HEADER_BYTES:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} declares no records, but {header.size - HEADER_BYTES} bytes "
-                "follow its header; its writer is faulty"
+                "follow its header: its writer is faulty"
             )
 
     def records(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-        """The records in order. Does not check the CRC: that is `ensure_valid`.
+        """Yield the records in order. Does not verify the CRC (see `ensure_valid`).
 
-        max_bytes: most bytes that the records may take when decompressed.
-        Raises CorruptRecord for bytes that are no records, RecordTooLarge beyond max_bytes, UnsupportedCompressionType
-        for a codec that is unknown or not installed.
+        max_bytes: limit of the decompressed size. Raises CorruptRecord for invalid records, RecordTooLarge beyond
+        max_bytes, UnsupportedCompressionType for a codec that is unknown or not installed.
         """
         header = self.header
         return decode_records(
@@ -247,7 +245,7 @@ class RecordBatch:
         )
 
     def record_list(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-        """All records at once, in less time than one by one. Raises as `records`."""
+        """Return all records as a list, faster than one by one. Raises as `records`."""
         header = self.header
         return record_list(
             self.payload(max_bytes=max_bytes),
@@ -259,16 +257,16 @@ class RecordBatch:
 
     @property
     def append_time(self) -> Millis | None:
-        """The timestamp of every record where the broker's clock counts, else None."""
+        """The timestamp of every record with log append time, else None."""
         return self.header.max_timestamp if self.header.attributes & TIMESTAMP_TYPE_BIT else None
 
     def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
-        """The records as bytes, decompressed; a view of the buffer where they are not compressed. Raises as `records`,
-        for a negative number of records too."""
+        """Return the decompressed records as bytes; a view of the buffer if they are not compressed. Raises as
+        `records`, and CorruptRecord for a negative number of records."""
         header = self.header
         if header.record_count < 0:
             raise CorruptRecord(
-                f"the batch at offset {header.base_offset} declares {header.record_count} records: it is damaged"
+                f"the batch at offset {header.base_offset} declares {header.record_count} records: it is corrupt"
             )
         position = header.position
         data = memoryview(self._data)[position + HEADER_BYTES : position + LOG_OVERHEAD + header.length]
@@ -278,7 +276,7 @@ class RecordBatch:
 
 
 def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:
-    """Give the v2 batch at `position` its place in the log, in place: the checksum leaves these two fields out.
+    """Set base offset and leader epoch of the v2 batch at `position`, in place; the checksum does not cover them.
 
     Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message (`message_set.stamp_message`).
     """
@@ -288,9 +286,9 @@ def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, le
 
 
 def set_log_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:
-    """Make `timestamp` that of every record of the v2 batch at `position`, in place, and compute its checksum anew.
+    """Set the log append time of the v2 batch at `position`, in place, and recompute its checksum.
 
-    The records keep their own timestamps in their bytes; readers go by the header (KIP-32).
+    The records keep their own timestamps in their bytes; readers use the header (KIP-32).
     """
     set_max_timestamp(buffer, position, TimestampType.LOG_APPEND_TIME, timestamp)
 
@@ -298,8 +296,8 @@ def set_log_append_time(buffer: bytearray | memoryview, position: int, timestamp
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, timestamp_type: TimestampType, timestamp: int
 ) -> None:
-    """Set type and largest timestamp of the v2 batch at `position`, in place. Only where that changes something is the
-    checksum computed anew.
+    """Set type and largest timestamp of the v2 batch at `position`, in place. The checksum is recomputed only if
+    something changes.
 
     Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message
     (`message_set.set_message_timestamp`).
@@ -323,8 +321,8 @@ def stamped_header(
     timestamp_type: TimestampType,
     max_timestamp: int,
 ) -> BatchHeader:
-    """The header of a v2 batch with its place in the log and its largest timestamp: what `stamp` and
-    `set_max_timestamp` make of it, for a batch whose bytes must stay as they are. payload: what follows the header.
+    """Return the header of a v2 batch as changed by `stamp` and `set_max_timestamp`, for a batch whose bytes must not
+    change. payload: the bytes after the header.
     """
     attributes = header.attributes & ~TIMESTAMP_TYPE_BIT | timestamp_type << 3
     fields = list(header)
@@ -337,7 +335,9 @@ def stamped_header(
 
 
 def _ensure_v2(buffer: ByteBuffer, position: int) -> None:
-    """Where v2 has its leader epoch and its timestamps, a v0 or v1 message has other fields."""
+    """Raise for a v0 or v1 message, which has other fields at the positions of leader epoch and timestamps."""
     magic = buffer[position + MAGIC_AT]
     if magic != 2:
-        raise UnsupportedForMessageFormat(f"the batch at byte {position} is of format v{magic}: only v2 is stamped so")
+        raise UnsupportedForMessageFormat(
+            f"the batch at byte {position} has format v{magic}: only v2 can be stamped here"
+        )

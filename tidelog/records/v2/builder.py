@@ -1,11 +1,10 @@
-"""Builds a record batch v2 from records, byte for byte as Kafka's Java producer does.
+"""Builds v2 record batches, byte for byte like Kafka's Java producer.
 
-The base timestamp is that of the first record, or the delete horizon where there is one; deltas, counts and the largest
-timestamp follow from what is appended; records are compressed as a whole when the batch is built. A cleaner, which
-leaves records out, keeps the batch's span of offsets, and a batch from which all are gone keeps its header:
-`empty_batch`.
-Kept true: what is built passes `RecordBatch.ensure_valid` and reads back to what was appended.
-Left to others: when a batch is full (the producer), its place in the log (`stamp`).
+The base timestamp is that of the first record, or the delete horizon if there is one. Deltas, counts and the largest
+timestamp follow from the appended records, which are compressed together when the batch is built. A cleaner that
+removes records keeps the batch's range of offsets; a batch without remaining records keeps its header (`empty_batch`).
+Invariants: the result passes `RecordBatch.ensure_valid` and decodes to the appended records.
+Not here: when a batch is full (client/accumulator.py), its offset and leader epoch (`stamp`).
 Source: KIP-98, KIP-534 (delete horizon); Kafka's MemoryRecordsBuilder and DefaultRecordBatch.writeEmptyHeader.
 """
 
@@ -33,15 +32,15 @@ from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIM
 
 MAGIC: Final = 2
 RECORD_OVERHEAD_MAX: Final = 36
-"""Most bytes of a record beside key, value and headers: attributes 1, timestamp 10, five numbers of 5."""
+"""Maximum overhead of a record beside key, value and headers: attributes 1, timestamp 10, five numbers of 5."""
 HEADER_OVERHEAD_MAX: Final = 10
 _FIELDS_BEHIND_ATTRIBUTES: Final = BatchHeader._fields.index("attributes") + 1
 UTF8_BYTES_MAX: Final = 4
-"""Most bytes of a character."""
+"""Maximum bytes of a character."""
 
 
 def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()) -> int:
-    """An upper bound, cheap to compute, of what a record adds to an uncompressed batch."""
+    """Return an upper bound, cheap to compute, of the bytes that a record adds to an uncompressed batch."""
     size = RECORD_OVERHEAD_MAX + (len(key) if key else 0) + (len(value) if value else 0)
     for name, data in headers:
         size += HEADER_OVERHEAD_MAX + UTF8_BYTES_MAX * len(name) + (len(data) if data else 0)
@@ -49,11 +48,11 @@ def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[H
 
 
 class RecordBatchBuilder:
-    """One batch in the making. Nothing is kept of what `append` refused.
+    """One batch under construction. A rejected `append` leaves nothing behind.
 
-    level: of the codec, its default where None. With LOG_APPEND_TIME readers see log_append_time on every record, or
-    the largest appended timestamp where that is None. leader_epoch and base_offset are stamped by the leader; a
-    producer leaves them. delete_horizon_ms and last_offset (the span's end, whatever was appended) are the cleaner's.
+    level: of the codec; None for its default. log_append_time: with LOG_APPEND_TIME, the timestamp of every record;
+    None for the largest appended timestamp. leader_epoch, base_offset: set later by the leader; a producer omits them.
+    delete_horizon_ms, last_offset (the end of the range, regardless of the records): used by the cleaner.
     """
 
     def __init__(
@@ -74,11 +73,11 @@ class RecordBatchBuilder:
         last_offset: int | None = None,
     ) -> None:
         if timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
-            raise InvalidRequest("a record batch v2 has a timestamp type: create time or log append time")
+            raise InvalidRequest("a record batch v2 needs a timestamp type: create time or log append time")
         if log_append_time is not None and timestamp_type is not TimestampType.LOG_APPEND_TIME:
-            raise InvalidRequest("a log append time was given for a batch with create time: choose one")
+            raise InvalidRequest("log append time was given for a batch with create time: choose one")
         if delete_horizon_ms is not None and delete_horizon_ms < 0:
-            raise InvalidTimestamp(f"delete horizon {delete_horizon_ms} lies before 1970: leave it out for none")
+            raise InvalidTimestamp(f"delete horizon {delete_horizon_ms} is before 1970: omit it for none")
         checked_level(codec, level)
         self._codec, self._level = codec, level
         self._base_offset, self._leader_epoch = base_offset, leader_epoch
@@ -95,12 +94,12 @@ class RecordBatchBuilder:
 
     @property
     def count(self) -> int:
-        """Records appended so far."""
+        """Number of records appended so far."""
         return self.records.count
 
     @property
     def max_timestamp(self) -> int:
-        """Largest timestamp appended so far, -1 before the first."""
+        """Largest timestamp appended so far; -1 before the first record."""
         return self.records.max_timestamp
 
     def append(
@@ -112,22 +111,22 @@ class RecordBatchBuilder:
         headers: Iterable[Header] = (),
         offset: int | None = None,
     ) -> None:
-        """Add one record. timestamp: milliseconds since 1970, or -1 for none. offset: the next one where None.
+        """Append one record. timestamp: milliseconds since 1970, or -1 for none. offset: None for the next one.
 
         Raises InvalidTimestamp below -1, OffsetsNotMonotonic, InvalidRecord (header key), RecordTooLarge (2 GiB).
         """
         self.records.append(key, value, timestamp, headers, offset)
 
     def extend(self, records: Iterable[Fields]) -> None:
-        """Add records as (key, value, timestamp, headers), in one call. Raises as `append`, with the records before the
-        refused one kept."""
+        """Append records given as (key, value, timestamp, headers). Raises as `append`; records before the rejected one
+        are kept."""
         self.records.extend(records)
 
     def build(self) -> bytes:
-        """The whole batch. May be called again, with more records appended in between.
+        """Return the encoded batch. May be called again after more appends.
 
-        Raises InvalidRequest without a record, OffsetsNotMonotonic where the span ends before the last one,
-        UnsupportedCompressionType where the codec's library is missing.
+        Raises InvalidRequest without a record, OffsetsNotMonotonic if the range ends before the last record,
+        UnsupportedCompressionType if the codec's library is missing.
         """
         if not self.records.count:
             raise InvalidRequest("a batch needs at least one record: append one first")
@@ -135,7 +134,7 @@ class RecordBatchBuilder:
         last_offset = last_durable_offset if self._span_end is None else self._span_end
         if not 0 <= last_offset - last_durable_offset <= INT32_MAX - (last_durable_offset - self._base_offset):
             raise OffsetsNotMonotonic(
-                f"a batch cannot end at offset {last_offset}: it begins at {self._base_offset} and holds a record at "
+                f"a batch cannot end at offset {last_offset}: it starts at {self._base_offset} and has a record at "
                 f"{last_durable_offset}"
             )
         stamped = self._log_append_time is not None
@@ -155,23 +154,23 @@ class RecordBatchBuilder:
 
 
 def _head(size: int, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
-    """A header but for the checksum. size: bytes of the records. fields: those behind the checksum."""
+    """Return a header without its checksum. size: bytes of the records. fields: those after the checksum."""
     return HEADER.pack(base_offset, LENGTH_MIN + size, leader_epoch, MAGIC, 0, *fields)
 
 
 def _assembled(records: bytes, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
-    """Header and records in one piece."""
+    """Return header and records in one piece."""
     return with_checksum(_head(len(records), base_offset, leader_epoch, fields), records)
 
 
 def empty_batch(batch: RecordBatch) -> bytes:
-    """What the cleaner leaves of a batch all of whose records are gone, where its producer's last sequence or the log's
-    last offset hangs on it: the header alone, without codec and base timestamp.
+    """Return a batch without records: the header alone, without codec and base timestamp. The cleaner keeps it if the
+    producer's last sequence or the log's last offset depends on it.
 
-    Raises OffsetsNotMonotonic for a batch that spans no offsets.
+    Raises OffsetsNotMonotonic for a batch with an empty range of offsets.
     """
     if batch.last_offset < batch.base_offset:
-        raise OffsetsNotMonotonic(f"the batch at offset {batch.base_offset} ends at {batch.last_offset}: it is damaged")
+        raise OffsetsNotMonotonic(f"the batch at offset {batch.base_offset} ends at {batch.last_offset}: it is corrupt")
     attributes = batch.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
     return _assembled(
         b"",
@@ -191,10 +190,9 @@ def empty_batch(batch: RecordBatch) -> bytes:
 
 
 def recompressed(batch: RecordBatch, data: bytes | memoryview, codec: Codec, level: int | None = None) -> bytes:
-    """The batch in another codec, all else as it is. data: its records, uncompressed.
+    """Return the batch in another codec, otherwise unchanged. data: its records, uncompressed.
 
-    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType where its library is
-    missing.
+    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType if its library is missing.
     """
     header = batch.header
     return _assembled(
@@ -222,7 +220,7 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     last_offset: int | None = None,
 ) -> bytes:
-    """One batch of these records, offsets as they say. base_offset: that of the first record where None.
+    """Return one batch of these records with their offsets. base_offset: None for that of the first record.
 
     Raises as `RecordBatchBuilder`.
     """

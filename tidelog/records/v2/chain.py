@@ -1,10 +1,10 @@
-"""How far the v2 batches of a buffer follow each other as in a sound log, by their headers alone: the pure-Python
-reference of a leader's read.
+"""Walks along the v2 headers of a buffer while the batches follow each other correctly: the pure-Python reference of a
+leader's read.
 
-Kept true: a batch is stepped over only where it is whole, its header can be true, and offset and leader epoch go on
-from the batch before it. Whatever else comes, an older message or damage, ends the walk before it, and nothing is
-raised: the caller looks at that one more closely.
-Left to others: what to make of where it ends (storage), checksums and records (batch.py).
+Invariants: a batch is accepted only if it is complete, its header is plausible, and offset and leader epoch continue
+from the batch before. Anything else, such as an older message or corruption, ends the walk before it without an error;
+the caller examines it.
+Not here: what the end of the walk means (storage/log), checksums and records (batch.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _DELTA_MAX: Final = 2**31 - 1
 
 
 class Place(NamedTuple):
-    """Between two batches: byte `position` of the buffer; offset and leader epoch that the next batch must at least
-    have."""
+    """A position between two batches: byte `position` of the buffer, and the minimum offset and leader epoch of the
+    next batch."""
 
     position: int
     next_offset: int
@@ -27,10 +27,10 @@ class Place(NamedTuple):
 
 
 def follow_chain(data: ByteBuffer, size_max: int, next_offset: int, up_to: int) -> tuple[Place, Place]:
-    """Walk from the beginning of `data` over batches at or above `next_offset` and below `up_to` that lie within the
-    first `size_max` bytes. Returns the places before and behind the last of them, equal where there is none.
+    """Walk from the start of `data` over batches at or above `next_offset` and below `up_to` that are within the first
+    `size_max` bytes. Returns the places before and after the last of them; equal if there is none.
 
-    The numbers are not negative, and not above 2**63 - 1.
+    The numbers must be 0 to 2**63 - 1.
     """
     before = place = Place(0, next_offset, -1)
     limit = min(size_max, len(data))

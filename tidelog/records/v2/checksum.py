@@ -1,8 +1,8 @@
-"""The checksums: CRC-32C (Castagnoli) of a v2 batch, CRC-32 (that of Ethernet and zip) of a v0 or v1 message.
+"""Checksums: CRC-32C (Castagnoli) of v2 batches, CRC-32 (Ethernet, zip) of v0 and v1 messages.
 
-CRC-32 is zlib's, which every Python has. CRC-32C comes from the `crc32c` package, which has the processor's own
-instruction compute it, beyond 10 GB/s; where it cannot be imported, `crcmod` serves, 0.4 GB/s compiled and some 10 MB/s
-in pure Python, with a warning, since a node would crawl.
+CRC-32 is zlib's, which is part of Python. CRC-32C is computed by the `crc32c` package with the processor's instruction,
+at more than 10 GB/s. If it cannot be imported, `crcmod` is used with a warning: 0.4 GB/s compiled and about 10 MB/s in
+pure Python, too slow for a node.
 Source: RFC 3720, appendix B.4 (CRC-32C and its check values), RFC 1952, section 8 (CRC-32); KIP-98.
 """
 
@@ -16,20 +16,20 @@ Input: TypeAlias = bytes | bytearray | memoryview
 
 
 class CrcFunction(Protocol):
-    """The checksum of a buffer. so_far: of what lies before it, so that pieces need not be joined."""
+    """Checksum of a buffer. so_far: checksum of the preceding bytes, so that pieces need not be joined."""
 
     def __call__(self, data: Input, so_far: int = 0, /) -> int: ...
 
 
 def hardware_crc32c() -> CrcFunction:
-    """The function of the `crc32c` package. ImportError where it is not installed."""
+    """Return the function of the `crc32c` package. Raises ImportError if it is not installed."""
     from crc32c import crc32c as function
 
     return cast("CrcFunction", function)
 
 
 def crcmod_crc32c() -> CrcFunction:
-    """The function of `crcmod`: an independent implementation. ImportError where it is not installed."""
+    """Return the function of `crcmod`, an independent implementation. Raises ImportError if it is not installed."""
     from crcmod.predefined import mkPredefinedCrcFun
 
     function = mkPredefinedCrcFun("crc-32c")
@@ -37,7 +37,7 @@ def crcmod_crc32c() -> CrcFunction:
 
 
 def choose_crc32c() -> CrcFunction:
-    """The fastest one that is installed; a RuntimeWarning says when it is the slow one."""
+    """Return the fastest installed function; issue a RuntimeWarning if it is the slow one."""
     try:
         return hardware_crc32c()
     except ImportError:
@@ -54,4 +54,4 @@ crc32c = choose_crc32c()
 """CRC-32C of a buffer, 0 to 2**32 - 1."""
 
 crc32 = zlib.crc32
-"""CRC-32 of a buffer, 0 to 2**32 - 1; a second argument goes on from what came before."""
+"""CRC-32 of a buffer, 0 to 2**32 - 1; a second argument continues from a previous result."""

@@ -6,9 +6,9 @@
     timestampType   int32, as `TimestampType`
     headers         list of struct<key: string, value: binary>; null for a record without headers
 
-Kept true: a payload that is refused has left no row behind. Header keys that are not UTF-8 get replacement characters,
-since Arrow's strings hold nothing else. pyarrow is imported when a column is first made.
-Left to others: batches, offsets and aborted transactions (arrow_columns.py).
+Invariants: a rejected payload leaves no row behind. Header keys that are not UTF-8 get replacement characters, because
+Arrow strings must be UTF-8. pyarrow is imported when the first column is created.
+Not here: batches, offsets and aborted transactions (arrow_columns.py).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tidelog.types import Millis, Offset
 
 NAMES: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 COLUMN_BYTES_MAX: Final = INT32_MAX // 3
-"""Arrow counts a column's bytes in 32 bits, and a byte of a damaged header key may become three."""
+"""Arrow counts a column's bytes in 32 bits, and a byte of a corrupt header key may become three."""
 
 
 def arrow_type(name: str) -> Any:
-    """The Arrow type of a column."""
+    """Return the Arrow type of a column."""
     import pyarrow as pa
 
     match name:
@@ -45,30 +45,32 @@ def arrow_type(name: str) -> Any:
 
 
 def checked_names(names: Iterable[str]) -> tuple[str, ...]:
-    """The names, if they are columns. Raises InvalidRequest."""
+    """Return the names if all are columns. Raises InvalidRequest."""
     names = tuple(names)
     for name in names:
         if name not in NAMES:
-            raise InvalidRequest(f"records have no column {name!r}: there are {', '.join(NAMES)}")
+            raise InvalidRequest(f"unknown record column {name!r}; valid columns: {', '.join(NAMES)}")
     return names
 
 
 def too_much(more: int, durable_offset: int) -> RecordTooLarge:
-    """The error for bytes beyond what a column can count."""
-    return RecordTooLarge(f"{more} bytes more do not fit columns that hold {durable_offset}: take them first")
+    """Return the error for bytes beyond a column's capacity."""
+    return RecordTooLarge(
+        f"{more} more bytes do not fit into columns that contain {durable_offset} bytes: take them first"
+    )
 
 
 def headers_of_messages() -> InvalidRequest:
-    """The error for single records with headers."""
-    return InvalidRequest("single records with headers are not gathered: messages of v0 and v1 have none")
+    """Return the error for single records with headers."""
+    return InvalidRequest("single records with headers are not supported: messages of v0 and v1 have none")
 
 
 _Row = tuple[Record, int]
 
 
 class ColumnsBuffer:
-    """Gathers the wanted columns of records. rows: how many. size: bytes of keys, values and headers, of those that
-    are wanted."""
+    """Collects the requested columns of records. rows: number of records. size: bytes of the requested keys, values and
+    headers."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = checked_names(names)
@@ -80,7 +82,7 @@ class ColumnsBuffer:
         return len(self._rows)
 
     def expect(self, size: int) -> None:
-        """Records of about that many bytes will follow: compiled code makes room for them at once."""
+        """Announce records of about `size` bytes: compiled code allocates memory for them at once."""
 
     def add(
         self,
@@ -93,10 +95,10 @@ class ColumnsBuffer:
         first: int,
         behind: int,
     ) -> None:
-        """Take the records of a v2 batch with offsets from `first` to below `behind`; the other arguments as
+        """Add the records of a v2 batch with offsets from `first` to below `behind`; the other arguments as for
         `decode_records`.
 
-        Raises CorruptRecord where the bytes are not exactly that many records, RecordTooLarge where the columns are
+        Raises CorruptRecord if the bytes are not exactly that number of records, RecordTooLarge if the columns are
         full.
         """
         if len(data) > COLUMN_BYTES_MAX - self.size:
@@ -118,7 +120,7 @@ class ColumnsBuffer:
         headers: tuple[Header, ...],
         timestamp_type: int,
     ) -> None:
-        """Take one record of v0 or v1. Raises RecordTooLarge as `add`, InvalidRequest for headers."""
+        """Add one record of v0 or v1. Raises RecordTooLarge as `add`, InvalidRequest for headers."""
         if headers:
             raise headers_of_messages()
         size = len(key or b"") + len(value or b"")
@@ -129,7 +131,7 @@ class ColumnsBuffer:
         self.size += self._size(record)
 
     def take(self) -> dict[str, Any]:
-        """The columns by name as Arrow arrays; nothing is left."""
+        """Return the columns by name as Arrow arrays, and start anew."""
         import pyarrow as pa
 
         rows, self._rows, self.size = self._rows, [], 0

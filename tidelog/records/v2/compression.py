@@ -1,13 +1,13 @@
 """The five codecs of a batch, each through its library, in the framing that Kafka's clients read.
 
-    gzip     RFC 1952; several members one behind the other are read as one
-    snappy   xerial's framing (blocks of 32 KiB) is written; read are it and one bare block
-    lz4      one frame of independent blocks (Java's reader refuses linked ones), without content size or checksum;
-             in v0 with the header checksum of old (lz4_header.py)
+    gzip     RFC 1952; several consecutive members are read as one
+    snappy   written in xerial's framing (blocks of 32 KiB); read: that, and one bare block
+    lz4      one frame of independent blocks (Java's reader rejects linked ones), without content size or checksum;
+             in v0 with the old header checksum (lz4_header.py)
     zstd     RFC 8878, in v2 only; several frames are read as one; with or without content size
 
-Kept true: decompression never holds much more than the caller's limit, whatever the bytes claim; bytes that are cut
-short, damaged or followed by others raise CorruptRecord. A library is imported when its codec is first used.
+Invariants: decompression never uses much more memory than the caller's limit, whatever the data claims. Truncated or
+corrupt data, and data with trailing bytes, raise CorruptRecord. A library is imported when its codec is first used.
 Source: KIP-57 (lz4), KIP-110 (zstd), KIP-390 (levels); the framing of snappy-java's SnappyOutputStream; lz4's frame
 format 1.6.
 """
@@ -30,15 +30,14 @@ if TYPE_CHECKING:
 Input: TypeAlias = bytes | bytearray | memoryview
 
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""The limit where the caller names none: a hundred times the default `max.message.bytes`, and nothing that a node could
-not hold."""
+"""The default limit: a hundred times the default `max.message.bytes`, and small enough for any node's memory."""
 
 LEVELS: Final = {
     Codec.GZIP: (1, 9, 6),
     Codec.LZ4: (1, 17, 1),
     Codec.ZSTD: (-131072, 22, 3),
 }
-"""Lowest, highest and default level of the codecs that have levels (KIP-390; lz4 from 3 on is its slow, tighter
+"""Lowest, highest and default level of the codecs with levels (KIP-390; lz4 from level 3 on is its slow, tighter
 mode)."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -47,29 +46,29 @@ XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_SIZE: Final = struct.Struct(">i")
 
 _ZSTD_EXPANSION_SHIFT: Final = 15
-"""4 bytes of zstd can stand for a block of 128 KiB, 2**15 times as much: input is fed in pieces that cannot expand
-beyond the limit, so that no more than twice the limit is ever held."""
+"""4 bytes of zstd can expand to a block of 128 KiB, 2**15 times as much. The input is fed in pieces that cannot expand
+beyond the limit, so that at most twice the limit is in memory."""
 _ZSTD_PIECE_BYTES_MIN: Final = 64
-"""With limits below 2 MiB it may be these 2 MiB more: still smaller pieces would only cost calls."""
+"""With limits below 2 MiB the excess may be these 2 MiB: smaller pieces would only cost calls."""
 _ZSTD_WINDOW_BYTES_MAX: Final = 1 << 27
-"""The window of level 22, and what Kafka's reader accepts; a frame may claim up to 2 TiB. Memory of a window is taken,
-but touched only as far as output fills it, so a small limit stays small."""
+"""The window of level 22, and the maximum of Kafka's reader; a frame may claim up to 2 TiB. A window's memory is
+allocated, but only touched as far as output fills it, so a small limit uses little memory."""
 _ZSTD_SIZE_UNKNOWN: Final = 2**64 - 1
 _ZSTD_HEADER_BYTES_MAX: Final = 18
 _LZ4_STEP_BYTES_MIN: Final = 1024
 _GZIP_PIECE_BYTES_MIN: Final = 4096
-"""What follows a member is handed back as a copy: pieces that begin small for each keep a stream of many empty ones
-from costing the square of its length."""
+"""The library returns a copy of the bytes after a member. Pieces that start small for each member keep the cost of a
+stream of many empty members linear instead of quadratic."""
 
 _per_thread = threading.local()
 
 
 def compress(codec: Codec, data: Input, level: int | None = None, *, magic: int = 2) -> bytes:
-    """The compressed form of `data`. level: within `LEVELS`, the codec's default where None. magic: of the format that
-    it becomes part of.
+    """Return the compressed form of `data`. level: within `LEVELS`; None for the codec's default. magic: format that
+    the result becomes part of.
 
-    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType for zstd below v2 and
-    where the codec's library is missing.
+    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType for zstd below v2 and if
+    the codec's library is missing.
     """
     level = checked_level(checked_codec(codec, magic), level)
     match codec:
@@ -90,36 +89,36 @@ def compress(codec: Codec, data: Input, level: int | None = None, *, magic: int 
 
 
 def checked_codec(codec: Codec, magic: int) -> Codec:
-    """The codec, if the format has it. Raises UnsupportedCompressionType for zstd in v0 and v1 (KIP-110)."""
+    """Return the codec if the format supports it. Raises UnsupportedCompressionType for zstd in v0 and v1 (KIP-110)."""
     if codec is Codec.ZSTD and magic < 2:
         raise UnsupportedCompressionType(f"format v{magic} has no codec zstd: use gzip, snappy or lz4, or format v2")
     return codec
 
 
 def lz4_level(level: int) -> int:
-    """How lz4 itself numbers a level of ours: below 3 all are its fast mode, 0."""
+    """Return lz4's own number for a level: all levels below 3 are its fast mode, 0."""
     return level if level > 2 else 0
 
 
 def checked_level(codec: Codec, level: int | None) -> int:
-    """The level to use: the codec's default for None. Raises InvalidConfig where the codec has no such level."""
+    """Return the level to use; None for the codec's default. Raises InvalidConfig for a level that does not exist."""
     low, high, default = LEVELS.get(codec, (0, 0, 0))
     if level is None:
         return default
     if codec not in LEVELS:
         raise InvalidConfig(
-            f"codec {codec.name.lower()} has no compression levels, {level} was asked for: leave it out"
+            f"codec {codec.name.lower()} has no compression levels, but level {level} was given: omit it"
         )
     if not low <= level <= high:
-        raise InvalidConfig(f"codec {codec.name.lower()} has levels {low} to {high}, {level} was asked for")
+        raise InvalidConfig(f"codec {codec.name.lower()} has levels {low} to {high}, but level {level} was given")
     return level
 
 
 def decompress(codec: Codec, data: Input, max_bytes: int = DECOMPRESSED_BYTES_MAX, *, magic: int = 2) -> bytes:
-    """What `data` were compressed from. magic: of the format that they are part of.
+    """Return the decompressed data. magic: format that `data` is part of.
 
-    Raises CorruptRecord where they are not whole and sound, RecordTooLarge where more than `max_bytes` would come out,
-    UnsupportedCompressionType for zstd below v2 and where the codec's library is missing.
+    Raises CorruptRecord for incomplete or corrupt data, RecordTooLarge if the result exceeds `max_bytes`,
+    UnsupportedCompressionType for zstd below v2 and if the codec's library is missing.
     """
     if magic < 2:
         checked_codec(codec, magic)
@@ -142,7 +141,7 @@ def _decompress_gzip(data: Input, max_bytes: int) -> bytes:
         while not member.eof:
             piece = view[position : position + step]
             if not piece:
-                raise _damaged(Codec.GZIP, "the stream is cut short")
+                raise _damaged(Codec.GZIP, "the stream is truncated")
             try:
                 parts.append(member.decompress(piece, left + 1))
             except zlib.error as error:
@@ -163,7 +162,7 @@ def _compress_snappy(data: Input) -> bytes:
 
 
 def xerial_block(data: memoryview) -> bytes:
-    """One block of xerial's framing, its size before it."""
+    """Return one block of xerial's framing, preceded by its size."""
     block = bytes(codec_library(Codec.SNAPPY).snappy.compress_raw(data))
     return _BLOCK_SIZE.pack(len(block)) + block
 
@@ -174,12 +173,12 @@ def _decompress_snappy(data: Input, max_bytes: int) -> bytes:
         return _decompress_snappy_block(view, max_bytes, max_bytes)
     position, left = len(XERIAL_HEADER), max_bytes
     if len(view) < position:
-        raise _damaged(Codec.SNAPPY, "the stream header is cut short")
+        raise _damaged(Codec.SNAPPY, "the stream header is truncated")
     parts = []
     while position < len(view):
         start = position + _BLOCK_SIZE.size
         if start > len(view):
-            raise _damaged(Codec.SNAPPY, "the size of a block is cut short")
+            raise _damaged(Codec.SNAPPY, "the size of a block is truncated")
         (size,) = _BLOCK_SIZE.unpack_from(view, position)
         position = start + size
         if size < 0 or position > len(view):
@@ -190,8 +189,8 @@ def _decompress_snappy(data: Input, max_bytes: int) -> bytes:
 
 
 def _decompress_snappy_block(block: memoryview, left: int, max_bytes: int) -> bytes:
-    """left: of the limit max_bytes, what the blocks before have not used. The block names its size before it is
-    expanded."""
+    """Decompress one block. left: the part of the limit max_bytes that previous blocks have not used. The block's size
+    field is checked before the block is expanded."""
     cramjam = codec_library(Codec.SNAPPY)
     try:
         if cramjam.snappy.decompress_raw_len(block) > left:
@@ -217,7 +216,7 @@ def _decompress_lz4(data: Input, max_bytes: int) -> bytes:
         if frame.eof:
             break
         if frame.needs_input:
-            raise _damaged(Codec.LZ4, "the frame is cut short")
+            raise _damaged(Codec.LZ4, "the frame is truncated")
         data, step = b"", 4 * step
     if frame.unused_data:
         raise _damaged(Codec.LZ4, f"{len(frame.unused_data)} bytes follow the frame")
@@ -248,11 +247,11 @@ def _decompress_zstd(data: Input, max_bytes: int) -> bytes:
                 return b"".join(parts)
             _check_zstd_claims(view[position:], left, max_bytes)
             frame = decompressor.decompressobj()
-    raise _damaged(Codec.ZSTD, "the frame is cut short")
+    raise _damaged(Codec.ZSTD, "the frame is truncated")
 
 
 def _check_zstd_claims(frame: memoryview, left: int, max_bytes: int) -> None:
-    """Refuse a frame by the size and the window that its header claims, before memory is taken for them."""
+    """Reject a frame by the size and the window in its header, before memory is allocated for them."""
     library = codec_library(Codec.ZSTD)
     try:
         claims = library.get_frame_parameters(frame[:_ZSTD_HEADER_BYTES_MAX])
@@ -262,8 +261,8 @@ def _check_zstd_claims(frame: memoryview, left: int, max_bytes: int) -> None:
         raise _too_large(Codec.ZSTD, max_bytes)
     if claims.window_size > _ZSTD_WINDOW_BYTES_MAX:
         raise RecordTooLarge(
-            f"the records were compressed over a window of {claims.window_size} bytes (zstd), {_ZSTD_WINDOW_BYTES_MAX} "
-            "are read: compress them with a smaller window"
+            f"the records were compressed with a window of {claims.window_size} bytes (zstd), the maximum is "
+            f"{_ZSTD_WINDOW_BYTES_MAX}: compress them with a smaller window"
         )
 
 
@@ -277,7 +276,7 @@ _DECOMPRESSORS: Final[dict[Codec, Callable[[Input, int], bytes]]] = {
 
 
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
-    """One per thread and level: it must not be shared, and making it costs more than a small batch."""
+    """Return a compressor, one per thread and level: it must not be shared, and creating one is expensive."""
     compressors: dict[int, zstandard.ZstdCompressor] = _per_thread.__dict__.setdefault("zstd_compressors", {})
     if level not in compressors:
         compressors[level] = codec_library(Codec.ZSTD).ZstdCompressor(level=level)
@@ -297,14 +296,14 @@ _MODULES: Final = {
     Codec.LZ4: ("lz4.frame", "lz4"),
     Codec.ZSTD: ("zstandard", "zstandard"),
 }
-"""By codec, the module that does it and the package that brings the module."""
+"""Per codec, the module that implements it and the package that contains the module."""
 
 _libraries: dict[Codec, Any] = {}
 
 
 def codec_library(codec: Codec) -> Any:
-    """The codec's module, imported on first use. Raises UnsupportedCompressionType naming the package that brings
-    it."""
+    """Return the codec's module, imported on first use. Raises UnsupportedCompressionType, naming the missing
+    package."""
     found = _libraries.get(codec)
     if found is None:
         import importlib
@@ -322,12 +321,12 @@ def codec_library(codec: Codec) -> Any:
 def _damaged(codec: Codec, reason: str) -> CorruptRecord:
     return CorruptRecord(
         f"the records cannot be decompressed as {codec.name.lower()}: {reason}; "
-        "they were damaged or written by a faulty producer"
+        "they are corrupt or were written by a faulty producer"
     )
 
 
 def _too_large(codec: Codec, max_bytes: int) -> RecordTooLarge:
     return RecordTooLarge(
-        f"the records take more than {max_bytes} bytes when decompressed ({codec.name.lower()}): "
+        f"the records exceed {max_bytes} bytes when decompressed ({codec.name.lower()}): "
         "send smaller batches, or read with a higher limit"
     )

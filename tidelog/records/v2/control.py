@@ -1,8 +1,8 @@
-"""Control batches: what brokers write between the records of users, and readers do not hand out.
+"""Control batches: written by brokers between the records of users; consumers do not return them.
 
-A control batch has the control attribute and (as a rule) one record. Its key says what it is: version int16, type
-int16. Markers of transactions end a producer's transaction in a partition; a leader change opens each epoch of the
-metadata log; a snapshot of that log begins with a header and ends with a footer.
+A control batch has the control attribute and usually one record. The key of the record is a version int16 and a type
+int16. Transaction markers end a producer's transaction in a partition. A leader change starts each epoch of the
+metadata log. A snapshot of that log starts with a header and ends with a footer.
 Source: KIP-98 (EndTxnMarker), KIP-595 (LeaderChangeMessage), KIP-630 (header and footer of a snapshot), KIP-853
 (directory ids of voters); Kafka's ControlRecordType.
 """
@@ -30,7 +30,7 @@ _SNAPSHOT_FOOTER: Final = struct.Struct(">hB")
 
 
 class ControlType(IntEnum):
-    """What a control record says: the type in its key. Other numbers are skipped by readers."""
+    """The type in the key of a control record. Readers skip other numbers."""
 
     ABORT = 0
     COMMIT = 1
@@ -59,7 +59,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """A new leader of the metadata quorum, its voters, and those who voted for it."""
+    """A new leader of the metadata quorum, its voters, and the voters that granted their vote."""
 
     leader_id: NodeId
     voters: tuple[Voter, ...]
@@ -68,23 +68,23 @@ class LeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """The beginning of a snapshot. last_timestamp: when the last record that went into it was appended to the log."""
+    """The start of a snapshot. last_timestamp: append time of the last record in the snapshot."""
 
     last_timestamp: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFooter:
-    """The end of a snapshot: without it, the snapshot is not whole."""
+    """The end of a snapshot; a snapshot without it is incomplete."""
 
 
 Control: TypeAlias = EndTxnMarker | LeaderChange | SnapshotHeader | SnapshotFooter
-"""What a control batch of ours can say."""
+"""The content of a control batch that Tidelog writes."""
 ControlRecord: TypeAlias = Control | ControlType
 
 
 def encode_control(control: Control) -> tuple[bytes, bytes]:
-    """Key and value of the control record."""
+    """Return key and value of the control record."""
     match control:
         case EndTxnMarker(committed, coordinator_epoch):
             kind = ControlType.COMMIT if committed else ControlType.ABORT
@@ -98,14 +98,14 @@ def encode_control(control: Control) -> tuple[bytes, bytes]:
 
 
 def decode_control(record: Record) -> ControlRecord | None:
-    """What a record of a control batch says; the type alone where Tidelog has no use for the rest, None for a type
-    unknown.
+    """Return the content of a record in a control batch; only the type if Tidelog does not use the content, None for an
+    unknown type.
 
-    Raises CorruptRecord where key or value do not hold what their version says.
+    Raises CorruptRecord if key or value do not match their version.
     """
     key, value = record.key, record.value or b""
     if key is None or len(key) < _KEY.size:
-        raise CorruptRecord(f"the control record at offset {record.offset} has no type in its key: it is damaged")
+        raise CorruptRecord(f"the control record at offset {record.offset} has no type in its key: it is corrupt")
     _version, number = _KEY.unpack_from(key)
     try:
         kind = ControlType(number)
@@ -125,7 +125,7 @@ def decode_control(record: Record) -> ControlRecord | None:
             return SnapshotFooter()
     except (struct.error, IndexError, ValueError) as error:
         raise CorruptRecord(
-            f"the {kind.name} record at offset {record.offset} does not hold what it should: it is damaged"
+            f"the {kind.name} record at offset {record.offset} has invalid content: it is corrupt"
         ) from error
     return kind
 
@@ -140,8 +140,8 @@ def control_batch(
     producer_epoch: int = -1,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """The batch that carries one control record. A transaction's marker needs the producer whose transaction it
-    ends; the cleaner gives it a delete horizon once nothing before it hangs on it."""
+    """Return the batch with one control record. A transaction marker needs the producer whose transaction it ends. The
+    cleaner sets a delete horizon once no earlier record depends on the marker."""
     key, value = encode_control(control)
     builder = RecordBatchBuilder(
         base_offset=base_offset,
@@ -157,7 +157,7 @@ def control_batch(
 
 
 def _encode_leader_change(leader: NodeId, voters: tuple[Voter, ...], granting: tuple[Voter, ...]) -> bytes:
-    """Version 1 where every voter has a directory id, else 0."""
+    """Encode as version 1 if every voter has a directory id, else as version 0."""
     version = 1 if all(voter.directory_id is not None for voter in voters + granting) else 0
     parts = [_LEADER.pack(version, leader)]
     for group in (voters, granting):
@@ -175,7 +175,7 @@ def _decode_leader_change(value: bytes) -> LeaderChange:
     version, leader = _LEADER.unpack_from(value)
     if version not in (0, 1):
         raise UnsupportedVersion(
-            f"a leader change of version {version} was written by a newer release: update this node"
+            f"a leader change of version {version} was written by a newer release: upgrade this node"
         )
     voters, position = _decode_voters(value, _LEADER.size, version)
     granting, _position = _decode_voters(value, position, version)

@@ -1,14 +1,14 @@
-"""The hot loops of the v2 codec, chosen once: compiled where that was built, else the pure-Python reference.
+"""The hot loops of the v2 codec: compiled if available, otherwise the pure-Python reference. Selected once at import.
 
     decode_records   records of a batch            record.py           _reader.pyx
-    record_list      the same, in a list           record.py           _reader.pyx
+    record_list      the same, as a list           record.py           _reader.pyx
     check_records    deep validation               record_check.py     _reader.pyx
     RecordsBuffer    records into a batch          records_buffer.py   _writer.pyx
-    follow_chain     batches one behind another  chain.py             _chain.pyx
+    follow_chain     consecutive batches           chain.py            _chain.pyx
 
-Kept true: both give the same values, bytes and errors; tests run against both. `TIDELOG_PURE_PYTHON=1` in the
-environment chooses the reference also where the compiled ones are there. Arrow columns are chosen in arrow_columns.py,
-since they alone need pyarrow.
+Invariants: both give the same values, bytes and errors; tests run against both. `TIDELOG_PURE_PYTHON=1` in the
+environment selects the reference even if compiled code is available. Arrow columns are selected in arrow_columns.py,
+because only they need pyarrow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.types import Millis
 
 
 def pure_python_asked_for() -> bool:
-    """Whether the environment asks for the reference."""
+    """Whether the environment selects the reference."""
     return os.environ.get("TIDELOG_PURE_PYTHON", "0") not in ("", "0")
 
 
@@ -66,5 +66,5 @@ else:
 
 
 def implementation() -> Literal["compiled", "pure Python"]:
-    """Which one is in use in this process."""
+    """Return which implementation this process uses."""
     return "compiled" if COMPILED else "pure Python"

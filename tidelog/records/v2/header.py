@@ -1,25 +1,25 @@
-"""The 61-byte header of a v2 record batch: its layout, and the one walk over a buffer of batches of any format.
+"""The 61-byte header of a v2 record batch, and the walk over the headers of a buffer with batches of any format.
 
     base offset        int64    0   set by the leader
-    batch length       int32    8   bytes behind this field
+    batch length       int32    8   bytes after this field
     leader epoch       int32   12   set by the leader
     magic              int8    16   2
-    CRC-32C            uint32  17   over everything from the attributes on
+    CRC-32C            uint32  17   of everything from the attributes on
     attributes         int16   21   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon,
-                                    7-15 reserved: readers pass over them, a leader refuses them of a client
+                                    7-15 reserved: readers ignore them, a leader rejects them from a client
     last offset delta  int32   23
-    base timestamp     int64   27   of the first record; the delete horizon where bit 6 is set
+    base timestamp     int64   27   of the first record; the delete horizon if bit 6 is set
     max timestamp      int64   35
     producer id        int64   43
     producer epoch     int16   51
     base sequence      int32   53
-    record count       int32   57   records follow, compressed as a whole
+    record count       int32   57   records follow, compressed together
 
-All formats have offset, length and magic in the same places, so one log may hold v0, v1 and v2 one behind the other.
-A v0 or v1 message (layout: message.py) gives a header too, with what it has no field for left at "none".
+All formats have offset, length and magic at the same positions, so one log may contain v0, v1 and v2. A v0 or v1
+message (layout: message.py) is returned as a header too; fields that it does not have are set to "none".
 
-Kept true: nothing is believed that the buffer does not hold; a header costs one unpack.
-Left to others: the checksum and the fields' sense (batch.py, message_set.py), records (record.py).
+Invariants: only bytes within the buffer are used; reading a header costs one unpack.
+Not here: the checksum and the meaning of the fields (batch.py, message_set.py), records (record.py).
 Source: KIP-98; Kafka's DefaultRecordBatch and ByteBufferLogInputStream (which tail is partial and which is corrupt).
 """
 
@@ -46,16 +46,16 @@ ByteBuffer: TypeAlias = bytes | bytearray | memoryview
 PartialTail: TypeAlias = Literal["stop", "raise"]
 
 LOG_OVERHEAD: Final = 12
-"""Bytes of offset and length, before what the length counts, in every format."""
+"""Bytes of offset and length, which the length does not count, in every format."""
 HEADER_BYTES: Final = 61
 MAGIC_AT: Final = 16
 LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD
 LENGTH_MIN_V0: Final = 14
 """Smallest length of any format: a v0 message with null key and null value."""
 LENGTH_MIN_V1: Final = 22
-"""That, and a timestamp."""
+"""The same plus a timestamp."""
 UNKNOWN_COUNT: Final = -1
-"""The record count of a wrapper's header: only its decompressed records tell."""
+"""The record count in a wrapper's header; it is known only after decompression."""
 
 BASE_OFFSET_AT: Final = 0
 LEADER_EPOCH_AT: Final = 12
@@ -71,18 +71,19 @@ _TIMESTAMP: Final = Struct(">q")
 LENGTHS_MIN: Final = (LENGTH_MIN_V0, LENGTH_MIN_V1, LENGTH_MIN)
 """By magic."""
 _MESSAGE_ATTRIBUTES: Final = (0x07, 0x0F)
-"""By magic, the attribute bits that mean something: codec; in v1 the timestamp type too."""
+"""By magic, the defined attribute bits: codec; in v1 also the timestamp type."""
 RESERVED_ATTRIBUTES: Final = (~0x07, ~0x0F, ~0x7F)
-"""By magic, those that mean nothing. Kafka's readers pass over them, so a log may have them."""
+"""By magic, the reserved attribute bits. Kafka's readers ignore them, so a log may contain them."""
 _OFFSET_MAX: Final = 2**63 - 2
-"""The next offset still fits into 64 bits."""
+"""Chosen so that the next offset still fits into 64 bits."""
 
 
 class BatchHeader(NamedTuple):
-    """The fields of one batch header as stored, and where in the buffer the batch starts.
+    """The fields of one batch header as stored, and the position of the batch in the buffer.
 
-    Of a v0 or v1 message: `base_offset` is the message's offset, which for a wrapper is that of its *last* record
-    (`record_count` is `UNKNOWN_COUNT` then; the first offset takes decompression); both timestamps are the message's.
+    For a v0 or v1 message, `base_offset` is the message's offset; for a wrapper this is the offset of its *last*
+    record, `record_count` is `UNKNOWN_COUNT`, and the first offset needs decompression. Both timestamps are the
+    message's.
     """
 
     position: int
@@ -102,25 +103,24 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, offset and length included."""
+        """Size of the whole batch, including offset and length."""
         return LOG_OVERHEAD + self.length
 
     @property
     def end(self) -> int:
-        """Where in the buffer the batch ends."""
+        """End position of the batch in the buffer."""
         return self.position + LOG_OVERHEAD + self.length
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last record, or of the last one there was before compaction."""
+        """Offset of the last record; after compaction, of the last record before compaction."""
         return Offset(self.base_offset + self.last_offset_delta)
 
 
 def header_problem(header: BatchHeader) -> str | None:
-    """What no batch of any format has, as far as its header alone shows; None where nothing is wrong.
+    """Return what is impossible in this header, for any format, or None.
 
-    An append asks this of every batch (`ensure_valid`), and so does every walk along a stored log: what one accepts the
-    other does not call damage.
+    Appends (`ensure_valid`) and all walks along a stored log use this check, so that they agree on what is corrupt.
     """
     if header.last_offset_delta < 0:
         return f"has a last offset delta of {header.last_offset_delta}"
@@ -130,11 +130,10 @@ def header_problem(header: BatchHeader) -> str | None:
 
 
 def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: PartialTail = "stop") -> Iterator[BatchHeader]:
-    """The headers of the batches and messages that lie one behind the other from `position` on, of any format, without
-    touching their records.
+    """Yield the headers of consecutive batches and messages of any format from `position` on, without reading records.
 
-    partial_tail: a batch that the buffer cuts short ends the walk ("stop"), or raises CorruptRecord ("raise").
-    Raises CorruptRecord for an impossible length or an unknown magic, even in a batch that is cut short.
+    partial_tail: a partial batch at the end ends the walk ("stop") or raises CorruptRecord ("raise").
+    Raises CorruptRecord for an impossible length or an unknown magic, even in a partial batch.
     """
     size = len(buffer)
     unpack = HEADER.unpack_from
@@ -145,7 +144,7 @@ def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: Partial
                 end = position + LOG_OVERHEAD + fields[1]
                 if end > size:
                     break
-                yield tuple.__new__(BatchHeader, (position, *fields))  # as its own, less a call
+                yield tuple.__new__(BatchHeader, (position, *fields))  # like BatchHeader(), with one call less
                 position = end
                 continue
         header = _message_header(buffer, position, size)
@@ -155,15 +154,15 @@ def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: Partial
         position += LOG_OVERHEAD + header.length
     if position < size and partial_tail == "raise":
         raise CorruptRecord(
-            f"the batch at byte {position} is cut short: {size - position} bytes of it are there; send it whole"
+            f"the batch at byte {position} is truncated: only {size - position} bytes of it are present; send it whole"
         )
 
 
 def peek_header(buffer: ByteBuffer, at: int = 0, *, position: int | None = None) -> BatchHeader | None:
-    """The header of what begins at `at`, of any format, as it stands there: nothing in it is checked, a magic that no
-    format has is left in it, and the buffer need not hold the batch behind it. For files, which are read in pieces.
+    """Return the header at `at`, of any format, unverified: the magic may be unknown, and the buffer need not contain
+    the rest of the batch. For files, which are read in pieces.
 
-    position: where the header says it is, `at` for None. Returns None where the buffer ends inside the header.
+    position: value for the header's position; None for `at`. Returns None if the buffer ends within the header.
     """
     left = len(buffer) - at
     where = at if position is None else position
@@ -178,15 +177,15 @@ def peek_header(buffer: ByteBuffer, at: int = 0, *, position: int | None = None)
 
 
 def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`. Raises as `walk_headers`; a batch cut short is CorruptRecord."""
+    """Return the header of the batch at `position`. Raises as `walk_headers`, and CorruptRecord for a partial batch."""
     for header in walk_headers(buffer, position, partial_tail="raise"):
         return header
     raise CorruptRecord(f"no batch at byte {position}: the buffer ends at byte {len(buffer)}")
 
 
 def _message_header(buffer: ByteBuffer, position: int, size: int) -> BatchHeader | None:
-    """What begins at `position` and is no whole v2 batch: the header of a v0 or v1 message, or None where the buffer
-    cuts a batch short. What could not become one by more bytes is refused."""
+    """Return the header of a v0 or v1 message at `position`, or None for a partial batch. Raises CorruptRecord for
+    bytes that more input could not complete."""
     left = size - position
     if left < _MESSAGE.size:
         _check_beginning(buffer, position, left)
@@ -200,7 +199,7 @@ def _message_header(buffer: ByteBuffer, position: int, size: int) -> BatchHeader
 
 
 def _message_fields(buffer: ByteBuffer, at: int, position: int) -> BatchHeader:
-    """A v0 or v1 message as a header."""
+    """Return a v0 or v1 message as a header."""
     offset, length, crc, magic, attributes = _MESSAGE.unpack_from(buffer, at)
     timestamp: int = NO_TIMESTAMP
     if magic == 1:
@@ -225,7 +224,7 @@ def _message_fields(buffer: ByteBuffer, at: int, position: int) -> BatchHeader:
 
 
 def _check_beginning(buffer: ByteBuffer, position: int, left: int) -> None:
-    """Refuse the first bytes of a batch, fewer than any batch has, if what they hold already is impossible."""
+    """Raise if the first bytes of a batch, fewer than the minimum of any format, are already impossible."""
     if left >= LOG_OVERHEAD:
         offset, length = _OFFSET_LENGTH.unpack_from(buffer, position)
         magic = buffer[position + MAGIC_AT] if left > MAGIC_AT else 0
@@ -234,9 +233,9 @@ def _check_beginning(buffer: ByteBuffer, position: int, left: int) -> None:
 
 
 def _impossible(position: int, offset: int, length: int, magic: int) -> CorruptRecord:
-    claim = f"a length of {length}, less than format v{magic} has"
+    claim = f"a length of {length}, less than the minimum of format v{magic}"
     if length < LENGTH_MIN_V0:
-        claim = f"a length of {length}, less than any format has"
+        claim = f"a length of {length}, less than the minimum of any format"
     elif magic > 2:
-        claim = f"magic {magic}, which no format has"
-    return CorruptRecord(f"the batch at byte {position}, offset {offset}, claims {claim}: the bytes are damaged")
+        claim = f"the unknown magic {magic}"
+    return CorruptRecord(f"the batch at byte {position}, offset {offset}, has {claim}: the bytes are corrupt")

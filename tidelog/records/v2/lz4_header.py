@@ -1,12 +1,11 @@
-"""The header of an lz4 frame, and the checksum byte at its end that old Kafka computed over the wrong bytes.
+"""The header of an lz4 frame, and its checksum byte, which old Kafka versions computed over the wrong bytes.
 
     magic 4 | FLG 1 | BD 1 | content size 8, if FLG has bit 3 | dictionary id 4, if FLG has bit 0 | checksum 1
 
-The checksum is the second byte of XXH32 over the descriptor, which begins at FLG. Kafka before 0.10 took the magic in
-as well; its brokers and clients wrote so and checked so, so within v0 messages it stays that way for good (KIP-57).
-v1 and v2 have the right one.
-Kept true: the only byte changed is that one. On reading it is not compared in v0 (Kafka does not either): the message's
-CRC-32 covers it.
+The checksum is the second byte of XXH32 over the descriptor, which starts at FLG. Kafka before 0.10 included the magic;
+its brokers and clients wrote and verified it so. v0 messages keep this forever (KIP-57). v1 and v2 have the correct
+one.
+Invariants: only this byte is changed. It is not verified when reading v0, as in Kafka: the message's CRC-32 covers it.
 Source: KIP-57; the LZ4 frame format 1.6.2.
 """
 
@@ -23,19 +22,19 @@ _DICTIONARY_BIT: Final = 0x01
 
 
 def checksum_position(frame: bytes | bytearray | memoryview) -> int:
-    """Where the header's checksum byte stands; the frame may end before it."""
+    """Return the position of the header's checksum byte; the frame may end before it."""
     flags = frame[_MAGIC_BYTES] if len(frame) > _MAGIC_BYTES else 0
     return _FIXED_BYTES + (8 if flags & _CONTENT_SIZE_BIT else 0) + (4 if flags & _DICTIONARY_BIT else 0)
 
 
 def with_old_checksum(frame: bytes) -> bytes:
-    """The frame, or its beginning, as v0 messages hold it: the checksum taken from the magic on."""
+    """Return the frame, or its start, as v0 messages contain it: with the checksum from the magic on."""
     position = checksum_position(frame)
     return frame[:position] + bytes([_checksum(frame[:position])]) + frame[position + 1 :]
 
 
 def with_right_checksum(frame: bytes | bytearray | memoryview) -> bytes:
-    """The frame as the format demands it, whatever checksum it had. One cut short before its checksum stays so."""
+    """Return the frame with the correct checksum. A frame truncated before its checksum is returned unchanged."""
     position = checksum_position(frame)
     if len(frame) <= position:
         return bytes(frame)

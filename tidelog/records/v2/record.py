@@ -1,12 +1,11 @@
-"""A record, and how v2 writes it: the pure-Python reference that compiled twins are tested against.
+"""A record and its v2 encoding: the pure-Python reference that the compiled code is tested against.
 
     length: varint | attributes: int8 | timestamp delta: varlong | offset delta: varint
     | key length: varint, -1 is null | key | value length: varint, -1 is null | value
     | header count: varint | per header: key length, key (UTF-8), value length (-1 is null), value
 
-Kept true: a record decodes to the fields it was encoded from; bytes that are no record raise CorruptRecord and nothing
-else.
-Left to others: compression and the batch header (batch.py, builder.py), rules about content (validation).
+Invariants: a record decodes to the fields that it was encoded from; invalid bytes raise only CorruptRecord.
+Not here: compression and the batch header (batch.py, builder.py), rules about content (validation.py).
 Source: KIP-98 and KIP-82; Kafka's DefaultRecord.
 """
 
@@ -31,10 +30,10 @@ Header: TypeAlias = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """One record as a reader gets it.
+    """One decoded record.
 
-    `timestamp` is in milliseconds since 1970, -1 where there is none. Header keys that are not UTF-8 keep their bytes
-    as surrogate escapes (PEP 383), so that writing the record again gives the same bytes.
+    `timestamp` is in milliseconds since 1970, -1 for none. Header keys that are not UTF-8 keep their bytes as surrogate
+    escapes (PEP 383), so that encoding the record again gives the same bytes.
     """
 
     offset: Offset
@@ -47,9 +46,9 @@ class Record(NamedTuple):
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()
 ) -> bytes:
-    """The bytes of one record, its length included. Deltas are against the batch's base offset and base timestamp.
+    """Return the encoded record, including its length. Deltas are relative to the batch's base offset and timestamp.
 
-    Raises InvalidRecord for a header key that UTF-8 cannot write, RecordTooLarge beyond 2 GiB.
+    Raises InvalidRecord for a header key that cannot be encoded as UTF-8, RecordTooLarge beyond 2 GiB.
     """
     parts = [b"\x00", encode_varint(timestamp_delta), encode_varint(offset_delta)]
     _add_bytes(parts, key)
@@ -60,7 +59,7 @@ def encode_record(
         parts.append(b"\x00")
     body = b"".join(parts)
     if len(body) > INT32_MAX:
-        raise RecordTooLarge(f"a record of {len(body)} bytes does not fit the format's 2 GiB: send it in pieces")
+        raise RecordTooLarge(f"a record of {len(body)} bytes exceeds the format's limit of 2 GiB: split it")
     return encode_varint(len(body)) + body
 
 
@@ -80,21 +79,20 @@ def _add_headers(parts: list[bytes], headers: tuple[Header, ...]) -> None:
 
 
 def header_key(name: str) -> bytes:
-    """The bytes of a header's name. Raises InvalidRecord where UTF-8 cannot write it."""
+    """Return the encoded header name. Raises InvalidRecord if it cannot be encoded as UTF-8."""
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise InvalidRecord(f"the header key {name!r} cannot be written as UTF-8: give it another name") from error
+        raise InvalidRecord(f"the header key {name!r} cannot be encoded as UTF-8: use another key") from error
 
 
 def decode_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
 ) -> Iterator[Record]:
-    """The records in the uncompressed `data` of a batch, in order.
+    """Yield the records in the uncompressed `data` of a batch, in order.
 
-    count: how many the batch header declares. append_time: the timestamp of all of them, where the broker's clock
-    counts instead of their own. Raises CorruptRecord, possibly after some records, where the bytes are not exactly that
-    many records.
+    count: number of records in the batch header. append_time: timestamp of all records with log append time. Raises
+    CorruptRecord, possibly after some records, if the bytes are not exactly that number of records.
     """
     position, size = 0, len(data)
     for index in range(count):
@@ -110,8 +108,8 @@ def decode_records(
 def record_at(
     data: bytes, position: int, base_offset: int, base_timestamp: int, append_time: Millis | None
 ) -> tuple[Record, int]:
-    """The record that begins with its length at `position`: (record, position behind it). Raises CorruptRecord, or
-    IndexError where the data end inside it."""
+    """Return the record whose length is at `position`: (record, end position). Raises CorruptRecord, or IndexError if
+    the data ends within it."""
     length, start = read_varint(data, position)
     end = start + length
     if length < 0 or end > len(data):
@@ -123,28 +121,28 @@ def record_at(
 
 
 def unreadable(index: int, count: int, base_offset: int, error: CorruptRecord | IndexError) -> CorruptRecord:
-    """The error for bytes that are no record: which one of the batch, and why."""
-    reason = str(error) if isinstance(error, CorruptRecord) else "the data end inside it"
+    """Return the error for an invalid record: its index in the batch, and the reason."""
+    reason = str(error) if isinstance(error, CorruptRecord) else "the data ends within it"
     return CorruptRecord(
         f"record {index + 1} of {count} in the batch at offset {base_offset} cannot be read: {reason}; "
-        "it was damaged or written by a faulty producer"
+        "it is corrupt or was written by a faulty producer"
     )
 
 
 def left_over(size: int, count: int, base_offset: int) -> CorruptRecord:
-    """The error for bytes behind the last record."""
+    """Return the error for bytes after the last record."""
     return CorruptRecord(
         f"the batch at offset {base_offset} declares {count} records, but {size} bytes follow the last: "
-        "it was damaged or written by a faulty producer"
+        "it is corrupt or was written by a faulty producer"
     )
 
 
 def _read_record(
     data: bytes, at: int, base_offset: int, base_timestamp: int, append_time: Millis | None
 ) -> tuple[Record, int]:
-    """The record whose attributes byte is at `at` (Kafka defines no bit of it): (record, position behind its fields).
+    """Read the record whose attributes byte is at `at` (Kafka defines no bit of it): (record, end position).
 
-    Numbers of one byte, which most are, are read in place: a call for each would double the time.
+    Numbers of one byte, the most frequent, are decoded inline: a call for each would double the time.
     """
     timestamp_delta, at = read_varlong(data, at + 1) if data[at + 1] > 0x7F else (UNFOLDED[data[at + 1]], at + 2)
     offset_delta, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
@@ -169,9 +167,9 @@ def _read_record(
 
 
 def _null(length: int) -> bytes | None:
-    """What a negative length stands for: -1 for null, others for damage."""
+    """Return None for the length -1 (null). Raises CorruptRecord for other negative lengths."""
     if length != -1:
-        raise CorruptRecord(f"a length of {length} means nothing")
+        raise CorruptRecord(f"the length {length} is invalid")
     return None
 
 
@@ -190,7 +188,7 @@ def _read_headers(data: bytes, position: int) -> tuple[tuple[Header, ...], int]:
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """A length and that many bytes. A slice that the data's end cuts short is caught by the record's end check."""
+    """Read a length and that number of bytes. A slice beyond the data's end is detected by the record's end check."""
     length, position = read_varint(data, position)
     if length < 0:
         return _null(length), position

@@ -1,10 +1,10 @@
-"""Deep validation: every record of a batch against the rules of its topic, without an object per record.
+"""Deep validation: checks every record of a batch against the rules of its topic, without an object per record.
 
-Two kinds of wrong are told apart. Bytes that are no records raise CorruptRecord: nothing in that batch can be
-trusted. Records that are sound and break a rule are listed by their index, so that a producer learns which ones.
-Kept true: CorruptRecord is raised for exactly the bytes that reading the records raises it for; nothing is copied.
-Left to others: headers and checksums of batches (batch.py), messages of v0 and v1 (message_check.py), what follows
-from the facts (assignment.py).
+Two kinds of errors are distinguished. Invalid bytes raise CorruptRecord: nothing in the batch can be trusted. Valid
+records that violate a rule are listed by index, so that the producer can report them.
+Invariants: CorruptRecord is raised for exactly the bytes for which decoding raises it; nothing is copied.
+Not here: headers and checksums of batches (batch.py), v0 and v1 messages (message_check.py), the consequences
+(assignment.py).
 Source: Kafka's LogValidator.validateRecord; KIP-467 (errors per record).
 """
 
@@ -20,15 +20,15 @@ from tidelog.records.v2.varint import INT64_MAX, INT64_MIN, UNFOLDED, read_varin
 from tidelog.types import NO_TIMESTAMP
 
 PROBLEMS_MAX: Final = 100
-"""Problems listed of one batch: enough to find the cause, and a bound on the answer."""
+"""Maximum number of listed problems per batch: enough to find the cause, and a bound on the answer."""
 
 
 class Rules(NamedTuple):
-    """What records must keep to.
+    """Rules for records.
 
-    key_required: a compacted topic refuses null keys. timestamp_min, timestamp_max: bounds of a create time, both
-    included; -1 (none) is always allowed. consecutive: offsets follow each other without a hole, as a producer's do;
-    else they only grow, as compaction leaves them.
+    key_required: a compacted topic rejects null keys. timestamp_min, timestamp_max: bounds of a create time, inclusive;
+    -1 (none) is always allowed. consecutive: offsets increase by 1, as from a producer; otherwise they only increase,
+    as after compaction.
     """
 
     key_required: bool = False
@@ -38,7 +38,7 @@ class Rules(NamedTuple):
 
 
 class ProblemKind(IntEnum):
-    """Which rule a record breaks."""
+    """The rule that a record violates."""
 
     NO_KEY = 0
     TIMESTAMP = 1
@@ -46,15 +46,15 @@ class ProblemKind(IntEnum):
 
 
 class Problem(NamedTuple):
-    """A record that breaks a rule. record: its index. detail: its timestamp, or its offset against the batch's
-    first."""
+    """A record that violates a rule. record: its index. detail: its timestamp, or its offset relative to the batch's
+    first record."""
 
     record: int
     kind: ProblemKind
     detail: int = 0
 
     def describe(self, rules: Rules) -> str:
-        """The sentence for the producer."""
+        """Return the sentence for the producer."""
         match self.kind:
             case ProblemKind.NO_KEY:
                 return "it has no key, which a compacted topic needs"
@@ -64,15 +64,15 @@ class Problem(NamedTuple):
                     "allowed now"
                 )
             case ProblemKind.OFFSET:
-                return f"its offset is {self.detail} behind the batch's first, which does not follow the one before"
+                return f"its offset delta {self.detail} does not follow that of the record before"
 
 
 class RecordFacts(NamedTuple):
-    """What deep validation found out about the records of a batch.
+    """Result of deep validation of a batch.
 
-    max_timestamp: the largest, -1 where none has one; max_timestamp_index: of the first record that has it.
-    consecutive: offsets were 0, 1, 2 ... against the first. with_headers: how many records have headers.
-    problems: at most `PROBLEMS_MAX`.
+    max_timestamp: the largest timestamp, -1 if there is none; max_timestamp_index: the first record that has it.
+    consecutive: offset deltas were 0, 1, 2 ... with_headers: number of records with headers. problems: at most
+    `PROBLEMS_MAX`.
     """
 
     record_count: int
@@ -92,9 +92,9 @@ def check_records(
     base_timestamp: int,
     rules: Rules,
 ) -> RecordFacts:
-    """Check the records in the uncompressed `data` of a v2 batch; the numbers are those of its header.
+    """Validate the records in the uncompressed `data` of a v2 batch; the numbers are those of its header.
 
-    Raises CorruptRecord where the bytes are not exactly `count` records.
+    Raises CorruptRecord if the bytes are not exactly `count` records.
     """
     timestamp_min, timestamp_max = rules.timestamp_min, rules.timestamp_max
     problems: list[Problem] = []
@@ -125,14 +125,14 @@ def check_records(
 
 
 def note(problems: list[Problem], record: int, kind: ProblemKind, detail: int = 0) -> None:
-    """List a problem while there is room for it."""
+    """Append a problem unless the list is full."""
     if len(problems) < PROBLEMS_MAX:
         problems.append(Problem(record, kind, detail))
 
 
 def measure_at(data: ByteBuffer, at: int, base_offset: int, base_timestamp: int) -> tuple[int, int, bool, bool, int]:
-    """The record at `at`: (timestamp, offset delta, has a key, has headers, position behind it). Raises CorruptRecord,
-    or IndexError where the data end inside it."""
+    """Read the record at `at`: (timestamp, offset delta, has a key, has headers, end position). Raises CorruptRecord,
+    or IndexError if the data ends within it."""
     length, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
     end = at + length
     if length < 0 or end > len(data):
@@ -155,12 +155,12 @@ def measure_at(data: ByteBuffer, at: int, base_offset: int, base_timestamp: int)
 
 def _null(length: int, at: int) -> int:
     if length != -1:
-        raise CorruptRecord(f"a length of {length} means nothing")
+        raise CorruptRecord(f"the length {length} is invalid")
     return at
 
 
 def _skip_headers(data: ByteBuffer, at: int) -> int:
-    """The position behind the headers that begin with their count at `at`."""
+    """Return the end position of the headers whose count is at `at`."""
     count, at = read_varint(data, at)
     if count < 0:
         raise CorruptRecord(f"it claims {count} headers")

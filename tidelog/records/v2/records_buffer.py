@@ -1,8 +1,8 @@
-"""Records of one batch in the making, uncompressed: the pure-Python reference of the compiled encoder.
+"""Collects the uncompressed records of one batch: the pure-Python reference of the compiled encoder.
 
-Kept true: `size` is exact after every record; what `append` refused has left nothing behind; offsets grow.
-Left to others: header, checksum and compression (builder.py).
-Source: KIP-98; KIP-534 (a delete horizon takes the base timestamp's place).
+Invariants: `size` is exact after every record; a rejected `append` leaves nothing behind; offsets increase.
+Not here: header, checksum and compression (builder.py).
+Source: KIP-98; KIP-534 (a delete horizon replaces the base timestamp).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tidelog.records.v2.varint import INT32_MAX, INT64_MAX
 from tidelog.types import NO_TIMESTAMP
 
 Fields: TypeAlias = tuple[bytes | None, bytes | None, int, Iterable[Header]]
-"""What a producer gives: key, value, timestamp, headers."""
+"""A producer's record: key, value, timestamp, headers."""
 _CRC: Final = Struct(">I")
 PAYLOAD_BYTES_MAX: Final = INT32_MAX - HEADER_BYTES
 
 
 class RecordsBuffer:
-    """Encodes record by record. base_timestamp: that of the first record where None.
+    """Encodes record by record. base_timestamp: None for that of the first record.
 
-    count: records so far. size: bytes they take. last_offset: of the last one. max_timestamp: the largest, -1 before
-    the first. base_timestamp: what deltas count from, -1 while nothing has set it.
+    count: number of records. size: their bytes. last_offset: of the last record. max_timestamp: the largest, -1 before
+    the first record. base_timestamp: base of the deltas, -1 until it is set.
     """
 
     __slots__ = ("_parts", "base_offset", "base_timestamp", "last_offset", "max_timestamp", "size")
@@ -53,8 +53,8 @@ class RecordsBuffer:
         headers: Iterable[Header] = (),
         offset: int | None = None,
     ) -> int:
-        """Add one record; returns `size`. timestamp: milliseconds since 1970, or -1 for none. offset: the next one
-        where None.
+        """Append one record; return `size`. timestamp: milliseconds since 1970, or -1 for none. offset: None for the
+        next one.
 
         Raises InvalidTimestamp below -1, OffsetsNotMonotonic, InvalidRecord (header key), RecordTooLarge (2 GiB).
         """
@@ -77,48 +77,48 @@ class RecordsBuffer:
         return size
 
     def extend(self, records: Iterable[Fields]) -> int:
-        """Add records one behind the other; returns `size`. Raises as `append`, with the records before it kept."""
+        """Append records; return `size`. Raises as `append`; earlier records are kept."""
         for key, value, timestamp, headers in records:
             self.append(key, value, timestamp, headers)
         return self.size
 
     def payload(self) -> bytes:
-        """The records as they follow the header of a batch."""
+        """Return the records as they follow the header of a batch."""
         return b"".join(self._parts)
 
     def batch(self, head: ByteBuffer) -> bytes:
-        """The records, uncompressed, behind a header of 61 bytes, whose checksum is set here."""
+        """Return the uncompressed records behind a header of 61 bytes, whose checksum is set here."""
         return with_checksum(head, self.payload())
 
 
 def with_checksum(head: ByteBuffer, payload: ByteBuffer) -> bytes:
-    """A batch in one piece. head: its header but for the checksum."""
+    """Return a batch in one piece. head: its header without the checksum."""
     whole = bytearray(head)
     _CRC.pack_into(whole, CRC_AT, crc32c(payload, crc32c(memoryview(whole)[ATTRIBUTES_AT:])))
     return b"".join((whole, payload))
 
 
 def bad_timestamp(timestamp: int) -> InvalidTimestamp:
-    """The error for a timestamp that no record has. The last one of 64 bits is none either: behind a record without a
+    """Return the error for an invalid timestamp. The largest 64-bit number is invalid too: after a record without a
     timestamp, which counts as -1, its delta would not fit."""
     if timestamp > 0:
-        return InvalidTimestamp(f"timestamp {timestamp} lies beyond 64 bits: use milliseconds since 1970")
-    return InvalidTimestamp(f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none")
+        return InvalidTimestamp(f"timestamp {timestamp} exceeds 64 bits: use milliseconds since 1970")
+    return InvalidTimestamp(f"timestamp {timestamp} is before 1970: use milliseconds since 1970, or -1 for none")
 
 
 def not_behind(offset: int, last_offset: int) -> OffsetsNotMonotonic:
-    """The error for an offset that does not grow."""
-    return OffsetsNotMonotonic(f"offset {offset} does not follow {last_offset}: offsets grow within a batch")
+    """Return the error for an offset that does not increase."""
+    return OffsetsNotMonotonic(f"offset {offset} does not follow {last_offset}: offsets must increase within a batch")
 
 
 def too_large(size: int, offset: int, filled: int, base_offset: int) -> RecordTooLarge:
-    """The error for a record that the batch has no room for."""
+    """Return the error for a record that does not fit into the batch."""
     return RecordTooLarge(
-        f"a record of {size} bytes at offset {offset} does not fit a batch of {HEADER_BYTES + filled} bytes that "
-        f"begins at offset {base_offset}: build this batch and begin another"
+        f"a record of {size} bytes at offset {offset} does not fit into a batch of {HEADER_BYTES + filled} bytes that "
+        f"starts at offset {base_offset}: build this batch and start another"
     )
 
 
 def damaged_column(what: str, row: int) -> CorruptRecord:
-    """The error for an Arrow array whose ends lie outside its bytes."""
-    return CorruptRecord(f"row {row} of the column {what} lies outside its bytes: the array is damaged")
+    """Return the error for an Arrow array whose ends are outside its bytes."""
+    return CorruptRecord(f"row {row} of the column {what} is outside its bytes: the array is corrupt")

@@ -1,8 +1,8 @@
-"""Zigzag varints: the integers inside a v2 record.
+"""Zigzag varints: the integers in a v2 record.
 
-A signed number is folded onto the unsigned ones (0, -1, 1, -2 ... become 0, 1, 2, 3 ...) and written seven bits a byte,
-low bits first, the top bit saying "more follows". At most 5 bytes make 32 bits, at most 10 make 64; anything longer or
-larger is refused.
+Signed numbers are mapped to unsigned ones (0, -1, 1, -2 ... become 0, 1, 2, 3 ...) and written in groups of seven bits,
+low bits first; the top bit of a byte is set if more bytes follow. At most 5 bytes encode 32 bits, at most 10 bytes
+encode 64; anything longer or larger is rejected.
 Source: Protocol Buffers' encoding of sint32 and sint64, used by KIP-98.
 """
 
@@ -20,11 +20,11 @@ INT64_MIN: Final = -(2**63)
 
 _SMALL_MIN: Final = -64
 _SMALL_MAX: Final = 8191
-"""Bounds of the table of ready-made encodings: all of one byte and, above zero, of two; most fields of most records."""
+"""Bounds of the precomputed table: all one-byte and the positive two-byte encodings, which cover most fields."""
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """The bytes of a number from 0 without the folding, as KIP-482 writes lengths."""
+    """Return the encoding of a number from 0 on without zigzag, as KIP-482 writes lengths."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -38,32 +38,32 @@ def _encode(value: int) -> bytes:
 
 
 UNFOLDED: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
-"""What a number of one byte means: for readers that have no time for a call."""
+"""Value of a one-byte number: for readers that avoid a call."""
 
 _SMALL: Final = tuple(_encode(value) for value in range(_SMALL_MIN, _SMALL_MAX + 1))
 
 
 def encode_varint(value: int) -> bytes:
-    """The bytes of a signed integer. The caller keeps it within 32 or 64 bits, as its field demands."""
+    """Return the encoding of a signed integer. The caller ensures the range of 32 or 64 bits."""
     if _SMALL_MIN <= value <= _SMALL_MAX:
         return _SMALL[value - _SMALL_MIN]
     return _encode(value)
 
 
 def read_varint(data: Data, position: int) -> tuple[int, int]:
-    """One 32-bit integer at `position`: (value, position behind it). IndexError where the data end inside it."""
+    """Read a 32-bit integer at `position`: (value, end position). Raises IndexError if the data ends within it."""
     folded, position = _read(data, position, 32)
     return (folded >> 1) ^ -(folded & 1), position
 
 
 def read_varlong(data: Data, position: int) -> tuple[int, int]:
-    """One 64-bit integer at `position`: (value, position behind it). IndexError where the data end inside it."""
+    """Read a 64-bit integer at `position`: (value, end position). Raises IndexError if the data ends within it."""
     folded, position = _read(data, position, 64)
     return (folded >> 1) ^ -(folded & 1), position
 
 
 def read_unsigned_varint(data: Data, position: int) -> tuple[int, int]:
-    """One 32-bit integer without the folding, as KIP-482 writes lengths: (value, position behind it)."""
+    """Read a 32-bit integer without zigzag, as KIP-482 writes lengths: (value, end position)."""
     return _read(data, position, 32)
 
 
@@ -80,7 +80,7 @@ def _read(data: Data, position: int, bits: int) -> tuple[int, int]:
             break
         shift += 7
         if shift >= bits:
-            raise CorruptRecord(f"the varint at byte {start} is longer than {bits} bits allow: the bytes are damaged")
+            raise CorruptRecord(f"the varint at byte {start} is longer than {bits} bits allow: the bytes are corrupt")
     if value >> bits:
-        raise CorruptRecord(f"the varint at byte {start} holds more than {bits} bits: the bytes are damaged")
+        raise CorruptRecord(f"the varint at byte {start} exceeds {bits} bits: the bytes are corrupt")
     return value, position + 1
