@@ -52,19 +52,19 @@ async def lines(read: Read, *, packed_name: str | None, line_bytes_max: int) -> 
     chunks = _chunks(read)
     if packed_name is not None:
         chunks = _unpacked(chunks, packed_name)
-    number, parts, durable_offset = 1, list[bytes](), 0
+    number, parts, length = 1, list[bytes](), 0
     async for chunk in chunks:
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             yield b"".join((*parts, line)).removesuffix(b"\r")
-            number, parts, durable_offset = number + 1, [], 0
+            number, parts, length = number + 1, [], 0
         parts.append(rest)
-        durable_offset += len(rest)
-        if durable_offset > line_bytes_max:
+        length += len(rest)
+        if length > line_bytes_max:
             raise RecordTooLarge(
                 f"line {number} is longer than {line_bytes_max} bytes: split it into lines that fit into a record"
             )
-    if durable_offset:
+    if length:
         yield b"".join(parts)
 
 

@@ -130,12 +130,12 @@ class RecordBatchBuilder:
         """
         if not self.records.count:
             raise InvalidRequest("a batch needs at least one record: append one first")
-        last_durable_offset = self.records.last_offset
-        last_offset = last_durable_offset if self._span_end is None else self._span_end
-        if not 0 <= last_offset - last_durable_offset <= INT32_MAX - (last_durable_offset - self._base_offset):
+        last_record = self.records.last_offset
+        last_offset = last_record if self._span_end is None else self._span_end
+        if not 0 <= last_offset - last_record <= INT32_MAX - (last_record - self._base_offset):
             raise OffsetsNotMonotonic(
                 f"a batch cannot end at offset {last_offset}: it starts at {self._base_offset} and has a record at "
-                f"{last_durable_offset}"
+                f"{last_record}"
             )
         stamped = self._log_append_time is not None
         fields = (

@@ -53,11 +53,9 @@ def checked_names(names: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def too_much(more: int, durable_offset: int) -> RecordTooLarge:
+def too_much(more: int, buffered: int) -> RecordTooLarge:
     """Return the error for bytes beyond a column's capacity."""
-    return RecordTooLarge(
-        f"{more} more bytes do not fit into columns that contain {durable_offset} bytes: take them first"
-    )
+    return RecordTooLarge(f"{more} more bytes do not fit into columns that contain {buffered} bytes: take them first")
 
 
 def headers_of_messages() -> InvalidRequest:
