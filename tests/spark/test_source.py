@@ -159,7 +159,7 @@ def test_streams_and_sinks_are_refused_with_what_to_use_instead(spark: SparkSess
         spark.range(1).write.format("tidelog").mode("append").save()
 
 
-def test_a_topic_made_again_while_a_query_runs_is_said_so(spark: SparkSession, cluster: LocalCluster) -> None:
+def test_a_topic_created_again_while_a_query_runs_fails_the_query(spark: SparkSession, cluster: LocalCluster) -> None:
     cluster.create_topic("brief", 1)
     with sync.Producer(cluster.bootstrap) as producer:
         producer.send("brief", value=b"first life")
@@ -168,7 +168,7 @@ def test_a_topic_made_again_while_a_query_runs_is_said_so(spark: SparkSession, c
     with sync.Admin(cluster.bootstrap) as admin:
         admin.delete_topic("brief")
     cluster.create_topic("brief", 1)
-    with pytest.raises(Exception, match="made again"):
+    with pytest.raises(Exception, match="created again"):
         ranges.collect()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
 from tidelog.errors import LogTruncated
-from tidelog.records import build_batch, iter_batches
+from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
 from tidelog.spark.options import parse_options
 from tidelog.spark.planning import OffsetRange
@@ -35,10 +35,10 @@ async def task(cluster: MemoryCluster, wanted: OffsetRange) -> list[bytes | None
     found: list[Record] = []
     async with (
         RangeReader(cluster.bootstrap, fetch_bytes=1_000, patience_ms=3_000) as reader,
-        aclosing(reader.read(wanted)) as pieces,
+        aclosing(reader.read(wanted, RecordBatch.ensure_valid)) as batches,
     ):
-        async for piece in pieces:
-            found += [record for batch in iter_batches(piece) for record in batch.records()]
+        async for batch in batches:
+            found += batch.records()
     return [record.value for record in found if wanted.start <= record.offset < wanted.end]
 
 

@@ -1,16 +1,18 @@
 """Consumer core: decides what to fetch next. Pure: one cursor per partition, events in, effects out.
 
-Invariants:
-  1. Each partition has at most one open fetch, and one answer is accepted for it. An answer from before a seek is
-     dropped.
-  2. `position` is the next offset that the user gets. It moves only over records returned to the user and over offset
-     gaps. `ahead` is the next offset to fetch. The buffered bytes lie between the two.
-  3. Buffered bytes plus the reservations of open fetches stay within `buffer_bytes`, plus at most one batch per
-     partition (a node answers with at least one whole batch, of any size).
-  4. In a new leader epoch nothing is fetched before the leader has confirmed that its log contains the records read so
-     far. Each fetch names the epoch of the record before it, and the node compares it (KIP-320). A mismatch raises
-     LogTruncated. The position never changes silently, unless the user has configured it.
-Not here: decoding (consumer.py), connections (fetch_stream.py), metadata (cluster.py).
+Kept true:
+  1. Per partition at most one fetch is open, and one answer is taken for it; what a seek made stale is dropped.
+  2. `position` is the next offset that the user gets; it moves only over records that the user was given, and over
+     holes. `ahead` is the next offset to fetch; between the two lie the bytes that wait.
+  3. What waits plus what open fetches may bring stays within `buffer_bytes`, give or take one batch per partition
+     (a node answers with one whole batch, however large).
+  4. In a new leader epoch nothing is fetched before the leader has confirmed that the log still holds what was read,
+     and each fetch names the epoch of the record before it, which the node compares (KIP-320). Where they differ:
+     LogTruncated. A position is never changed silently, unless the user asked for it.
+  5. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
+     planned epoch up to the end of the range, and nothing once `ahead` has reached that end.
+Not here: bytes to records (consumer.py, spark/reading.py), effects (fetcher.py), connections (fetch_stream.py),
+metadata (cluster.py).
 """
 
 from __future__ import annotations
@@ -89,12 +91,25 @@ class FetchPolicy:
     on_out_of_range: Literal["raise", "earliest", "latest"] = "raise"
 
 
+@dataclass(frozen=True, slots=True)
+class FixedRange:
+    """The offsets `start` to `end` - 1 of one topic id, as planned. epoch: of the last record that was committed when
+    they were planned, NO_LEADER_EPOCH where there was none: a log without it up to `end` was truncated."""
+
+    topic_id: TopicId
+    start: Offset
+    end: Offset
+    epoch: LeaderEpoch
+
+
 @dataclass(slots=True, eq=False)
 class Cursor:
     """State of one assigned partition."""
 
     topic_partition: TopicPartition
     start: Where
+    planned: FixedRange | None = None
+    """The range to read; None for a reader without an end."""
     topic_id: TopicId | None = None
     """Id of the topic being read, set by the first metadata after the assignment."""
     position: Offset | None = None
@@ -126,6 +141,8 @@ class Cursor:
     failures: int = 0
     unknown_since: Millis | None = None
     error: TidelogError | None = None
+    failure: TidelogError | None = None
+    """Why the last question was not answered; None once one is."""
     batches: deque[RecordBatch] = field(default_factory=deque)
     buffered: int = 0
     refused_until: Millis | None = None
@@ -161,6 +178,11 @@ class Cursor:
     def has_data(self) -> bool:
         """Whether records are available for the user."""
         return self.at < len(self.records) or bool(self.batches)
+
+    @property
+    def reached_end(self) -> bool:
+        """Whether everything below the end of the range was fetched. False for a reader without an end."""
+        return self.planned is not None and self.ahead >= self.planned.end
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -330,6 +352,13 @@ class FetchCore:
                 cursor.drop()
         self.cursors = {key: kept.get(key) or Cursor(key, start) for key in wanted}
 
+    def assign_range(self, topic_partition: TopicPartition, planned: FixedRange) -> Cursor:
+        """Read this range and nothing else; Ticked has to follow. Returns its cursor, whose offset is the start."""
+        cursor = Cursor(topic_partition, "earliest", planned, planned.topic_id)
+        cursor.place(planned.start, NO_LEADER_EPOCH)
+        self.cursors = {topic_partition: cursor}
+        return cursor
+
     @property
     def used_bytes(self) -> int:
         """Buffered bytes plus the reservations of open fetches."""
@@ -369,7 +398,7 @@ class FetchCore:
                 effects.append(Ready())
             case EpochChecked(_, _, end, _):
                 self._done(cursor)
-                self._note_epoch_end(cursor, end, effects)
+                self._note_checked(cursor, end, effects)
             case Fetched():
                 self._done(cursor)
                 self._take_in(cursor, event, effects)
@@ -401,6 +430,7 @@ class FetchCore:
             return
         if event.node == NO_NODE:
             self._put_off(cursor, event.at)
+            cursor.failure = event.cause
             if isinstance(event.cause, UnknownTopicOrPartition):
                 self._fail(cursor, event.cause, effects)
             elif cursor.doing is not Doing.FETCHING:
@@ -419,6 +449,7 @@ class FetchCore:
         """Handle an unknown topic. It counts as missing after `GONE_TOPIC_MS` of such answers; no answer resets the
         time."""
         self._put_off(cursor, event.at)
+        cursor.failure = event.cause
         if not isinstance(event.cause, UnknownTopicOrPartition):
             cursor.unknown_since = None
         elif cursor.unknown_since is None:
@@ -445,6 +476,24 @@ class FetchCore:
             error.diverging = agreed
             self._fail(cursor, error, effects)
 
+    def _note_checked(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
+        """The log holds the records that a range was planned on where it has the planned epoch up to the end of the
+        range. Where it knows no epoch as old as that, they were deleted by age or size, and the fetch reports it."""
+        planned = cursor.planned
+        if planned is None or planned.epoch == NO_LEADER_EPOCH:
+            self._note_epoch_end(cursor, end, effects)
+            return
+        if end.end_offset >= planned.end and end.epoch in (planned.epoch, NO_LEADER_EPOCH):
+            cursor.checked_epoch = cursor.leader_epoch
+            return
+        error = LogTruncated(
+            f"{cursor.topic_partition}: offsets {planned.start} to {planned.end - 1} were planned on records of leader "
+            f"epoch {planned.epoch}, but the log of leader epoch {cursor.leader_epoch} holds epoch {end.epoch} up to "
+            f"offset {end.end_offset}"
+        )
+        error.diverging = end
+        self._fail(cursor, error, effects)
+
     def _take_in(self, cursor: Cursor, event: Fetched, effects: list[Effect]) -> None:
         if event.preferred != NO_NODE:
             cursor.nearest, cursor.nearest_until = event.preferred, Millis(event.at + NEAREST_MS)
@@ -466,13 +515,16 @@ class FetchCore:
             if epoch not in (cursor.ahead_epoch, NO_LEADER_EPOCH):
                 cursor.epochs.append(EpochStart(epoch, max(batch.base_offset, cursor.ahead)))
             cursor.ahead, cursor.ahead_epoch = batch.next_offset, epoch
-        if cursor.has_data:
+        if not event.batches and cursor.planned is not None and event.high_watermark >= cursor.planned.end:
+            cursor.ahead = cursor.planned.end  # a hole up to the end of the range: nothing of it is left in the log
+        if cursor.has_data or cursor.reached_end:
             effects.append(Ready())
 
     def _note_failure(self, cursor: Cursor, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
         asked = cursor.doing
         self._stop(cursor)
-        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # on any error: fetch from the leader at once
+        cursor.failure = error
+        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # whatever it was: the leader is asked at once
             cursor.nearest, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
             return
         if isinstance(error, CorruptRecord) and cursor.refused_until is None:
@@ -517,7 +569,9 @@ class FetchCore:
         elif cursor.position is None:
             self._begin(cursor, Doing.SEEKING)
             effects.append(FindPlace(cursor.topic_partition, cursor.number, cursor.start))
-        elif cursor.checked_epoch != cursor.leader_epoch and 0 <= cursor.ahead_epoch < cursor.leader_epoch:
+        elif cursor.reached_end:
+            return
+        elif cursor.checked_epoch != cursor.leader_epoch and (epoch := _epoch_to_check(cursor)) != NO_LEADER_EPOCH:
             self._begin(cursor, Doing.CHECKING)
             cursor.silent_ms, cursor.give_up_ms = Millis(at + SILENT_MS), Millis(at + self.policy.request_timeout_ms)
             effects.append(
@@ -527,7 +581,7 @@ class FetchCore:
                     cursor.topic_id,
                     cursor.leader,
                     cursor.leader_epoch,
-                    cursor.ahead_epoch,
+                    epoch,
                 )
             )
         elif cursor.buffered <= self.share:
@@ -578,7 +632,7 @@ class FetchCore:
     def _done(self, cursor: Cursor) -> None:
         """The open request was answered."""
         self._stop(cursor)
-        cursor.failures, cursor.retry_ms = 0, Millis(0)
+        cursor.failures, cursor.retry_ms, cursor.failure = 0, Millis(0), None
 
     def _fail(self, cursor: Cursor, error: TidelogError, effects: list[Effect]) -> None:
         self._stop(cursor)
@@ -598,6 +652,7 @@ class FetchCore:
             return
         self._stop(cursor)
         cursor.place(cursor.position, cursor.position_epoch)
+        cursor.failure = error
         self._put_off(cursor, at)
 
     def read(self, cursor: Cursor) -> None:
@@ -613,6 +668,13 @@ class FetchCore:
         if not cursor.leader_sought:
             cursor.leader_sought = True
             effects.append(FindLeader(cursor.topic_partition))
+
+
+def _epoch_to_check(cursor: Cursor) -> LeaderEpoch:
+    """The epoch that the log of a new leader epoch must still hold; NO_LEADER_EPOCH where there is none to check."""
+    if cursor.planned is not None and cursor.planned.epoch != NO_LEADER_EPOCH:
+        return cursor.planned.epoch
+    return cursor.ahead_epoch if cursor.ahead_epoch < cursor.leader_epoch else NO_LEADER_EPOCH
 
 
 def plausible_epoch(batch: RecordBatch, before: LeaderEpoch, leader_epoch: LeaderEpoch) -> LeaderEpoch:

@@ -105,7 +105,7 @@ class ColumnDecoder:
                 )
             return
         timestamp_type = int(batch.timestamp_type)
-        for offset, timestamp, key, value, headers in batch.records(max_bytes=self._max_bytes):
+        for offset, timestamp, key, value, headers in list(batch.records(max_bytes=self._max_bytes)):
             if self._start <= offset < self._end:
                 self._buffer.append(offset, timestamp, key, value, headers, timestamp_type)
 

@@ -1,8 +1,8 @@
-"""Committed bytes to Arrow: only the columns that the query asks for are built, without an object per record.
+"""Committed batches to Arrow: only the columns of the query are built, without an object per record.
 
-Kept true: every record with an offset in the range appears once, in order, control records never; each Arrow batch has
-exactly the schema's types. Left to others: fetching (reading.py), what is committed (the node), the bytes of a batch
-(tidelog/records/arrow_columns.py).
+Invariants: every record with an offset in the range appears once, in order, control records never; each Arrow batch has
+exactly the schema's types.
+Not here: fetching (reading.py), the bytes of a batch (tidelog/records/arrow_columns.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidelog.errors import InvalidTimestamp
-from tidelog.protocol.wire import Buffer
-from tidelog.records import iter_batches
+from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import ColumnDecoder
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.schema import arrow_schema
@@ -22,37 +21,38 @@ from tidelog.spark.schema import arrow_schema
 ROWS_PER_BATCH: Final = 10_000
 """Rows of one Arrow batch: 2,000 to 50,000 cost Spark the least per row."""
 ROWS_PER_BATCH_MAX: Final = 50_000
-"""Where one record batch alone holds more, its rows are cut into pieces of so many."""
+"""Most rows of one Arrow batch: a record batch with more of them is split."""
 BYTES_PER_BATCH: Final = 32 << 20
 """Bytes of keys and values after which an Arrow batch is closed early, so that large records keep memory bounded."""
 
 
 class ColumnBuilder:
-    """Gathers records of one range until they fill an Arrow batch."""
+    """Gathers the records of one range until they fill an Arrow batch."""
 
     def __init__(self, within: OffsetRange, columns: tuple[str, ...]) -> None:
         self._range = within
         self._schema = arrow_schema(columns)
-        # The offset says how many rows there are where only topic and partition are asked for.
+        # With only topic and partition in the schema, the offset column still gives the number of rows.
         decoded = {name for name in columns if name not in ("topic", "partition")} | {"offset"}
         self._decoder = ColumnDecoder(sorted(decoded), start=within.start, end=within.end)
 
-    def add(self, records: Buffer) -> Iterator[pa.RecordBatch]:
-        """Take a buffer of whole batches; yields Arrow batches as they fill.
+    def add(self, batch: RecordBatch) -> None:
+        """Decode a batch; one that is rejected leaves no row behind.
 
-        Raises CorruptRecord where a batch fails its checksum or structure.
+        Raises CorruptRecord if it fails its checksum or structure, RecordTooLarge, UnsupportedCompressionType.
         """
-        for batch in iter_batches(records):
-            self._decoder.add_batch(batch)
-            if self._decoder.rows >= ROWS_PER_BATCH or self._decoder.size >= BYTES_PER_BATCH:
-                yield from self._take()
+        self._decoder.add_batch(batch)
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left."""
-        if self._decoder.rows:
-            yield from self._take()
+    @property
+    def is_full(self) -> bool:
+        """Whether an Arrow batch is due."""
+        return self._decoder.rows >= ROWS_PER_BATCH or self._decoder.size >= BYTES_PER_BATCH
 
-    def _take(self) -> Iterator[pa.RecordBatch]:
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """The rows gathered so far, as Arrow batches of at most ROWS_PER_BATCH_MAX rows; none if there are no rows.
+
+        Raises InvalidTimestamp if a timestamp does not fit Spark's microseconds.
+        """
         found = self._decoder.take()
         rows = len(found["offset"])
         arrays = [self._column(name, rows, found) for name in self._schema.names]
@@ -72,7 +72,8 @@ class ColumnBuilder:
                     return found[name].cast(kind)
                 except pa.ArrowInvalid as error:
                     raise InvalidTimestamp(
-                        f"{self._range.topic_partition}: a timestamp lies too far away for microseconds: {error}"
+                        f"{self._range.topic_partition}: a timestamp is outside the range of Spark's microseconds: "
+                        f"{error}. Leave the column timestamp out of the schema to read the other columns"
                     ) from error
             case _:
                 return found[name]

@@ -19,9 +19,11 @@ EARLIEST: Final = Offset(-2)
 LATEST: Final = Offset(-1)
 
 _BOOTSTRAP: Final = ("tidelog.bootstrap.servers", "kafka.bootstrap.servers")
+_RACK: Final = ("tidelog.client.rack", "kafka.client.rack")
 _STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _KNOWN: Final = (
     *_BOOTSTRAP,
+    *_RACK,
     *_STRATEGIES,
     "startingOffsets",
     "endingOffsets",
@@ -69,6 +71,7 @@ class SourceOptions:
     records_per_partition_max: int | None
     include_headers: bool
     fetch_bytes: int
+    rack: str
 
 
 def parse_options(raw: Mapping[str, str]) -> SourceOptions:
@@ -106,6 +109,7 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
         records_per_partition_max=_positive(given, "maxRecordsPerPartition"),
         include_headers=_boolean(given, "includeHeaders", default=False),
         fetch_bytes=_positive(given, "fetchBytes") or 1 << 20,
+        rack=next((given[name].strip() for name in _RACK if name in given), ""),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from typing import NoReturn
 
 import pyarrow as pa
@@ -87,11 +88,16 @@ class TidelogReader(DataSourceReader):
 
     async def _batches(self, wanted: OffsetRange) -> AsyncGenerator[pa.RecordBatch, None]:
         builder = ColumnBuilder(wanted, self._columns)
-        async with RangeReader(self._options.bootstrap, fetch_bytes=self._options.fetch_bytes) as reader:
-            async for piece in reader.read(wanted):
-                for batch in builder.add(piece):
-                    yield batch
-        for batch in builder.finish():
+        options = self._options
+        async with (
+            RangeReader(options.bootstrap, fetch_bytes=options.fetch_bytes, rack=options.rack) as reader,
+            aclosing(reader.read(wanted, builder.add)) as decoded,
+        ):
+            async for _ in decoded:
+                if builder.is_full:
+                    for batch in builder.take():
+                        yield batch
+        for batch in builder.take():
             yield batch
 
 

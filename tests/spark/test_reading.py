@@ -1,0 +1,146 @@
+"""A Spark task reads through the consumer's fetch core: corrupt batches, holes, silence and memory, as a consumer.
+
+Spark itself is not needed: the source's reader runs as in a task, against a cluster in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
+from tidelog.client import fetch_core
+from tidelog.errors import CorruptRecord, RequestTimedOut
+from tidelog.protocol import wire
+from tidelog.protocol.v1 import data_pb2
+from tidelog.records import RecordBatch, build_batch
+from tidelog.records.v2.record import Record
+from tidelog.spark import source
+from tidelog.spark.options import parse_options
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.reading import RangeReader
+from tidelog.spark.source import TidelogReader
+from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+
+
+def fill(cluster: MemoryCluster, batches: int, records: int = 3, size: int = 1) -> None:
+    """`batches` batches with `records` records each, in partition 0 of topic `orders`."""
+    for _ in range(batches):
+        made = [Record(Offset(index), Millis(1), None, b"x" * size) for index in range(records)]
+        cluster.topics["orders"].partitions[0].append(build_batch(made))
+
+
+def task_offsets(cluster: MemoryCluster, start: int, end: int, **options: str) -> list[int]:
+    """The offsets that a Spark task reads of the range."""
+    asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **options}
+    wanted = OffsetRange(
+        TopicPartition("orders", PartitionIndex(0)),
+        TopicId(cluster.topics["orders"].topic_id),
+        LeaderEpoch(0),
+        Offset(start),
+        Offset(end),
+    )
+    found = TidelogReader(parse_options(asked), ("offset", "value")).read(wanted)
+    return [offset for batch in found for offset in batch.column("offset").to_pylist() if offset is not None]
+
+
+def value_flipped(records: bytes) -> bytes:
+    """Another last byte in the last value: the checksum is wrong."""
+    return records[:-2] + bytes((records[-2] ^ 1,)) + records[-1:]
+
+
+def size_negative(records: bytes) -> bytes:
+    """A batch header that no batch can have."""
+    return records[:8] + b"\xff" * 4 + records[12:]
+
+
+@pytest.mark.parametrize("damage", [value_flipped, size_negative])
+def test_a_corrupt_batch_is_reported_to_its_node_and_read_again(damage: Callable[[bytes], bytes]) -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        fill(cluster, 3)
+        seen: list[tuple[int, bool]] = []
+
+        def corrupt_until_reported(entry: Any) -> object:
+            seen.append((entry.fetch_offset, entry.refused))
+            return damage if entry.fetch_offset == 3 and not entry.refused else None
+
+        cluster.nodes[0].on_fetch = corrupt_until_reported
+        assert task_offsets(cluster, 0, 9, fetchBytes="1") == list(range(9)), "no row twice, none missing"
+        assert [fetch for fetch in seen if fetch[1]] == [(3, True)]
+
+
+def test_a_batch_that_stays_corrupt_fails_the_task_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_core, "REFUSED_MS", 50)
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        fill(cluster, 3)
+        cluster.nodes[0].on_fetch = lambda entry: value_flipped if entry.fetch_offset == 3 else None
+        with pytest.raises(
+            CorruptRecord, match=r"orders-0, reading offsets 0 to 9, now at 3: .*read from node 0.*startingOffsets 6"
+        ):
+            task_offsets(cluster, 0, 9, fetchBytes="1")
+
+
+def test_a_hole_at_the_end_of_the_range_is_no_missing_record() -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        fill(cluster, 3)
+        partition = cluster.topics["orders"].partitions[0]
+        read = partition.read
+        partition.read = lambda offset, *rest: b"" if offset >= 6 else read(offset, *rest)  # type: ignore[method-assign]
+        assert task_offsets(cluster, 1, 9, fetchBytes="1") == [1, 2, 3, 4, 5]
+
+
+def test_a_silent_partition_fails_the_task_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "RangeReader", partial(RangeReader, patience_ms=300))
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        fill(cluster, 1)
+        cluster.lead("orders", 0, -1)
+        with pytest.raises(RequestTimedOut, match=r"orders-0: no batch from offset 0 on .*300 ms.*has no leader"):
+            task_offsets(cluster, 0, 3)
+
+
+def test_at_most_two_fetches_are_in_memory_and_none_goes_beyond_the_range() -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        fill(cluster, 40, records=1, size=1_000)
+        first, last = (RecordBatch(cluster.topics["orders"].partitions[0].batches[at]) for at in (0, -1))
+        assert first.size == last.size
+        assert task_offsets(cluster, 0, 30, fetchBytes=str(4 * first.size)) == list(range(30))
+        fetches = cluster.nodes[0].fetches
+        assert {fetch.max_bytes for fetch in fetches} == {4 * first.size}
+        assert [fetch.fetch_offset for fetch in fetches] == list(range(0, 30, 4)), "each once, one after the other"
+
+
+def test_the_replica_in_the_executors_rack_is_read() -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        fill(cluster, 3)
+        leader, follower = cluster.nodes
+        serve, racks, nearby = leader._fetch, list[str](), list[int]()
+
+        async def name_the_follower(
+            stream: Any, request: data_pb2.FetchRequest, entry: data_pb2.FetchPartition
+        ) -> None:
+            racks.append(request.rack)
+            answer = wire.PartitionFetched(
+                fetch_id=entry.fetch_id,
+                topic_id=entry.topic_id,
+                partition=entry.partition,
+                preferred_read_replica=follower.node_id,
+            )
+            await stream.send(wire.FetchResponse(partitions=[answer]))
+
+        async def serve_nearby(stream: Any, request: data_pb2.FetchRequest, entry: Any) -> None:
+            nearby.append(entry.fetch_offset)
+            await serve(stream, request, entry)
+
+        leader._fetch, follower._fetch = name_the_follower, serve_nearby  # type: ignore[method-assign]
+        rack = {"kafka.client.rack": "b", "fetchBytes": "1"}
+        assert task_offsets(cluster, 0, 9, **rack) == list(range(9))
+        assert (racks, nearby) == (["b"], [0, 3, 6])

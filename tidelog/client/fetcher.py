@@ -1,0 +1,262 @@
+"""The world around the fetch core: its effects carried out, their outcomes handed back as events.
+
+Invariants: each effect is answered by one event, or its task ends with the reader; a batch that cannot be decoded is
+refused to the core, which fetches it again.
+Not here: the decisions (fetch_core.py), the streams (fetch_stream.py), the metadata (cluster.py), what is done with the
+batches (consumer.py, spark/reading.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from random import Random
+from typing import Any, Final, TypeVar
+
+from tidelog.client.connection import Service
+from tidelog.client.fetch_core import (
+    CheckEpoch,
+    Cursor,
+    EpochChecked,
+    Event,
+    Failed,
+    FetchCore,
+    Fetched,
+    FetchPolicy,
+    FindLeader,
+    FindPlace,
+    LeaderKnown,
+    OpenFetch,
+    PlaceFound,
+    Ready,
+    Ticked,
+    Where,
+)
+from tidelog.client.fetch_stream import FetchStream
+from tidelog.client.isolation import hide_aborted
+from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.errors import CorruptRecord, LeaderNotAvailable, TidelogError
+from tidelog.protocol import methods, wire
+from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import data_pb2
+from tidelog.records import RecordBatch, iter_batches
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Endpoint,
+    EpochEnd,
+    Isolation,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    TopicPartition,
+)
+
+T = TypeVar("T")
+
+TICK_MS: Final = 100
+"""How often the core is given the time: its timeouts and backoffs have this precision."""
+
+
+class Fetcher(Service):
+    """Base of the clients that fetch: the consumer, and the reader of a Spark task."""
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | tuple[str, ...],
+        policy: FetchPolicy,
+        *,
+        min_bytes: int = 1,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        rack: str = "",
+        transport: Transport | None,
+        clock: Clock | None,
+        rng: Random | None,
+    ) -> None:
+        super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
+        self._policy = policy
+        self._min_bytes, self._isolation, self._rack = min_bytes, isolation, rack
+        self._core = FetchCore(policy, self._rng)
+        self._streams: dict[Endpoint, FetchStream] = {}
+        self._ready = asyncio.Event()
+        """Set when a cursor has data or an error, and when the reader has ended."""
+
+    def _decode_next(self, cursor: Cursor, decode: Callable[[RecordBatch], T]) -> tuple[RecordBatch, T] | None:
+        """The next batch that waits, and what `decode` made of it.
+
+        None where `decode` raised a TidelogError: the batch is fetched again, and the node that sent it verifies its
+        copy; the cursor fails with the error where that does not help.
+        """
+        batch = cursor.batches.popleft()
+        cursor.buffered -= batch.size
+        try:
+            decoded = decode(batch)
+        except TidelogError as error:
+            where = self._cluster.view.nodes.get(cursor.leader)
+            kind = type(error) if error.written is False else CorruptRecord
+            refusal = kind(
+                f"{cursor.topic_partition}, read from node {cursor.leader} at {where}: {error.message}. "
+                f"{self._how_to_skip(batch)}"
+            )
+            refusal.__cause__ = error
+            self._core.refuse(cursor, refusal, self._clock.monotonic_ms())
+            return None
+        self._core.read(cursor)
+        return batch, decoded
+
+    @abstractmethod
+    def _how_to_skip(self, batch: RecordBatch) -> str:
+        """The sentence of an error that names the way around a corrupt batch."""
+
+    def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
+        self._cluster.on_change(self._on_metadata)
+        return {"fetch": self._tick()}
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep_ms(TICK_MS)
+            self._handle(Ticked(self._clock.monotonic_ms()))
+
+    def _handle(self, event: Event) -> None:
+        todo = deque(self._core.handle(event))
+        while todo:
+            effect = todo.popleft()
+            match effect:
+                case FindLeader(topic_partition):
+                    self._cluster.ask(topic_partition.topic)
+                case FindPlace():
+                    self._spawn(self._find_place(effect), f"find {effect.where} of {effect.topic_partition}")
+                case CheckEpoch():
+                    self._spawn(self._check_epoch(effect), f"check {effect.topic_partition}")
+                case OpenFetch():
+                    error = self._open(effect)
+                    if error is not None:
+                        at = self._clock.monotonic_ms()
+                        todo.extend(self._core.handle(Failed(effect.topic_partition, effect.number, error, at)))
+                case Ready():
+                    self._ready.set()
+
+    def _open(self, fetch: OpenFetch) -> TidelogError | None:
+        endpoint = self._cluster.view.nodes.get(fetch.node)
+        if endpoint is None:
+            return LeaderNotAvailable(
+                f"{fetch.topic_partition} is led by node {fetch.node}, which no node names as alive"
+            )
+        stream = self._streams.get(endpoint)
+        if stream is None or not stream.give(fetch):
+            assert self._transport is not None
+            stream = self._streams[endpoint] = FetchStream(
+                endpoint,
+                self._transport,
+                self._answered,
+                max_wait_ms=self._policy.max_wait_ms,
+                min_bytes=self._min_bytes,
+                isolation=self._isolation,
+                rack=self._rack,
+            )
+            stream.give(fetch)
+            self._spawn(stream.run(), f"fetch from {endpoint}")
+        return None
+
+    def _answered(
+        self, topic_partition: TopicPartition, number: int, answer: wire.PartitionFetched | TidelogError
+    ) -> None:
+        at = self._clock.monotonic_ms()
+        if isinstance(answer, TidelogError):
+            self._cluster.note_leader(topic_partition, answer.leader)
+            self._handle(Failed(topic_partition, number, answer, at))
+            return
+        try:
+            batches = tuple(iter_batches(answer.records))
+            if answer.records and not batches:
+                raise CorruptRecord("an answer of a node holds no whole batch")
+            batches = hide_aborted(batches, answer.aborted)
+        except TidelogError as error:
+            told = type(error)(f"{topic_partition}: {error.message}; fetched bytes are damaged, ask another time")
+            self._handle(Failed(topic_partition, number, told, at))
+            return
+        diverging = answer.diverging
+        self._handle(
+            Fetched(
+                topic_partition,
+                number,
+                batches,
+                LeaderEpoch(answer.leader_epoch),
+                Offset(answer.high_watermark),
+                Offset(answer.log_start_offset),
+                at,
+                NodeId(answer.preferred_read_replica) if self._rack and not batches else NO_NODE,
+                None if diverging is None else EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+            )
+        )
+
+    def _on_metadata(self, failure: TidelogError | None) -> None:
+        view, at = self._cluster.view, self._clock.monotonic_ms()
+        for key in list(self._core.cursors):
+            topic = view.topics.get(key.topic)
+            topic_id = topic.topic_id if topic is not None else None
+            try:
+                _, partition = view.leader(key)
+                self._handle(LeaderKnown(key, topic_id, partition.leader, partition.leader_epoch, at, failure))
+            except TidelogError as cause:
+                self._handle(LeaderKnown(key, topic_id, NO_NODE, NO_LEADER_EPOCH, at, failure or cause))
+
+    async def _find(self, key: TopicPartition, where: Where) -> Offset:
+        timestamp = {"earliest": EARLIEST, "latest": LATEST}.get(where) if isinstance(where, str) else where
+        assert timestamp is not None
+        found = await self._list_offsets({key: timestamp})
+        return found[key]
+
+    async def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        timeout_ms = self._policy.request_timeout_ms
+        return await list_offsets(self._cluster, wanted, timeout_ms=timeout_ms, isolation=self._isolation)
+
+    async def _find_place(self, question: FindPlace) -> None:
+        key, number = question.topic_partition, question.number
+        event: Event
+        try:
+            offset = await self._find(key, question.where)
+            event = PlaceFound(key, number, offset, self._clock.monotonic_ms())
+        except TidelogError as error:
+            event = Failed(key, number, error, self._clock.monotonic_ms())
+        self._handle(event)
+
+    async def _check_epoch(self, question: CheckEpoch) -> None:
+        key, number = question.topic_partition, question.number
+        entry = data_pb2.EpochQuestion(
+            topic_id=question.topic_id.bytes,
+            partition=key.partition,
+            current_leader_epoch=question.leader_epoch,
+            leader_epoch=question.epoch,
+        )
+        event: Event
+        try:
+            endpoint = self._cluster.view.nodes.get(question.node)
+            if endpoint is None:
+                raise LeaderNotAvailable(f"{key} is led by node {question.node}, which no node names as alive")
+            answer = await self._cluster.transport.call(
+                endpoint,
+                methods.DATA_OFFSET_FOR_LEADER_EPOCH,
+                data_pb2.OffsetForLeaderEpochRequest(partitions=[entry]),
+                timeout_ms=self._policy.request_timeout_ms,
+            )
+            told = answer.partitions[0]
+            if told.HasField("error"):
+                raise from_proto(told.error)
+            end = EpochEnd(LeaderEpoch(told.end.epoch), Offset(told.end.end_offset))
+            event = EpochChecked(key, number, end, self._clock.monotonic_ms())
+        except TidelogError as error:
+            self._cluster.note_leader(key, error.leader)
+            event = Failed(key, number, error, self._clock.monotonic_ms())
+        self._handle(event)
+
+    def _on_defect(self) -> None:
+        self._ready.set()
+
+    async def close(self) -> None:
+        """Stop the background tasks and close the connections. Calls that wait raise InvalidRequest."""
+        await super().close()
+        self._ready.set()
