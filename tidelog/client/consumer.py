@@ -30,9 +30,9 @@ from tidelog.client.options import (
     whole_number,
     yes_or_no,
 )
-from tidelog.errors import InvalidConfig, InvalidRequest
+from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
 from tidelog.protocol.network import Clock, Transport
-from tidelog.records import Record, RecordBatch
+from tidelog.records import RecordBatch
 from tidelog.records.v2.record import Header
 from tidelog.records.v2.varint import INT64_MAX
 from tidelog.types import (
@@ -259,10 +259,16 @@ class Consumer(Fetcher):
         """Turn the next batch of the cursor into records, or refuse it."""
         assert cursor.position is not None, "nothing is fetched before the position is known"
         start = cursor.position
-        loaded = self._decode_next(cursor, self._records)
-        if loaded is None:
+        batch = cursor.batches.popleft()
+        cursor.buffered -= batch.size
+        try:
+            if self._check_crcs:
+                batch.ensure_valid()
+            records = [] if batch.is_control else batch.record_list()
+        except TidelogError as error:
+            self._refuse(cursor, batch, error)
             return
-        batch, records = loaded
+        self._core.read(cursor)
         if records and records[0].offset < start:
             records = [record for record in records if record.offset >= start]
         cursor.records, cursor.at = records, 0
@@ -271,12 +277,6 @@ class Consumer(Fetcher):
         if not records:
             self._moved(cursor, batch.next_offset)
         self._handle(Taken(cursor.topic_partition, self._clock.monotonic_ms()))
-
-    def _records(self, batch: RecordBatch) -> list[Record]:
-        """What the user gets of a batch. Raises CorruptRecord and what decompression raises."""
-        if self._check_crcs:
-            batch.ensure_valid()
-        return [] if batch.is_control else batch.record_list()
 
     def _moved(self, cursor: Cursor, offset: Offset) -> None:
         """Everything below `offset` was returned, including the offset gaps after the last record of a batch."""

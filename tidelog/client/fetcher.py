@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tidelog.client.connection import Service
 from tidelog.client.fetch_core import (
@@ -55,8 +55,6 @@ from tidelog.types import (
     TopicPartition,
 )
 
-T = TypeVar("T")
-
 TICK_MS: Final = 100
 """How often the core is given the time: its timeouts and backoffs have this precision."""
 
@@ -84,28 +82,17 @@ class Fetcher(Service):
         self._ready = asyncio.Event()
         """Set when a cursor has data or an error, and when the reader has ended."""
 
-    def _decode_next(self, cursor: Cursor, decode: Callable[[RecordBatch], T]) -> tuple[RecordBatch, T] | None:
-        """The next batch that waits, and what `decode` made of it.
-
-        None where `decode` raised a TidelogError: the batch is fetched again, and the node that sent it verifies its
-        copy; the cursor fails with the error where that does not help.
-        """
-        batch = cursor.batches.popleft()
-        cursor.buffered -= batch.size
-        try:
-            decoded = decode(batch)
-        except TidelogError as error:
-            where = self._cluster.view.nodes.get(cursor.leader)
-            kind = type(error) if error.written is False else CorruptRecord
-            refusal = kind(
-                f"{cursor.topic_partition}, read from node {cursor.leader} at {where}: {error.message}. "
-                f"{self._how_to_skip(batch)}"
-            )
-            refusal.__cause__ = error
-            self._core.refuse(cursor, refusal, self._clock.monotonic_ms())
-            return None
-        self._core.read(cursor)
-        return batch, decoded
+    def _refuse(self, cursor: Cursor, batch: RecordBatch, error: TidelogError) -> None:
+        """A batch from the position on cannot be decoded: it is fetched again, and the node that sent it verifies its
+        copy. The cursor fails with the error where that does not help."""
+        where = self._cluster.view.nodes.get(cursor.leader)
+        kind = type(error) if error.written is False else CorruptRecord
+        refusal = kind(
+            f"{cursor.topic_partition}, read from node {cursor.leader} at {where}: {error.message}. "
+            f"{self._how_to_skip(batch)}"
+        )
+        refusal.__cause__ = error
+        self._core.refuse(cursor, refusal, self._clock.monotonic_ms())
 
     @abstractmethod
     def _how_to_skip(self, batch: RecordBatch) -> str:

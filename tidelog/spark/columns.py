@@ -36,16 +36,12 @@ class ColumnBuilder:
         decoded = {name for name in columns if name not in ("topic", "partition")} | {"offset"}
         self._decoder = ColumnDecoder(sorted(decoded), start=within.start, end=within.end)
 
-    def add(self, batch: RecordBatch) -> None:
-        """Decode a batch; one that is rejected leaves no row behind.
+    def add(self, batch: RecordBatch) -> bool:
+        """Decode a batch; one that is rejected leaves no row behind. Returns whether an Arrow batch is full.
 
         Raises CorruptRecord if it fails its checksum or structure, RecordTooLarge, UnsupportedCompressionType.
         """
         self._decoder.add_batch(batch)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether an Arrow batch is due."""
         return self._decoder.rows >= ROWS_PER_BATCH or self._decoder.size >= BYTES_PER_BATCH
 
     def take(self) -> Iterator[pa.RecordBatch]:

@@ -61,13 +61,11 @@ class RangeReader(Fetcher):
         super().__init__(bootstrap, policy, rack=rack, transport=transport, clock=clock, rng=rng)
         self._patience_ms = patience_ms
 
-    async def read(
-        self, wanted: OffsetRange, decode: Callable[[RecordBatch], None]
-    ) -> AsyncGenerator[RecordBatch, None]:
-        """Decode the range's batches in order; yields each one after `decode` has taken it.
+    async def read(self, wanted: OffsetRange, decode: Callable[[RecordBatch], bool]) -> AsyncGenerator[None, None]:
+        """Decode the range's batches in order; yields whenever `decode` has returned True, and ends with the range.
 
-        decode: takes one batch, all of it or, where it raises a TidelogError, nothing. It must verify the checksum. A
-        batch that it rejects is fetched again, and the node that sent it verifies its copy.
+        decode: takes one batch, all of it or, where it raises a TidelogError, nothing; returns whether to yield. It
+        must verify the checksum. A batch that it rejects is fetched again, and the node that sent it verifies its copy.
         The first and the last batch may hold offsets outside the range.
         Raises OffsetOutOfRange if records were deleted by retention since the query was planned, LogTruncated if the
         log lost some of them, UnknownTopicOrPartition or InconsistentTopicId if the topic was deleted or created again,
@@ -83,30 +81,42 @@ class RangeReader(Fetcher):
             if cursor.error is not None:
                 raise _explained(cursor.error, wanted, cursor) from cursor.error
             if cursor.batches:
-                batch = await self._decode_batch(cursor, decode)
-                if batch is not None:
-                    yield batch
+                position = cursor.position
+                if self._decode_some(cursor, decode):
+                    yield
+                if cursor.position != position:
                     progress_at = self._clock.monotonic_ms()
             elif cursor.reached_end:
                 return
             else:
                 await self._wait(progress_at + self._patience_ms - self._clock.monotonic_ms(), wanted, cursor)
 
-    async def _decode_batch(self, cursor: Cursor, decode: Callable[[RecordBatch], None]) -> RecordBatch | None:
-        """Decode the next batch and advance the position; None if it was refused."""
-        assert cursor.position is not None, "a range has its position from the start"
-        decoded = self._decode_next(cursor, decode)
-        if decoded is None:
-            self._ready.set()
-            return None
-        batch, _ = decoded
-        cursor.position_epoch = plausible_epoch(batch, cursor.position_epoch, cursor.leader_epoch)
-        cursor.position = batch.next_offset
-        question = cursor.number
-        self._handle(Taken(cursor.topic_partition, self._clock.monotonic_ms()))
-        if cursor.number != question:
-            await self._clock.sleep_ms(0)  # a fetch was opened: send it before the next batch is decoded
-        return batch
+    def _decode_some(self, cursor: Cursor, decode: Callable[[RecordBatch], bool]) -> bool:
+        """Decode batches until none waits or `decode` returns True, then advance the position. Returns whether it did.
+        A batch that is rejected ends this early."""
+        done: RecordBatch | None = None
+        is_due, rejected = False, None
+        while cursor.batches and not is_due and rejected is None:
+            batch = cursor.batches.popleft()
+            cursor.buffered -= batch.size
+            try:
+                is_due = decode(batch)
+            except TidelogError as error:
+                rejected = error
+            else:
+                done = batch
+        if done is not None:
+            self._core.read(cursor)
+            before = cursor.position_epoch
+            cursor.position, cursor.position_epoch = (
+                done.next_offset,
+                plausible_epoch(done, before, cursor.leader_epoch),
+            )
+        if rejected is not None:
+            self._refuse(cursor, batch, rejected)
+        else:
+            self._handle(Taken(cursor.topic_partition, self._clock.monotonic_ms()))
+        return is_due
 
     async def _wait(self, left_ms: int, wanted: OffsetRange, cursor: Cursor) -> None:
         """Return when the cursor has data or an error. Raises RequestTimedOut after `left_ms`."""

@@ -80,11 +80,12 @@ class TidelogReader(DataSourceReader):
             return
         batches = self._batches(partition)
         with asyncio.Runner() as runner:
+            loop = runner.get_loop()  # `runner.run` would set up a signal handler for each batch
             try:
-                while (batch := runner.run(_next(batches))) is not None:
+                while (batch := loop.run_until_complete(_next(batches))) is not None:
                     yield batch
             finally:
-                runner.run(_end(batches))
+                loop.run_until_complete(batches.aclose())
 
     async def _batches(self, wanted: OffsetRange) -> AsyncGenerator[pa.RecordBatch, None]:
         builder = ColumnBuilder(wanted, self._columns)
@@ -94,19 +95,14 @@ class TidelogReader(DataSourceReader):
             aclosing(reader.read(wanted, builder.add)) as decoded,
         ):
             async for _ in decoded:
-                if builder.is_full:
-                    for batch in builder.take():
-                        yield batch
+                for batch in builder.take():
+                    yield batch
         for batch in builder.take():
             yield batch
 
 
 async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
     return await anext(batches, None)
-
-
-async def _end(batches: AsyncGenerator[pa.RecordBatch, None]) -> None:
-    await batches.aclose()
 
 
 def _refuse(what: str, instead: str) -> NoReturn:
