@@ -29,6 +29,11 @@ def test_names_are_compared_as_spark_does_without_regard_to_case() -> None:
     assert options.include_headers
 
 
+def test_the_executors_rack_may_be_named() -> None:
+    assert parse_options({**CLUSTER, "subscribe": "a", "kafka.client.rack": " r1 "}).rack == "r1"
+    assert parse_options({**CLUSTER, "subscribe": "a"}).rack == ""
+
+
 def test_offsets_may_be_given_for_each_partition() -> None:
     asked = json.dumps({"orders": {"0": 23, "1": -2}})
     options = parse_options({**CLUSTER, "subscribe": "orders", "startingOffsets": asked})
@@ -60,7 +65,7 @@ def test_times_win_over_offsets_as_in_sparks_kafka_source() -> None:
         ({**CLUSTER, "subscribe": "a", "startingTimestamp": "yesterday"}, "milliseconds"),
         ({**CLUSTER, "subscribe": "a", "minPartitions": "0"}, "above 0"),
         ({**CLUSTER, "subscribe": "a", "failOnDataLoss": "maybe"}, "true or false"),
-        ({**CLUSTER, "subscribe": "a", "startingOffset": "earliest"}, "'startingOffset' is not known"),
+        ({**CLUSTER, "subscribe": "a", "startingOffset": "earliest"}, "unknown option 'startingOffset'"),
         ({**CLUSTER, "subscribe": "a", "path": "/data"}, "no path"),
     ],
 )

@@ -73,6 +73,21 @@ def test_a_corrupt_batch_is_reported_to_its_node_and_read_again(damage: Callable
         assert [fetch for fetch in seen if fetch[1]] == [(3, True)]
 
 
+def test_the_batches_before_a_corrupt_one_are_not_read_again() -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        fill(cluster, 3)
+        seen: list[tuple[int, bool]] = []
+
+        def last_one_corrupt(entry: Any) -> object:
+            seen.append((entry.fetch_offset, entry.refused))
+            return value_flipped if entry.fetch_offset == 0 else None
+
+        cluster.nodes[0].on_fetch = last_one_corrupt
+        assert task_offsets(cluster, 0, 9) == list(range(9))
+        assert seen == [(0, False), (6, True)]
+
+
 def test_a_batch_that_stays_corrupt_fails_the_task_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_core, "REFUSED_MS", 50)
     with cluster_in_a_thread() as cluster:

@@ -138,7 +138,7 @@ def test_offsets_that_never_were_fail_the_query_unless_loss_is_allowed(
     ("options", "said"),
     [
         ({"subscribe": "no-such-topic"}, "no-such-topic"),
-        ({"subscribe": "orders", "startingOffset": "earliest"}, "'startingoffset' is not known"),
+        ({"subscribe": "orders", "startingOffset": "earliest"}, "unknown option 'startingoffset'"),
         ({"assign": '{"orders": [7]}'}, "orders-7"),
     ],
 )

@@ -1,6 +1,6 @@
-"""The PySpark data source: `spark.read.format("tidelog")`, no JVM jar.
+"""The PySpark data source `spark.read.format("tidelog")`, without a JVM jar.
 
-Executors need only `tidelog[spark]` installed; the source is found by itself through the package `pyspark_tidelog`.
+Executors need only `tidelog[spark]`. Spark finds the source through the package `pyspark_tidelog`.
 """
 
 from tidelog.spark.source import TidelogDataSource

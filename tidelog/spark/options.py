@@ -1,7 +1,7 @@
-"""What a query asks for: the options of the source, by the names of Spark's Kafka source, checked and typed.
+"""The options of the source: the names of Spark's Kafka source, checked and typed.
 
-Pure: strings in, values out. `tidelog.bootstrap.servers` and `kafka.bootstrap.servers` mean the same. An option that is
-not known is refused, since a misspelt `startingOffsets` would read other data than was asked for.
+Pure: strings in, values out. `tidelog.` and `kafka.` mean the same before `bootstrap.servers` and `client.rack`. An
+unknown option is an error: a misspelled `startingOffsets` would otherwise read other data than intended.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _KNOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading starts or ends: one word or time for every partition, or an answer for each.
+    """The start or the end of a query. Exactly one field is set.
 
-    everywhere: EARLIEST, LATEST or None where `offsets` or `times` say it for each partition.
-    offsets: an offset, EARLIEST or LATEST for each partition. timestamp_ms, times: by record time.
+    everywhere: EARLIEST or LATEST, for all partitions. offsets: an offset, EARLIEST or LATEST for each partition.
+    timestamp_ms: the first record at or after this time, in all partitions. times: a time for each partition.
     """
 
     everywhere: Offset | None = None
@@ -57,7 +57,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """A batch query, as it was asked for."""
+    """The options of a batch query. rack: of the executors, empty for none (KIP-392)."""
 
     bootstrap: str
     topics: tuple[str, ...] | None
@@ -77,20 +77,20 @@ class SourceOptions:
 def parse_options(raw: Mapping[str, str]) -> SourceOptions:
     """Check and type the options of a query.
 
-    raw: as Spark hands them over; names are compared without regard to case, as Spark does.
-    Raises InvalidConfig that names the option, what it says and what it may say.
+    raw: as Spark passes them; names are case-insensitive, as in Spark.
+    Raises InvalidConfig with the option, its value and the valid values.
     """
     given = _canonical(raw)
     bootstrap = next((given[name] for name in _BOOTSTRAP if given.get(name, "").strip()), None)
     if bootstrap is None:
         raise InvalidConfig(
-            'no cluster named: set the option "tidelog.bootstrap.servers" to host:port of one or more nodes, '
+            'no cluster given: set the option "tidelog.bootstrap.servers" to host:port of one or more nodes, '
             "separated by commas"
         )
     chosen = [name for name in _STRATEGIES if name in given]
     if len(chosen) != 1:
         raise InvalidConfig(
-            f"exactly one of {', '.join(_STRATEGIES)} says which topics to read; given: {', '.join(chosen) or 'none'}"
+            f"set exactly one of the options {', '.join(_STRATEGIES)}; given: {', '.join(chosen) or 'none'}"
         )
     starting = _bound(given, "starting", default=EARLIEST)
     ending = _bound(given, "ending", default=LATEST)
@@ -120,12 +120,12 @@ def _canonical(raw: Mapping[str, str]) -> dict[str, str]:
         known = by_lower.get(name.lower())
         if known is None:
             raise InvalidConfig(
-                f"option {name!r} is not known to the tidelog source; it knows {', '.join(_KNOWN[:-1])}"
+                f"unknown option {name!r} of the tidelog source; valid options: {', '.join(_KNOWN[:-1])}"
             )
         given[known] = value
     if "path" in given:
         raise InvalidConfig(
-            'the tidelog source takes no path: name the cluster with "tidelog.bootstrap.servers" '
+            'the tidelog source has no path: name the cluster with "tidelog.bootstrap.servers" '
             'and the topics with "subscribe"'
         )
     return given
@@ -142,7 +142,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as cause:
-        raise InvalidConfig(f"option 'subscribePattern' is no regular expression: {cause}") from cause
+        raise InvalidConfig(f"option 'subscribePattern' is not a regular expression: {cause}") from cause
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
@@ -159,7 +159,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _bound(given: Mapping[str, str], side: str, *, default: Offset) -> Bound:
-    """The start or end of the query; the timestamp options win over the offset ones, as in Spark's Kafka source."""
+    """The start or end of the query. Timestamp options override offset options, as in Spark's Kafka source."""
     if (text := given.get(f"{side}Timestamp")) is not None:
         return Bound(timestamp_ms=_time(f"{side}Timestamp", text))
     if (text := given.get(f"{side}OffsetsByTimestamp")) is not None:
@@ -191,7 +191,8 @@ def _per_partition(name: str, text: str, *, lowest: int) -> dict[TopicPartition,
         for partition, number in numbers.items():
             if not partition.isdigit() or type(number) is not int or number < lowest:
                 raise InvalidConfig(
-                    f"option {name!r}: partition {partition!r} of {topic!r} says {number!r}; write it as {example}"
+                    f"option {name!r}: invalid value {number!r} of partition {partition!r} of {topic!r}; write it as "
+                    f"{example}"
                 )
             found[TopicPartition(topic, PartitionIndex(int(partition)))] = number
     return found
@@ -213,7 +214,7 @@ def _is_index(number: object) -> bool:
 
 def _time(name: str, text: str) -> int:
     if not text.strip().isdigit():
-        raise InvalidConfig(f"option {name!r} is {text!r}; it must be milliseconds since 1970")
+        raise InvalidConfig(f"option {name!r} is {text!r}; it must be milliseconds since 1970 (UTC)")
     return int(text)
 
 

@@ -1,7 +1,7 @@
-"""Which offsets each Spark task reads: pure arithmetic over what the cluster answered.
+"""The offsets that each Spark task reads: pure arithmetic over the offsets that the cluster returned.
 
-A range is offsets, not a count of records: control records and compaction leave holes. All ranges of a query are fixed
-when it is planned, so a task that runs again reads the same records.
+A range counts offsets, not records: control records and compaction leave holes. All ranges of a query are fixed when it
+is planned, so a task that runs again reads the same records.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tidelog.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """What one task reads: the offsets `start` to `end` - 1 of one partition of one life of a topic. planned_epoch: of
-    the last record that was committed when the query was planned; a log without it up to `end` was truncated."""
+    """The offsets `start` to `end` - 1 of one partition, for one task. topic_id: tells a topic from a later one of the
+    same name. planned_epoch: leader epoch of the last record that was committed when the query was planned; a log
+    without this epoch up to `end` was truncated."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -30,8 +31,8 @@ class OffsetRange(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class PartitionBounds:
-    """One partition as the cluster described it: the offsets held, the leader epoch of the last record
-    (NO_LEADER_EPOCH where there is none), and what the query asks of them (None: no bound)."""
+    """One partition as the cluster described it: its first offset and its end, the leader epoch of its last record
+    (NO_LEADER_EPOCH if there is none), and the bounds of the query (None: no bound)."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -43,26 +44,27 @@ class PartitionBounds:
 
 
 def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetRange:
-    """The range to read of one partition.
+    """The range to read of one partition: the bounds of the query, within the offsets of the log.
 
-    Raises OffsetOutOfRange where an asked offset is not there any more, or not yet, and the query must not lose data.
+    Raises OffsetOutOfRange if a bound lies outside the log and `fail_on_data_loss` is set, InvalidConfig if the query
+    ends before it starts.
     """
     start = bounds.earliest if bounds.asked_start is None else bounds.asked_start
     end = bounds.latest if bounds.asked_end is None else bounds.asked_end
-    durable_offset = f"{bounds.topic_partition} holds offsets {bounds.earliest} to {bounds.latest}"
+    available = f"{bounds.topic_partition} holds offsets {bounds.earliest} to {bounds.latest}"
     if fail_on_data_loss and start < bounds.earliest:
         raise OffsetOutOfRange(
-            f"{durable_offset}; the query starts at {start}, which has aged out: start at {bounds.earliest}, "
-            'or set "failOnDataLoss" to "false" to read what is left'
+            f"{available}; the query starts at {start}, which retention has deleted: start at {bounds.earliest}, "
+            'or set "failOnDataLoss" to "false" to read the remaining records'
         )
     if fail_on_data_loss and max(start, end) > bounds.latest:
         raise OffsetOutOfRange(
-            f"{durable_offset}; the query asks for {start} to {end}, which was never committed or has been truncated: "
-            'check that this is the same topic, or set "failOnDataLoss" to "false"'
+            f"{available}; the query reads {start} to {end}, which was never committed or has been truncated: "
+            'check that this is the intended topic, or set "failOnDataLoss" to "false"'
         )
     if end < start and bounds.asked_end is not None and bounds.asked_start is not None:
         raise InvalidConfig(
-            f"{bounds.topic_partition}: the query starts at {start} and ends before, at {end}; swap them"
+            f"{bounds.topic_partition}: the query starts at {start} and ends before that, at {end}; swap the bounds"
         )
     start = Offset(min(max(start, bounds.earliest), bounds.latest))
     end = Offset(max(start, min(end, bounds.latest)))
@@ -72,9 +74,9 @@ def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetR
 def split_ranges(
     ranges: Sequence[OffsetRange], *, min_partitions: int | None, records_per_partition_max: int | None
 ) -> list[OffsetRange]:
-    """Cut ranges into about `min_partitions`, none longer than the maximum; empty ones are dropped.
+    """Split the ranges into about `min_partitions`, none longer than the maximum; empty ranges are dropped.
 
-    As in Spark's Kafka source: a partition is cut in proportion to its share of all offsets.
+    As in Spark's Kafka source, each partition is split in proportion to its share of all offsets.
     """
     ranges = [one for one in ranges if one.end > one.start]
     total = sum(one.end - one.start for one in ranges)
@@ -86,11 +88,11 @@ def split_ranges(
             count = max(1, round(length / total * min_partitions))
         if records_per_partition_max is not None:
             count = max(count, -(-length // records_per_partition_max))
-        pieces += _cut(one, min(count, length))
+        pieces += _split(one, min(count, length))
     return pieces
 
 
-def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+def _split(whole: OffsetRange, count: int) -> list[OffsetRange]:
     length = whole.end - whole.start
     borders = [Offset(whole.start + length * index // count) for index in range(count + 1)]
     return [
@@ -100,16 +102,16 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def require_all(asked: Mapping[TopicPartition, object], partitions: Sequence[TopicPartition], option: str) -> None:
-    """Offsets given one by one must cover exactly the partitions that are read, as Spark's Kafka source asks.
+    """Check that the offsets of an option name exactly the partitions that are read, as Spark's Kafka source requires.
 
-    Raises InvalidConfig that lists what is missing or too much.
+    Raises InvalidConfig with the missing and the extra partitions.
     """
     missing = sorted(set(partitions) - set(asked))
     foreign = sorted(set(asked) - set(partitions))
     if missing or foreign:
         raise InvalidConfig(
-            f"option {option!r} must name each partition that is read: "
+            f"option {option!r} must name exactly the partitions that are read: "
             + (f"missing {', '.join(map(str, missing))}; " if missing else "")
-            + (f"not among them {', '.join(map(str, foreign))}; " if foreign else "")
+            + (f"not read {', '.join(map(str, foreign))}; " if foreign else "")
             + "-2 stands for the earliest offset, -1 for the latest"
         )

@@ -1,6 +1,6 @@
-"""From what a query asks for to offsets: which partitions there are now, and where each begins and ends.
+"""The options of a query resolved to offset ranges: the partitions of its topics and where each begins and ends.
 
-Asked once, when the query is planned, on the driver. What is fixed here (topic ids, offsets) is what every task reads.
+Runs once, on the driver, when the query is planned. Every task reads the topic ids and offsets that are fixed here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.types import Offset, TopicPartition
 async def resolve(options: SourceOptions) -> list[OffsetRange]:
     """The ranges that the query reads, in the order of topics and partitions.
 
-    Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed where no node answers.
+    Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed if no node answers.
     """
     async with Admin(options.bootstrap) as admin:
         topics = await _topics(admin, options)
@@ -49,7 +49,7 @@ async def resolve(options: SourceOptions) -> list[OffsetRange]:
 
 async def _topics(admin: Admin, options: SourceOptions) -> dict[str, TopicDescription]:
     if options.pattern is not None:
-        # As in Spark's Kafka source the pattern has to match the whole name.
+        # As in Spark's Kafka source, the pattern must match the whole name.
         return {topic.name: topic for topic in await admin.list_topics() if options.pattern.fullmatch(topic.name)}
     names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assigned or ()))
     return {name: await admin.describe_topic(name) for name in names}
@@ -62,8 +62,8 @@ def _partitions(topics: dict[str, TopicDescription], options: SourceOptions) -> 
     missing = sorted(set(options.assigned) - set(there))
     if missing:
         raise UnknownTopicOrPartition(
-            f"option 'assign' names {', '.join(map(str, missing))}, which does not exist; topic "
-            f"{missing[0].topic!r} has {len(topics[missing[0].topic].partitions)} partitions, counted from 0"
+            f"option 'assign': unknown partitions {', '.join(map(str, missing))}; topic "
+            f"{missing[0].topic!r} has {len(topics[missing[0].topic].partitions)} partitions, numbered from 0"
         )
     return list(options.assigned)
 
@@ -76,7 +76,9 @@ async def _asked(
     side: str,
     past_the_last_is_latest: bool,
 ) -> dict[TopicPartition, Offset]:
-    """The offsets asked for; a partition that is read from its very start, or to its end, is left out."""
+    """The offsets of one bound of the query; partitions that are read from their start or to their end are left out.
+
+    Raises OffsetOutOfRange if a partition has no record at or after the given time."""
     if bound.offsets is not None:
         require_all(bound.offsets, partitions, f"{side}Offsets")
         return {one: offset for one, offset in bound.offsets.items() if offset not in (EARLIEST, LATEST)}

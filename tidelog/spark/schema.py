@@ -1,7 +1,7 @@
-"""The columns of the source: those of Spark's Kafka source, in Spark's words and in Arrow's.
+"""The columns of the source: those of Spark's Kafka source, as Spark types and as Arrow types.
 
-Spark's Python data source prunes no columns, but takes a `.schema(...)` of the caller: a subset of the columns, in any
-order, is honoured and the other columns are never built. The first Arrow batch must match the schema exactly.
+Spark does not prune the columns of a Python data source. A caller can name a subset of them, in any order, with
+`.schema(...)`; the other columns are not built. The first Arrow batch must match the schema exactly.
 Source: Spark's "Structured Streaming + Kafka Integration Guide".
 """
 
@@ -54,30 +54,28 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
 
 
 def full_schema(*, include_headers: bool) -> StructType:
-    """Every column the source offers; `headers` only where `includeHeaders` asks for it, as in Spark's Kafka source."""
+    """Every column of the source; `headers` only with `includeHeaders`, as in Spark's Kafka source."""
     names = [name for name in SPARK_TYPES if include_headers or name != HEADERS]
     return StructType([StructField(name, SPARK_TYPES[name]) for name in names])
 
 
 def wanted_columns(schema: StructType) -> tuple[str, ...]:
-    """The names of the columns that the caller's schema asks for, in its order.
+    """The column names of the caller's schema, in its order.
 
-    Raises InvalidConfig for a column that does not exist or has another type.
+    Raises InvalidConfig for an unknown column or another type.
     """
     for field in schema.fields:
         expected = SPARK_TYPES.get(field.name)
         if expected is None:
-            raise InvalidConfig(
-                f"column {field.name!r} does not exist in the tidelog source; it has {', '.join(SPARK_TYPES)}"
-            )
+            raise InvalidConfig(f"unknown column {field.name!r}; the tidelog source has {', '.join(SPARK_TYPES)}")
         if field.dataType != expected:
             raise InvalidConfig(
-                f"column {field.name!r} is {expected.simpleString()}, the schema given says "
-                f"{field.dataType.simpleString()}; read it as it is and cast it afterwards"
+                f"column {field.name!r} has type {expected.simpleString()}, but the given schema has "
+                f"{field.dataType.simpleString()}; read it with its own type and cast it in the query"
             )
     return tuple(field.name for field in schema.fields)
 
 
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """The Arrow schema of these columns, all nullable, as Spark expects them."""
+    """The Arrow schema of these columns, all nullable, as Spark requires."""
     return pa.schema([pa.field(name, ARROW_TYPES[name]) for name in columns])

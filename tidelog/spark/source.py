@@ -1,6 +1,6 @@
-"""What Spark calls: the data source and its batch reader.
+"""The data source and its batch reader, as Spark calls them.
 
-The reader is pickled to the executors: it carries options and columns only, and opens its connections where it runs.
+The reader is pickled to the executors: it carries options and columns only, and opens its connections there.
 """
 
 from __future__ import annotations
@@ -31,51 +31,51 @@ from tidelog.spark.schema import full_schema, wanted_columns
 
 
 class TidelogDataSource(DataSource):
-    """`spark.read.format("tidelog")`: committed records of topics, with the columns of Spark's Kafka source.
+    """`spark.read.format("tidelog")`: the committed records of topics, with the columns of Spark's Kafka source.
 
-    Options are those of Spark's Kafka source (options.py); `tidelog.bootstrap.servers` names the cluster. Offsets are
-    resolved when the query is planned, so a task that runs again reads the same records.
+    The options are those of Spark's Kafka source (options.py); `tidelog.bootstrap.servers` names the cluster. Offsets
+    are resolved when the query is planned, so a task that runs again reads the same records.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What `format(...)` calls it."""
+        """The name for `format(...)`."""
         return "tidelog"
 
     def schema(self) -> StructType:
-        """All columns; `headers` where `includeHeaders` asks for it."""
+        """All columns; `headers` only with `includeHeaders`."""
         return full_schema(include_headers=parse_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch reader for these columns: the full schema, or the subset that the caller gave."""
+        """A batch reader for these columns: the full schema, or the caller's subset of it."""
         return TidelogReader(parse_options(self.options), wanted_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
-        """Refused: this version reads batches."""
+        """Raises UnsupportedVersion: this version reads batches only."""
         _refuse("streaming source", "read batches with spark.read, from startingOffsets to endingOffsets")
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's signature
-        """Refused: this version has no sink."""
+        """Raises UnsupportedVersion: this version has no sink."""
         _refuse("batch sink", "write with tidelog.Producer inside foreachPartition")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - Spark's signature
-        """Refused: this version has no sink."""
+        """Raises UnsupportedVersion: this version has no sink."""
         _refuse("streaming sink", "write with tidelog.Producer inside foreachBatch")
 
 
 class TidelogReader(DataSourceReader):
-    """Plans the ranges on the driver, reads one range per task on the executors."""
+    """Plans the ranges on the driver; reads one range per task on the executors."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One range per task; asked once, on the driver."""
+        """One range per task. Spark calls it once, on the driver."""
         return asyncio.run(resolve(self._options))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The range's records as Arrow batches. Where there is no range to read, Spark asks all the same, for none."""
+        """The range's records as Arrow batches. A query without ranges is called once, with None, and reads nothing."""
         if not isinstance(partition, OffsetRange):
             return
         batches = self._batches(partition)
