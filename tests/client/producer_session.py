@@ -6,20 +6,18 @@ import random
 from uuid import UUID
 
 from tidelog.client.accumulator import OBJECT_BYTES, Attempt, PendingBatch, record_size
+from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.producer_events import (
     Acknowledged,
     Effect,
-    FindLeader,
     Finished,
     Give,
     InitProducerId,
-    LeaderKnown,
     Lost,
     Policy,
     ProducerIdKnown,
     Refused,
-    Ticked,
 )
 from tidelog.errors import TidelogError
 from tidelog.types import (

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
 from tidelog.client.fetch_core import (
     GONE_TOPIC_MS,
     NEAREST_MS,
@@ -24,14 +25,11 @@ from tidelog.client.fetch_core import (
     FetchCore,
     Fetched,
     FetchPolicy,
-    FindLeader,
     FindPlace,
-    LeaderKnown,
     OpenFetch,
     PlaceFound,
     Sought,
     Taken,
-    Ticked,
 )
 from tidelog.errors import (
     ConnectionFailed,

@@ -16,7 +16,15 @@ from operator import index
 from random import Random
 from typing import Literal, NamedTuple, SupportsIndex, TypeAlias
 
-from tidelog.client.fetch_core import Cursor, FetchPolicy, Sought, Taken, Ticked, Where, plausible_epoch
+from tidelog.client.core_events import Ticked
+from tidelog.client.fetch_core import (
+    Cursor,
+    FetchPolicy,
+    Sought,
+    Taken,
+    Where,
+    plausible_epoch,
+)
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.isolation import isolation_of
 from tidelog.client.offsets import LATEST

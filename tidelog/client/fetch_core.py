@@ -24,6 +24,7 @@ from enum import Enum
 from random import Random
 from typing import Final, Literal, TypeAlias
 
+from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
 from tidelog.errors import (
     CorruptRecord,
     InconsistentTopicId,
@@ -189,18 +190,6 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderKnown:
-    """Answer to FindLeader, or a metadata update. NO_NODE: no leader, or unknown; see `cause`."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId | None
-    node: NodeId
-    leader_epoch: LeaderEpoch
-    at: Millis
-    cause: TidelogError | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Sought:
     """The user seeks to an offset; `leader_epoch` is the epoch of the record before it, if known."""
 
@@ -266,24 +255,10 @@ class Taken:
     at: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
-    """Time has passed, or partitions were assigned. Due about ten times a second."""
-
-    at: Millis
-
-
 Event: TypeAlias = LeaderKnown | Sought | PlaceFound | EpochChecked | Fetched | Failed | Taken | Ticked
 
 
 # --- effects ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FindLeader:
-    """Look up the leader; answer with LeaderKnown."""
-
-    topic_partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from tidelog.client.connection import Service
+from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
 from tidelog.client.fetch_core import (
     CheckEpoch,
     Cursor,
@@ -25,13 +26,10 @@ from tidelog.client.fetch_core import (
     FetchCore,
     Fetched,
     FetchPolicy,
-    FindLeader,
     FindPlace,
-    LeaderKnown,
     OpenFetch,
     PlaceFound,
     Ready,
-    Ticked,
     Where,
 )
 from tidelog.client.fetch_stream import FetchStream

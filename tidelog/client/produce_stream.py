@@ -7,70 +7,55 @@ Not here: the stream's lifecycle (node_stream.py), decisions (producer_core.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from tidelog.client.accumulator import Attempt
 from tidelog.client.node_stream import NodeStream
+from tidelog.client.producer_events import Acknowledged, Lost, Refused
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.network import Transport
+from tidelog.protocol.network import Clock, Transport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import Acks, Endpoint, RecordError
+from tidelog.types import NO_TIMESTAMP, Acks, Endpoint, Millis, Offset, RecordError
 
 MESSAGE_BYTES: Final = 256 * 1024
 """Target size of a message; a message contains at least one batch."""
 
 
-class Progress(Protocol):
-    """The producer's interface for its streams."""
-
-    acks: Acks
-
-    def take(self, attempt: Attempt) -> bytes | None:
-        """Return the batch to be sent now, or None if it must not be sent."""
-        ...
-
-    def node_timeout_ms(self, attempt: Attempt) -> int:
-        """Return how long the node may wait for the acks."""
-        ...
-
-    def acknowledged(self, attempt_id: int, base_offset: int, append_time: int) -> None:
-        """The node has acknowledged the batch."""
-        ...
-
-    def refused(self, attempt_id: int, error: TidelogError) -> None:
-        """The node has answered with an error."""
-        ...
-
-    def lost(self, attempt_id: int, cause: TidelogError) -> None:
-        """No answer will arrive on this stream."""
-        ...
+Take: TypeAlias = Callable[[Attempt], tuple[bytes, int] | None]
+"""Called before a batch is put on the wire: its bytes, and the milliseconds that the node may wait for the acks; None:
+leave it out."""
+Report: TypeAlias = Callable[[Acknowledged | Refused | Lost], None]
+"""Called with the outcome of each attempt that was taken or given up."""
 
 
 class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceResponse]):
     """Batches for one node at one address."""
 
-    def __init__(self, endpoint: Endpoint, transport: Transport, progress: Progress) -> None:
+    def __init__(
+        self, endpoint: Endpoint, transport: Transport, clock: Clock, *, acks: Acks, take: Take, report: Report
+    ) -> None:
         super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM)
-        self._progress = progress
+        self._clock, self._acks, self._take, self._report = clock, acks, take, report
         self._unanswered: set[int] = set()
 
     def _next_request(self) -> wire.ProduceRequest | None:
         entries, timeout_ms = self._next_entries()
         if not entries:
             return None
-        return wire.ProduceRequest(acks=self._progress.acks, timeout_ms=timeout_ms, partitions=entries)
+        return wire.ProduceRequest(acks=self._acks, timeout_ms=timeout_ms, partitions=entries)
 
     def _next_entries(self) -> tuple[list[wire.PartitionProduce], int]:
         entries: list[wire.PartitionProduce] = []
         size, timeout_ms = 0, 0
         while self._outbox and (not entries or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
             attempt = self._outbox.popleft()
-            records = self._progress.take(attempt)
-            if records is None:
+            taken = self._take(attempt)
+            if taken is None:
                 continue
+            records, wanted = taken
             queue = attempt.batch.queue
             topic_id = queue.topic_id
             assert topic_id is not None, "a leader is known only together with the topic's id"
@@ -85,30 +70,29 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             )
             self._unanswered.add(attempt.attempt_id)
             size += len(records)
-            wanted = self._progress.node_timeout_ms(attempt)
             timeout_ms = min(timeout_ms, wanted) if timeout_ms else wanted
         return entries, timeout_ms
 
     def _sent(self, request: wire.ProduceRequest) -> None:
-        if self._progress.acks is Acks.NONE:
+        if self._acks is Acks.NONE:
             for entry in request.partitions:
                 self._unanswered.discard(entry.batch_id)
-                self._progress.acknowledged(entry.batch_id, -1, -1)
+                self._report(Acknowledged(entry.batch_id, Offset(-1), NO_TIMESTAMP, self._clock.monotonic_ms()))
 
     def _received(self, answer: data_pb2.ProduceResponse) -> None:
         for told in answer.partitions:
             self._unanswered.discard(told.batch_id)
+            at = self._clock.monotonic_ms()
             if told.HasField("error"):
-                self._progress.refused(told.batch_id, _refusal(told))
+                self._report(Refused(told.batch_id, _refusal(told), at))
             else:
-                self._progress.acknowledged(told.batch_id, told.base_offset, told.log_append_time_ms)
+                base_offset, append_time = Offset(told.base_offset), Millis(told.log_append_time_ms)
+                self._report(Acknowledged(told.batch_id, base_offset, append_time, at))
 
     def _failed(self, unsent: Sequence[Attempt], cause: TidelogError) -> None:
         unanswered, self._unanswered = sorted(self._unanswered), set()
-        for attempt_id in unanswered:
-            self._progress.lost(attempt_id, cause)
-        for attempt in unsent:
-            self._progress.lost(attempt.attempt_id, cause)
+        for attempt_id in [*unanswered, *(attempt.attempt_id for attempt in unsent)]:
+            self._report(Lost(attempt_id, cause, self._clock.monotonic_ms()))
 
 
 def _refusal(told: data_pb2.PartitionProduced) -> TidelogError:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Coroutine, Iterable
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
@@ -27,6 +28,7 @@ from tidelog.client.accumulator import (
 )
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import Service
+from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.options import (
     acks_of,
@@ -44,21 +46,17 @@ from tidelog.client.producer_core import ProducerCore
 from tidelog.client.producer_events import (
     Acknowledged,
     Event,
-    FindLeader,
     Finished,
     Flushed,
     Give,
     InitProducerId,
-    LeaderKnown,
     Lost,
     NotEncoded,
     Policy,
     ProducerIdKnown,
     ProducerIdRefused,
     Refused,
-    Ticked,
 )
-from tidelog.client.unsent import warn_of_unsent
 from tidelog.errors import (
     BufferExhausted,
     InvalidConfig,
@@ -83,7 +81,6 @@ from tidelog.types import (
     Endpoint,
     Millis,
     NodeId,
-    Offset,
     ProducerId,
 )
 
@@ -231,7 +228,7 @@ class Producer(Service):
             resend_unknown=on_unknown == "resend",
         )
         self._core = ProducerCore(policy, self._rng)
-        weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
+        weakref.finalize(self, _warn_of_unsent, self._core)  # for a loop that is dropped without ending its tasks
         self._routes: dict[str, _Route] = {}
         self._views: dict[str, TopicView] = {}
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
@@ -563,7 +560,9 @@ class Producer(Service):
         stream = self._streams.get((node, endpoint))
         if stream is None or not stream.give(attempt):
             assert self._transport is not None
-            stream = self._streams[node, endpoint] = ProduceStream(endpoint, self._transport, self)
+            stream = self._streams[node, endpoint] = ProduceStream(
+                endpoint, self._transport, self._clock, acks=self.acks, take=self._take, report=self._report
+            )
             stream.give(attempt)
             self._spawn(stream.run(), f"produce to {endpoint}")
         return None
@@ -634,13 +633,13 @@ class Producer(Service):
         self._abandon(f"the producer failed by a defect ({self._defect!r})")
 
     def _on_end(self) -> None:
-        warn_of_unsent(self._core)
+        _warn_of_unsent(self._core)
         self._abandon("the event loop of the producer ended")
 
     # --- what the streams report --------------------------------------------------------------------------------
 
-    def take(self, attempt: Attempt) -> bytes | None:
-        """For the streams: return the batch to be sent now, or None if it must not be sent."""
+    def _take(self, attempt: Attempt) -> tuple[bytes, int] | None:
+        """The batch, to be put on the wire now, and how long the node may wait for the acks; None: leave it out."""
         at = self._clock.monotonic_ms()
         if not self._core.is_wanted(attempt):
             return None
@@ -650,25 +649,34 @@ class Producer(Service):
             self._handle(NotEncoded(attempt.attempt_id, attempt.batch.faulty(self._codec, self._level, error), at))
             return None
         taken = self._core.take(attempt, at)
-        self._wake.set()  # the timer has changed
-        return records if taken else None
+        self._wake.set()  # its timer is another one now
+        if not taken:
+            return None
+        return records, max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
 
-    def node_timeout_ms(self, attempt: Attempt) -> int:
-        """For the streams: return how long the node may wait for the acks."""
-        return max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
+    def _report(self, outcome: Acknowledged | Refused | Lost) -> None:
+        if isinstance(outcome, Refused):
+            topic_partition = self._core.partition_of(outcome.attempt_id)
+            if topic_partition is not None:
+                self._cluster.note_leader(topic_partition, outcome.error.leader)
+        self._handle(outcome)
 
-    def acknowledged(self, attempt_id: int, base_offset: int, append_time: int) -> None:
-        """For the streams: the node has acknowledged the batch."""
-        at = self._clock.monotonic_ms()
-        self._handle(Acknowledged(attempt_id, Offset(base_offset), Millis(append_time), at))
 
-    def refused(self, attempt_id: int, error: TidelogError) -> None:
-        """For the streams: the node has answered with an error."""
-        topic_partition = self._core.partition_of(attempt_id)
-        if topic_partition is not None:
-            self._cluster.note_leader(topic_partition, error.leader)
-        self._handle(Refused(attempt_id, error, self._clock.monotonic_ms()))
+def _warn_of_unsent(core: ProducerCore) -> None:
+    """Warn of records that stay queued because the producer was never closed.
 
-    def lost(self, attempt_id: int, cause: TidelogError) -> None:
-        """For the streams: no answer will arrive."""
-        self._handle(Lost(attempt_id, cause, self._clock.monotonic_ms()))
+    A RuntimeWarning, as for a coroutine that was never awaited: Python shows it by default, also while the interpreter
+    exits and logging may have ended. A ResourceWarning would be hidden.
+    """
+    counts: Counter[str] = Counter()
+    for batch in core.unfinished():
+        batch.outcome.asked = True  # no second message for each batch
+        counts[batch.queue.topic_partition.topic] += batch.outcome.records
+    if counts:
+        topics = ", ".join(f"{count} for topic {topic!r}" for topic, count in sorted(counts.items()))
+        warnings.warn(
+            f"a producer ended without close(): {counts.total()} queued records were not acknowledged and may be lost "
+            f"({topics}). Use the producer in a `with` block, or call close() before the program ends.",
+            RuntimeWarning,
+            stacklevel=2,
+        )

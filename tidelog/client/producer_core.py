@@ -27,23 +27,21 @@ from random import Random
 from typing import Final
 
 from tidelog.client.accumulator import Attempt, Memory, PartitionQueue, PendingBatch
+from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
 from tidelog.client.producer_events import (
     Acknowledged,
     Effect,
     Event,
-    FindLeader,
     Finished,
     Flushed,
     Give,
     InitProducerId,
-    LeaderKnown,
     Lost,
     NotEncoded,
     Policy,
     ProducerIdKnown,
     ProducerIdRefused,
     Refused,
-    Ticked,
 )
 from tidelog.client.sequences import PLAIN, Series
 from tidelog.errors import (

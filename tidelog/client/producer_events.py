@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.client.accumulator import Attempt, PendingBatch
+from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
 from tidelog.errors import TidelogError
 from tidelog.types import (
     NO_TIMESTAMP,
     Acks,
-    LeaderEpoch,
     Millis,
-    NodeId,
     Offset,
     ProducerId,
-    TopicId,
-    TopicPartition,
 )
 
 
@@ -39,18 +36,6 @@ class Policy:
 
 
 # --- events -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderKnown:
-    """Answer to FindLeader, or a metadata update. NO_NODE: no leader is known, for the reason in `cause`."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId | None
-    node: NodeId
-    leader_epoch: LeaderEpoch
-    at: Millis
-    cause: TidelogError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +100,6 @@ class Flushed:
     at: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
-    """Time has passed, or records were queued."""
-
-    at: Millis
-
-
 Event: TypeAlias = (
     LeaderKnown | ProducerIdKnown | ProducerIdRefused | Acknowledged | Refused | Lost | NotEncoded | Flushed | Ticked
 )
@@ -152,13 +130,6 @@ class Finished:
             self.batch.outcome.fail(self.error)
         else:
             self.batch.outcome.succeed(self.base_offset, self.append_time)
-
-
-@dataclass(frozen=True, slots=True)
-class FindLeader:
-    """Look up the leader; answer with LeaderKnown."""
-
-    topic_partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

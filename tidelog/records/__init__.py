@@ -11,8 +11,7 @@ from tidelog.records.batches import batch_at, iter_batches, iter_records, view
 from tidelog.records.legacy.message_builder import MessageSetBuilder, build_message_set
 from tidelog.records.legacy.message_check import check_messages
 from tidelog.records.legacy.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
-from tidelog.records.producer_numbers import set_producer
-from tidelog.records.v2.batch import RecordBatch, set_log_append_time, set_max_timestamp, stamp
+from tidelog.records.v2.batch import RecordBatch, set_log_append_time, set_max_timestamp, set_producer, stamp
 from tidelog.records.v2.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
 from tidelog.records.v2.checksum import crc32c
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, compress, decompress

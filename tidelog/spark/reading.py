@@ -13,7 +13,14 @@ from collections.abc import AsyncGenerator, Callable
 from random import Random
 from typing import Final
 
-from tidelog.client.fetch_core import Cursor, FetchPolicy, FixedRange, Taken, Ticked, plausible_epoch
+from tidelog.client.core_events import Ticked
+from tidelog.client.fetch_core import (
+    Cursor,
+    FetchPolicy,
+    FixedRange,
+    Taken,
+    plausible_epoch,
+)
 from tidelog.client.fetcher import Fetcher
 from tidelog.errors import (
     InconsistentTopicId,

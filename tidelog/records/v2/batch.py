@@ -28,6 +28,7 @@ from tidelog.records.v2.header import (
     LOG_OVERHEAD,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
+    PRODUCER_AT,
     BatchHeader,
     ByteBuffer,
     header_problem,
@@ -338,6 +339,23 @@ def _ensure_v2(buffer: ByteBuffer, position: int) -> None:
     """Raise for a v0 or v1 message, which has other fields at the positions of leader epoch and timestamps."""
     magic = buffer[position + MAGIC_AT]
     if magic != 2:
+        raise UnsupportedForMessageFormat(f"the batch at byte {position} is of format v{magic}: only v2 is stamped so")
+
+
+def set_producer(
+    buffer: bytearray | memoryview, position: int, *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give the v2 batch at `position` these numbers of its producer, in place, and update its checksum: an idempotent
+    producer continues in another epoch (KIP-98, KIP-360).
+
+    Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message, which has none.
+    """
+    magic = buffer[position + MAGIC_AT]
+    if magic != 2:
         raise UnsupportedForMessageFormat(
-            f"the batch at byte {position} has format v{magic}: only v2 can be stamped here"
+            f"the message at byte {position} has format v{magic}, which has no place for a producer's numbers: send it "
+            "without idempotence"
         )
+    end = read_header(buffer, position).end
+    struct.pack_into(">qhi", buffer, position + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end]))
