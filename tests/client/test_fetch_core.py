@@ -26,8 +26,10 @@ from tidelog.client.fetch_core import (
     Fetched,
     FetchPolicy,
     FindPlace,
+    FixedRange,
     OpenFetch,
     PlaceFound,
+    Ready,
     Sought,
     Taken,
 )
@@ -521,3 +523,65 @@ def test_a_new_leader_names_its_own() -> None:
     hinted(session)
     (fetch,) = opened(session.lead(node=2, epoch=1))
     assert fetch.node == 2
+
+
+def planned(start: int = 4, end: int = 10, epoch: int = 1) -> RequestSession:
+    """A reader of a fixed range, led in epoch 2: its leader has been asked about the planned epoch."""
+    session = RequestSession()
+    session.core.assign_range(key(), FixedRange(TOPIC_ID, Offset(start), Offset(end), LeaderEpoch(epoch)))
+    session.tick()
+    (check,) = session.lead(epoch=2)
+    assert isinstance(check, CheckEpoch)
+    assert check.epoch == epoch
+    return session
+
+
+def checked(session: RequestSession, epoch: int, end: int) -> list[Effect]:
+    answer = EpochEnd(LeaderEpoch(epoch), Offset(end))
+    return session.handle(EpochChecked(key(), session.cursor().number, answer, Millis(session.now)))
+
+
+def test_a_fixed_range_is_fetched_up_to_its_end_and_no_further() -> None:
+    session = planned()
+    (fetch,) = opened(checked(session, 1, 10))
+    assert (fetch.offset, fetch.leader_epoch) == (4, 2)
+    (fetch,) = opened(session.fetched(batch(3, 3, epoch=1), epoch=2))
+    assert (fetch.offset, session.cursor().reached_end) == (6, False)
+    assert opened(session.fetched(batch(6, 6, epoch=1), epoch=2)) == []
+    assert session.cursor().reached_end
+    assert opened(session.consume(12, epoch=1)) == []
+    assert session.tick(10_000) == []
+
+
+@pytest.mark.parametrize(("epoch", "end"), [(1, 9), (0, 50), (-1, 3)])
+def test_a_log_without_the_planned_epoch_up_to_the_end_was_truncated(epoch: int, end: int) -> None:
+    session = planned()
+    assert opened(checked(session, epoch, end)) == []
+    error = session.cursor().error
+    assert isinstance(error, LogTruncated)
+    assert error.diverging == EpochEnd(LeaderEpoch(epoch), Offset(end))
+
+
+def test_a_fixed_range_is_checked_again_in_each_leader_epoch() -> None:
+    session = planned()
+    checked(session, 1, 10)
+    (check,) = session.lead(2, epoch=3)
+    assert isinstance(check, CheckEpoch)
+    assert (check.node, check.epoch) == (2, 1), "the planned epoch, not that of the record before"
+    checked(session, 1, 8)
+    assert isinstance(session.cursor().error, LogTruncated)
+
+
+def test_an_empty_answer_below_the_watermark_is_a_gap_up_to_the_end_of_the_range() -> None:
+    session = planned()
+    checked(session, 1, 10)
+    assert Ready() in session.fetched(epoch=2)
+    assert session.cursor().reached_end
+
+
+def test_a_topic_created_again_is_not_read_as_the_planned_one() -> None:
+    session = RequestSession()
+    session.core.assign_range(key(), FixedRange(TOPIC_ID, Offset(0), Offset(5), NO_LEADER_EPOCH))
+    session.tick()
+    session.lead(topic_id=TopicId(UUID(int=2)))
+    assert isinstance(session.cursor().error, InconsistentTopicId)

@@ -1,9 +1,8 @@
 """The consumer: committed records of assigned partitions, in order, starting at the position.
 
-Kept true: nothing is handed out whose checksum is wrong; nothing below the position, no control record; the position
-moves only with what was handed out, so a cancelled `poll` or an abandoned loop loses nothing.
-Not here: the decisions (fetch_core.py), their effects (fetcher.py), the streams (fetch_stream.py), the metadata
-(cluster.py).
+Invariants: no record with a wrong checksum, below the position or of a control batch is returned. The position moves
+only over returned records, so a cancelled `poll` or an abandoned loop loses nothing.
+Not here: decisions (fetch_core.py), their effects (fetcher.py), streams (fetch_stream.py), metadata (cluster.py).
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class Consumer(Fetcher):
-    """Reads what is committed. Use it inside `async with`: assign partitions, then iterate or poll.
+    """Reads committed records. Use it inside `async with`: assign partitions, then iterate or poll.
 
     bootstrap: addresses of some nodes, "host:port,host:port". buffer_bytes: limit for all fetched but unread bytes,
     plus at most one batch per partition. fetch_bytes: maximum size of one fetch. max_wait_ms: how long a node may wait
@@ -264,7 +263,7 @@ class Consumer(Fetcher):
         return None
 
     def _load(self, cursor: Cursor) -> None:
-        """Turn the next batch of the cursor into records, or refuse it."""
+        """Decode the next batch of the cursor, or refuse it."""
         assert cursor.position is not None, "nothing is fetched before the position is known"
         start = cursor.position
         batch = cursor.batches.popleft()
@@ -292,7 +291,7 @@ class Consumer(Fetcher):
         cursor.position_epoch = cursor.records_epoch
 
     def _how_to_skip(self, batch: RecordBatch) -> str:
-        return f"Seek behind offset {batch.last_offset} to go on without it."
+        return f"Seek to the offset after {batch.last_offset} to skip the batch."
 
     def _cursor(self, partition: TopicPartition | tuple[str, int]) -> Cursor:
         key = topic_partition(partition)

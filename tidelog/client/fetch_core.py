@@ -1,18 +1,19 @@
 """Consumer core: decides what to fetch next. Pure: one cursor per partition, events in, effects out.
 
-Kept true:
-  1. Per partition at most one fetch is open, and one answer is taken for it; what a seek made stale is dropped.
-  2. `position` is the next offset that the user gets; it moves only over records that the user was given, and over
-     holes. `ahead` is the next offset to fetch; between the two lie the bytes that wait.
-  3. What waits plus what open fetches may bring stays within `buffer_bytes`, give or take one batch per partition
-     (a node answers with one whole batch, however large).
-  4. In a new leader epoch nothing is fetched before the leader has confirmed that the log still holds what was read,
-     and each fetch names the epoch of the record before it, which the node compares (KIP-320). Where they differ:
-     LogTruncated. A position is never changed silently, unless the user asked for it.
+Invariants:
+  1. Each partition has at most one open fetch, and one answer is accepted for it. An answer from before a seek is
+     dropped.
+  2. `position` is the next offset that the user gets. It moves only over records returned to the user and over offset
+     gaps. `ahead` is the next offset to fetch. The buffered bytes lie between the two.
+  3. Buffered bytes plus the reservations of open fetches stay within `buffer_bytes`, plus at most one batch per
+     partition (a node answers with at least one whole batch, of any size).
+  4. In a new leader epoch nothing is fetched before the leader has confirmed that its log contains the records read so
+     far. Each fetch names the epoch of the record before it, and the node compares it (KIP-320). A mismatch raises
+     LogTruncated. The position never changes silently, unless the user has configured it.
   5. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
      planned epoch up to the end of the range, and nothing once `ahead` has reached that end.
-Not here: bytes to records (consumer.py, spark/reading.py), effects (fetcher.py), connections (fetch_stream.py),
-metadata (cluster.py).
+Not here: decoding (consumer.py, spark/reading.py), effects (fetcher.py), connections (fetch_stream.py), metadata
+(cluster.py).
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ class FetchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FixedRange:
-    """The offsets `start` to `end` - 1 of one topic id, as planned. epoch: of the last record that was committed when
-    they were planned, NO_LEADER_EPOCH where there was none: a log without it up to `end` was truncated."""
+    """The offsets `start` to `end` - 1 of one topic id, as planned. epoch: of the last committed record at that time,
+    or NO_LEADER_EPOCH if there was none; a log without this epoch up to `end` was truncated."""
 
     topic_id: TopicId
     start: Offset
@@ -328,7 +329,7 @@ class FetchCore:
         self.cursors = {key: kept.get(key) or Cursor(key, start) for key in wanted}
 
     def assign_range(self, topic_partition: TopicPartition, planned: FixedRange) -> Cursor:
-        """Read this range and nothing else; Ticked has to follow. Returns its cursor, whose offset is the start."""
+        """Replace the assignment by one range; must be followed by Ticked. Returns its cursor, at the start."""
         cursor = Cursor(topic_partition, "earliest", planned, planned.topic_id)
         cursor.place(planned.start, NO_LEADER_EPOCH)
         self.cursors = {topic_partition: cursor}
@@ -491,7 +492,7 @@ class FetchCore:
                 cursor.epochs.append(EpochStart(epoch, max(batch.base_offset, cursor.ahead)))
             cursor.ahead, cursor.ahead_epoch = batch.next_offset, epoch
         if not event.batches and cursor.planned is not None and event.high_watermark >= cursor.planned.end:
-            cursor.ahead = cursor.planned.end  # a hole up to the end of the range: nothing of it is left in the log
+            cursor.ahead = cursor.planned.end  # an offset gap up to the end of the range: the log has no record of it
         if cursor.has_data or cursor.reached_end:
             effects.append(Ready())
 
@@ -499,7 +500,7 @@ class FetchCore:
         asked = cursor.doing
         self._stop(cursor)
         cursor.failure = error
-        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # whatever it was: the leader is asked at once
+        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # on any error: fetch from the leader at once
             cursor.nearest, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
             return
         if isinstance(error, CorruptRecord) and cursor.refused_until is None:

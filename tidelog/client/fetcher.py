@@ -54,7 +54,7 @@ from tidelog.types import (
 )
 
 TICK_MS: Final = 100
-"""How often the core is given the time: its timeouts and backoffs have this precision."""
+"""Interval of timeout checks: timeouts and backoffs of the core have this precision."""
 
 
 class Fetcher(Service):
@@ -128,7 +128,7 @@ class Fetcher(Service):
         endpoint = self._cluster.view.nodes.get(fetch.node)
         if endpoint is None:
             return LeaderNotAvailable(
-                f"{fetch.topic_partition} is led by node {fetch.node}, which no node names as alive"
+                f"{fetch.topic_partition} is led by node {fetch.node}, but no node reports that node as alive"
             )
         stream = self._streams.get(endpoint)
         if stream is None or not stream.give(fetch):
@@ -157,10 +157,10 @@ class Fetcher(Service):
         try:
             batches = tuple(iter_batches(answer.records))
             if answer.records and not batches:
-                raise CorruptRecord("an answer of a node holds no whole batch")
+                raise CorruptRecord("the answer of a node does not contain a whole batch")
             batches = hide_aborted(batches, answer.aborted)
         except TidelogError as error:
-            told = type(error)(f"{topic_partition}: {error.message}; fetched bytes are damaged, ask another time")
+            told = type(error)(f"{topic_partition}: {error.message}; the fetched bytes are corrupt, fetch them again")
             self._handle(Failed(topic_partition, number, told, at))
             return
         diverging = answer.diverging
@@ -221,7 +221,9 @@ class Fetcher(Service):
         try:
             endpoint = self._cluster.view.nodes.get(question.node)
             if endpoint is None:
-                raise LeaderNotAvailable(f"{key} is led by node {question.node}, which no node names as alive")
+                raise LeaderNotAvailable(
+                    f"{key} is led by node {question.node}, but no node reports that node as alive"
+                )
             answer = await self._cluster.transport.call(
                 endpoint,
                 methods.DATA_OFFSET_FOR_LEADER_EPOCH,

@@ -25,10 +25,9 @@ MESSAGE_BYTES: Final = 256 * 1024
 
 
 Take: TypeAlias = Callable[[Attempt], tuple[bytes, int] | None]
-"""Called before a batch is put on the wire: its bytes, and the milliseconds that the node may wait for the acks; None:
-leave it out."""
+"""Returns the batch to be sent now and how many ms the node may wait for the acks; None if it must not be sent."""
 Report: TypeAlias = Callable[[Acknowledged | Refused | Lost], None]
-"""Called with the outcome of each attempt that was taken or given up."""
+"""Called with the outcome of each attempt: acknowledged, refused, or lost if no answer will arrive on this stream."""
 
 
 class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceResponse]):

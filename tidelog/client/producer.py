@@ -228,7 +228,7 @@ class Producer(Service):
             resend_unknown=on_unknown == "resend",
         )
         self._core = ProducerCore(policy, self._rng)
-        weakref.finalize(self, _warn_of_unsent, self._core)  # for a loop that is dropped without ending its tasks
+        weakref.finalize(self, _warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
         self._routes: dict[str, _Route] = {}
         self._views: dict[str, TopicView] = {}
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
@@ -639,7 +639,7 @@ class Producer(Service):
     # --- what the streams report --------------------------------------------------------------------------------
 
     def _take(self, attempt: Attempt) -> tuple[bytes, int] | None:
-        """The batch, to be put on the wire now, and how long the node may wait for the acks; None: leave it out."""
+        """Return the batch to be sent now and how many ms the node may wait; None if it must not be sent."""
         at = self._clock.monotonic_ms()
         if not self._core.is_wanted(attempt):
             return None
@@ -649,7 +649,7 @@ class Producer(Service):
             self._handle(NotEncoded(attempt.attempt_id, attempt.batch.faulty(self._codec, self._level, error), at))
             return None
         taken = self._core.take(attempt, at)
-        self._wake.set()  # its timer is another one now
+        self._wake.set()  # the timer has changed
         if not taken:
             return None
         return records, max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
