@@ -670,7 +670,7 @@ def _warn_of_unsent(core: ProducerCore) -> None:
     """
     counts: Counter[str] = Counter()
     for batch in core.unfinished():
-        batch.outcome.asked = True  # no second message for each batch
+        batch.outcome.asked = True  # suppresses the message per batch
         counts[batch.queue.topic_partition.topic] += batch.outcome.records
     if counts:
         topics = ", ".join(f"{count} for topic {topic!r}" for topic, count in sorted(counts.items()))
