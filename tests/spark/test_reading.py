@@ -19,10 +19,10 @@ from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
 from tidelog.spark import source
-from tidelog.spark.options import parse_options
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.reading import RangeReader
 from tidelog.spark.source import TidelogReader
+from tidelog.spark.source_options import parse_options
 from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
 
 

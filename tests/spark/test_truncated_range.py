@@ -13,10 +13,10 @@ from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
 from tidelog.errors import LogTruncated
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
-from tidelog.spark.options import parse_options
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.reading import RangeReader
 from tidelog.spark.resolving import resolve
+from tidelog.spark.source_options import parse_options
 from tidelog.types import Millis, Offset
 
 

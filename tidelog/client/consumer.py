@@ -2,7 +2,7 @@
 
 Invariants: no record with a wrong checksum, below the position or of a control batch is returned. The position moves
 only over returned records, so a cancelled `poll` or an abandoned loop loses nothing.
-Not here: decisions (fetch_core.py), their effects (fetcher.py), streams (fetch_stream.py), metadata (cluster.py).
+Not here: decisions (fetch_core.py), their effects (fetch_client.py), streams (fetch_stream.py), metadata (cluster.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from random import Random
 from typing import Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from tidelog.client.core_events import Ticked
+from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import (
     Cursor,
     FetchPolicy,
@@ -24,7 +25,6 @@ from tidelog.client.fetch_core import (
     Where,
     plausible_epoch,
 )
-from tidelog.client.fetcher import Fetcher
 from tidelog.client.isolation import isolation_of
 from tidelog.client.offsets import LATEST
 from tidelog.client.options import (
@@ -74,7 +74,7 @@ class ConsumerRecord(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class Consumer(Fetcher):
+class Consumer(FetchClient):
     """Reads committed records. Use it inside `async with`: assign partitions, then iterate or poll.
 
     bootstrap: addresses of some nodes, "host:port,host:port". buffer_bytes: limit for all fetched but unread bytes,

@@ -12,7 +12,7 @@ Invariants:
      LogTruncated. The position never changes silently, unless the user has configured it.
   5. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
      planned epoch up to the end of the range, and nothing once `ahead` has reached that end.
-Not here: decoding (consumer.py, spark/reading.py), effects (fetcher.py), connections (fetch_stream.py), metadata
+Not here: decoding (consumer.py, spark/reading.py), effects (fetch_client.py), connections (fetch_stream.py), metadata
 (cluster.py).
 """
 

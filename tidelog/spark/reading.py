@@ -3,7 +3,7 @@
 Invariants: each batch of the range is decoded once, in order; a partition that makes no progress for `patience_ms` is
 an error with the cause, never a shorter result.
 Not here: retries, leader changes, truncation checks, corrupt batches and memory bounds (client/fetch_core.py), its
-effects (client/fetcher.py), the columns (columns.py).
+effects (client/fetch_client.py), the columns (column_builder.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from tidelog.client.core_events import Ticked
+from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import (
     Cursor,
     FetchPolicy,
@@ -21,7 +22,6 @@ from tidelog.client.fetch_core import (
     Taken,
     plausible_epoch,
 )
-from tidelog.client.fetcher import Fetcher
 from tidelog.errors import (
     InconsistentTopicId,
     LogTruncated,
@@ -42,7 +42,7 @@ PATIENCE_MS: Final = 60_000
 REQUEST_TIMEOUT_MS: Final = 30_000
 
 
-class RangeReader(Fetcher):
+class RangeReader(FetchClient):
     """Reads ranges of partitions, one after the other. Use it inside `async with`."""
 
     def __init__(

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.errors import OffsetOutOfRange, UnknownTopicOrPartition
-from tidelog.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from tidelog.spark.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
+from tidelog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 from tidelog.types import Offset, TopicPartition
 
 

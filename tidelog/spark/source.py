@@ -22,19 +22,19 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidelog.errors import UnsupportedVersion
-from tidelog.spark.columns import ColumnBuilder
-from tidelog.spark.options import SourceOptions, parse_options
+from tidelog.spark.column_builder import ColumnBuilder
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.reading import RangeReader
 from tidelog.spark.resolving import resolve
 from tidelog.spark.schema import full_schema, wanted_columns
+from tidelog.spark.source_options import SourceOptions, parse_options
 
 
 class TidelogDataSource(DataSource):
     """`spark.read.format("tidelog")`: the committed records of topics, with the columns of Spark's Kafka source.
 
-    The options are those of Spark's Kafka source (options.py); `tidelog.bootstrap.servers` names the cluster. Offsets
-    are resolved when the query is planned, so a task that runs again reads the same records.
+    The options are those of Spark's Kafka source (source_options.py); `tidelog.bootstrap.servers` names the cluster.
+    Offsets are resolved when the query is planned, so a task that runs again reads the same records.
     """
 
     @classmethod

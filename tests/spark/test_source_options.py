@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidelog.errors import InvalidConfig
-from tidelog.spark.options import EARLIEST, LATEST, parse_options
+from tidelog.spark.source_options import EARLIEST, LATEST, parse_options
 from tidelog.types import TopicPartition
 
 CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}

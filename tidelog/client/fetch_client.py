@@ -57,7 +57,7 @@ TICK_MS: Final = 100
 """Interval of timeout checks: timeouts and backoffs of the core have this precision."""
 
 
-class Fetcher(Service):
+class FetchClient(Service):
     """Base of the clients that fetch: the consumer, and the reader of a Spark task."""
 
     def __init__(
