@@ -114,11 +114,8 @@ class RangeReader(FetchClient):
                 done = batch
         if done is not None:
             self._core.read(cursor)
-            before = cursor.position_epoch
-            cursor.position, cursor.position_epoch = (
-                done.next_offset,
-                plausible_epoch(done, before, cursor.leader_epoch),
-            )
+            cursor.position_epoch = plausible_epoch(done, cursor.position_epoch, cursor.leader_epoch)
+            cursor.position = done.next_offset
         if rejected is not None:
             self._refuse(cursor, batch, rejected)
         else:
