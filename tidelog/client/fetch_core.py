@@ -483,14 +483,15 @@ class FetchCore:
         cursor.checked_epoch = max(cursor.checked_epoch, event.leader_epoch)
         cursor.high_watermark, cursor.log_start = event.high_watermark, event.log_start
         for batch in event.batches:
-            if batch.next_offset <= cursor.ahead:
+            next_offset = batch.next_offset
+            if next_offset <= cursor.ahead:
                 continue
             cursor.batches.append(batch)
             cursor.buffered += batch.size
             epoch = plausible_epoch(batch, cursor.ahead_epoch, event.leader_epoch)
             if epoch not in (cursor.ahead_epoch, NO_LEADER_EPOCH):
                 cursor.epochs.append(EpochStart(epoch, max(batch.base_offset, cursor.ahead)))
-            cursor.ahead, cursor.ahead_epoch = batch.next_offset, epoch
+            cursor.ahead, cursor.ahead_epoch = next_offset, epoch
         if not event.batches and cursor.planned is not None and event.high_watermark >= cursor.planned.end:
             cursor.ahead = cursor.planned.end  # an offset gap up to the end of the range: the log has no record of it
         if cursor.has_data or cursor.reached_end:
