@@ -51,7 +51,7 @@ def rounds(run: Run, partitions: int) -> tuple[float, float]:
         turns = 2 if run.quick else 7
         busy = min(_busy_round(cluster, partitions) for _ in range(turns))
         cluster.run(WARM_S)
-        wait_s = cluster.config.fetch_wait_ms / 1000
+        wait_s = cluster.config.replication.fetch_wait_ms / 1000
         return min(_seconds(lambda: cluster.run(10 * wait_s)) for _ in range(turns)) / 10, busy
     finally:
         cluster.close()

@@ -1,109 +1,253 @@
-"""What a node is told at its start: one TOML file, with any key overridden by the environment.
+"""The configuration of a node: one TOML file, in which the environment overrides any key.
 
-`[section] key` of the file is `TIDELOG_SECTION_KEY` in the environment (`TIDELOG_LISTENERS_CLIENT_ADVERTISED`,
-`TIDELOG_LOG_MIN_INSYNC_REPLICAS`), where lists are separated by commas. docs/configuration.md lists all keys.
+Keys are dotted names. In TOML they are quoted keys or nested tables (`"log.dirs" = [...]`, `[log] dirs = [...]`). The
+environment variable of `log.dirs` is `TIDELOG_LOG_DIRS`; its lists are separated by commas. docs/configuration.md lists
+all keys, which are Kafka's where Kafka has one.
 
-Kept true: every key is known and every value is allowed, or InvalidConfig names where it stands, the key, the value,
-what is allowed and what to do.
-Left to others: reading the file (`node/process/process.py`), topic settings (`storage/config.py`).
+Invariants: every key is known and every value is allowed, otherwise InvalidConfig names the place, the key, the value
+and what is allowed.
+Out of scope: reading the file (`node/process/process.py`).
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn
 
-from storage.config import LogConfig
-from storage.directory.maintenance_config import SETTINGS as UPKEEP_SETTINGS
+from storage.config import CLEANUP_POLICY, LogConfig
 from storage.directory.maintenance_config import MaintenanceConfig
-from tidelog.errors import InvalidConfig, UnsupportedVersion
+from storage.settings import (
+    INT32_MAX,
+    Kind,
+    Setting,
+    Unfit,
+    flag,
+    given_fields,
+    millis,
+    number,
+    setting,
+    settings_of,
+    size,
+    text,
+    texts,
+    words,
+)
+from tidelog.errors import InvalidConfig
 from tidelog.types import Endpoint, Millis, NodeId
 
-T = TypeVar("T")
-
 CLIENT_LISTENER: Final = "client"
-"""The listener that every node has: clients and nodes alike use it unless told otherwise."""
-
+"""The listener that every node has. Clients and nodes use it."""
 
 MEMORY_BYTES: Final = 256 << 20
-"""The node's memory for records, where nothing else is said."""
-
 SNAPSHOT_BYTES: Final = 20 << 20
-"""Kafka's `metadata.log.max.record.bytes.between.snapshots`."""
-
 QUORUM_VOTERS: Final = 3
 """Three voters survive the loss of one; more would make each change wait for more disks."""
+_AUTO: Final = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """A named listener: where it is bound, and what it is registered as (None: as bound)."""
+    """A named listener. advertised: the address that is registered; None: as bound."""
 
     name: str
     bind: Endpoint
     advertised: Endpoint | None = None
 
 
+def _endpoint_of(value: object) -> Endpoint:
+    pattern = r"(?:\[([0-9a-fA-F:]+)\]|([^:\s\[\]]+)):(\d{1,5})"
+    found = re.fullmatch(pattern, value) if isinstance(value, str) else None
+    if found is None or int(found[3]) > 65535:
+        raise Unfit(f"{value!r} is no address; write HOST:PORT, for example 127.0.0.1:9092 (IPv6: [::1]:9092)")
+    return Endpoint(found[1] or found[2], int(found[3]))
+
+
+def _distinct(what: str, names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        raise Unfit(f"names a {what} twice; name each once")
+
+
+def _directories_of(items: list[str]) -> tuple[str, ...]:
+    directories = [directory.rstrip("/") or "/" for directory in items]
+    _distinct("directory", directories)
+    return tuple(directories)
+
+
+def _endpoints_of(items: list[str]) -> tuple[Endpoint, ...]:
+    return tuple(_endpoint_of(item) for item in items)
+
+
+def _listeners_of(items: list[str]) -> dict[str, Endpoint]:
+    pairs = [item.partition("://") for item in items]
+    for (name, _, address), item in zip(pairs, items, strict=True):
+        if not name or not address:
+            raise Unfit(f"{item!r} is no listener; write NAME://HOST:PORT, for example client://127.0.0.1:9092")
+    _distinct("listener", [name for name, _, _ in pairs])
+    return {name: _endpoint_of(address) for name, _, address in pairs}
+
+
+def _node_id_of(value: object) -> int:
+    return -1 if value == _AUTO else _ID.parse(value) if isinstance(value, str) else _ID.check(value)
+
+
+_ID: Final = number(0, INT32_MAX)
+_LISTENERS: Final = texts("NAME://HOST:PORT", _listeners_of, str)
+NODE_ID: Final = Setting(
+    "node.id",
+    -1,
+    Kind(f"{_ID.wanted}, or {_AUTO}", _node_id_of, _node_id_of, lambda value: _AUTO if value < 0 else str(value)),
+    "the id of the node; `auto`: the number at the end of `TIDELOG_POD_NAME` or of the host name (`tidelog-2` is 2)",
+)
+LISTENERS: Final[Setting[Any]] = Setting(
+    "listeners",
+    MISSING,
+    _LISTENERS,
+    "the addresses to listen on, `NAME://HOST:PORT`; port 0: any free port. The listener `client` is required and "
+    "serves clients and nodes; others are registered and served too",
+)
+ADVERTISED_LISTENERS: Final[Setting[Any]] = Setting(
+    "advertised.listeners",
+    {},
+    _LISTENERS,
+    "the addresses that others are told, if they are not as bound; required for a listener on `0.0.0.0` or `[::]`",
+)
+BOOTSTRAP: Final = Setting(
+    "cluster.bootstrap.enable",
+    False,
+    flag(),
+    "true on exactly one node: it forms the cluster, once, when every node of `controller.quorum.bootstrap.servers` "
+    "has answered that it belongs to none",
+)
+BOOTSTRAP_NODE: Final[Setting[Any]] = Setting(
+    "cluster.bootstrap.node.id", None, _ID, "the same for a file that all nodes share: the id of that node"
+)
+"""These settings, and CLEANUP_POLICY, are declared by themselves: `parse` combines them into fields."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """The initial list of nodes, addresses only, and whether this node is the one that forms the cluster.
-
-    voters: how many nodes vote in a new cluster; the active controller grows a smaller set to so many.
-    snapshot_bytes: of the metadata log, from one snapshot to the next.
-    """
+    """The first nodes, and whether this node forms the cluster."""
 
     bootstrap: bool
-    nodes: tuple[Endpoint, ...]
-    voters: int = QUORUM_VOTERS
-    snapshot_bytes: int = SNAPSHOT_BYTES
+    nodes: tuple[Endpoint, ...] = setting(
+        "controller.quorum.bootstrap.servers",
+        MISSING,
+        texts("HOST:PORT", _endpoints_of, str),
+        "the addresses of the first nodes, this one included; the metadata log says which nodes vote",
+    )
+    voters: int = setting(
+        "controller.quorum.voter.count",
+        QUORUM_VOTERS,
+        number(1, 9),
+        "the voters of a new cluster; the active controller adds voters one at a time until there are so many",
+    )
+    snapshot_bytes: int = setting(
+        "metadata.log.max.record.bytes.between.snapshots",
+        SNAPSHOT_BYTES,
+        size(1024, 1 << 40),
+        "a snapshot of the metadata is written when the log has grown by so much",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationConfig:
-    """Times and sizes of replication; the defaults are those of the design, section 4."""
+    """Times and sizes of replication."""
 
-    heartbeat_ms: Millis = Millis(400)
-    session_ms: Millis = Millis(2_000)
-    lag_ms_max: Millis = Millis(5_000)
-    """`replica.lag.time.max.ms`: a follower that has not caught up for so long leaves the in-sync set."""
-    fetch_wait_ms: Millis = Millis(500)
-    """`replica.fetch.wait.max.ms`."""
-    fetch_bytes_max: int = 1 << 20
-    """`replica.fetch.max.bytes`: of one partition in one answer."""
-    drain_ms_max: Millis = Millis(30_000)
-    """A stop waits so long for its leaderships to be moved away."""
-    imbalance_check_ms: Millis = Millis(300_000)
-    """`leader.imbalance.check.interval.seconds`: how often leaderships go back to preferred leaders; 0: on command."""
-    imbalance_percent: int = 10
-    """`leader.imbalance.per.broker.percentage`: of what a node ought to lead, so much may be led by others."""
-    throttled_rate: int = 0
-    """`follower.replication.throttled.rate`: bytes per second that this node fetches of replicas that are being
-    moved to it; 0: no limit."""
+    heartbeat_ms: Millis = setting(
+        "broker.heartbeat.interval.ms", 400, millis(10, 60_000), "interval of the heartbeats to the controller"
+    )
+    session_ms: Millis = setting(
+        "broker.session.timeout.ms",
+        2_000,
+        millis(50, 600_000),
+        "without a heartbeat for this long the node is fenced; at least two heartbeat intervals",
+    )
+    lag_ms_max: Millis = setting(
+        "replica.lag.time.max.ms",
+        5_000,
+        millis(50, 600_000),
+        "a follower that has not caught up for this long leaves the in-sync set",
+    )
+    fetch_wait_ms: Millis = setting(
+        "replica.fetch.wait.max.ms",
+        500,
+        millis(1, 60_000),
+        "how long a follower's fetch waits at the leader if there are no records",
+    )
+    fetch_bytes_max: int = setting(
+        "replica.fetch.max.bytes", 1 << 20, size(1024, 1 << 30), "the bytes of one partition in one fetch response"
+    )
+    drain_ms_max: Millis = setting(
+        "controlled.shutdown.timeout.ms",
+        30_000,
+        millis(0, 600_000),
+        "how long a stop waits until the leaderships have moved away",
+    )
+    imbalance_check_ms: Millis = setting(
+        "leader.imbalance.check.interval.seconds",
+        300_000,
+        number(0, 86_400, unit="s", scale=1_000),
+        "interval of moving leaderships back to preferred leaders; 0: only on command",
+    )
+    imbalance_percent: int = setting(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        number(0, 100, unit="%"),
+        "the share of a node's preferred leaderships that others may hold",
+    )
+    throttled_rate: int = setting(
+        "follower.replication.throttled.rate",
+        0,
+        number(0, 1 << 40, unit="bytes/s"),
+        "what this node fetches of replicas that are being moved to it; 0: no limit",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """All that a node is told."""
+    """The configuration of a node. log_defaults: settings of topics that do not set them, by the topics' keys."""
 
     node_id: NodeId
-    log_directories: tuple[str, ...]
     listeners: tuple[ListenerConfig, ...]
     quorum: QuorumConfig
-    rack: str = ""
-    metrics_bind: Endpoint | None = None
+    log_directories: tuple[str, ...] = setting(
+        "log.dirs",
+        ("data",),
+        texts("directories", _directories_of, ",".join),
+        "the log directories; the first one also holds the metadata log",
+    )
+    rack: str = setting("broker.rack", "", text(), "the rack, zone or host that keeps replicas apart")
+    metrics_bind: Endpoint | None = setting(
+        "metrics.listener",
+        None,
+        Kind("HOST:PORT in quotes", _endpoint_of, _endpoint_of),
+        "the address that answers `GET /metrics`",
+    )
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
-    message_bytes_max: int = 128 << 20
-    memory_bytes: int = MEMORY_BYTES
-    """For records on their way, and the state of producers (node/runtime/memory_budget.py)."""
+    message_bytes_max: int = setting(
+        "socket.request.max.bytes",
+        128 << 20,
+        size(1 << 20, 1 << 30),
+        "the largest gRPC message, requests and responses; one batch is never split. A request of more than 100,000 "
+        "fields is rejected whatever its size",
+    )
+    memory_bytes: int = setting(
+        "memory.max.bytes",
+        MEMORY_BYTES,
+        size(16 << 20, 1 << 40),
+        "memory for records in requests and responses and for the state of producers (operations.md, Memory). If it "
+        "is not set: a quarter of the memory of the container or of the machine, from 32 MiB to the default",
+    )
     log_defaults: Mapping[str, str] = field(default_factory=dict)
-    """Topic settings by Kafka's names, for topics that do not say otherwise."""
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
-    """What is done to logs from time to time, and the reserve of the log directories."""
-    log_format: str = "text"
-    log_level: str = "info"
+    log_format: str = setting(
+        "logging.format", "text", words("text", "json"), "the log of the node itself, on standard error"
+    )
+    log_level: str = setting("logging.level", "info", words("debug", "info", "warning", "error"), "likewise")
 
     @property
     def log_config(self) -> LogConfig:
@@ -111,314 +255,231 @@ class NodeConfig:
         return LogConfig.from_node(self.log_defaults)
 
 
+_DECLARED: Final = (
+    *(NODE_ID, LISTENERS, ADVERTISED_LISTENERS, BOOTSTRAP, BOOTSTRAP_NODE),
+    *settings_of(QuorumConfig).values(),
+    *settings_of(NodeConfig).values(),
+    *settings_of(ReplicationConfig).values(),
+    *settings_of(MaintenanceConfig).values(),
+    *settings_of(LogConfig).values(),
+    CLEANUP_POLICY,
+)
+SETTINGS: Final[Mapping[str, Setting[Any]]] = {declared.name: declared for declared in _DECLARED}
+"""Every setting by the node's key."""
+
+_FORMER: Final = {
+    "node.data_folders": "log.dirs",
+    "node.log_directories": "log.dirs",
+    "node.rack": "broker.rack",
+    "quorum.nodes": "controller.quorum.bootstrap.servers",
+    "quorum.bootstrap": "cluster.bootstrap.enable",
+    "quorum.bootstrap_node": "cluster.bootstrap.node.id",
+    "quorum.voters": "controller.quorum.voter.count",
+    "quorum.snapshot_bytes": "metadata.log.max.record.bytes.between.snapshots",
+    "metrics.bind": "metrics.listener",
+    **{f"replication.{name}": declared.name for name, declared in settings_of(ReplicationConfig).items()},
+    "limits.message_bytes_max": "socket.request.max.bytes",
+    "limits.memory_bytes": "memory.max.bytes",
+    "logs.format": "logging.format",
+    "logs.level": "logging.level",
+    "log.producer.id.expiration.check.interval.ms": "producer.id.expiration.check.interval.ms",
+    **{
+        f"log.{each.topic or each.name}": each.name
+        for each in settings_of(LogConfig).values()
+        if each.name != f"log.{each.topic}"
+    },
+}
+"""The keys of earlier versions that have another name now. Those of listeners are in `_present_name`."""
+
+
 def parse(
     text: str, environ: Mapping[str, str], *, source: str, host_name: str, memory_bytes: int = MEMORY_BYTES
 ) -> NodeConfig:
     """Read a configuration.
 
-    text: TOML. environ: the environment; only TIDELOG_* of known sections counts. source: the file's name, for
-    messages. host_name: of this machine; its trailing number is the node id where none is given. memory_bytes: of the
-    budget where none is given.
+    text: TOML. environ: the environment. source: the file's name, for errors. host_name: of this machine; its trailing
+    number is the node id if none is given. memory_bytes: the default of `memory.max.bytes`.
     Raises InvalidConfig.
     """
-    try:
-        tables: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidConfig(f"{source}: not TOML: {error}. Correct the file at that place.") from None
-    values = _Values(source, text)
-    values.add_file(tables)
-    values.add_environment(environ)
-    listeners = _listeners(values)
-    node_id = _node_id(values, environ.get("TIDELOG_POD_NAME") or host_name)
-    log_defaults, maintenance = values.take_log()
+    file = _File(text, source)
+    values: dict[str, Any] = {"memory.max.bytes": memory_bytes}
+    for key, given in (file.given() | _given_by_environment(environ)).items():
+        try:
+            values[key] = given.read(given.value)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{given.place}: {error.message}") from None
+    for key, declared in SETTINGS.items():
+        if declared.default is MISSING and key not in values:
+            file.refuse(key, f"missing; it must be {declared.kind.wanted}")
+    node_id = _node_id(file, values, environ.get("TIDELOG_POD_NAME") or host_name)
+    replication = ReplicationConfig(**given_fields(ReplicationConfig, values))
+    if replication.session_ms < 2 * replication.heartbeat_ms:
+        file.refuse(
+            "broker.session.timeout.ms",
+            f"{replication.session_ms} ms is less than two heartbeats of {replication.heartbeat_ms} ms: one lost "
+            "heartbeat would fence the node. Raise it, or lower broker.heartbeat.interval.ms",
+        )
     config = NodeConfig(
-        node_id=node_id,
-        rack=values.take("node", "rack", _text, ""),
-        log_directories=values.take("node", "log_directories", _directories, ("data",)),
-        listeners=listeners,
-        quorum=_quorum(values, node_id),
-        metrics_bind=values.take("metrics", "bind", _endpoint, None),
-        replication=_replication(values),
-        message_bytes_max=values.take("limits", "message_bytes_max", _number(1 << 20, 1 << 30), 128 << 20),
-        memory_bytes=values.take("limits", "memory_bytes", _number(16 << 20, 1 << 40), memory_bytes),
-        log_defaults=log_defaults,
-        maintenance=maintenance,
-        log_format=values.take("logs", "format", _one_of("text", "json"), "text"),
-        log_level=values.take("logs", "level", _one_of("debug", "info", "warning", "error"), "info"),
+        node_id,
+        _listeners(file, values),
+        QuorumConfig(_forms_cluster(file, values, node_id), **given_fields(QuorumConfig, values)),
+        replication=replication,
+        log_defaults={
+            each.topic or each.name: each.kind.show(values[each.name])
+            for each in (*settings_of(LogConfig).values(), CLEANUP_POLICY)
+            if each.name in values
+        },
+        maintenance=MaintenanceConfig(**given_fields(MaintenanceConfig, values)),
+        **given_fields(NodeConfig, values),
     )
-    values.refuse_the_rest()
+    try:
+        LogConfig.from_node(config.log_defaults)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{source}: defaults of topics: {error.message}") from None
     return config
 
 
-# --- where a value stands ----------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Value(Generic[T]):
-    """A value with the place that gave it. `written`: it is text from the environment, not typed by TOML."""
+class _Given:
+    """A value that was given, the place that gave it, and how to read it."""
 
     value: Any
     place: str
-    written: bool
+    read: Callable[[Any], Any]
 
 
-class _Bad(Exception):
-    """A value is not allowed; the message says what is."""
+class _File:
+    """The TOML file: its values, and the line of each key for errors."""
 
+    def __init__(self, text: str, source: str) -> None:
+        self._text, self._source = text, source
 
-_SECTIONS: Final = ("node", "quorum", "metrics", "replication", "limits", "log", "logs")
-
-
-class _Values:
-    """The values given, by dotted path; taken out one by one, so that what is left over is unknown."""
-
-    def __init__(self, source: str, text: str) -> None:
-        self._source = source
-        self._lines = text.splitlines()
-        self._given: dict[tuple[str, str], _Value[Any]] = {}
-        self._known: dict[str, list[str]] = {}
-
-    def add_file(self, tables: Mapping[str, Any]) -> None:
-        for section, table in tables.items():
-            if section == "listeners" and isinstance(table, dict):
-                for name, listener in table.items():
-                    self._add_table(f"listeners.{name}", listener)
-            elif section in _SECTIONS:
-                self._add_table(section, table)
-            else:
-                sections = ", ".join((*_SECTIONS, "listeners.NAME"))
-                raise InvalidConfig(
-                    f"{self._place(section, '')}: [{section}] is no section; known are {sections}. Remove or rename it."
-                )
-
-    def _add_table(self, section: str, table: object) -> None:
-        if not isinstance(table, dict):
-            raise InvalidConfig(f"{self._place(section, '')}: {section} = {table!r} must be a section: [{section}]")
-        for key, value in table.items():
-            self._given[section, key] = _Value(value, self._place(section, key), written=False)
-
-    def add_environment(self, environ: Mapping[str, str]) -> None:
-        """Keys of known sections override the file; other TIDELOG_* variables are nobody's business here."""
-        for name, value in sorted(environ.items()):
-            if not name.startswith("TIDELOG_"):
-                continue
-            section, _, key = name.removeprefix("TIDELOG_").lower().partition("_")
-            if section == "listeners":
-                listener, _, key = key.partition("_")
-                section = f"listeners.{listener}"
-            elif section == "log":
-                key = key.replace("_", ".")
-            elif section not in _SECTIONS:
-                continue
-            self._given[section, key] = _Value(value, f"environment variable {name}", written=True)
-
-    def take(self, section: str, key: str, read: Callable[[_Value[Any]], T], default: T) -> T:
-        """The value, read by `read`; the default where it is not given."""
-        self._known.setdefault(section, []).append(key)
-        given = self._given.pop((section, key), None)
-        if given is None:
-            return default
+    def given(self) -> dict[str, _Given]:
+        """The values in the file, by key. Raises InvalidConfig."""
         try:
-            return read(given)
-        except _Bad as bad:
-            self._refuse(section, key, given, str(bad))
+            tables = tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidConfig(f"{self._source}: not TOML: {error}. Correct the file at that place.") from None
+        found: dict[str, _Given] = {}
+        for key, value in _flat(tables):
+            if key in found:
+                self.refuse(key, "given twice; give it once")
+            if key not in SETTINGS:
+                self._refuse_unknown(key)
+            found[key] = _Given(value, self._place(key), SETTINGS[key].check)
+        return found
 
-    def take_log(self) -> tuple[dict[str, str], MaintenanceConfig]:
-        """The defaults of topic settings, each checked on its own so that the message can say where it stands, and the
-        node's own settings of logs."""
-        settings: dict[str, str] = {}
-        own: dict[str, str] = {}
-        for section, key in [place for place in self._given if place[0] == "log"]:
-            given = self._given.pop((section, key))
-            if isinstance(given.value, dict):
-                self._refuse(section, key, given, 'a key with dots stands in quotes, for example "retention.ms" = -1')
-            text = str(given.value).lower() if isinstance(given.value, bool) else str(given.value)
-            try:
-                if key in UPKEEP_SETTINGS:
-                    MaintenanceConfig.from_node({key: text})
-                else:
-                    LogConfig.from_node({key: text})
-            except (InvalidConfig, UnsupportedVersion) as error:
-                self._refuse(section, key, given, error.message)
-            (own if key in UPKEEP_SETTINGS else settings)[key] = text
-        try:
-            LogConfig.from_node(settings)
-        except InvalidConfig as error:
-            raise InvalidConfig(f"{self._source}: [log]: {error.message}") from None
-        return settings, MaintenanceConfig.from_node(own)
+    def refuse(self, key: str, reason: str) -> NoReturn:
+        """Raise InvalidConfig: the key is missing, or contradicts another one."""
+        raise InvalidConfig(f"{self._place(key)}: {key}: {reason}")
 
-    def listener_names(self) -> list[str]:
-        return sorted({section.partition(".")[2] for section, _ in self._given if section.startswith("listeners.")})
+    def _refuse_unknown(self, key: str) -> NoReturn:
+        present = _present_name(key)
+        if present is not None:
+            section, _, name = key.rpartition(".") if key.startswith("listeners.") else key.partition(".")
+            raise InvalidConfig(f"{self._place(key)}: [{section}] {name} is {present} now; {_renamed(present)}")
+        near = get_close_matches(key, SETTINGS, n=3)
+        hint = f"similar: {', '.join(near)}" if near else "docs/configuration.md lists all"
+        raise InvalidConfig(f"{self._place(key)}: unknown setting {key}; {hint}. Remove or rename it.")
 
-    def refuse(self, section: str, key: str, allowed: str) -> NoReturn:
-        """A key is missing, or contradicts another one."""
-        raise InvalidConfig(f"{self._place(section, key)}: [{section}] {key}: {allowed}")
-
-    def refuse_the_rest(self) -> None:
-        for (section, key), given in self._given.items():
-            known = ", ".join(self._known.get(section, []))
-            raise InvalidConfig(f"{given.place}: [{section}] {key} is no key; known are {known}. Remove or rename it.")
-
-    def _refuse(self, section: str, key: str, given: _Value[Any], allowed: str) -> NoReturn:
-        raise InvalidConfig(f"{given.place}: [{section}] {key} = {given.value!r}: {allowed}") from None
-
-    def _place(self, section: str, key: str) -> str:
-        """File and line of a key; of its section where the key is not there; the file alone where neither is."""
-        header_line = 0
-        inside = False
-        for number, line in enumerate(self._lines, 1):
-            header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line)
-            if header:
-                inside = header[1].replace('"', "").replace("'", "") == section
-                header_line = number if inside else header_line
-            elif inside and key and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", line):
-                return f"{self._source}, line {number}"
-        return f"{self._source}, line {header_line}" if header_line else self._source
+    def _place(self, key: str) -> str:
+        """The file and the line of the key, or of the table that it would be in."""
+        table, nearest = "", 0
+        for at, line in enumerate(self._text.splitlines(), 1):
+            found = re.match(r"""\s*(\[*)([\w."'\s-]+)[]=]""", line)
+            if found:
+                name = re.sub(r"""["'\s]""", "", found[2])
+                table, name = (f"{name}.", name) if found[1] else (table, table + name)
+                if name == key:
+                    return f"{self._source}, line {at}"
+                nearest = at if key.startswith(f"{name}.") else nearest
+        return f"{self._source}, line {nearest}" if nearest else self._source
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested tables by dotted key. An empty table counts as a value unless settings could be in it."""
+    for name, value in table.items():
+        key = prefix + name
+        if isinstance(value, dict) and (value or any(known.startswith(f"{key}.") for known in SETTINGS)):
+            yield from _flat(value, f"{key}.")
+        else:
+            yield key, value
 
 
-def _text(given: _Value[Any]) -> str:
-    if not isinstance(given.value, str):
-        raise _Bad('must be text in quotes ("...")')
-    return given.value
+def _given_by_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    """The values of environment variables, by key. A variable is ignored if its first word begins no key."""
+    variables = {declared.variable: declared for declared in SETTINGS.values()}
+    first_words = {key.partition(".")[0] for key in (*SETTINGS, *_FORMER)}
+    found: dict[str, _Given] = {}
+    for variable, value in sorted(environ.items()):
+        name = variable.removeprefix("TIDELOG_").lower()
+        if not variable.startswith("TIDELOG_") or name.partition("_")[0] not in first_words:
+            continue
+        place = f"environment variable {variable}"
+        if variable not in variables:
+            present = _present_name(name)
+            if present is not None:
+                raise InvalidConfig(f"{place} is {SETTINGS[present].variable} now; {_renamed(present)}")
+            raise InvalidConfig(f"{place}: unknown setting; docs/configuration.md lists all. Remove or rename it.")
+        declared = variables[variable]
+        found[declared.name] = _Given(value, place, declared.parse)
+    return found
 
 
-def _flag(given: _Value[Any]) -> bool:
-    value = {"true": True, "false": False}.get(given.value.lower()) if given.written else given.value
-    if not isinstance(value, bool):
-        raise _Bad("must be true or false")
-    return value
+def _present_name(former: str) -> str | None:
+    """The name of a setting that had another one. former: a key, or a variable in lower case without TIDELOG_."""
+    listener = re.fullmatch(r"listeners[._].+[._](bind|advertised)", former)
+    if listener:
+        return "listeners" if listener[1] == "bind" else "advertised.listeners"
+    return next((now for key, now in _FORMER.items() if former in (key, key.replace(".", "_"))), None)
 
 
-def _number(low: int, high: int) -> Callable[[_Value[Any]], int]:
-    def read(given: _Value[Any]) -> int:
-        value = int(given.value) if given.written and re.fullmatch(r"-?\d+", given.value) else given.value
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise _Bad(f"must be a whole number from {low} to {high}")
-        return value
-
-    return read
+def _renamed(present: str) -> str:
+    """What to do about a setting that has this name now."""
+    if present in (LISTENERS.name, ADVERTISED_LISTENERS.name):
+        return f'write {present} = ["NAME://HOST:PORT"], one for each listener'
+    return "rename it, and give seconds" if present.endswith(".seconds") else "rename it"
 
 
-def _millis(low: int, high: int) -> Callable[[_Value[Any]], Millis]:
-    number = _number(low, high)
-    return lambda given: Millis(number(given))
-
-
-def _one_of(*allowed: str) -> Callable[[_Value[Any]], str]:
-    def read(given: _Value[Any]) -> str:
-        if given.value not in allowed:
-            raise _Bad(f"must be one of {', '.join(allowed)}")
-        return str(given.value)
-
-    return read
-
-
-def _list(given: _Value[Any]) -> list[str]:
-    value = [item.strip() for item in given.value.split(",") if item.strip()] if given.written else given.value
-    if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
-        raise _Bad('must be a list of one or more texts (["...", "..."])')
-    return value
-
-
-def _directories(given: _Value[Any]) -> tuple[str, ...]:
-    directories = tuple(directory.rstrip("/") or "/" for directory in _list(given))
-    if len(set(directories)) < len(directories):
-        raise _Bad("names a directory twice; name each once")
-    return directories
-
-
-def _endpoint(given: _Value[Any]) -> Endpoint:
-    return _endpoint_of(_text(given))
-
-
-def _endpoints(given: _Value[Any]) -> tuple[Endpoint, ...]:
-    return tuple(_endpoint_of(item) for item in _list(given))
-
-
-def _endpoint_of(text: str) -> Endpoint:
-    found = re.fullmatch(r"(?:\[([0-9a-fA-F:]+)\]|([^:\s\[\]]+)):(\d{1,5})", text)
-    if found is None or int(found[3]) > 65535:
-        raise _Bad(
-            f"{text!r} is no address; write HOST:PORT, for example 127.0.0.1:9092 (IPv6 in brackets: [::1]:9092)"
-        )
-    return Endpoint(found[1] or found[2], int(found[3]))
-
-
-def _node_id(values: _Values, host_name: str) -> NodeId:
-    def read(given: _Value[Any]) -> int:
-        return -1 if given.value == "auto" else _number(0, 2**31 - 1)(given)
-
-    node_id = values.take("node", "id", read, -1)
-    if node_id >= 0:
-        return NodeId(node_id)
+def _node_id(file: _File, values: Mapping[str, Any], host_name: str) -> NodeId:
+    given = values.get(NODE_ID.name, NODE_ID.default)
     ordinal = re.search(r"-(\d+)$", host_name.partition(".")[0])
-    if ordinal is None:
-        values.refuse(
-            "node",
-            "id",
-            f"not given, and the host name {host_name!r} does not end in -NUMBER. Set id, or TIDELOG_NODE_ID.",
+    if given < 0 and ordinal is None:
+        file.refuse(
+            NODE_ID.name,
+            f"not given, and the host name {host_name!r} does not end in -NUMBER. Set it, or {NODE_ID.variable}",
         )
-    return NodeId(int(ordinal[1]))
+    return NodeId(int(ordinal[1]) if given < 0 and ordinal else given)
 
 
-def _listeners(values: _Values) -> tuple[ListenerConfig, ...]:
-    names = values.listener_names()
-    if CLIENT_LISTENER not in names:
-        names.insert(0, CLIENT_LISTENER)
-    listeners = []
-    for name in names:
-        section = f"listeners.{name}"
-        bind: Endpoint | None = values.take(section, "bind", _endpoint, None)
-        if bind is None:
-            values.refuse(section, "bind", 'missing. Say where to listen, for example bind = "127.0.0.1:9092".')
-        advertised: Endpoint | None = values.take(section, "advertised", _endpoint, None)
-        if advertised is None and bind.host in ("0.0.0.0", "::"):
-            values.refuse(
-                section, "advertised", f"missing, and others cannot reach {bind}. Name the address they should use."
+def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, ...]:
+    bound = values[LISTENERS.name]
+    advertised = values.get(ADVERTISED_LISTENERS.name, ADVERTISED_LISTENERS.default)
+    if CLIENT_LISTENER not in bound:
+        file.refuse(LISTENERS.name, f"no listener {CLIENT_LISTENER!r}; add {CLIENT_LISTENER}://HOST:PORT")
+    for name in advertised:
+        if name not in bound:
+            file.refuse(
+                ADVERTISED_LISTENERS.name, f"no listener {name!r} in listeners; add it there, or remove it here"
             )
-        listeners.append(ListenerConfig(name, bind, advertised))
-    return tuple(listeners)
+    for name, bind in bound.items():
+        if name not in advertised and bind.host in ("0.0.0.0", "::"):
+            file.refuse(
+                ADVERTISED_LISTENERS.name,
+                f"missing for listener {name!r}, and others cannot reach {bind}. Name the address that they should use",
+            )
+    return tuple(ListenerConfig(name, bind, advertised.get(name)) for name, bind in sorted(bound.items()))
 
 
-def _quorum(values: _Values, node_id: NodeId) -> QuorumConfig:
-    nodes: tuple[Endpoint, ...] = values.take("quorum", "nodes", _endpoints, ())
-    bootstrap: bool | None = values.take("quorum", "bootstrap", _flag, None)
-    bootstrap_node: int | None = values.take("quorum", "bootstrap_node", _number(0, 2**31 - 1), None)
-    if bootstrap is not None and bootstrap_node is not None:
-        values.refuse(
-            "quorum", "bootstrap", "contradicts bootstrap_node. Keep bootstrap_node where nodes share a file."
+def _forms_cluster(file: _File, values: Mapping[str, Any], node_id: NodeId) -> bool:
+    if BOOTSTRAP.name in values and BOOTSTRAP_NODE.name in values:
+        file.refuse(
+            BOOTSTRAP.name,
+            f"contradicts {BOOTSTRAP_NODE.name}. Keep {BOOTSTRAP_NODE.name} if nodes share a file",
         )
-    if not nodes:
-        values.refuse(
-            "quorum", "nodes", "missing. List the addresses of the first nodes, this one included: nodes = [...]."
-        )
-    forms = bool(bootstrap) if bootstrap_node is None else bootstrap_node == node_id
-    voters: int = values.take("quorum", "voters", _number(1, 9), QUORUM_VOTERS)
-    snapshot_bytes: int = values.take("quorum", "snapshot_bytes", _number(1024, 1 << 40), SNAPSHOT_BYTES)
-    return QuorumConfig(forms, nodes, voters, snapshot_bytes)
-
-
-def _replication(values: _Values) -> ReplicationConfig:
-    default = ReplicationConfig()
-    config = ReplicationConfig(
-        heartbeat_ms=values.take("replication", "heartbeat_ms", _millis(10, 60_000), default.heartbeat_ms),
-        session_ms=values.take("replication", "session_ms", _millis(50, 600_000), default.session_ms),
-        lag_ms_max=values.take("replication", "lag_ms_max", _millis(50, 600_000), default.lag_ms_max),
-        fetch_wait_ms=values.take("replication", "fetch_wait_ms", _millis(1, 60_000), default.fetch_wait_ms),
-        fetch_bytes_max=values.take("replication", "fetch_bytes_max", _number(1024, 1 << 30), default.fetch_bytes_max),
-        drain_ms_max=values.take("replication", "drain_ms_max", _millis(0, 600_000), default.drain_ms_max),
-        imbalance_check_ms=values.take("replication", "imbalance_check_ms", _millis(0, 86_400_000), Millis(300_000)),
-        imbalance_percent=values.take("replication", "imbalance_percent", _number(0, 100), default.imbalance_percent),
-        throttled_rate=values.take("replication", "throttled_rate", _number(0, 1 << 40), default.throttled_rate),
-    )
-    if config.session_ms < 2 * config.heartbeat_ms:
-        values.refuse(
-            "replication",
-            "session_ms",
-            f"{config.session_ms} ms is less than two heartbeats of {config.heartbeat_ms} ms: one lost heartbeat would "
-            "fence the node. Raise it, or lower heartbeat_ms.",
-        )
-    return config
+    if BOOTSTRAP_NODE.name in values:
+        return bool(values[BOOTSTRAP_NODE.name] == node_id)
+    return bool(values.get(BOOTSTRAP.name, BOOTSTRAP.default))

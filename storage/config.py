@@ -1,75 +1,235 @@
-"""Configuration of the logs of a topic: Kafka's names, types, bounds and defaults.
+"""The settings of a log: Kafka's names, types, bounds and defaults.
 
-Invariants: a LogConfig holds only settings that this version implements. A known key with a value that is not
-implemented is rejected by name, never ignored. Settings that contradict each other are rejected together.
-Not here: the source of configurations (the metadata log), the use of replication settings.
-Source: Kafka's TopicConfig and LogConfig; `message.format` is Tidelog's own (design section 2).
+Invariants: a LogConfig holds only values that this version implements; settings that contradict each other are rejected
+together.
+Out of scope: where topic settings are stored (the metadata log); the effect of the replication settings.
+Source: Kafka's TopicConfig, LogConfig and ServerTopicConfigSynonyms (the node's keys). Tidelog's own: `message.format`,
+`durability`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final
 
+from storage.settings import (
+    INT32_MAX,
+    INT64_MAX,
+    Kind,
+    Setting,
+    choice,
+    flag,
+    millis,
+    number,
+    ratio,
+    setting,
+    settings_of,
+    size,
+    topic_setting,
+)
 from tidelog.errors import InvalidConfig
 from tidelog.types import Codec, Durability, TimestampType
 
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
-_LZ4_FAST_LEVEL: Final = 9
-"""Kafka's default level for lz4. Kafka's writer uses the fast mode at this level."""
+DAY_MS: Final = 86_400_000
 _GZIP_DEFAULT_LEVEL: Final = -1
+_LZ4_FAST_LEVEL: Final = 9
+"""Kafka's default for lz4; its writer uses the fast mode at this level."""
+_CODECS: Final = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+_TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+_BOTH: Final = frozenset({"compact", "delete"})
+
+
+def _policies(value: object) -> frozenset[str]:
+    policies = frozenset(word.strip() for word in str(value).split(","))
+    if not policies <= _BOTH:
+        raise ValueError(value)
+    return policies
+
+
+CLEANUP_POLICY: Final = Setting(
+    "log.cleanup.policy",
+    frozenset({"delete"}),
+    Kind("delete or compact or compact,delete", _policies, _policies, lambda policies: ",".join(sorted(policies))),
+    "`delete`: segments are deleted by age and size; `compact`: the last record of each key is kept",
+    topic="cleanup.policy",
+)
+"""Declared by itself: it sets two fields of LogConfig, `delete` and `compact`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The settings of one topic that its logs use. Sizes in bytes, times in milliseconds."""
+    """The settings of one topic, as its logs use them. Sizes in bytes, times in milliseconds."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 604_800_000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 << 20
-    index_interval_bytes: int = 4096
-    preallocate: bool = False
-    max_message_bytes: int = 1_048_588
-    flush_messages: int = INT64_MAX
-    flush_ms: int = INT64_MAX
-    magic: int = 2
-    """`message.format`: the format that a leader writes; 0, 1 or 2."""
-    codec: Codec | None = None
-    """`compression.type`: the codec that a leader writes. None for "producer": batches keep the producer's codec."""
-    gzip_level: int = _GZIP_DEFAULT_LEVEL
-    lz4_level: int = _LZ4_FAST_LEVEL
-    zstd_level: int = 3
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    timestamp_before_ms_max: int = INT64_MAX
-    timestamp_after_ms_max: int = 3_600_000
-    delete: bool = True
-    """True if `cleanup.policy` contains delete: retention by time and size."""
-    compact: bool = False
-    """True if `cleanup.policy` contains compact."""
-    retention_ms: int = 604_800_000
-    """-1 for no limit."""
-    retention_bytes: int = -1
-    """Below 0 for no limit."""
-    min_cleanable_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = INT64_MAX
-    delete_retention_ms: int = 86_400_000
-    file_delete_delay_ms: int = 60_000
-    producer_id_expiration_ms: int = 86_400_000
-    """A setting of the node, not of the topic."""
-    min_insync_replicas: int = 1
-    unclean_elections: bool = False
-    durability: Durability = Durability.FSYNC
+    segment_bytes: int = topic_setting("segment.bytes", 1 << 30, size(14, INT32_MAX), "the largest size of a segment")
+    segment_ms: int = topic_setting(
+        "segment.ms", 7 * DAY_MS, millis(1), "a segment takes no more batches at this age", node="log.roll.ms"
+    )
+    segment_jitter_ms: int = topic_setting(
+        "segment.jitter.ms", 0, millis(0), "a random part of it is taken off the age", node="log.roll.jitter.ms"
+    )
+    segment_index_bytes: int = topic_setting(
+        "segment.index.bytes",
+        10 << 20,
+        size(12, INT32_MAX),
+        "the largest size of an index",
+        node="log.index.size.max.bytes",
+    )
+    index_interval_bytes: int = topic_setting(
+        "index.interval.bytes", 4096, size(0, INT32_MAX), "record bytes between two index entries"
+    )
+    preallocate: bool = topic_setting(
+        "preallocate", False, flag(), "allocate `segment.bytes` on the disk when a segment begins"
+    )
+    max_message_bytes: int = topic_setting(
+        "max.message.bytes",
+        1_048_588,
+        size(0, INT32_MAX),
+        "the largest batch, before and after a conversion",
+        node="message.max.bytes",
+    )
+    flush_messages: int = topic_setting(
+        "flush.messages",
+        INT64_MAX,
+        number(1),
+        "for `durability=page-cache`: the append that leaves this many records unflushed waits for its flush before it "
+        "is acknowledged or committed; 1: every append. `durability=fsync` flushes every record",
+        node="log.flush.interval.messages",
+    )
+    flush_ms: int = topic_setting(
+        "flush.ms",
+        INT64_MAX,
+        millis(0),
+        "for `durability=page-cache`: records are flushed at this age, to within `log.flush.scheduler.interval.ms`; "
+        "acknowledgements do not wait for it",
+        node="log.flush.interval.ms",
+    )
+    magic: int = topic_setting(
+        "message.format", 2, choice({"v0": 0, "v1": 1, "v2": 2}), "Tidelog's own: the format that the leader writes"
+    )
+    codec: Codec | None = topic_setting(
+        "compression.type",
+        None,
+        choice(_CODECS),
+        "the codec that the leader writes; `producer`: as sent; `zstd` requires `message.format=v2`",
+        node="compression.type",
+    )
+    gzip_level: int = topic_setting(
+        "compression.gzip.level",
+        _GZIP_DEFAULT_LEVEL,
+        number(1, 9, also=_GZIP_DEFAULT_LEVEL),
+        "for batches that the leader compresses; -1: the default of gzip",
+        node="compression.gzip.level",
+    )
+    lz4_level: int = topic_setting(
+        "compression.lz4.level",
+        _LZ4_FAST_LEVEL,
+        number(1, 17),
+        "likewise; 9 is the fast mode, as in Kafka",
+        node="compression.lz4.level",
+    )
+    zstd_level: int = topic_setting(
+        "compression.zstd.level", 3, number(-131_072, 22), "likewise", node="compression.zstd.level"
+    )
+    timestamp_type: TimestampType = topic_setting(
+        "message.timestamp.type",
+        TimestampType.CREATE_TIME,
+        choice(_TIMESTAMP_TYPES),
+        "set by the producer or by the leader",
+    )
+    timestamp_before_ms_max: int = topic_setting(
+        "message.timestamp.before.max.ms",
+        INT64_MAX,
+        millis(0),
+        "how far a create time may be behind the leader's clock",
+    )
+    timestamp_after_ms_max: int = topic_setting(
+        "message.timestamp.after.max.ms",
+        3_600_000,
+        millis(0),
+        "how far a create time may be ahead of the leader's clock",
+    )
+    delete: bool = "delete" in CLEANUP_POLICY.default
+    compact: bool = "compact" in CLEANUP_POLICY.default
+    retention_ms: int = topic_setting(
+        "retention.ms", 7 * DAY_MS, millis(-1), "older segments are deleted; -1: no limit"
+    )
+    retention_bytes: int = topic_setting(
+        "retention.bytes",
+        -1,
+        size(-INT64_MAX - 1),
+        "the oldest segments of a larger log are deleted; below 0: no limit",
+    )
+    min_cleanable_ratio: float = topic_setting(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        ratio(),
+        "a log is compacted when this share of it is new since the last time",
+        node="log.cleaner.min.cleanable.ratio",
+    )
+    min_compaction_lag_ms: int = topic_setting(
+        "min.compaction.lag.ms",
+        0,
+        millis(0),
+        "younger records are not compacted",
+        node="log.cleaner.min.compaction.lag.ms",
+    )
+    max_compaction_lag_ms: int = topic_setting(
+        "max.compaction.lag.ms",
+        INT64_MAX,
+        millis(1),
+        "older records are compacted whatever the ratio",
+        node="log.cleaner.max.compaction.lag.ms",
+    )
+    delete_retention_ms: int = topic_setting(
+        "delete.retention.ms",
+        DAY_MS,
+        millis(0),
+        "how long compaction keeps tombstones and transaction markers",
+        node="log.cleaner.delete.retention.ms",
+    )
+    file_delete_delay_ms: int = topic_setting(
+        "file.delete.delay.ms",
+        60_000,
+        millis(0),
+        "how long the files of deleted segments and logs stay",
+        node="log.segment.delete.delay.ms",
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
+        DAY_MS,
+        millis(1),
+        "a producer is forgotten this long after its last append, or after the start of the node",
+    )
+    min_insync_replicas: int = topic_setting(
+        "min.insync.replicas",
+        1,
+        number(1, INT32_MAX),
+        "in-sync replicas that `acks=all` requires, at most all replicas; fixed when the topic is created",
+        node="min.insync.replicas",
+    )
+    unclean_elections: bool = topic_setting(
+        "unclean.leader.election.enable",
+        False,
+        flag(),
+        "a replica without all committed records may lead if no other is left; fixed as above",
+        node="unclean.leader.election.enable",
+    )
+    durability: Durability = topic_setting(
+        "durability",
+        Durability.FSYNC,
+        choice({each.value: each for each in Durability}),
+        "Tidelog's own: replicas report records after they are flushed, or once they are written; fixed as above",
+    )
 
     def __post_init__(self) -> None:
-        if self.segment_index_bytes < 12:
-            raise InvalidConfig(
-                f"segment.index.bytes is {self.segment_index_bytes}, less than one index entry of 12 bytes: set it "
-                "to 12 or more"
-            )
         if self.magic < 2 and self.codec is Codec.ZSTD:
             raise InvalidConfig(
                 f"compression.type is zstd, which message.format v{self.magic} does not support: choose gzip, snappy "
@@ -102,142 +262,37 @@ class LogConfig:
 
     @classmethod
     def from_node(cls, configs: Mapping[str, str]) -> LogConfig:
-        """The node's defaults for topic settings, and the node's own log settings. Raises as `from_topic`."""
-        return _parsed(cls(), configs, {**_TOPIC_SETTINGS, **_NODE_SETTINGS})
+        """The defaults of the node by the topics' keys, and its own settings of logs. Raises as `from_topic`."""
+        return _parsed(cls(), configs, _FIELDS)
 
     @classmethod
     def from_topic(cls, configs: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
-        """The configuration of a topic: its own settings over the node's defaults.
+        """The settings of a topic over the defaults of the node.
 
-        Raises InvalidConfig for an unknown key, a bad value (the message names both and the valid values) or
-        contradicting settings, UnsupportedVersion for a value that this version does not implement.
+        Raises InvalidConfig for an unknown key, a bad value, or settings that contradict each other.
         """
-        return _parsed(defaults or cls(), configs, _TOPIC_SETTINGS)
+        return _parsed(defaults or cls(), configs, _TOPIC_FIELDS)
 
     def as_topic(self) -> dict[str, str]:
-        """All topic settings by name, as text."""
-        return {key: setting.show(self) for key, setting in _TOPIC_SETTINGS.items()}
+        """Every setting that a topic may have, as text by its key."""
+        policies = frozenset(policy for policy in _BOTH if getattr(self, policy))
+        shown = {key: each.kind.show(getattr(self, field)) for key, (field, each) in _TOPIC_FIELDS.items() if field}
+        return shown | {"cleanup.policy": CLEANUP_POLICY.kind.show(policies)}
 
 
-class _Setting(NamedTuple):
-    """Parser and printer of one setting. `parse` returns the fields that the setting changes."""
-
-    parse: Callable[[str, str], Mapping[str, object]]
-    show: Callable[[LogConfig], str]
-
-
-def _parsed(config: LogConfig, configs: Mapping[str, str], known: Mapping[str, _Setting]) -> LogConfig:
-    changes: dict[str, object] = {}
-    for key, value in configs.items():
-        setting = known.get(key)
-        if setting is None:
-            raise InvalidConfig(f"unknown topic setting {key}; valid settings: {', '.join(sorted(known))}")
-        changes.update(setting.parse(key, value))
-    return replace(config, **changes)  # type: ignore[arg-type]  # each parser gives its field's type
-
-
-def _number(field: str, low: int, high: int) -> _Setting:
-    def parse(key: str, value: str) -> Mapping[str, object]:
-        try:
-            number = int(value)
-        except ValueError:
-            number = low - 1
-        if not low <= number <= high:
-            raise InvalidConfig(f"{key} is {value!r}: it must be a whole number from {low} to {high}")
-        return {field: number}
-
-    return _Setting(parse, lambda config: str(getattr(config, field)))
-
-
-def _level(field: str, low: int, high: int, *, also: int) -> _Setting:
-    """A whole number in a range, or the value `also` for the codec's own default."""
-    within = _number(field, low, high)
-
-    def parse(key: str, value: str) -> Mapping[str, object]:
-        return {field: also} if value == str(also) else within.parse(key, value)
-
-    return _Setting(parse, within.show)
-
-
-def _ratio(field: str) -> _Setting:
-    def parse(key: str, value: str) -> Mapping[str, object]:
-        try:
-            number = float(value)
-        except ValueError:
-            number = -1.0
-        if not 0 <= number <= 1:
-            raise InvalidConfig(f"{key} is {value!r}: it must be a number from 0 to 1")
-        return {field: number}
-
-    return _Setting(parse, lambda config: str(getattr(config, field)))
-
-
-def _choice(field: str, values: Mapping[str, object]) -> _Setting:
-    """One of a fixed set of words, each with its value."""
-    words = {value: word for word, value in values.items()}
-
-    def parse(key: str, value: str) -> Mapping[str, object]:
-        if value not in values:
-            raise InvalidConfig(f"{key} is {value!r}: it must be {' or '.join(values)}")
-        return {field: values[value]}
-
-    return _Setting(parse, lambda config: words[getattr(config, field)])
-
-
-def _cleanup_policy() -> _Setting:
-    def parse(key: str, value: str) -> Mapping[str, object]:
-        policies = {word.strip() for word in value.split(",")}
-        if not policies <= {"delete", "compact"}:
-            raise InvalidConfig(f"{key} is {value!r}: it must be delete, compact, or compact,delete")
-        return {"delete": "delete" in policies, "compact": "compact" in policies}
-
-    def show(config: LogConfig) -> str:
-        return ",".join(word for word, on in (("compact", config.compact), ("delete", config.delete)) if on)
-
-    return _Setting(parse, show)
-
-
-_BOOLEANS: Final = {"true": True, "false": False}
-_CODECS: Final = {
-    "producer": None,
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
+_FIELDS: Final[Mapping[str, tuple[str, Setting[Any]]]] = {
+    **{each.topic or each.name: (field, each) for field, each in settings_of(LogConfig).items()},
+    "cleanup.policy": ("", CLEANUP_POLICY),
 }
-_TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+_TOPIC_FIELDS: Final = {key: found for key, found in _FIELDS.items() if found[1].topic}
 
-_TOPIC_SETTINGS: Final[Mapping[str, _Setting]] = {
-    "segment.bytes": _number("segment_bytes", 14, INT32_MAX),
-    "segment.ms": _number("segment_ms", 1, INT64_MAX),
-    "segment.jitter.ms": _number("segment_jitter_ms", 0, INT64_MAX),
-    "segment.index.bytes": _number("segment_index_bytes", 12, INT32_MAX),
-    "index.interval.bytes": _number("index_interval_bytes", 0, INT32_MAX),
-    "preallocate": _choice("preallocate", _BOOLEANS),
-    "max.message.bytes": _number("max_message_bytes", 0, INT32_MAX),
-    "flush.messages": _number("flush_messages", 1, INT64_MAX),
-    "flush.ms": _number("flush_ms", 0, INT64_MAX),
-    "message.format": _choice("magic", {"v0": 0, "v1": 1, "v2": 2}),
-    "compression.type": _choice("codec", _CODECS),
-    "compression.gzip.level": _level("gzip_level", 1, 9, also=_GZIP_DEFAULT_LEVEL),
-    "compression.lz4.level": _number("lz4_level", 1, 17),
-    "compression.zstd.level": _number("zstd_level", -131_072, 22),
-    "message.timestamp.type": _choice("timestamp_type", _TIMESTAMP_TYPES),
-    "message.timestamp.before.max.ms": _number("timestamp_before_ms_max", 0, INT64_MAX),
-    "message.timestamp.after.max.ms": _number("timestamp_after_ms_max", 0, INT64_MAX),
-    "cleanup.policy": _cleanup_policy(),
-    "retention.ms": _number("retention_ms", -1, INT64_MAX),
-    "retention.bytes": _number("retention_bytes", -INT64_MAX - 1, INT64_MAX),
-    "min.cleanable.dirty.ratio": _ratio("min_cleanable_ratio"),
-    "min.compaction.lag.ms": _number("min_compaction_lag_ms", 0, INT64_MAX),
-    "max.compaction.lag.ms": _number("max_compaction_lag_ms", 1, INT64_MAX),
-    "delete.retention.ms": _number("delete_retention_ms", 0, INT64_MAX),
-    "file.delete.delay.ms": _number("file_delete_delay_ms", 0, INT64_MAX),
-    "min.insync.replicas": _number("min_insync_replicas", 1, INT32_MAX),
-    "durability": _choice("durability", {durability.value: durability for durability in Durability}),
-    "unclean.leader.election.enable": _choice("unclean_elections", _BOOLEANS),
-}
-_NODE_SETTINGS: Final[Mapping[str, _Setting]] = {
-    "producer.id.expiration.ms": _number("producer_id_expiration_ms", 1, INT64_MAX),
-}
+
+def _parsed(config: LogConfig, configs: Mapping[str, str], known: Mapping[str, tuple[str, Setting[Any]]]) -> LogConfig:
+    changes: dict[str, Any] = {}
+    for key, text in configs.items():
+        if key not in known:
+            raise InvalidConfig(f'unknown topic setting "{key}"; valid settings: {", ".join(sorted(known))}')
+        field, declared = known[key]
+        value = declared.parse(text, key)
+        changes |= {field: value} if field else {policy: policy in value for policy in _BOTH}
+    return replace(config, **changes)

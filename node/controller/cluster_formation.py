@@ -83,7 +83,9 @@ class ClusterFormation:
         if node_id == self._me:
             return
         if node_id in others:
-            raise InvalidConfig(f"two nodes of [quorum] nodes have the id {node_id}: give each one of its own")
+            raise InvalidConfig(
+                f"two nodes of controller.quorum.bootstrap.servers have the id {node_id}: give each one of its own"
+            )
         others[node_id] = Voter(node_id, directory_id_of(answer.directory_id), {self._listener: endpoint})
 
     def _belongs(

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from node.config import ReplicationConfig
 from node.controller.controller_client import ControllerClient
 from node.metadata.message_mapping import MessageMapping
 from node.metadata.metadata_log import MetadataLog
@@ -66,15 +67,6 @@ class Identity:
     boot_id: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipTimes:
-    """Milliseconds: between heartbeats, until silence ends a session, the longest drain."""
-
-    heartbeat_ms: int = 400
-    session_ms: int = 2_000
-    drain_ms_max: int = 30_000
-
-
 @dataclass(slots=True)
 class _Progress:
     """The progress of this process."""
@@ -100,7 +92,7 @@ class Registration:
         controller: ControllerClient,
         *,
         clock: Clock,
-        times: MembershipTimes,
+        times: ReplicationConfig,
     ) -> None:
         """directories: each with the executor that writes to it."""
         self._identity, self._directories = identity, tuple(directories)

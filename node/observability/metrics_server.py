@@ -31,8 +31,8 @@ class MetricsServer:
             )
         except OSError as error:
             raise InvalidConfig(
-                f"[metrics] bind = {str(bind)!r}: cannot be bound ({error}). Name a free address of this machine, or "
-                "leave the section out."
+                f"metrics.listener = {str(bind)!r}: cannot be bound ({error}). Name a free address of this machine, or "
+                "remove the setting."
             ) from None
         return Endpoint(bind.host, self._server.sockets[0].getsockname()[1])
 

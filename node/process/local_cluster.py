@@ -104,12 +104,12 @@ class LocalCluster:
         directory: Path | str,
         nodes: int = 3,
         *,
-        settings: Mapping[str, Mapping[str, Any]] | None = None,
+        settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
         first_port: int = 0,
     ) -> None:
-        """directory: made where missing; used on where a cluster was there. settings: more of the configuration, by
-        section and key (`{"replication": {"session_ms": 1000}}`). first_port: of node 0, the others follow; 0: any."""
+        """directory: made where missing; used on where a cluster was there. settings: more of the configuration
+        (`{"broker.session.timeout.ms": 1000}`). first_port: of node 0, the others follow; 0: any."""
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self.nodes = self._prepare(nodes, settings or {}, first_port)
@@ -368,7 +368,7 @@ class LocalCluster:
 
     # --- directories and addresses ---
 
-    def _prepare(self, count: int, settings: Mapping[str, Mapping[str, Any]], first_port: int) -> list[LocalNode]:
+    def _prepare(self, count: int, settings: Mapping[str, Any], first_port: int) -> list[LocalNode]:
         nodes = []
         ports = _free_ports(2 * count)
         for node_id in range(count):
@@ -379,37 +379,29 @@ class LocalCluster:
             nodes.append(LocalNode(node_id, directory, address, metrics))
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
-            node.config.write_text(_toml(_config_of(node, nodes, settings)), encoding="utf-8")
+            node.config.write_text(_config_of(node, nodes, settings), encoding="utf-8")
         return nodes
 
 
-def _config_of(
-    node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    config: dict[str, dict[str, Any]] = {
-        "node": {"id": node.node_id, "log_directories": [str(node.data)]},
-        "listeners.client": {"bind": str(node.address)},
-        "quorum": {"bootstrap_node": 0, "nodes": [str(each.address) for each in nodes]},
-        "metrics": {"bind": str(node.metrics)},
+def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:
+    config = {
+        "node.id": node.node_id,
+        "log.dirs": [str(node.data)],
+        "listeners": [f"client://{node.address}"],
+        "cluster.bootstrap.node.id": 0,
+        "controller.quorum.bootstrap.servers": [str(each.address) for each in nodes],
+        "metrics.listener": str(node.metrics),
+        **settings,
     }
-    for section, keys in settings.items():
-        config.setdefault(section, {}).update(keys)
-    return config
-
-
-def _toml(config: Mapping[str, Mapping[str, Any]]) -> str:
     # JSON's text, numbers, booleans and lists of these are TOML's as well.
-    return "\n".join(
-        f"[{section}]\n" + "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in keys.items())
-        for section, keys in config.items()
-    )
+    return "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in config.items())
 
 
 def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint] | None:
     """Client and metrics address of a node that was here before."""
     try:
-        tables = tomllib.loads(config.read_text(encoding="utf-8"))
-        texts = tables["listeners"]["client"]["bind"], tables["metrics"]["bind"]
+        values = tomllib.loads(config.read_text(encoding="utf-8"))
+        texts = values["listeners"][0].removeprefix("client://"), values["metrics.listener"]
         client, metrics = (Endpoint(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts))
     except FileNotFoundError:
         return None

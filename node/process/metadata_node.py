@@ -19,7 +19,7 @@ from node.config import CLIENT_LISTENER, NodeConfig
 from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
-from node.controller.registration import Damaged, Identity, MembershipTimes, Registration
+from node.controller.registration import Damaged, Identity, Registration
 from node.listeners.grpc.controller_service import ControllerService
 from node.listeners.grpc.quorum_service import QuorumService
 from node.metadata.metadata_log import MetadataLog
@@ -81,7 +81,7 @@ class MetadataNode:
         self._config, self._identity = config, identity
         self._directories, self._home = tuple(directories), directories[0][0]
         self._clock, self._rng, self._transport, self._executor = clock, rng, transport, quorum
-        node_id, times = identity.node_id, config.replication
+        node_id = identity.node_id
         settings = TopicSettings(config.log_defaults)
         self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
         self.view = QuorumView(node_id)
@@ -126,7 +126,7 @@ class MetadataNode:
             self.metadata,
             self.client,
             clock=clock,
-            times=MembershipTimes(times.heartbeat_ms, times.session_ms, times.drain_ms_max),
+            times=config.replication,
         )
         self._services: dict[str, object] = {
             methods.QUORUM: QuorumService(

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
-from node.config import CLIENT_LISTENER, NodeConfig
+from node.config import NodeConfig
 from node.listeners.grpc.gate import Gate
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
@@ -285,16 +285,7 @@ class Node:
 
     def _replicate(self, metadata: MetadataNode) -> ReplicaManager:
         """The node's partitions; from here on clients and followers may ask for them."""
-        times = self._config.replication
-        config = ReplicaConfig(
-            lag_ms_max=times.lag_ms_max,
-            fetch_wait_ms=times.fetch_wait_ms,
-            fetch_bytes=times.fetch_bytes_max,
-            throttled_rate=times.throttled_rate,
-            memory_bytes=self._config.memory_bytes,
-            listener=CLIENT_LISTENER,
-            log_defaults=self._config.log_config,
-        )
+        config = ReplicaConfig(self._config.replication, self._config.memory_bytes, self._config.log_config)
         replicas = self._replicas = ReplicaManager(
             self._config.node_id,
             self.incarnation,

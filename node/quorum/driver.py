@@ -506,7 +506,7 @@ class QuorumDriver:
         if own and answer.cluster_id and answer.cluster_id != own:
             raise InconsistentClusterId(
                 f"node {answer.node_id} at {target} belongs to cluster {answer.cluster_id}, node {self.me.node_id} to "
-                f"cluster {own}: check the addresses in [quorum] nodes"
+                f"cluster {own}: check controller.quorum.bootstrap.servers"
             )
         key = key_of(answer.node_id, answer.directory_id)
         if key.node_id == self.me.node_id:

@@ -299,7 +299,7 @@ class QuorumFetcher:
         if self._cluster_id:
             raise InvalidRequest(
                 f"node {self._core.me.node_id} belongs to cluster {self._cluster_id}, the leader of the metadata "
-                f"quorum to cluster {cluster_id}: check the addresses in [quorum] nodes"
+                f"quorum to cluster {cluster_id}: check controller.quorum.bootstrap.servers"
             )
         await self._adopt(cluster_id)
         self._cluster_id = cluster_id

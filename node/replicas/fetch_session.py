@@ -192,7 +192,7 @@ class FetchSession:
         if follower is not None:
             if not self._sign_of_life_ms:
                 self._last_sent = now
-            self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.fetch_wait_ms))
+            self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.replication.fetch_wait_ms))
             self._manager.wake_by(Millis(now + self._sign_of_life_ms))
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
         for item in request.partitions:
@@ -235,7 +235,7 @@ class FetchSession:
             Offset(item.fetch_offset),
             LeaderEpoch(item.last_fetched_epoch),
             LeaderEpoch(item.current_leader_epoch),
-            max(1, min(item.max_bytes or self._config.fetch_bytes, BYTES_MAX)),
+            max(1, min(item.max_bytes or self._config.replication.fetch_bytes_max, BYTES_MAX)),
             request.min_bytes,
             deadline,
             follower,

@@ -1,59 +1,50 @@
-"""The numbers of partition replication on one node, each with the reason for its default."""
+"""The settings and constants of partition replication on one node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from node.config import CLIENT_LISTENER, MEMORY_BYTES, ReplicationConfig
 from storage.config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """Sizes in bytes, times in milliseconds."""
+    """Sizes in bytes, times in milliseconds. The first three are set by the node's configuration."""
 
-    lag_ms_max: int = 5_000
-    """replica.lag.time.max.ms: a follower that holds less than the leader had this long ago leaves the in-sync set."""
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
 
-    fetch_wait_ms: int = 500
-    """replica.fetch.wait.max.ms: how long a follower's fetch waits at the leader when there is nothing."""
+    memory_bytes: int = MEMORY_BYTES
+    """The memory budget for records (memory_budget.py)."""
 
-    fetch_bytes: int = 1 << 20
-    """replica.fetch.max.bytes: per partition and fetch."""
-
-    throttled_rate: int = 0
-    """follower.replication.throttled.rate: bytes per second fetched of replicas that are being moved here; 0: no
-    limit."""
+    log_defaults: LogConfig = field(default_factory=LogConfig)
+    """The settings of a log that its topic does not set."""
 
     fetch_patience_ms: int = 2_000
-    """A stream whose open fetches were answered by nothing for this long behind their wait is broken and made anew."""
+    """A stream is reconnected if its open fetches get no response for this long after their wait time."""
 
     reconnect_ms_min: int = 50
     reconnect_ms_max: int = 1_000
-    """Pause before a stream to a leader is opened again: doubles from the one to the other, half of it by chance."""
-
-    memory_bytes: int = 256 << 20
-    """The node's memory for records on their way (memory_budget.py)."""
+    """The pause before a stream to a leader is opened again doubles from the minimum to the maximum. Half of it is
+    random."""
 
     response_bytes: int = 512 << 10
-    """A fetch answer is sent once it holds so much: further partitions go into the next message."""
+    """A fetch response of this size is sent; further partitions go into the next message."""
 
     max_wait_ms: int = 60_000
-    """The longest that a consumer's fetch or a producer's acknowledgement is waited for, whatever was asked."""
+    """The longest wait of a consumer's fetch and of a producer's acknowledgement, whatever the request says."""
 
     outstanding_max: int = 2_000
-    """Batches of one produce stream that may wait for their acknowledgement; the stream is not read beyond that."""
+    """The batches of one produce stream that may wait for their acknowledgement; the stream is not read beyond."""
 
     tick_ms: int = 50
-    """How exact deadlines are. All waiting rests on this one timer, which an idle node sleeps through (ticker.py)."""
+    """The precision of deadlines. All waits use this one timer, which does not run on an idle node (ticker.py)."""
 
     applied_at_once: int = 50
-    """Partitions of which one turn of the loop carries out what a new image says: some 10 ms."""
+    """The partitions to which one turn of the loop applies a new image: some 10 ms."""
 
     alter_timeout_ms: int = 3_000
-    """How long the controller may take to answer about an in-sync set before it is asked again."""
+    """A change of the in-sync set is sent to the controller again if there is no response for this long."""
 
-    listener: str = "client"
-    """The listener of the leader's node that followers use."""
-
-    log_defaults: LogConfig = field(default_factory=LogConfig)
-    """What holds for a log where its topic says nothing."""
+    listener: str = CLIENT_LISTENER
+    """The listener of the leader that followers use."""

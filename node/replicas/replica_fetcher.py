@@ -127,7 +127,7 @@ class ReplicaFetcher:
 
     def due(self, now: Millis) -> Millis:
         """When the next `tick` is worth while, if nothing happens before."""
-        return now if self._throttled else Millis(now + self._config.fetch_wait_ms)
+        return now if self._throttled else Millis(now + self._config.replication.fetch_wait_ms)
 
     def tick(self, ticks: int) -> None:
         """Time goes by, so many ticks of it: a stream that is silent for too long, or that leads where the leader no
@@ -144,7 +144,7 @@ class ReplicaFetcher:
             return
         self._silent_ticks += 1 if self._heard else ticks
         self._heard = False
-        patience = self._config.fetch_wait_ms + self._config.fetch_patience_ms
+        patience = self._config.replication.fetch_wait_ms + self._config.fetch_patience_ms
         if self._open and self._silent_ticks * self._config.tick_ms > patience:
             _log.warning("node %d has not answered a fetch for %d ms: connecting anew", self.leader, patience)
             self._stream.close()
@@ -195,7 +195,8 @@ class ReplicaFetcher:
                 await stream.send(request)
 
     def _next_request(self) -> data_pb2.FetchRequest:
-        request = data_pb2.FetchRequest(replica=self._replica, max_wait_ms=self._config.fetch_wait_ms, min_bytes=1)
+        config = self._config.replication
+        request = data_pb2.FetchRequest(replica=self._replica, max_wait_ms=config.fetch_wait_ms, min_bytes=1)
         wanted, self._wanted = _first(self._wanted)
         durable_offset, self._durable_offset = _first(self._durable_offset)
         if wanted and not self._open:
@@ -209,7 +210,7 @@ class ReplicaFetcher:
             fetch_id = next(self._fetch_ids)
             fetch = partition.next_fetch(fetch_id)
             if fetch is not None:
-                fetch.max_bytes = self._config.fetch_bytes
+                fetch.max_bytes = config.fetch_bytes_max
                 request.partitions.append(fetch)
                 self._close(partition)
                 self._open[fetch_id], self._number[partition] = partition, fetch_id

@@ -119,7 +119,7 @@ class ReplicaManager:
         self._clock = clock
         self._rng = rng
         self._transport = transport
-        self._config = config
+        self._config, self._lag_ms_max = config, config.replication.lag_ms_max
         self.memory = MemoryBudget(config.memory_bytes)
         self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
         self._image = EMPTY
@@ -147,7 +147,7 @@ class ReplicaManager:
         self._fetch_ids = itertools.count(1)
         self._next_round = Millis(0)
         self._ticker = Ticker(clock, config.tick_ms, self._tick)
-        self._throttle = Throttle(config.throttled_rate)
+        self._throttle = Throttle(config.replication.throttled_rate)
         self._stop = asyncio.Event()
         self.stopping = False
         for directory in logs.directories:
@@ -206,7 +206,7 @@ class ReplicaManager:
         """Time goes by; returns by when it is to be looked at again."""
         attended, self._attended = self._attended, {}
         if now >= self._next_round:
-            self._next_round = Millis(now + self._config.lag_ms_max // 16)
+            self._next_round = Millis(now + self._lag_ms_max // 16)
             self._review()
         for partition in attended:
             partition.tick()
@@ -450,7 +450,7 @@ class ReplicaManager:
         if partition.offline is not None or state.leader == NO_NODE:
             partition.stop("nobody leads", leader=state.leader, leader_epoch=state.leader_epoch)
         elif state.leader == self._me:
-            partition.lead(state, self._image.min_insync(state), self._views(state), lag_ms_max=self._config.lag_ms_max)
+            partition.lead(state, self._image.min_insync(state), self._views(state), lag_ms_max=self._lag_ms_max)
         else:
             partition.follow(state)
 

@@ -96,16 +96,18 @@ PRODUCER_ID_BLOCK: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Times in milliseconds. `drain_ms_max`: a draining node may stop after this time, even if something is left to
-    move. `voters`: target size of the metadata quorum. `imbalance_check_ms`: interval of the check for preferred
-    leaders; 0: only by command. They are elected for a node if other nodes lead more than `imbalance_percent` of the
-    partitions that prefer it."""
+    """Settings of the controller. Times in milliseconds.
 
-    session_ms: int = 2_000
-    drain_ms_max: int = 30_000
-    voters: int = 3
-    imbalance_check_ms: int = 300_000
-    imbalance_percent: int = 10
+    drain_ms_max: after this long a draining node may stop even if it leads partitions. voters: the size to which the
+    metadata quorum is extended. imbalance_check_ms: interval of electing preferred leaders where others hold more than
+    `imbalance_percent` of a node's preferred leaderships; 0: only on command.
+    """
+
+    session_ms: int
+    drain_ms_max: int
+    voters: int
+    imbalance_check_ms: int
+    imbalance_percent: int
 
 
 @dataclass(slots=True)

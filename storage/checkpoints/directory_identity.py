@@ -105,7 +105,7 @@ class DirectoryIdentity:
         if self.node_id is not None and self.node_id != node_id:
             raise InvalidConfig(
                 f"the log directory {self._path} belongs to node {self.node_id}, not to node {node_id}: check node.id "
-                "and log_directories"
+                "and log.dirs"
             )
         changed = {**self._properties, "cluster.id": cluster_id, "node.id": str(node_id)}
         if changed != self._properties:

@@ -24,13 +24,14 @@ from typing import Final, NamedTuple
 from storage.compaction.batch_filter import BatchFilter, FilterStats, LastRecord
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
-from storage.config import INT32_MAX, LogConfig
+from storage.config import LogConfig
 from storage.files.file_system import Buffer, Files, sync_paths
 from storage.segment.batch_walk import BrokenChain, ScannedBatch, scan_file
 from storage.segment.epoch_cache import ensure_agreed
 from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import CLEANED_SUFFIX
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
+from storage.settings import INT32_MAX
 from tidelog.errors import CorruptRecord
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.header import BatchHeader, read_header

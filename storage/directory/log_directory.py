@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 from storage.checkpoints.checkpoint_file import PARTITION_DIRECTORY, read_partition_metadata
 from storage.checkpoints.directory_identity import DirectoryIdentity
-from storage.config import INT64_MAX, LogConfig
+from storage.config import LogConfig
 from storage.directory.directory_changes import DirectoryChanges, Retired, Started
 from storage.directory.directory_claims import DirectoryClaims
 from storage.directory.group_commit import GroupCommit
@@ -40,6 +40,7 @@ from storage.log.log_host import TruncateLog
 from storage.recovery.loaded import Damage, Progress
 from storage.recovery.loading import LogLoader
 from storage.segment.open_segments import OpenSegments
+from storage.settings import INT64_MAX
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import (
     METADATA_TOPIC,

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from storage.config import INT64_MAX
 from storage.directory.kept_copy import keep_copy, names_of
 from storage.dump.log_file import LogReader, Read
 from storage.files.file_system import File, Files
 from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from storage.settings import INT64_MAX
 from tidelog.types import EpochStart, Offset
 
 SALVAGED: Final = ".salvaged"

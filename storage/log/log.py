@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.config import INT64_MAX, LogConfig
+from storage.config import LogConfig
 from storage.files.file_system import Buffer, Files, WouldBlock, sync_paths
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
@@ -46,6 +46,7 @@ from storage.segment.time_lookup import (
     find_timestamp,
 )
 from storage.segment.transaction_index import AbortedTransaction
+from storage.settings import INT64_MAX
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from storage.config import INT32_MAX
 from storage.files.file_system import Buffer, Files
 from storage.log.cold_read import BytesRead
 from storage.segment.batch_walk import BrokenChain, Hole
@@ -17,6 +16,7 @@ from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import LogSegment, Place, SegmentRead
 from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import AbortedTransaction
+from storage.settings import INT32_MAX
 from tidelog.records.v2.header import BatchHeader
 from tidelog.types import EpochStart, Offset
 

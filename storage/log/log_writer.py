@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from storage.append_info import LogAppendInfo
-from storage.config import INT32_MAX, LogConfig
+from storage.config import LogConfig
 from storage.files.file_system import Files
 from storage.log.epoch_notes import note_epochs
 from storage.log.flush import FlushState
@@ -30,6 +30,7 @@ from storage.producers.producer_entry import ProducerBatch
 from storage.segment.epoch_cache import LeaderEpochCache, ensure_agreed
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
+from storage.settings import INT32_MAX
 from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
 
 _log: Final = logging.getLogger("storage.log")

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple, Protocol, TypeAlias
 
-from storage.config import INT64_MAX
 from storage.files.file_system import Files, WouldBlock
 from storage.producers.producer_replay import Batches, replay, walk_producers
 from storage.producers.producer_state import ProducerStateManager
@@ -32,6 +31,7 @@ from storage.segment.transaction_index import (
     TransactionIndex,
     encode_transactions,
 )
+from storage.settings import INT64_MAX
 from tidelog.records.v2.checksum import crc32c
 from tidelog.types import Offset, ProducerId
 

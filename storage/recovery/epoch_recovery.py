@@ -15,12 +15,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from storage.checkpoints.checkpoint_file import read_epochs
-from storage.config import INT64_MAX
 from storage.recovery.loaded import Damage
 from storage.recovery.loading_site import LoadingSite
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from storage.segment.segment import LogSegment
+from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog
 from tidelog.records.v2.header import BatchHeader
 from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Offset

@@ -22,7 +22,6 @@ from itertools import pairwise
 from typing import Final
 
 from storage.checkpoints.checkpoint_file import PARTITION_METADATA
-from storage.config import INT32_MAX
 from storage.files.file_system import directory_of, read_file, sync_all, write_file
 from storage.recovery.epoch_recovery import EpochRecovery
 from storage.recovery.loaded import Damage, LoadedLog
@@ -30,6 +29,7 @@ from storage.recovery.loading_site import LoadingSite
 from storage.segment.batch_walk import BrokenChain, Link, scan_file
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.settings import INT32_MAX
 from tidelog.records.v2.header import HEADER_BYTES, BatchHeader
 from tidelog.types import Durability, LeaderEpoch, Offset
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from storage.config import INT32_MAX, LogConfig
+from storage.config import LogConfig
 from storage.files.file_system import Buffer, File, Files, WouldBlock, sync_all, sync_paths
 from storage.segment.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.segment.index_errors import CorruptIndex
@@ -26,6 +26,7 @@ from storage.segment.offset_index import OffsetIndex
 from storage.segment.open_segments import OpenSegments
 from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from storage.settings import INT32_MAX
 from tidelog.errors import TidelogError
 from tidelog.records.batches import view
 from tidelog.records.v2.fast_paths import follow_chain

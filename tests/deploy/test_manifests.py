@@ -34,22 +34,23 @@ def test_the_services_and_the_budget_choose_exactly_our_pods() -> None:
 
 def test_each_pod_advertises_its_own_name_and_the_config_names_all_of_them() -> None:
     pods = manifest.pods()
-    advertised = [pod.environment["TIDELOG_LISTENERS_CLIENT_ADVERTISED"] for pod in pods]
-    assert advertised == [f"tidelog-{ordinal}.tidelog-nodes:9092" for ordinal in range(3)]
-    assert manifest.config()["quorum"]["nodes"] == advertised
+    advertised = [pod.environment["TIDELOG_ADVERTISED_LISTENERS"] for pod in pods]
+    names = [f"tidelog-{ordinal}.tidelog-nodes:9092" for ordinal in range(3)]
+    assert advertised == [f"client://{name}" for name in names]
+    assert manifest.config()["controller.quorum.bootstrap.servers"] == names
     assert [pod.environment["TIDELOG_POD_NAME"] for pod in pods] == ["tidelog-0", "tidelog-1", "tidelog-2"]
 
 
 def test_data_outlives_the_pod_and_lies_where_the_config_says() -> None:
     (claim,) = manifest.the("StatefulSet")["spec"]["volumeClaimTemplates"]
     mounted = Path(manifest.Pod(0).mount(claim["metadata"]["name"]))
-    (directory,) = manifest.config()["node"]["log_directories"]
+    (directory,) = manifest.config()["log.dirs"]
     assert Path(directory).is_relative_to(mounted)
 
 
 def test_probes_ask_the_node_itself_and_liveness_asks_nothing_about_others() -> None:
     container = manifest.container()
-    port = int(manifest.config()["listeners"]["client"]["bind"].rpartition(":")[2])
+    port = int(manifest.config()["listeners"][0].rpartition(":")[2])
     assert container["startupProbe"]["grpc"] == {"port": port}
     assert container["livenessProbe"]["grpc"] == {"port": port}
     assert container["readinessProbe"]["grpc"] == {"port": port, "service": "tidelog.ready"}
@@ -83,5 +84,5 @@ def test_image_and_manifest_agree_on_user_and_directories() -> None:
 
 def test_the_config_is_a_toml_file_that_only_one_node_bootstraps_by() -> None:
     config = tomllib.loads(manifest.config_text())
-    assert config["quorum"]["bootstrap_node"] in range(3)
-    assert "bootstrap" not in config["quorum"]
+    assert config["cluster.bootstrap.node.id"] in range(3)
+    assert "cluster.bootstrap.enable" not in config

@@ -29,7 +29,7 @@ VICTIM = 1
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    directories = {"node": {"log_directories": ["data", "more"]}}  # in each node's own directory, where it runs
+    directories = {"log.dirs": ["data", "more"]}  # in each node's own directory, where it runs
     with LocalCluster(tmp_path, settings=directories) as cluster:
         cluster.wait_healthy()
         cluster.create_topic(TOPIC, PARTITIONS, min_insync_replicas="2", segment_bytes="50000")

@@ -19,11 +19,11 @@ from tidelog.types import Millis, Offset
 pytestmark = pytest.mark.integration
 
 OFTEN = {
-    "cleaner.backoff.ms": 200,
-    "retention.check.interval.ms": 200,
-    "file.delete.delay.ms": 500,
-    "scrub.interval.ms": 0,
-    "flush.offset.checkpoint.interval.ms": 500,
+    "log.cleaner.backoff.ms": 200,
+    "log.retention.check.interval.ms": 200,
+    "log.segment.delete.delay.ms": 500,
+    "log.scrub.interval.ms": 0,
+    "log.flush.offset.checkpoint.interval.ms": 500,
 }
 KEYS = 20
 
@@ -53,7 +53,7 @@ def produce(cluster: LocalCluster, topic_id: bytes, batches: int) -> None:
 
 
 def test_logs_are_compacted_cut_and_scrubbed_behind_the_writers_back(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, nodes=1, settings={"log": OFTEN}) as cluster:
+    with LocalCluster(tmp_path, nodes=1, settings=OFTEN) as cluster:
         cluster.wait_healthy()
         (node,) = cluster.nodes
         table = cluster.create_topic(

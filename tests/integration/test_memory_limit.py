@@ -25,7 +25,7 @@ ROUNDS = {"unary": 200, "stream": 600, "produce": 200}
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[tuple[LocalCluster, LocalNode]]:
-    with LocalCluster(tmp_path, nodes=1, settings={"limits": {"memory_bytes": BUDGET}}) as cluster:
+    with LocalCluster(tmp_path, nodes=1, settings={"memory.max.bytes": BUDGET}) as cluster:
         cluster.wait_healthy()
         yield cluster, cluster.nodes[0]
 

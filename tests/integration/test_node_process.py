@@ -121,7 +121,7 @@ def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(single: LocalC
     second = run_node(node.config)
     assert second.returncode == 2
     assert f"listener 'client': {node.address} cannot be bound" in second.stderr
-    free = {"TIDELOG_LISTENERS_CLIENT_BIND": "127.0.0.1:0", "TIDELOG_METRICS_BIND": "127.0.0.1:0"}
+    free = {"TIDELOG_LISTENERS": "client://127.0.0.1:0", "TIDELOG_METRICS_LISTENER": "127.0.0.1:0"}
     second = run_node(node.config, **free)
     assert second.returncode == 1
     assert f"the log directory {node.data} is in use by another process" in second.stderr
@@ -140,10 +140,10 @@ def test_a_bad_configuration_is_one_sentence(tmp_path: Path) -> None:
     missing = run_node(config)
     assert (missing.returncode, missing.stdout) == (2, "")
     assert re.fullmatch(r"tidelog: .*tidelog\.toml: cannot be read \(.*\)\. Name a TOML file.*\n", missing.stderr)
-    config.write_text('[listeners.client]\nbind = "127.0.0.1:0"\n')
+    config.write_text('listeners = ["client://127.0.0.1:0"]\n')
     bad = run_node(config, TIDELOG_NODE_ID="0")
     assert bad.returncode == 2
-    assert re.fullmatch(r"tidelog: .*tidelog\.toml: \[quorum\] nodes: missing\. .*\n", bad.stderr)
+    assert re.fullmatch(r"tidelog: .*tidelog\.toml: controller\.quorum\.bootstrap\.servers: missing; .*\n", bad.stderr)
 
 
 def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:

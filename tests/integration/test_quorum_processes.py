@@ -113,7 +113,7 @@ def test_directories_of_the_first_version_open_and_one_voter_is_grown_to_three(t
     may be lost now."""
     with tarfile.open(FIRST_VERSION) as tar:
         tar.extractall(tmp_path, filter="data")
-    with LocalCluster(tmp_path, settings={"log": {"retention.ms": -1}}) as cluster:
+    with LocalCluster(tmp_path, settings={"log.retention.ms": -1}) as cluster:
         cluster.wait_healthy()
         cluster.wait_until(
             lambda: [voter.node_id for voter in cluster.describe(1).voters] == [0, 1, 2],

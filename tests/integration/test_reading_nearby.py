@@ -38,7 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three nodes, each in a rack of its own, and a topic of one partition."""
     cluster = LocalCluster(tmp_path)
     for node in cluster.nodes:
-        node.wrapper = ("env", f"TIDELOG_NODE_RACK={rack_of(node)}")
+        node.wrapper = ("env", f"TIDELOG_BROKER_RACK={rack_of(node)}")
     with cluster:
         cluster.wait_healthy()
         cluster.create_topic(TOPIC, 1, min_insync_replicas="2")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from node.config import ReplicationConfig
 from node.replicas.fetch_session import FetchSession
 from node.replicas.partition import Partition
-from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_fetcher import ReplicaFetcher
 from replication.partition.follower_states import FollowerState
 from tests.node.wires import CALLER, Cluster, batch, fetch_request
@@ -69,7 +69,7 @@ def test_idle_partitions_are_not_mentioned_and_cost_no_ticks(
     cluster.run(30)
     assert mentioned == []
     assert ticked == []
-    wait_s = ReplicaConfig().fetch_wait_ms / 1000
+    wait_s = ReplicationConfig().fetch_wait_ms / 1000
     assert cluster.wires.messages - sent <= 30 / wait_s, "a sign of life, no more often than a fetch may wait"
     assert not cluster.manager(2)._fetchers[NodeId(1)]._failures, "which keeps the stream from being given up"
 

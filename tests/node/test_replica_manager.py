@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from node.config import ReplicationConfig
 from node.replicas.replica_config import ReplicaConfig
 from replication.controller.image import PartitionState, TopicState
 from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, batch, fetch_request
@@ -24,6 +25,7 @@ from tidelog.protocol.wire import Buffer
 from tidelog.records import iter_batches
 from tidelog.types import (
     LeaderEpoch,
+    Millis,
     NodeEpoch,
     NodeId,
     PartitionEpoch,
@@ -222,7 +224,7 @@ def test_a_proposal_is_repeated_until_it_is_decided(cluster: Cluster) -> None:
 
 def test_many_partitions_share_one_request_to_the_controller() -> None:
     requests = []
-    cluster = Cluster(partitions=20, config=ReplicaConfig(lag_ms_max=1_000))
+    cluster = Cluster(partitions=20, config=ReplicaConfig(ReplicationConfig(lag_ms_max=Millis(1_000))))
     alter = cluster.alter_partition
 
     async def counting(request):  # type: ignore[no-untyped-def]

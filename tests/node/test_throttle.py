@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from node.config import ReplicationConfig
 from node.replicas.replica_config import ReplicaConfig
 from tests.node.wires import Cluster, batch
 from tidelog.types import NodeId
@@ -17,7 +18,9 @@ COMES = NodeId(3)
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """Two partitions of which node 3 is to get a replica: it has the first one, the second lacks 20 batches."""
-    cluster = Cluster(3, partitions=2, config=ReplicaConfig(throttled_rate=RATE, fetch_bytes=5_000))
+    cluster = Cluster(
+        3, partitions=2, config=ReplicaConfig(ReplicationConfig(throttled_rate=RATE, fetch_bytes_max=5_000))
+    )
     first_two = NodeId(1), NodeId(2)
     for index in range(2):
         cluster.set(

@@ -57,6 +57,7 @@ from tidelog.types import (
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 SESSION_MS = 2_000
+CONFIG = ControllerConfig(SESSION_MS, drain_ms_max=30_000, voters=3, imbalance_check_ms=300_000, imbalance_percent=10)
 
 
 def directory(number: int) -> DirectoryId:
@@ -91,7 +92,7 @@ class Controlled:
     # --- driving ---
 
     def activate(self, node: int = 99, incarnation: int = 99) -> None:
-        self.controller = Controller(rng=self.rng, check_configs=check_configs, config=ControllerConfig(SESSION_MS))
+        self.controller = Controller(rng=self.rng, check_configs=check_configs, config=CONFIG)
         self.handle(Activated(self.now, self.replayed(), NodeId(node), Incarnation(UUID(int=incarnation))))
 
     def handle(self, event: Event) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.config import INT64_MAX
 from storage.directory.log_cleaner import LogCleaner
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
+from storage.settings import INT64_MAX
 from tests.fakes.fake_disk import FakeDisk
 from tests.sim.controller_stories import eligible, on_two_nodes
 from tests.sim.healing import rotten_segments

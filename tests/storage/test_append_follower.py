@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.config import INT32_MAX
+from storage.settings import INT32_MAX
 from tests.storage.workbench import NOW, Bench, stamped
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic, TidelogError
 from tidelog.types import Codec, EpochStart, LeaderEpoch, Offset

@@ -106,7 +106,9 @@ def test_settings_that_contradict_each_other_are_refused_together(configs: dict[
 
 def test_a_setting_of_the_node_is_none_of_a_topic() -> None:
     assert LogConfig.from_node({"producer.id.expiration.ms": "5"}).producer_id_expiration_ms == 5
-    with pytest.raises(InvalidConfig, match="unknown topic setting"):
+    with pytest.raises(
+        InvalidConfig, match=r'unknown topic setting "producer\.id\..*"; valid settings: cleanup\.policy'
+    ):
         LogConfig.from_topic({"producer.id.expiration.ms": "5"})
 
 

@@ -162,8 +162,8 @@ class QuorumService:
         cluster_id = self._cluster_id()
         if asked_by and cluster_id and asked_by != cluster_id:
             raise InconsistentClusterId(
-                f"{who} belongs to cluster {asked_by}, node {self._view.node_id} to {cluster_id}: check the addresses "
-                "in [quorum] nodes"
+                f"{who} belongs to cluster {asked_by}, node {self._view.node_id} to {cluster_id}: check "
+                "controller.quorum.bootstrap.servers"
             )
 
     def _ensure_meant(self, receiver: quorum_pb2.ReplicaKey) -> None:

@@ -1,0 +1,191 @@
+"""Declarations of settings.
+
+A setting is declared once, as a field of a frozen dataclass, with `setting(...)`. The declaration holds the names, the
+kind (type, bounds, unit), the default and the documentation. It is the source of parsing, of error messages and of the
+tables in docs/configuration.md. The dataclasses are LogConfig, MaintenanceConfig and those in node/config.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Generic, TypeVar
+
+from tidelog.errors import InvalidConfig
+
+T = TypeVar("T")
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+class Unfit(ValueError):
+    """The value is not allowed; the message says why, where "must be ..." does not say enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A type of values.
+
+    wanted: completes "must be ...". unit: for the documentation. parse: from text (the environment, or a topic's
+    settings). check: from a typed value of TOML. Both raise ValueError. show: the inverse of parse.
+    """
+
+    wanted: str
+    parse: Callable[[str], T]
+    check: Callable[[object], T]
+    show: Callable[[T], str] = str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """One setting.
+
+    name: the node's key. default: MISSING if it must be given. text: the documentation, in Markdown. topic: the topic's
+    key; None if only nodes have the setting.
+    """
+
+    name: str
+    default: T
+    kind: Kind[T]
+    text: str
+    topic: str | None = None
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that overrides the node's key."""
+        return "TIDELOG_" + self.name.upper().replace(".", "_")
+
+    def parse(self, text: str, name: str | None = None) -> T:
+        """Read text. name: for the error, if it is not the node's. Raises InvalidConfig."""
+        return self._read(self.kind.parse, text, name or self.name)
+
+    def check(self, value: object) -> T:
+        """Read a value of TOML. Raises InvalidConfig."""
+        return self._read(self.kind.check, value, self.name)
+
+    def _read(self, read: Callable[[Any], T], value: object, name: str) -> T:
+        try:
+            return read(value)
+        except Unfit as error:
+            reason = str(error)
+        except ValueError:
+            reason = f"must be {self.kind.wanted}"
+        raise InvalidConfig(f"{name} = {value!r}: {reason}")
+
+
+def setting(name: str, default: T | Any, kind: Kind[T], text: str, *, topic: str | None = None) -> Any:
+    """Declare a setting as a field of a dataclass. The parameters are those of Setting."""
+    return field(default=default, metadata={"setting": Setting(name, default, kind, text, topic)})
+
+
+def topic_setting(name: str, default: T | Any, kind: Kind[T], text: str, *, node: str = "") -> Any:
+    """Declare a setting that topics may have. node: the node's key for the default, if it is not `log.NAME`."""
+    return setting(node or f"log.{name}", default, kind, text, topic=name)
+
+
+def settings_of(config: type) -> dict[str, Setting[Any]]:
+    """The settings that a dataclass declares, by field."""
+    return {each.name: each.metadata["setting"] for each in fields(config) if "setting" in each.metadata}
+
+
+def given_fields(config: type, values: Mapping[str, object]) -> dict[str, Any]:
+    """The fields of a dataclass for which `values` (by node's key) has a value; defaults hold for the others."""
+    return {name: values[each.name] for name, each in settings_of(config).items() if each.name in values}
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
+
+
+def _typed(wanted: type, value: object) -> Any:
+    if type(value) is not wanted:
+        raise ValueError(value)
+    return value
+
+
+def number(low: int, high: int = INT64_MAX, *, unit: str = "", also: int | None = None, scale: int = 1) -> Kind[int]:
+    """A whole number. also: a value outside the bounds that is allowed. scale: what one unit counts in the field."""
+
+    def check(value: object) -> int:
+        found: int = _typed(int, value)
+        if not low <= found <= high and found != also:
+            raise ValueError(value)
+        return found * scale
+
+    return Kind(
+        ("" if also is None else f"{also} or ") + f"a whole number from {low} to {high}",
+        parse=lambda text: check(int(text)),
+        check=check,
+        show=lambda value: str(value // scale),
+        unit=unit,
+    )
+
+
+def size(low: int, high: int = INT64_MAX) -> Kind[int]:
+    """A number of bytes."""
+    return number(low, high, unit="bytes")
+
+
+def millis(low: int, high: int = INT64_MAX) -> Kind[int]:
+    """A duration in milliseconds."""
+    return number(low, high, unit="ms")
+
+
+def ratio() -> Kind[float]:
+    """A number from 0 to 1."""
+
+    def within(value: float) -> float:
+        if math.isnan(value) or not 0 <= value <= 1:
+            raise ValueError(value)
+        return value
+
+    return Kind(
+        "a number from 0 to 1",
+        parse=lambda text: within(float(text)),
+        check=lambda value: within(float(value) if type(value) is int else _typed(float, value)),
+    )
+
+
+def choice(values: Mapping[str, T]) -> Kind[T]:
+    """One of some words, each for a value."""
+    words = {value: word for word, value in values.items()}
+
+    def parse(text: object) -> T:
+        if not isinstance(text, str) or text not in values:
+            raise ValueError(text)
+        return values[text]
+
+    return Kind(" or ".join(values), parse=parse, check=parse, show=words.__getitem__)
+
+
+def words(*allowed: str) -> Kind[str]:
+    """One of some words, which is the value."""
+    return choice({word: word for word in allowed})
+
+
+def flag() -> Kind[bool]:
+    """True or false."""
+    text = choice({"true": True, "false": False})
+    return Kind(text.wanted, text.parse, lambda value: bool(_typed(bool, value)), text.show)
+
+
+def text() -> Kind[str]:
+    """Any text."""
+    return Kind("text in quotes", parse=str, check=lambda value: str(_typed(str, value)))
+
+
+def texts(what: str, convert: Callable[[list[str]], T], show: Callable[[T], str]) -> Kind[T]:
+    """A list of texts, separated by commas in text. what: names them. convert: may raise Unfit."""
+
+    def check(value: object) -> T:
+        if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
+            raise ValueError(value)
+        return convert(value)
+
+    return Kind(
+        f"a list of one or more {what} in quotes",
+        parse=lambda given: check([item.strip() for item in given.split(",") if item.strip()]),
+        check=check,
+        show=show,
+    )
