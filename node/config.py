@@ -15,7 +15,6 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 from storage.config import CLEANUP_POLICY, LogConfig
@@ -62,7 +61,7 @@ def _endpoint_of(value: object) -> Endpoint:
     pattern = r"(?:\[([0-9a-fA-F:]+)\]|([^:\s\[\]]+)):(\d{1,5})"
     found = re.fullmatch(pattern, value) if isinstance(value, str) else None
     if found is None or int(found[3]) > 65535:
-        raise Unfit(f"{value!r} is no address; write HOST:PORT, for example 127.0.0.1:9092 (IPv6: [::1]:9092)")
+        raise Unfit(f"{value!r} is not an address; write HOST:PORT, for example 127.0.0.1:9092 (IPv6: [::1]:9092)")
     return Endpoint(found[1] or found[2], int(found[3]))
 
 
@@ -85,7 +84,7 @@ def _listeners_of(items: list[str]) -> dict[str, Endpoint]:
     pairs = [item.partition("://") for item in items]
     for (name, _, address), item in zip(pairs, items, strict=True):
         if not name or not address:
-            raise Unfit(f"{item!r} is no listener; write NAME://HOST:PORT, for example client://127.0.0.1:9092")
+            raise Unfit(f"{item!r} is not a listener; write NAME://HOST:PORT, for example client://127.0.0.1:9092")
     _distinct("listener", [name for name, _, _ in pairs])
     return {name: _endpoint_of(address) for name, _, address in pairs}
 
@@ -94,38 +93,25 @@ def _node_id_of(value: object) -> int:
     return -1 if value == _AUTO else _ID.parse(value) if isinstance(value, str) else _ID.check(value)
 
 
+# The settings that `parse` combines into fields are declared by themselves.
 _ID: Final = number(0, INT32_MAX)
 _LISTENERS: Final = texts("NAME://HOST:PORT", _listeners_of, str)
 NODE_ID: Final = Setting(
     "node.id",
     -1,
     Kind(f"{_ID.wanted}, or {_AUTO}", _node_id_of, _node_id_of, lambda value: _AUTO if value < 0 else str(value)),
-    "the id of the node; `auto`: the number at the end of `TIDELOG_POD_NAME` or of the host name (`tidelog-2` is 2)",
 )
-LISTENERS: Final[Setting[Any]] = Setting(
-    "listeners",
-    MISSING,
-    _LISTENERS,
-    "the addresses to listen on, `NAME://HOST:PORT`; port 0: any free port. The listener `client` is required and "
-    "serves clients and nodes; others are registered and served too",
-)
-ADVERTISED_LISTENERS: Final[Setting[Any]] = Setting(
-    "advertised.listeners",
-    {},
-    _LISTENERS,
-    "the addresses that others are told, if they are not as bound; required for a listener on `0.0.0.0` or `[::]`",
-)
-BOOTSTRAP: Final = Setting(
-    "cluster.bootstrap.enable",
-    False,
-    flag(),
-    "true on exactly one node: it forms the cluster, once, when every node of `controller.quorum.bootstrap.servers` "
-    "has answered that it belongs to none",
-)
-BOOTSTRAP_NODE: Final[Setting[Any]] = Setting(
-    "cluster.bootstrap.node.id", None, _ID, "the same for a file that all nodes share: the id of that node"
-)
-"""These settings, and CLEANUP_POLICY, are declared by themselves: `parse` combines them into fields."""
+"""the id of the node; `auto`: the number at the end of `TIDELOG_POD_NAME` or of the host name (`tidelog-2` is 2)"""
+LISTENERS: Final[Setting[Any]] = Setting("listeners", MISSING, _LISTENERS)
+"""the addresses to listen on, `NAME://HOST:PORT`; port 0: any free port. The listener `client` is required and serves
+clients and nodes; others are registered and served too"""
+ADVERTISED_LISTENERS: Final[Setting[Any]] = Setting("advertised.listeners", {}, _LISTENERS)
+"""the addresses that others are told, if they are not as bound; required for a listener on `0.0.0.0` or `[::]`"""
+BOOTSTRAP: Final = Setting("cluster.bootstrap.enable", False, flag())
+"""true on exactly one node: it forms the cluster, once, when every node of `controller.quorum.bootstrap.servers` has
+answered that it belongs to none"""
+BOOTSTRAP_NODE: Final[Setting[Any]] = Setting("cluster.bootstrap.node.id", None, _ID)
+"""the same for a file that all nodes share: the id of that node"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,77 +120,41 @@ class QuorumConfig:
 
     bootstrap: bool
     nodes: tuple[Endpoint, ...] = setting(
-        "controller.quorum.bootstrap.servers",
-        MISSING,
-        texts("HOST:PORT", _endpoints_of, str),
-        "the addresses of the first nodes, this one included; the metadata log says which nodes vote",
+        "controller.quorum.bootstrap.servers", MISSING, texts("HOST:PORT", _endpoints_of, str)
     )
-    voters: int = setting(
-        "controller.quorum.voter.count",
-        QUORUM_VOTERS,
-        number(1, 9),
-        "the voters of a new cluster; the active controller adds voters one at a time until there are so many",
-    )
+    """the addresses of the first nodes, this one included; the metadata log says which nodes vote"""
+    voters: int = setting("controller.quorum.voter.count", QUORUM_VOTERS, number(1, 9))
+    """the voters of a new cluster; the active controller adds voters one at a time until there are so many"""
     snapshot_bytes: int = setting(
-        "metadata.log.max.record.bytes.between.snapshots",
-        SNAPSHOT_BYTES,
-        size(1024, 1 << 40),
-        "a snapshot of the metadata is written when the log has grown by so much",
+        "metadata.log.max.record.bytes.between.snapshots", SNAPSHOT_BYTES, size(1024, 1 << 40)
     )
+    """a snapshot of the metadata is written when the log has grown by so much"""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationConfig:
     """Times and sizes of replication."""
 
-    heartbeat_ms: Millis = setting(
-        "broker.heartbeat.interval.ms", 400, millis(10, 60_000), "interval of the heartbeats to the controller"
-    )
-    session_ms: Millis = setting(
-        "broker.session.timeout.ms",
-        2_000,
-        millis(50, 600_000),
-        "without a heartbeat for this long the node is fenced; at least two heartbeat intervals",
-    )
-    lag_ms_max: Millis = setting(
-        "replica.lag.time.max.ms",
-        5_000,
-        millis(50, 600_000),
-        "a follower that has not caught up for this long leaves the in-sync set",
-    )
-    fetch_wait_ms: Millis = setting(
-        "replica.fetch.wait.max.ms",
-        500,
-        millis(1, 60_000),
-        "how long a follower's fetch waits at the leader if there are no records",
-    )
-    fetch_bytes_max: int = setting(
-        "replica.fetch.max.bytes", 1 << 20, size(1024, 1 << 30), "the bytes of one partition in one fetch response"
-    )
-    drain_ms_max: Millis = setting(
-        "controlled.shutdown.timeout.ms",
-        30_000,
-        millis(0, 600_000),
-        "how long a stop waits until the leaderships have moved away",
-    )
+    heartbeat_ms: Millis = setting("broker.heartbeat.interval.ms", 400, millis(10, 60_000))
+    """interval of the heartbeats to the controller"""
+    session_ms: Millis = setting("broker.session.timeout.ms", 2_000, millis(50, 600_000))
+    """without a heartbeat for this long the node is fenced; at least two heartbeat intervals"""
+    lag_ms_max: Millis = setting("replica.lag.time.max.ms", 5_000, millis(50, 600_000))
+    """a follower that has not caught up for this long leaves the in-sync set"""
+    fetch_wait_ms: Millis = setting("replica.fetch.wait.max.ms", 500, millis(1, 60_000))
+    """how long a follower's fetch waits at the leader if there are no records"""
+    fetch_bytes_max: int = setting("replica.fetch.max.bytes", 1 << 20, size(1024, 1 << 30))
+    """the bytes of one partition in one fetch response"""
+    drain_ms_max: Millis = setting("controlled.shutdown.timeout.ms", 30_000, millis(0, 600_000))
+    """how long a stop waits until the leaderships have moved away"""
     imbalance_check_ms: Millis = setting(
-        "leader.imbalance.check.interval.seconds",
-        300_000,
-        number(0, 86_400, unit="s", scale=1_000),
-        "interval of moving leaderships back to preferred leaders; 0: only on command",
+        "leader.imbalance.check.interval.seconds", 300_000, number(0, 86_400, unit="s", scale=1_000)
     )
-    imbalance_percent: int = setting(
-        "leader.imbalance.per.broker.percentage",
-        10,
-        number(0, 100, unit="%"),
-        "the share of a node's preferred leaderships that others may hold",
-    )
-    throttled_rate: int = setting(
-        "follower.replication.throttled.rate",
-        0,
-        number(0, 1 << 40, unit="bytes/s"),
-        "what this node fetches of replicas that are being moved to it; 0: no limit",
-    )
+    """interval of moving leaderships back to preferred leaders; 0: only on command"""
+    imbalance_percent: int = setting("leader.imbalance.per.broker.percentage", 10, number(0, 100, unit="%"))
+    """the share of a node's preferred leaderships that others may hold"""
+    throttled_rate: int = setting("follower.replication.throttled.rate", 0, number(0, 1 << 40, unit="bytes/s"))
+    """what this node fetches of replicas that are being moved to it; 0: no limit"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,40 +164,27 @@ class NodeConfig:
     node_id: NodeId
     listeners: tuple[ListenerConfig, ...]
     quorum: QuorumConfig
-    log_directories: tuple[str, ...] = setting(
-        "log.dirs",
-        ("data",),
-        texts("directories", _directories_of, ",".join),
-        "the log directories; the first one also holds the metadata log",
-    )
-    rack: str = setting("broker.rack", "", text(), "the rack, zone or host that keeps replicas apart")
+    log_directories: tuple[str, ...] = setting("log.dirs", ("data",), texts("directories", _directories_of, ",".join))
+    """the log directories; the first one also holds the metadata log"""
+    rack: str = setting("broker.rack", "", text())
+    """the rack, zone or host that keeps replicas apart"""
     metrics_bind: Endpoint | None = setting(
-        "metrics.listener",
-        None,
-        Kind("HOST:PORT in quotes", _endpoint_of, _endpoint_of),
-        "the address that answers `GET /metrics`",
+        "metrics.listener", None, Kind("HOST:PORT in quotes", _endpoint_of, _endpoint_of)
     )
+    """the address that answers `GET /metrics`"""
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
-    message_bytes_max: int = setting(
-        "socket.request.max.bytes",
-        128 << 20,
-        size(1 << 20, 1 << 30),
-        "the largest gRPC message, requests and responses; one batch is never split. A request of more than 100,000 "
-        "fields is rejected whatever its size",
-    )
-    memory_bytes: int = setting(
-        "memory.max.bytes",
-        MEMORY_BYTES,
-        size(16 << 20, 1 << 40),
-        "memory for records in requests and responses and for the state of producers (operations.md, Memory). If it "
-        "is not set: a quarter of the memory of the container or of the machine, from 32 MiB to the default",
-    )
+    message_bytes_max: int = setting("socket.request.max.bytes", 128 << 20, size(1 << 20, 1 << 30))
+    """the largest gRPC message, requests and responses; one batch is never split. A request of more than 100,000
+    fields is rejected whatever its size"""
+    memory_bytes: int = setting("memory.max.bytes", MEMORY_BYTES, size(16 << 20, 1 << 40))
+    """memory for records in requests and responses and for the state of producers (operations.md, Memory). If it is
+    not set: a quarter of the memory of the container or of the machine, from 32 MiB to the default"""
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
-    log_format: str = setting(
-        "logging.format", "text", words("text", "json"), "the log of the node itself, on standard error"
-    )
-    log_level: str = setting("logging.level", "info", words("debug", "info", "warning", "error"), "likewise")
+    log_format: str = setting("logging.format", "text", words("text", "json"))
+    """the log of the node itself, on standard error"""
+    log_level: str = setting("logging.level", "info", words("debug", "info", "warning", "error"))
+    """likewise"""
 
     @property
     def log_config(self) -> LogConfig:
@@ -277,7 +214,7 @@ _FORMER: Final = {
     "quorum.voters": "controller.quorum.voter.count",
     "quorum.snapshot_bytes": "metadata.log.max.record.bytes.between.snapshots",
     "metrics.bind": "metrics.listener",
-    **{f"replication.{name}": declared.name for name, declared in settings_of(ReplicationConfig).items()},
+    **{f"replication.{field}": each.name for field, each in settings_of(ReplicationConfig).items()},
     "limits.message_bytes_max": "socket.request.max.bytes",
     "limits.memory_bytes": "memory.max.bytes",
     "logs.format": "logging.format",
@@ -380,7 +317,10 @@ class _File:
         present = _present_name(key)
         if present is not None:
             section, _, name = key.rpartition(".") if key.startswith("listeners.") else key.partition(".")
-            raise InvalidConfig(f"{self._place(key)}: [{section}] {name} is {present} now; {_renamed(present)}")
+            remedy = f"write it outside of [{section}]" if name == present else _renamed(present)
+            raise InvalidConfig(f"{self._place(key)}: [{section}] {name} is {present} now; {remedy}")
+        from difflib import get_close_matches  # only here: it takes 0.1 MiB
+
         near = get_close_matches(key, SETTINGS, n=3)
         hint = f"similar: {', '.join(near)}" if near else "docs/configuration.md lists all"
         raise InvalidConfig(f"{self._place(key)}: unknown setting {key}; {hint}. Remove or rename it.")

@@ -54,180 +54,105 @@ def _policies(value: object) -> frozenset[str]:
     return policies
 
 
+# Declared by itself: it sets two fields of LogConfig, `delete` and `compact`.
 CLEANUP_POLICY: Final = Setting(
     "log.cleanup.policy",
     frozenset({"delete"}),
     Kind("delete or compact or compact,delete", _policies, _policies, lambda policies: ",".join(sorted(policies))),
-    "`delete`: segments are deleted by age and size; `compact`: the last record of each key is kept",
     topic="cleanup.policy",
 )
-"""Declared by itself: it sets two fields of LogConfig, `delete` and `compact`."""
+"""`delete`: segments are deleted by age and size; `compact`: the last record of each key is kept"""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """The settings of one topic, as its logs use them. Sizes in bytes, times in milliseconds."""
 
-    segment_bytes: int = topic_setting("segment.bytes", 1 << 30, size(14, INT32_MAX), "the largest size of a segment")
-    segment_ms: int = topic_setting(
-        "segment.ms", 7 * DAY_MS, millis(1), "a segment takes no more batches at this age", node="log.roll.ms"
-    )
-    segment_jitter_ms: int = topic_setting(
-        "segment.jitter.ms", 0, millis(0), "a random part of it is taken off the age", node="log.roll.jitter.ms"
-    )
+    segment_bytes: int = topic_setting("segment.bytes", 1 << 30, size(14, INT32_MAX))
+    """the largest size of a segment"""
+    segment_ms: int = topic_setting("segment.ms", 7 * DAY_MS, millis(1), node="log.roll.ms")
+    """a segment takes no more batches at this age"""
+    segment_jitter_ms: int = topic_setting("segment.jitter.ms", 0, millis(0), node="log.roll.jitter.ms")
+    """a random part of it is taken off the age"""
     segment_index_bytes: int = topic_setting(
-        "segment.index.bytes",
-        10 << 20,
-        size(12, INT32_MAX),
-        "the largest size of an index",
-        node="log.index.size.max.bytes",
+        "segment.index.bytes", 10 << 20, size(12, INT32_MAX), node="log.index.size.max.bytes"
     )
-    index_interval_bytes: int = topic_setting(
-        "index.interval.bytes", 4096, size(0, INT32_MAX), "record bytes between two index entries"
-    )
-    preallocate: bool = topic_setting(
-        "preallocate", False, flag(), "allocate `segment.bytes` on the disk when a segment begins"
-    )
-    max_message_bytes: int = topic_setting(
-        "max.message.bytes",
-        1_048_588,
-        size(0, INT32_MAX),
-        "the largest batch, before and after a conversion",
-        node="message.max.bytes",
-    )
-    flush_messages: int = topic_setting(
-        "flush.messages",
-        INT64_MAX,
-        number(1),
-        "for `durability=page-cache`: the append that leaves this many records unflushed waits for its flush before it "
-        "is acknowledged or committed; 1: every append. `durability=fsync` flushes every record",
-        node="log.flush.interval.messages",
-    )
-    flush_ms: int = topic_setting(
-        "flush.ms",
-        INT64_MAX,
-        millis(0),
-        "for `durability=page-cache`: records are flushed at this age, to within `log.flush.scheduler.interval.ms`; "
-        "acknowledgements do not wait for it",
-        node="log.flush.interval.ms",
-    )
-    magic: int = topic_setting(
-        "message.format", 2, choice({"v0": 0, "v1": 1, "v2": 2}), "Tidelog's own: the format that the leader writes"
-    )
-    codec: Codec | None = topic_setting(
-        "compression.type",
-        None,
-        choice(_CODECS),
-        "the codec that the leader writes; `producer`: as sent; `zstd` requires `message.format=v2`",
-        node="compression.type",
-    )
+    """the largest size of an index"""
+    index_interval_bytes: int = topic_setting("index.interval.bytes", 4096, size(0, INT32_MAX))
+    """record bytes between two index entries"""
+    preallocate: bool = topic_setting("preallocate", False, flag())
+    """allocate `segment.bytes` on the disk when a segment begins"""
+    max_message_bytes: int = topic_setting("max.message.bytes", 1_048_588, size(0, INT32_MAX), node="message.max.bytes")
+    """the largest batch, before and after a conversion"""
+    flush_messages: int = topic_setting("flush.messages", INT64_MAX, number(1), node="log.flush.interval.messages")
+    """for `durability=page-cache`: the append that leaves this many records unflushed waits for its flush before it is
+    acknowledged or committed; 1: every append. `durability=fsync` flushes every record"""
+    flush_ms: int = topic_setting("flush.ms", INT64_MAX, millis(0), node="log.flush.interval.ms")
+    """for `durability=page-cache`: records are flushed at this age, to within `log.flush.scheduler.interval.ms`;
+    acknowledgements do not wait for it"""
+    magic: int = topic_setting("message.format", 2, choice({"v0": 0, "v1": 1, "v2": 2}))
+    """Tidelog's own: the format that the leader writes"""
+    codec: Codec | None = topic_setting("compression.type", None, choice(_CODECS), node="compression.type")
+    """the codec that the leader writes; `producer`: as sent; `zstd` requires `message.format=v2`"""
     gzip_level: int = topic_setting(
         "compression.gzip.level",
         _GZIP_DEFAULT_LEVEL,
         number(1, 9, also=_GZIP_DEFAULT_LEVEL),
-        "for batches that the leader compresses; -1: the default of gzip",
         node="compression.gzip.level",
     )
+    """for batches that the leader compresses; -1: the default of gzip"""
     lz4_level: int = topic_setting(
-        "compression.lz4.level",
-        _LZ4_FAST_LEVEL,
-        number(1, 17),
-        "likewise; 9 is the fast mode, as in Kafka",
-        node="compression.lz4.level",
+        "compression.lz4.level", _LZ4_FAST_LEVEL, number(1, 17), node="compression.lz4.level"
     )
-    zstd_level: int = topic_setting(
-        "compression.zstd.level", 3, number(-131_072, 22), "likewise", node="compression.zstd.level"
-    )
+    """likewise; 9 is the fast mode, as in Kafka"""
+    zstd_level: int = topic_setting("compression.zstd.level", 3, number(-131_072, 22), node="compression.zstd.level")
+    """likewise"""
     timestamp_type: TimestampType = topic_setting(
-        "message.timestamp.type",
-        TimestampType.CREATE_TIME,
-        choice(_TIMESTAMP_TYPES),
-        "set by the producer or by the leader",
+        "message.timestamp.type", TimestampType.CREATE_TIME, choice(_TIMESTAMP_TYPES)
     )
-    timestamp_before_ms_max: int = topic_setting(
-        "message.timestamp.before.max.ms",
-        INT64_MAX,
-        millis(0),
-        "how far a create time may be behind the leader's clock",
-    )
-    timestamp_after_ms_max: int = topic_setting(
-        "message.timestamp.after.max.ms",
-        3_600_000,
-        millis(0),
-        "how far a create time may be ahead of the leader's clock",
-    )
+    """set by the producer or by the leader"""
+    timestamp_before_ms_max: int = topic_setting("message.timestamp.before.max.ms", INT64_MAX, millis(0))
+    """how far a create time may be behind the leader's clock"""
+    timestamp_after_ms_max: int = topic_setting("message.timestamp.after.max.ms", 3_600_000, millis(0))
+    """how far a create time may be ahead of the leader's clock"""
     delete: bool = "delete" in CLEANUP_POLICY.default
     compact: bool = "compact" in CLEANUP_POLICY.default
-    retention_ms: int = topic_setting(
-        "retention.ms", 7 * DAY_MS, millis(-1), "older segments are deleted; -1: no limit"
-    )
-    retention_bytes: int = topic_setting(
-        "retention.bytes",
-        -1,
-        size(-INT64_MAX - 1),
-        "the oldest segments of a larger log are deleted; below 0: no limit",
-    )
+    retention_ms: int = topic_setting("retention.ms", 7 * DAY_MS, millis(-1))
+    """older segments are deleted; -1: no limit"""
+    retention_bytes: int = topic_setting("retention.bytes", -1, size(-INT64_MAX - 1))
+    """the oldest segments of a larger log are deleted; below 0: no limit"""
     min_cleanable_ratio: float = topic_setting(
-        "min.cleanable.dirty.ratio",
-        0.5,
-        ratio(),
-        "a log is compacted when this share of it is new since the last time",
-        node="log.cleaner.min.cleanable.ratio",
+        "min.cleanable.dirty.ratio", 0.5, ratio(), node="log.cleaner.min.cleanable.ratio"
     )
+    """a log is compacted when this share of it is new since the last time"""
     min_compaction_lag_ms: int = topic_setting(
-        "min.compaction.lag.ms",
-        0,
-        millis(0),
-        "younger records are not compacted",
-        node="log.cleaner.min.compaction.lag.ms",
+        "min.compaction.lag.ms", 0, millis(0), node="log.cleaner.min.compaction.lag.ms"
     )
+    """younger records are not compacted"""
     max_compaction_lag_ms: int = topic_setting(
-        "max.compaction.lag.ms",
-        INT64_MAX,
-        millis(1),
-        "older records are compacted whatever the ratio",
-        node="log.cleaner.max.compaction.lag.ms",
+        "max.compaction.lag.ms", INT64_MAX, millis(1), node="log.cleaner.max.compaction.lag.ms"
     )
+    """older records are compacted whatever the ratio"""
     delete_retention_ms: int = topic_setting(
-        "delete.retention.ms",
-        DAY_MS,
-        millis(0),
-        "how long compaction keeps tombstones and transaction markers",
-        node="log.cleaner.delete.retention.ms",
+        "delete.retention.ms", DAY_MS, millis(0), node="log.cleaner.delete.retention.ms"
     )
+    """how long compaction keeps tombstones and transaction markers"""
     file_delete_delay_ms: int = topic_setting(
-        "file.delete.delay.ms",
-        60_000,
-        millis(0),
-        "how long the files of deleted segments and logs stay",
-        node="log.segment.delete.delay.ms",
+        "file.delete.delay.ms", 60_000, millis(0), node="log.segment.delete.delay.ms"
     )
-    producer_id_expiration_ms: int = setting(
-        "producer.id.expiration.ms",
-        DAY_MS,
-        millis(1),
-        "a producer is forgotten this long after its last append, or after the start of the node",
-    )
-    min_insync_replicas: int = topic_setting(
-        "min.insync.replicas",
-        1,
-        number(1, INT32_MAX),
-        "in-sync replicas that `acks=all` requires, at most all replicas; fixed when the topic is created",
-        node="min.insync.replicas",
-    )
+    """how long the files of deleted segments and logs stay"""
+    producer_id_expiration_ms: int = setting("producer.id.expiration.ms", DAY_MS, millis(1))
+    """a producer is forgotten this long after its last append, or after the start of the node"""
+    min_insync_replicas: int = topic_setting("min.insync.replicas", 1, number(1, INT32_MAX), node="min.insync.replicas")
+    """in-sync replicas that `acks=all` requires, at most all replicas; fixed when the topic is created"""
     unclean_elections: bool = topic_setting(
-        "unclean.leader.election.enable",
-        False,
-        flag(),
-        "a replica without all committed records may lead if no other is left; fixed as above",
-        node="unclean.leader.election.enable",
+        "unclean.leader.election.enable", False, flag(), node="unclean.leader.election.enable"
     )
+    """a replica without all committed records may lead if no other is left; fixed as above"""
     durability: Durability = topic_setting(
-        "durability",
-        Durability.FSYNC,
-        choice({each.value: each for each in Durability}),
-        "Tidelog's own: replicas report records after they are flushed, or once they are written; fixed as above",
+        "durability", Durability.FSYNC, choice({each.value: each for each in Durability})
     )
+    """Tidelog's own: replicas report records after they are flushed, or once they are written; fixed as above"""
 
     def __post_init__(self) -> None:
         if self.magic < 2 and self.codec is Codec.ZSTD:

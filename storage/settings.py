@@ -1,8 +1,9 @@
 """Declarations of settings.
 
 A setting is declared once, as a field of a frozen dataclass, with `setting(...)`. The declaration holds the names, the
-kind (type, bounds, unit), the default and the documentation. It is the source of parsing, of error messages and of the
-tables in docs/configuration.md. The dataclasses are LogConfig, MaintenanceConfig and those in node/config.py.
+kind (type, bounds, unit) and the default; the docstring below it is the documentation. It is the source of parsing, of
+error messages and of the tables in docs/configuration.md. The dataclasses are LogConfig, MaintenanceConfig and those of
+node/config.py.
 """
 
 from __future__ import annotations
@@ -42,14 +43,13 @@ class Kind(Generic[T]):
 class Setting(Generic[T]):
     """One setting.
 
-    name: the node's key. default: MISSING if it must be given. text: the documentation, in Markdown. topic: the topic's
-    key; None if only nodes have the setting.
+    name: the node's key. default: MISSING if it must be given. topic: the topic's key; None if only nodes have the
+    setting.
     """
 
     name: str
     default: T
     kind: Kind[T]
-    text: str
     topic: str | None = None
 
     @property
@@ -75,14 +75,14 @@ class Setting(Generic[T]):
         raise InvalidConfig(f"{name} = {value!r}: {reason}")
 
 
-def setting(name: str, default: T | Any, kind: Kind[T], text: str, *, topic: str | None = None) -> Any:
+def setting(name: str, default: T | Any, kind: Kind[T], *, topic: str | None = None) -> Any:
     """Declare a setting as a field of a dataclass. The parameters are those of Setting."""
-    return field(default=default, metadata={"setting": Setting(name, default, kind, text, topic)})
+    return field(default=default, metadata={"setting": Setting(name, default, kind, topic)})
 
 
-def topic_setting(name: str, default: T | Any, kind: Kind[T], text: str, *, node: str = "") -> Any:
+def topic_setting(name: str, default: T | Any, kind: Kind[T], *, node: str = "") -> Any:
     """Declare a setting that topics may have. node: the node's key for the default, if it is not `log.NAME`."""
-    return setting(node or f"log.{name}", default, kind, text, topic=name)
+    return setting(node or f"log.{name}", default, kind, topic=name)
 
 
 def settings_of(config: type) -> dict[str, Setting[Any]]:

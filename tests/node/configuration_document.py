@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from dataclasses import MISSING
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from node.config import SETTINGS
 from storage.settings import INT64_MAX, Setting
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "configuration.md"
 
 
 def document() -> str:
@@ -33,17 +36,39 @@ def document() -> str:
     )
 
 
+def _meanings() -> dict[str, str]:
+    """The docstring below each declaration, by the name that comes first in the declaration."""
+    found = {}
+    for module in ("node/config.py", "storage/config.py", "storage/directory/maintenance_config.py"):
+        tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+        for body in (tree.body, *(each.body for each in tree.body if isinstance(each, ast.ClassDef))):
+            for statement, below in pairwise(body):
+                match statement, below:
+                    case ast.AnnAssign(value=ast.Call(args=[ast.Constant(str(name)), *_])), ast.Expr(
+                        ast.Constant(str(text))
+                    ):
+                        found[name] = " ".join(text.split())
+    return found
+
+
+MEANINGS = _meanings()
+
+
+def _meaning(declared: Setting[Any]) -> str:
+    return MEANINGS.get(declared.topic or "") or MEANINGS[declared.name]
+
+
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, ("---",) * len(head), *rows))
 
 
 def _of_node(declared: Setting[Any]) -> tuple[str, ...]:
-    return f"`{declared.name}`", _default(declared), _allowed(declared), declared.text
+    return f"`{declared.name}`", _default(declared), _allowed(declared), _meaning(declared)
 
 
 def _of_topic(declared: Setting[Any]) -> tuple[str, ...]:
     node = "the same" if declared.name == declared.topic else f"`{declared.name}`"
-    return f"`{declared.topic}`", node, _default(declared), _allowed(declared), declared.text
+    return f"`{declared.topic}`", node, _default(declared), _allowed(declared), _meaning(declared)
 
 
 def _default(declared: Setting[Any]) -> str:

@@ -142,7 +142,7 @@ def test_a_taken_address_is_named() -> None:
     async def story() -> None:
         first, second = MetricsServer(nothing), MetricsServer(nothing)
         taken = await first.start(Endpoint("127.0.0.1", 0))
-        with pytest.raises(InvalidConfig, match=rf"bind = '{taken}': cannot be bound"):
+        with pytest.raises(InvalidConfig, match=rf"metrics\.listener = '{taken}': cannot be bound"):
             await second.start(taken)
         await first.stop()
         await second.stop()

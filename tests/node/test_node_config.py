@@ -118,9 +118,13 @@ SEGMENT = '"segment.bytes" = 1048576'
         ('"/data/two"', '"/data/one"', "line 4: log.dirs = ['/data/one/', '/data/one']: names a directory twice"),
         ('["/data/one/", "/data/two"]', "[]", "must be a list of one or more directories in quotes"),
         ('["/data/one/", "/data/two"]', '"/data"', "must be a list of one or more directories in quotes"),
-        (LISTENERS, 'listeners = ["client://127.0.0.1"]', "line 5: listeners = ['client://127.0.0.1']: '127.0.0.1' is"),
-        (LISTENERS, 'listeners = ["client://a:65536"]', "is no address; write HOST:PORT"),
-        (LISTENERS, 'listeners = ["a:1"]', "'a:1' is no listener; write NAME://HOST:PORT"),
+        (
+            LISTENERS,
+            'listeners = ["client://127.0.0.1"]',
+            "line 5: listeners = ['client://127.0.0.1']: '127.0.0.1' is not",
+        ),
+        (LISTENERS, 'listeners = ["client://a:65536"]', "is not an address; write HOST:PORT"),
+        (LISTENERS, 'listeners = ["a:1"]', "'a:1' is not a listener; write NAME://HOST:PORT"),
         (LISTENERS, 'listeners = ["client://a:1", "client://a:2"]', "names a listener twice"),
         (LISTENERS, "", "tidelog.toml: listeners: missing; it must be a list of one or more NAME://HOST:PORT"),
         (LISTENERS, 'listeners = ["inner://a:1"]', "line 5: listeners: no listener 'client'"),
@@ -159,7 +163,7 @@ def test_each_mistake_names_its_place_the_value_and_what_is_allowed(old: str, ne
         (
             "TIDELOG_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS",
             "a:1,b",
-            "SERVERS: controller.quorum.bootstrap.servers = 'a:1,b': 'b' is no address",
+            "SERVERS: controller.quorum.bootstrap.servers = 'a:1,b': 'b' is not an address",
         ),
         ("TIDELOG_CLUSTER_BOOTSTRAP_ENABLE", "yes", "must be true or false"),
         ("TIDELOG_NODE_LOG_DIRECTORIES", "/a", "TIDELOG_NODE_LOG_DIRECTORIES is TIDELOG_LOG_DIRS now; rename it"),
@@ -188,7 +192,10 @@ def test_mistakes_in_the_environment_name_the_variable(name: str, value: str, wo
         ),
         ("[limits]\nmemory_bytes = 1", "[limits] memory_bytes is memory.max.bytes now"),
         ('[logs]\nlevel = "info"', "[logs] level is logging.level now"),
-        ('[log]\n"min.insync.replicas" = 1', "line 2: [log] min.insync.replicas is min.insync.replicas now"),
+        (
+            '[log]\n"min.insync.replicas" = 1',
+            "line 2: [log] min.insync.replicas is min.insync.replicas now; write it outs",
+        ),
         ('[log]\n"segment.ms" = 1', "[log] segment.ms is log.roll.ms now"),
     ],
 )
@@ -203,6 +210,9 @@ def test_every_name_is_distinct_and_can_be_nested() -> None:
     assert [(key, other) for key in SETTINGS for other in SETTINGS if other.startswith(f"{key}.")] == []
     assert set(config._FORMER) & set(SETTINGS) == set()
     assert set(config._FORMER.values()) <= set(SETTINGS)
+    times = "heartbeat_ms session_ms lag_ms_max fetch_wait_ms fetch_bytes_max drain_ms_max imbalance_check_ms"
+    for key in (*times.split(), "imbalance_percent", "throttled_rate"):
+        assert f"replication.{key}" in config._FORMER
 
 
 def test_the_document_is_current() -> None:
