@@ -24,6 +24,7 @@ from storage.settings import (
     Kind,
     Setting,
     Unfit,
+    choice,
     flag,
     given_fields,
     millis,
@@ -33,7 +34,6 @@ from storage.settings import (
     size,
     text,
     texts,
-    words,
 )
 from tidelog.errors import InvalidConfig
 from tidelog.types import Endpoint, Millis, NodeId
@@ -46,6 +46,7 @@ SNAPSHOT_BYTES: Final = 20 << 20
 QUORUM_VOTERS: Final = 3
 """Three voters survive the loss of one; more would make each change wait for more disks."""
 _AUTO: Final = "auto"
+_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +182,9 @@ class NodeConfig:
     not set: a quarter of the memory of the container or of the machine, from 32 MiB to the default"""
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
-    log_format: str = setting("logging.format", "text", words("text", "json"))
+    log_format: str = setting("logging.format", "text", choice({word: word for word in ("text", "json")}))
     """the log of the node itself, on standard error"""
-    log_level: str = setting("logging.level", "info", words("debug", "info", "warning", "error"))
+    log_level: str = setting("logging.level", "info", choice({word: word for word in _LEVELS}))
     """likewise"""
 
     @property
@@ -387,12 +388,12 @@ def _renamed(present: str) -> str:
 def _node_id(file: _File, values: Mapping[str, Any], host_name: str) -> NodeId:
     given = values.get(NODE_ID.name, NODE_ID.default)
     ordinal = re.search(r"-(\d+)$", host_name.partition(".")[0])
-    if given < 0 and ordinal is None:
-        file.refuse(
-            NODE_ID.name,
-            f"not given, and the host name {host_name!r} does not end in -NUMBER. Set it, or {NODE_ID.variable}",
-        )
-    return NodeId(int(ordinal[1]) if given < 0 and ordinal else given)
+    if given >= 0:
+        return NodeId(given)
+    if ordinal is None:
+        remedy = f"Set it, or {NODE_ID.variable}"
+        file.refuse(NODE_ID.name, f"not given, and the host name {host_name!r} does not end in -NUMBER. {remedy}")
+    return NodeId(int(ordinal[1]))
 
 
 def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, ...]:
@@ -400,11 +401,8 @@ def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, 
     advertised = values.get(ADVERTISED_LISTENERS.name, ADVERTISED_LISTENERS.default)
     if CLIENT_LISTENER not in bound:
         file.refuse(LISTENERS.name, f"no listener {CLIENT_LISTENER!r}; add {CLIENT_LISTENER}://HOST:PORT")
-    for name in advertised:
-        if name not in bound:
-            file.refuse(
-                ADVERTISED_LISTENERS.name, f"no listener {name!r} in listeners; add it there, or remove it here"
-            )
+    for name in sorted(advertised.keys() - bound.keys()):
+        file.refuse(ADVERTISED_LISTENERS.name, f"no listener {name!r} in listeners; add it there, or remove it here")
     for name, bind in bound.items():
         if name not in advertised and bind.host in ("0.0.0.0", "::"):
             file.refuse(
@@ -415,11 +413,7 @@ def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, 
 
 
 def _forms_cluster(file: _File, values: Mapping[str, Any], node_id: NodeId) -> bool:
-    if BOOTSTRAP.name in values and BOOTSTRAP_NODE.name in values:
-        file.refuse(
-            BOOTSTRAP.name,
-            f"contradicts {BOOTSTRAP_NODE.name}. Keep {BOOTSTRAP_NODE.name} if nodes share a file",
-        )
-    if BOOTSTRAP_NODE.name in values:
-        return bool(values[BOOTSTRAP_NODE.name] == node_id)
-    return bool(values.get(BOOTSTRAP.name, BOOTSTRAP.default))
+    own, shared = BOOTSTRAP.name, BOOTSTRAP_NODE.name
+    if own in values and shared in values:
+        file.refuse(own, f"contradicts {shared}. Keep {shared} if nodes share a file")
+    return bool(values[shared] == node_id if shared in values else values.get(own, BOOTSTRAP.default))

@@ -35,13 +35,8 @@ DAY_MS: Final = 86_400_000
 _GZIP_DEFAULT_LEVEL: Final = -1
 _LZ4_FAST_LEVEL: Final = 9
 """Kafka's default for lz4; its writer uses the fast mode at this level."""
-_CODECS: Final = {
-    "producer": None,
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
+_CODECS: Final = {"producer": None, "uncompressed": Codec.NONE} | {
+    codec.name.lower(): codec for codec in Codec if codec is not Codec.NONE
 }
 _TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 _BOTH: Final = frozenset({"compact", "delete"})

@@ -8,7 +8,6 @@ node/config.py.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Generic, TypeVar
@@ -135,16 +134,13 @@ def millis(low: int, high: int = INT64_MAX) -> Kind[int]:
 def ratio() -> Kind[float]:
     """A number from 0 to 1."""
 
-    def within(value: float) -> float:
-        if math.isnan(value) or not 0 <= value <= 1:
+    def check(value: object) -> float:
+        found = float(value) if type(value) is int else _typed(float, value)
+        if not 0 <= found <= 1:
             raise ValueError(value)
-        return value
+        return float(found)
 
-    return Kind(
-        "a number from 0 to 1",
-        parse=lambda text: within(float(text)),
-        check=lambda value: within(float(value) if type(value) is int else _typed(float, value)),
-    )
+    return Kind("a number from 0 to 1", parse=lambda text: check(float(text)), check=check)
 
 
 def choice(values: Mapping[str, T]) -> Kind[T]:
@@ -157,11 +153,6 @@ def choice(values: Mapping[str, T]) -> Kind[T]:
         return values[text]
 
     return Kind(" or ".join(values), parse=parse, check=parse, show=words.__getitem__)
-
-
-def words(*allowed: str) -> Kind[str]:
-    """One of some words, which is the value."""
-    return choice({word: word for word in allowed})
 
 
 def flag() -> Kind[bool]:
