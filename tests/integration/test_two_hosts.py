@@ -24,7 +24,7 @@ def host_of(node_id: int) -> str:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster = LocalCluster(tmp_path_factory.mktemp("hosts"), nodes=6)
     for node in cluster.nodes:
-        node.wrapper = ("env", f"TIDELOG_NODE_RACK={host_of(node.node_id)}")
+        node.wrapper = ("env", f"TIDELOG_BROKER_RACK={host_of(node.node_id)}")
     with cluster:
         cluster.wait_healthy()
         yield cluster
