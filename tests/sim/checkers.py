@@ -253,6 +253,7 @@ class Checkers:
         for (_, key), seen in self._watched.items():
             if key == replica.key:
                 seen.compared = min(seen.compared, end)
+                seen.high_watermark = min(seen.high_watermark, end)  # what lies below it is committed by this leader
         for reading in self.readings:
             if reading.ledger is ledger and reading.position > end:
                 reading.astray = True
