@@ -96,7 +96,7 @@ check: env proto-check  ## Format, lint, types, import arrows, generated code, t
 	@$(BIN)/ruff format --check --quiet . || { echo "make: not formatted: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(PY) -m pytest -q tests/test_import_arrows.py tests/test_tidy.py
+	@$(PY) -m pytest -q tests/test_import_arrows.py tests/test_tidy.py tests/test_docs.py
 
 .PHONY: format
 format: env  ## Format the code and mend what the linter can mend
