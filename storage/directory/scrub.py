@@ -27,8 +27,9 @@ PIECE_BYTES: Final = 256 << 10
 """Bytes per piece: limits how long other work on the same executor waits."""
 SHARE: Final = 10
 """One part in this many of the elapsed time may be spent on the scrub."""
-_NOTHING_DUE_MS: Final = 60_000
-"""Pause before looking for segments to check again."""
+_LOOK_MS_MIN: Final = 1_000
+_LOOK_MS_MAX: Final = 60_000
+"""Pause before looking for segments to check again: the scrub interval within these bounds."""
 _NEVER: Final = Millis(-1)
 
 
@@ -144,7 +145,7 @@ class Scrub:
             if (checked := self._checked[entry[1]]) == _NEVER or now - checked >= self._interval_ms
         ]
         self._round.extend(sorted(due, key=lambda entry: self._checked[entry[1]]))
-        self._look_at = Millis(now + _NOTHING_DUE_MS)
+        self._look_at = Millis(now + min(max(self._interval_ms, _LOOK_MS_MIN), _LOOK_MS_MAX))
 
     # --- results --------------------------------------------------------------------------------------------------
 

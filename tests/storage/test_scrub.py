@@ -30,7 +30,8 @@ SEGMENTS = 5
 class World:
     """A log of several segments and epochs, its scrub, and a clock."""
 
-    def __init__(self, *, rate: int = 1 << 20, executor: Deferred | None = None) -> None:
+    def __init__(self, *, rate: int = 1 << 20, executor: Deferred | None = None, interval_ms: int = WEEK) -> None:
+        self.interval_ms = interval_ms
         self.bench = Bench(replace(SMALL, segment_bytes=1_000))
         record = 0
         while len(self.log.segments) < SEGMENTS or self.log.active.size < 500:
@@ -48,7 +49,7 @@ class World:
             self.bench.directory,
             executor or self.bench.directory.executor,
             rate_max=rate,
-            interval_ms=WEEK,
+            interval_ms=self.interval_ms,
             monotonic_ms=lambda: Millis(self.now),
             on_finding=lambda _directory, _log, finding: self.findings.append(finding),
             on_trouble=self.troubles.append,
@@ -324,6 +325,20 @@ def test_the_longest_unread_comes_first() -> None:
     world.tick(60_000)
     world.one_round()
     assert world.scrub.segments_read == read_before + 2, "only those that were never read"
+
+
+def test_a_short_interval_is_not_waited_for_longer() -> None:
+    """A look at which nothing was closed puts off the next one by the interval, not by a minute."""
+    world = World(interval_ms=0)
+    for _ in range(10):
+        world.tick()
+    while len(world.log.segments) < SEGMENTS + 1:
+        world.bench.lead(b"y" * 50, epoch=5, timestamp=NOW + 1_000)
+    world.bench.commit()
+    read_before = world.scrub.segments_read
+    for _ in range(3):
+        world.tick()
+    assert world.scrub.segments_read > read_before
 
 
 @pytest.mark.parametrize("what", ["truncated", "deleted", "emptied"])
