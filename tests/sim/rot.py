@@ -145,9 +145,11 @@ class Rot:
         self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
         disk.flip_bit(path, position, bit)
         if path.endswith("leader-epoch-checkpoint"):
-            for state, directory in self._logs_on(machine):
-                if path.startswith(f"{directory}/"):
-                    self._look_later_at(self._epochs, Flipped(machine, state.key, path, inode, position))
+            log = path.rsplit("/", 2)[1]
+            for topic in self._sim.image().topics.values():
+                for state in topic.partitions:
+                    if log == f"{topic.name}-{state.partition}":
+                        self._look_later_at(self._epochs, Flipped(machine, state.key, path, inode, position))
 
     def power_lost(self) -> None:
         """Machines have lost power, and some of what their files said with it."""
