@@ -77,6 +77,7 @@ class Ledger:
     deleted_to: int = 0  # an operator asked for everything below to be deleted
     lossy: bool = False  # anything may be lost: until an unclean leader has begun, or with the power of all, for good
     loss: Loss | None = None  # by unclean elections
+    forgiven: int = 0  # how many times committed records were given up
     batches: dict[int, bytes] = field(default_factory=dict)  # by base offset, ascending
     next_of: dict[int, int] = field(default_factory=dict)  # by base offset of a batch: the offset behind it
     values: dict[int, bytes | None] = field(default_factory=dict)  # by offset, ascending, data records only
@@ -170,6 +171,7 @@ class Ledger:
     def forgive(self, end: int) -> None:
         """What was committed from `end` on may be lost."""
         self.end = min(self.end, end)
+        self.forgiven += 1
         if self.loss is not None:
             self.loss.gone.update(item for item in self.values.items() if item[0] >= self.end)
         self.batches = {base: data for base, data in self.batches.items() if base < self.end}

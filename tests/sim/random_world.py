@@ -163,12 +163,13 @@ class Workload:
         while not self._stopping:
             topic, partition = client.rng.choice(self._places())
             try:
-                asked_at = self._sim.ledger(topic, partition).end
+                ledger = self._sim.ledger(topic, partition)
+                asked_at, forgiven = ledger.end, ledger.forgiven
                 told = await client.told_end(topic, partition)
             except TidelogError:
                 client.forget(topic, partition)
             else:
-                self._sim.checkers.told_end(self._sim.ledger(topic, partition), *told, asked_at)
+                self._sim.checkers.told_end(ledger, *told, asked_at if ledger.forgiven == forgiven else 0)
             await client.sleep(client.rng.uniform(0, 0.6))
 
     async def _produce_once_each(self, client: Client) -> None:
