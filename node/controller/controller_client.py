@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
 from node.quorum.state import QuorumView
+from node.requests.types.context import RequestContext
 from node.runtime.clock import Clock
 from node.runtime.methods import Answer, Method, Request
-from node.runtime.transport import Caller, Transport
+from node.runtime.transport import Transport
 from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
 from tidelog.types import Endpoint, NodeId
 
@@ -37,7 +38,7 @@ class ControllerClient:
         """local: the controller service of this process. voters: where each voter is reached, None: this process."""
         self._view, self._local, self._voters = view, local, voters
         self._clock, self._transport = clock, transport
-        self._caller = Caller("local", f"node {view.node_id}")
+        self._context = RequestContext("local", f"node {view.node_id}")
 
     def trouble(self) -> str:
         """Why nothing can be changed now, in words; empty where an active controller was heard a moment ago."""
@@ -59,7 +60,7 @@ class ControllerClient:
         """Call one controller, active or not, once. Raises the TidelogError of the answer."""
         if target is None:
             serve: Any = getattr(self._local, method.attribute)
-            await self._within(cast("Awaitable[Answer]", serve(request, self._caller)), method, timeout_ms)
+            await self._within(cast("Awaitable[Answer]", serve(request, self._context)), method, timeout_ms)
         else:
             await self._transport.call(target, method, request, timeout_ms=timeout_ms)
 
@@ -84,7 +85,7 @@ class ControllerClient:
     async def _attempt(self, method: Method[Request, Answer], request: Request, timeout_ms: int) -> Answer:
         if self._view.leads:
             serve: Any = getattr(self._local, method.attribute)
-            return await self._within(cast("Awaitable[Answer]", serve(request, self._caller)), method, timeout_ms)
+            return await self._within(cast("Awaitable[Answer]", serve(request, self._context)), method, timeout_ms)
         endpoint = self._view.endpoint
         if endpoint is None:
             raise NotController("no active controller is known: the metadata quorum has no leader that answers")

@@ -22,11 +22,11 @@ from uuid import UUID
 
 from node.replicas.cold_reads import ColdReads
 from node.replicas.replica_config import ReplicaConfig
+from node.requests.types.context import RequestContext
 from node.runtime import status
 from node.runtime.clock import Clock
 from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
-from node.runtime.transport import Caller
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from storage.log.log_reader import LogRead
@@ -130,7 +130,7 @@ class FetchSession:
     def __init__(
         self,
         manager: ReplicaManager,
-        caller: Caller,
+        context: RequestContext,
         *,
         session: Session,
         clock: Clock,
@@ -140,7 +140,7 @@ class FetchSession:
         """is_stream: else every fetch is answered within its time, a follower's too."""
         self._is_stream = is_stream
         self._manager = manager
-        self._caller = caller
+        self._context = context
         self._session = session
         self._clock = clock
         self._config = config
@@ -249,7 +249,7 @@ class FetchSession:
             self._drop(earlier)
         self._open[key] = fetch
         try:
-            partition = self._manager.locate(item.topic_id, item.partition, self._caller.listener)
+            partition = self._manager.locate(item.topic_id, item.partition, self._context.listener)
             fetch.partition = partition
             if follower is not None:
                 answer = partition.follower_fetched(fetch, follower, item, now)
@@ -302,7 +302,7 @@ class FetchSession:
             topic_id=fetch.topic_id,
             partition=fetch.index,
             leader_epoch=-1 if partition is None else partition.leader_epoch,
-            error=status.to_proto(self._manager.with_leader(error, partition, self._caller.listener)),
+            error=status.to_proto(self._manager.with_leader(error, partition, self._context.listener)),
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1 if partition is None else partition.log_start,
@@ -421,7 +421,7 @@ class FetchSession:
                 _log.warning(
                     "the reader at %s has not taken an answer for %d ms, and others wait for memory: its connection is "
                     "closed",
-                    self._caller.peer,
+                    self._context.connection,
                     now - since,
                 )
                 close()

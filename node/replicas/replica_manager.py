@@ -34,10 +34,11 @@ from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.replicas.salvaging import Salvaging
+from node.requests.types.context import RequestContext
 from node.runtime.clock import Clock
 from node.runtime.memory_budget import MemoryBudget
 from node.runtime.ticker import Ticker
-from node.runtime.transport import Caller, Transport
+from node.runtime.transport import Transport
 from replication.controller.elections import electable
 from replication.controller.events import DamagedReplica
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
@@ -632,12 +633,12 @@ class ReplicaManager:
         """Every partition with a replica here."""
         return self._partitions.values()
 
-    def open_session(self, caller: Caller, *, is_stream: bool = True) -> FetchSession:
+    def open_session(self, context: RequestContext, *, is_stream: bool = True) -> FetchSession:
         """A place for the fetches of one stream. Raises NodeShuttingDown."""
         if self.stopping:
             raise NodeShuttingDown("the node is stopping: fetch from the next leader")
         number, clock, config = Session(next(self._session_numbers)), self._clock, self._config
-        session = FetchSession(self, caller, session=number, clock=clock, config=config, is_stream=is_stream)
+        session = FetchSession(self, context, session=number, clock=clock, config=config, is_stream=is_stream)
         self._sessions[session] = None
         return session
 

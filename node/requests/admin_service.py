@@ -18,9 +18,9 @@ from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
+from node.requests.types.context import RequestContext
 from node.runtime import methods, status
 from node.runtime.limits import ensure_few
-from node.runtime.transport import Caller
 from replication.controller.administration import state_of
 from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
@@ -53,7 +53,7 @@ class AdminService:
     # --- reading --------------------------------------------------------------------------------------------------
 
     async def get_metadata(
-        self, request: admin_pb2.GetMetadataRequest, caller: Caller
+        self, request: admin_pb2.GetMetadataRequest, context: RequestContext
     ) -> admin_pb2.GetMetadataResponse:
         """The nodes that are not fenced, and the requested topics."""
         ensure_few(request.topics, "topics")
@@ -63,9 +63,9 @@ class AdminService:
             cluster_id=image.cluster_id,
             controller_id=self._view.leader_id,
             nodes=[
-                _address(node, caller.listener)
+                _address(node, context.listener)
                 for _, node in sorted(image.nodes.items())
-                if not node.fenced and caller.listener in node.listeners
+                if not node.fenced and context.listener in node.listeners
             ],
             topics=self._topics(image, request),
             metadata_offset=image.offset,
@@ -102,7 +102,7 @@ class AdminService:
         )
 
     async def describe_cluster(
-        self, _request: admin_pb2.DescribeClusterRequest, caller: Caller
+        self, _request: admin_pb2.DescribeClusterRequest, context: RequestContext
     ) -> admin_pb2.DescribeClusterResponse:
         """The state of the cluster for an operator."""
         image = self._metadata.image
@@ -118,7 +118,7 @@ class AdminService:
             metadata_offset=image.offset,
             nodes=[
                 admin_pb2.NodeStatus(
-                    address=_address(node, caller.listener),
+                    address=_address(node, context.listener),
                     node_epoch=node.node_epoch,
                     incarnation=node.incarnation.bytes,
                     fenced=node.fenced,
@@ -146,7 +146,7 @@ class AdminService:
     # --- changing -------------------------------------------------------------------------------------------------
 
     async def create_topic(
-        self, request: admin_pb2.CreateTopicRequest, _caller: Caller
+        self, request: admin_pb2.CreateTopicRequest, _context: RequestContext
     ) -> admin_pb2.CreateTopicResponse:
         """Forward; respond when this node has applied the topic."""
         answer = await self._controller.call(methods.CONTROLLER_CREATE_TOPIC, request, timeout_ms=CHANGE_MS)
@@ -156,7 +156,7 @@ class AdminService:
         return answer
 
     async def delete_topic(
-        self, request: admin_pb2.DeleteTopicRequest, _caller: Caller
+        self, request: admin_pb2.DeleteTopicRequest, _context: RequestContext
     ) -> admin_pb2.DeleteTopicResponse:
         """Forward; respond when this node has applied the deletion."""
         if request.topic_id and len(request.topic_id) != 16:
@@ -168,7 +168,7 @@ class AdminService:
         return answer
 
     async def elect_leaders(
-        self, request: admin_pb2.ElectLeadersRequest, _caller: Caller
+        self, request: admin_pb2.ElectLeadersRequest, _context: RequestContext
     ) -> admin_pb2.ElectLeadersResponse:
         """Forward, with the ids of the topics."""
         ensure_few(request.partitions, "partitions")
@@ -179,7 +179,7 @@ class AdminService:
         return answer
 
     async def alter_partition_reassignments(
-        self, request: admin_pb2.AlterPartitionReassignmentsRequest, _caller: Caller
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest, _context: RequestContext
     ) -> admin_pb2.AlterPartitionReassignmentsResponse:
         """Forward, with the ids of the topics."""
         ensure_few(request.partitions, "partitions")
@@ -191,7 +191,7 @@ class AdminService:
         return answer
 
     async def list_partition_reassignments(
-        self, _request: admin_pb2.ListPartitionReassignmentsRequest, _caller: Caller
+        self, _request: admin_pb2.ListPartitionReassignmentsRequest, _context: RequestContext
     ) -> admin_pb2.ListPartitionReassignmentsResponse:
         """The partitions under reassignment."""
         image = self._metadata.image
@@ -210,7 +210,7 @@ class AdminService:
         )
 
     async def incremental_alter_configs(
-        self, request: admin_pb2.IncrementalAlterConfigsRequest, _caller: Caller
+        self, request: admin_pb2.IncrementalAlterConfigsRequest, _context: RequestContext
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
         """Forward; respond when this node has applied the settings."""
         method = methods.CONTROLLER_INCREMENTAL_ALTER_CONFIGS
@@ -220,7 +220,7 @@ class AdminService:
         return answer
 
     async def create_partitions(
-        self, request: admin_pb2.CreatePartitionsRequest, _caller: Caller
+        self, request: admin_pb2.CreatePartitionsRequest, _context: RequestContext
     ) -> admin_pb2.CreatePartitionsResponse:
         """Forward; respond when this node has applied the partitions."""
         answer = await self._controller.call(methods.CONTROLLER_CREATE_PARTITIONS, request, timeout_ms=CHANGE_MS)
@@ -229,7 +229,7 @@ class AdminService:
         return answer
 
     async def update_features(
-        self, request: admin_pb2.UpdateFeaturesRequest, _caller: Caller
+        self, request: admin_pb2.UpdateFeaturesRequest, _context: RequestContext
     ) -> admin_pb2.UpdateFeaturesResponse:
         """Forward; respond when this node has applied the level."""
         answer = await self._controller.call(methods.CONTROLLER_UPDATE_FEATURES, request, timeout_ms=CHANGE_MS)
@@ -240,7 +240,7 @@ class AdminService:
     # --- explaining -----------------------------------------------------------------------------------------------
 
     async def explain_partitions(
-        self, request: admin_pb2.ExplainPartitionsRequest, _caller: Caller
+        self, request: admin_pb2.ExplainPartitionsRequest, _context: RequestContext
     ) -> admin_pb2.ExplainPartitionsResponse:
         """Why partitions cannot be read or written, by the image of this node and the log directories of replicas.
         Without partitions in the request: every partition that is not healthy."""
@@ -269,13 +269,13 @@ class AdminService:
             return error
 
     async def describe_log_dirs(
-        self, _request: admin_pb2.DescribeLogDirsRequest, _caller: Caller
+        self, _request: admin_pb2.DescribeLogDirsRequest, _context: RequestContext
     ) -> admin_pb2.DescribeLogDirsResponse:
         """The log directories of this node."""
         return admin_pb2.DescribeLogDirsResponse(log_dirs=self._log_dirs.own())
 
     async def explain_restart(
-        self, request: admin_pb2.ExplainRestartRequest, _caller: Caller
+        self, request: admin_pb2.ExplainRestartRequest, _context: RequestContext
     ) -> admin_pb2.ExplainRestartResponse:
         """What would stop working while a node is stopped, by the image of this node."""
         trouble = self._controller.trouble()
@@ -300,7 +300,7 @@ class AdminService:
             outcome.partition.topic = "" if topic is None else topic.name
 
     async def remove_voter(
-        self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
+        self, request: admin_pb2.RemoveVoterRequest, _context: RequestContext
     ) -> admin_pb2.RemoveVoterResponse:
         """Forward."""
         return await self._controller.call(methods.CONTROLLER_REMOVE_VOTER, request, timeout_ms=CHANGE_MS)

@@ -19,12 +19,13 @@ from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
+from node.requests.types.context import RequestContext
 from node.runtime import status
 from node.runtime.clock import Clock
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, REQUEST_COPIES, ChargedResponse, Kind, Share
-from node.runtime.transport import Caller, MessageStream
+from node.runtime.transport import MessageStream
 from replication.epochs import epoch_before
 from storage.files.executor import Executor
 from storage.isolation import FetchIsolation
@@ -58,16 +59,16 @@ class DataService:
 
     # --- produce ---
 
-    def _produce_session(self, caller: Caller) -> ProduceSession:
+    def _produce_session(self, context: RequestContext) -> ProduceSession:
         return ProduceSession(
-            self._manager, caller, clock=self._clock, config=self._config, inspectors=self._inspectors
+            self._manager, context, clock=self._clock, config=self._config, inspectors=self._inspectors
         )
 
     async def produce_stream(
-        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], caller: Caller
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], context: RequestContext
     ) -> None:
         """Append what comes; answer each entry when its acks are there, in any order."""
-        session = self._produce_session(caller)
+        session = self._produce_session(context)
         await run_duplex(self._take_batches(stream, session), _send_produced(stream, session))
 
     async def _take_batches(
@@ -94,9 +95,9 @@ class DataService:
         size = sum(len(entry.records) for entry in request.partitions)
         return self._manager.memory.charge(Kind.PRODUCE, REQUEST_COPIES * size)
 
-    async def produce(self, request: ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
+    async def produce(self, request: ProduceRequest, context: RequestContext) -> data_pb2.ProduceResponse:
         """Append the entries; answer when all are settled."""
-        session = self._produce_session(caller)
+        session = self._produce_session(context)
         with self._charge(request):
             await session.take(request)
         answers: list[data_pb2.PartitionProduced] = []
@@ -106,7 +107,7 @@ class DataService:
         return data_pb2.ProduceResponse(partitions=answers)
 
     async def init_producer_id(
-        self, _request: data_pb2.InitProducerIdRequest, _caller: Caller
+        self, _request: data_pb2.InitProducerIdRequest, _context: RequestContext
     ) -> data_pb2.InitProducerIdResponse:
         """An identity for an idempotent producer. As in Kafka it is a new one in any case: a producer without a
         transactional id counts its epochs by itself, and asks only when it has none or has used up the last."""
@@ -114,9 +115,11 @@ class DataService:
 
     # --- fetch ---
 
-    async def fetch_stream(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], caller: Caller) -> None:
+    async def fetch_stream(
+        self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], context: RequestContext
+    ) -> None:
         """Open fetches as they are asked for; answer each when there is enough to read or its time is up."""
-        session = self._manager.open_session(caller)
+        session = self._manager.open_session(context)
         try:
             await run_duplex(_take_fetches(stream, session), self._send_fetched(stream, session))
         finally:
@@ -172,11 +175,11 @@ class DataService:
         room = share.size // ANSWER_COPIES
         response.add(session.collect(min(enough, room - least) if room else enough, room), share)
 
-    async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> FetchResponse:
+    async def fetch(self, request: data_pb2.FetchRequest, context: RequestContext) -> FetchResponse:
         """Read from the partitions; answer when each has enough or the time is up."""
         for item in request.partitions:
             item.max_bytes = min(item.max_bytes or BYTES_MAX, max(1, UNARY_FETCH_BYTES_MAX // len(request.partitions)))
-        session = self._manager.open_session(caller, is_stream=False)
+        session = self._manager.open_session(context, is_stream=False)
         response = ChargedResponse(self._manager.memory, Kind.CONSUMER_FETCH)
         try:
             session.take(request)
@@ -195,45 +198,47 @@ class DataService:
 
     # --- questions ---
 
-    async def list_offsets(self, request: data_pb2.ListOffsetsRequest, caller: Caller) -> data_pb2.ListOffsetsResponse:
+    async def list_offsets(
+        self, request: data_pb2.ListOffsetsRequest, context: RequestContext
+    ) -> data_pb2.ListOffsetsResponse:
         """Where partitions begin and end, and the offset that belongs to a time."""
         isolation = isolation_of(request.isolation_level)
         ensure_few(request.partitions, "partitions")
-        listed = [self._listed(item, isolation, caller) for item in request.partitions]
+        listed = [self._listed(item, isolation, context) for item in request.partitions]
         return data_pb2.ListOffsetsResponse(partitions=listed)
 
     def _listed(
-        self, item: data_pb2.ListOffsetsPartition, isolation: FetchIsolation, caller: Caller
+        self, item: data_pb2.ListOffsetsPartition, isolation: FetchIsolation, context: RequestContext
     ) -> data_pb2.ListedOffset:
         partition: Partition | None = None
         answer = data_pb2.ListedOffset(
             topic_id=item.topic_id, partition=item.partition, offset=-1, timestamp_ms=-1, leader_epoch=-1
         )
         try:
-            partition = self._manager.locate(item.topic_id, item.partition, caller.listener)
+            partition = self._manager.locate(item.topic_id, item.partition, context.listener)
             offset, timestamp, epoch = _look_up(
                 partition, Millis(item.timestamp_ms), isolation, LeaderEpoch(item.current_leader_epoch)
             )
             answer.offset, answer.timestamp_ms, answer.leader_epoch = offset, timestamp, epoch
         except TidelogError as error:
-            answer.error.CopyFrom(status.to_proto(self._manager.with_leader(error, partition, caller.listener)))
+            answer.error.CopyFrom(status.to_proto(self._manager.with_leader(error, partition, context.listener)))
         return answer
 
     async def offset_for_leader_epoch(
-        self, request: data_pb2.OffsetForLeaderEpochRequest, caller: Caller
+        self, request: data_pb2.OffsetForLeaderEpochRequest, context: RequestContext
     ) -> data_pb2.OffsetForLeaderEpochResponse:
         """Where leader epochs end."""
         ensure_few(request.partitions, "partitions")
-        answers = [self._epoch_end(question, caller) for question in request.partitions]
+        answers = [self._epoch_end(question, context) for question in request.partitions]
         return data_pb2.OffsetForLeaderEpochResponse(partitions=answers)
 
     async def get_replica_log_info(
-        self, request: data_pb2.GetReplicaLogInfoRequest, caller: Caller
+        self, request: data_pb2.GetReplicaLogInfoRequest, context: RequestContext
     ) -> data_pb2.GetReplicaLogInfoResponse:
         """How much of a partition is here, whoever leads; of a damaged log, what is sound. Raises KafkaStorageError
         where its log cannot be used."""
         try:
-            partition = self._manager.locate(request.topic_id, request.partition, caller.listener)
+            partition = self._manager.locate(request.topic_id, request.partition, context.listener)
         except NotLeaderOrFollower:  # it has no log here (yet)
             return data_pb2.GetReplicaLogInfoResponse(last_epoch=NO_LEADER_EPOCH, log_end_offset=0)
         if partition.offline is not None and (partition.log.damage is None or partition.directory.offline is not None):
@@ -246,16 +251,16 @@ class DataService:
             lost=lost,
         )
 
-    def _epoch_end(self, question: data_pb2.EpochQuestion, caller: Caller) -> data_pb2.EpochAnswer:
+    def _epoch_end(self, question: data_pb2.EpochQuestion, context: RequestContext) -> data_pb2.EpochAnswer:
         partition: Partition | None = None
         answer = data_pb2.EpochAnswer(topic_id=question.topic_id, partition=question.partition)
         try:
-            partition = self._manager.locate(question.topic_id, question.partition, caller.listener)
+            partition = self._manager.locate(question.topic_id, question.partition, context.listener)
             leader = partition.leading_in(LeaderEpoch(question.current_leader_epoch))
             end = leader.epoch_end(LeaderEpoch(question.leader_epoch))
             answer.end.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
         except TidelogError as error:
-            answer.error.CopyFrom(status.to_proto(self._manager.with_leader(error, partition, caller.listener)))
+            answer.error.CopyFrom(status.to_proto(self._manager.with_leader(error, partition, context.listener)))
         return answer
 
 

@@ -18,10 +18,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from node.replicas.replica_config import ReplicaConfig
+from node.requests.types.context import RequestContext
 from node.runtime import status
 from node.runtime.clock import Clock
 from node.runtime.limits import ensure_few
-from node.runtime.transport import Caller
 from node.runtime.work import run_in
 from storage.append_info import LogAppendInfo
 from storage.files.executor import Executor
@@ -54,12 +54,18 @@ class ProduceSession:
     """See the module's words. One for each stream."""
 
     def __init__(
-        self, manager: ReplicaManager, caller: Caller, *, clock: Clock, config: ReplicaConfig, inspectors: Executor
+        self,
+        manager: ReplicaManager,
+        context: RequestContext,
+        *,
+        clock: Clock,
+        config: ReplicaConfig,
+        inspectors: Executor,
     ) -> None:
         """inspectors: where records are checked that take time."""
         self._manager = manager
         self._inspectors = inspectors
-        self._caller = caller
+        self._context = context
         self._clock = clock
         self._config = config
         self._outstanding = 0
@@ -87,12 +93,12 @@ class ProduceSession:
         try:
             if acks not in {-1, 0, 1}:
                 raise InvalidRequiredAcks(f"acks={acks}: it must be -1 (all in-sync replicas), 1 (the leader) or 0")
-            partition = self._manager.locate(entry.topic_id, entry.partition, self._caller.listener)
+            partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
             inspected = None
             if takes_time(entry.records, partition.log.rules):
                 partition.leading_in(LeaderEpoch(entry.leader_epoch))
                 inspected = await self._inspected(partition, entry.records)
-                partition = self._manager.locate(entry.topic_id, entry.partition, self._caller.listener)
+                partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
             if self._manager.stopping:
                 raise NodeShuttingDown("the node is stopping and appends nothing more: send to the next leader")
             wanted = Acks(acks)
@@ -151,7 +157,7 @@ class ProduceSession:
     ) -> data_pb2.PartitionProduced:
         return data_pb2.PartitionProduced(
             batch_id=batch_id,
-            error=status.to_proto(self._manager.with_leader(error, partition, self._caller.listener)),
+            error=status.to_proto(self._manager.with_leader(error, partition, self._context.listener)),
             base_offset=-1,
             log_append_time_ms=-1,
             log_start_offset=-1 if partition is None else partition.log_start,

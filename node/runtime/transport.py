@@ -5,14 +5,13 @@ memory. Both guarantee: messages of one stream arrive in the order in which they
 breaks. A call either returns the answer or raises a `TidelogError`.
 
 A service is an object with one async method for each of its RPCs, named in snake_case:
-    async def fetch(self, request: FetchRequest, caller: Caller) -> FetchResponse
-    async def fetch_stream(self, stream: MessageStream[FetchResponse, FetchRequest], caller: Caller) -> None
+    async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse
+    async def fetch_stream(self, stream: MessageStream[FetchResponse, FetchRequest], context: RequestContext) -> None
 A stream ends when its method returns. A `TidelogError` raised by a method reaches the caller as that error.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from node.runtime.methods import Answer, Method, Request, WireMessage
@@ -20,14 +19,6 @@ from tidelog.types import Endpoint
 
 Sent_contra = TypeVar("Sent_contra", bound=WireMessage, contravariant=True)
 Received_co = TypeVar("Received_co", bound=WireMessage, covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Origin of a request: the name of the listener on which it arrived, and the address of the other side."""
-
-    listener: str
-    peer: str
 
 
 class MessageStream(Protocol[Sent_contra, Received_co]):

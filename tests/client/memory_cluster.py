@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from node.listeners.grpc.server import GrpcServer
-from node.runtime.transport import Caller
+from node.requests.types.context import RequestContext
 from tests.client.producer_states import ProducerStates
 from tidelog.client.machine import LoopThread, RealClock
 from tidelog.errors import (
@@ -183,7 +183,7 @@ class MemoryNode:
 
     # --- Data ---------------------------------------------------------------------------------------------------
 
-    async def produce_stream(self, stream: Any, caller: Caller) -> None:
+    async def produce_stream(self, stream: Any, context: RequestContext) -> None:
         while (request := await stream.receive()) is not None:
             self.produced.append([len(entry.records) for entry in request.partitions])
             for entry in request.partitions:
@@ -207,20 +207,20 @@ class MemoryNode:
                 if request.acks != 0:
                     await stream.send(data_pb2.ProduceResponse(partitions=[answer]))
 
-    async def produce(self, request: Any, caller: Caller) -> Any:
+    async def produce(self, request: Any, context: RequestContext) -> Any:
         raise NotImplementedError
 
-    async def init_producer_id(self, request: data_pb2.InitProducerIdRequest, caller: Caller) -> Any:
+    async def init_producer_id(self, request: data_pb2.InitProducerIdRequest, context: RequestContext) -> Any:
         wish = self.on_init_producer_id(request)
         if isinstance(wish, TidelogError):
             raise wish
         self.cluster.producer_ids += 1
         return data_pb2.InitProducerIdResponse(producer_id=self.cluster.producer_ids, producer_epoch=0)
 
-    async def fetch(self, request: Any, caller: Caller) -> Any:
+    async def fetch(self, request: Any, context: RequestContext) -> Any:
         raise NotImplementedError
 
-    async def fetch_stream(self, stream: Any, caller: Caller) -> None:
+    async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
         async with asyncio.TaskGroup() as tasks:
             opened: dict[tuple[bytes, int], asyncio.Task[None]] = {}
             while (request := await stream.receive()) is not None:
@@ -276,7 +276,9 @@ class MemoryNode:
             answer.error = to_proto(error)
         await stream.send(wire.FetchResponse(partitions=[answer]))
 
-    async def list_offsets(self, request: data_pb2.ListOffsetsRequest, caller: Caller) -> data_pb2.ListOffsetsResponse:
+    async def list_offsets(
+        self, request: data_pb2.ListOffsetsRequest, context: RequestContext
+    ) -> data_pb2.ListOffsetsResponse:
         answer = data_pb2.ListOffsetsResponse()
         for entry in request.partitions:
             told = answer.partitions.add(
@@ -301,7 +303,7 @@ class MemoryNode:
         return answer
 
     async def offset_for_leader_epoch(
-        self, request: data_pb2.OffsetForLeaderEpochRequest, caller: Caller
+        self, request: data_pb2.OffsetForLeaderEpochRequest, context: RequestContext
     ) -> data_pb2.OffsetForLeaderEpochResponse:
         answer = data_pb2.OffsetForLeaderEpochResponse()
         for entry in request.partitions:
@@ -314,7 +316,7 @@ class MemoryNode:
 
     # --- Admin --------------------------------------------------------------------------------------------------
 
-    async def get_metadata(self, request: admin_pb2.GetMetadataRequest, caller: Caller) -> Any:
+    async def get_metadata(self, request: admin_pb2.GetMetadataRequest, context: RequestContext) -> Any:
         return self.cluster.metadata(request)
 
     def __getattr__(self, name: str) -> Any:
@@ -322,7 +324,7 @@ class MemoryNode:
         if name not in OTHER_RPCS:
             raise AttributeError(name)
 
-        async def serve(request: Any, caller: Caller) -> Any:
+        async def serve(request: Any, context: RequestContext) -> Any:
             self.asked.append(request)
             answer = self.scripted.get(name)
             if isinstance(answer, TidelogError):
@@ -333,25 +335,25 @@ class MemoryNode:
 
         return serve
 
-    async def create_topic(self, request: admin_pb2.CreateTopicRequest, caller: Caller) -> Any:
+    async def create_topic(self, request: admin_pb2.CreateTopicRequest, context: RequestContext) -> Any:
         if request.name in self.cluster.topics:
             raise TopicExists(f"topic {request.name!r} exists: choose another name")
         topic = self.cluster.create(request.name, request.partitions, dict(request.configs))
         return admin_pb2.CreateTopicResponse(topic_id=topic.topic_id.bytes, warnings=self.cluster.topic_warnings)
 
-    async def delete_topic(self, request: admin_pb2.DeleteTopicRequest, caller: Caller) -> Any:
+    async def delete_topic(self, request: admin_pb2.DeleteTopicRequest, context: RequestContext) -> Any:
         if request.name not in self.cluster.topics:
             raise UnknownTopicOrPartition(f"there is no topic {request.name!r}")
         self.cluster.delete(request.name)
         return admin_pb2.DeleteTopicResponse()
 
-    async def remove_voter(self, request: admin_pb2.RemoveVoterRequest, caller: Caller) -> Any:
+    async def remove_voter(self, request: admin_pb2.RemoveVoterRequest, context: RequestContext) -> Any:
         if request.node_id not in self.cluster.voters:
             raise VoterNotFound(f"node {request.node_id} does not vote")
         self.cluster.voters.remove(request.node_id)
         return admin_pb2.RemoveVoterResponse()
 
-    async def describe_cluster(self, request: Any, caller: Caller) -> Any:
+    async def describe_cluster(self, request: Any, context: RequestContext) -> Any:
         nodes = [
             admin_pb2.NodeStatus(
                 address=common_pb2.NodeAddress(

@@ -9,17 +9,17 @@ import pytest
 
 from node.listeners.grpc.gate import Gate
 from node.process.node import SERVICES
+from node.requests.types.context import RequestContext
 from node.runtime import methods
-from node.runtime.transport import Caller
 from tidelog.errors import NodeNotAvailable
 from tidelog.protocol.v1 import quorum_pb2
 
-CALLER = Caller("client", "here")
+CALLER = RequestContext("client", "here")
 
 
 class Introducing:
-    async def introduce(self, request: Any, caller: Caller) -> str:
-        return f"{caller.peer} asked"
+    async def introduce(self, request: Any, context: RequestContext) -> str:
+        return f"{context.connection} asked"
 
 
 def test_every_service_of_the_table_has_a_gate() -> None:

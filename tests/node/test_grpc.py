@@ -13,8 +13,8 @@ import pytest
 
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.transport import GrpcTransport
+from node.requests.types.context import RequestContext
 from node.runtime import methods
-from node.runtime.transport import Caller
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -58,7 +58,7 @@ class EchoData:
         self.batches: dict[int, Any] = {}
         self.gone = asyncio.Event()
 
-    async def produce_stream(self, stream: Any, caller: Caller) -> None:
+    async def produce_stream(self, stream: Any, context: RequestContext) -> None:
         try:
             while (request := await stream.receive()) is not None:
                 if request.acks == 99:
@@ -70,10 +70,10 @@ class EchoData:
         finally:
             self.gone.set()
 
-    async def init_producer_id(self, request: data_pb2.InitProducerIdRequest, caller: Caller) -> Any:
+    async def init_producer_id(self, request: data_pb2.InitProducerIdRequest, context: RequestContext) -> Any:
         raise NotImplementedError
 
-    async def produce(self, request: wire.ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
+    async def produce(self, request: wire.ProduceRequest, context: RequestContext) -> data_pb2.ProduceResponse:
         if request.acks == 1:
             raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)
         if request.acks == 2:
@@ -81,21 +81,23 @@ class EchoData:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def fetch_stream(self, stream: Any, caller: Caller) -> None:
+    async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
         raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)
 
-    async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> wire.FetchResponse:
+    async def fetch(self, request: data_pb2.FetchRequest, context: RequestContext) -> wire.FetchResponse:
         wanted = [partition.partition for partition in request.partitions]
         entries = [wire.PartitionFetched(partition=index, records=self.batches[index]) for index in wanted]
         return wire.FetchResponse(partitions=entries)
 
-    async def list_offsets(self, request: Any, caller: Caller) -> data_pb2.ListOffsetsResponse:
-        raise UnsupportedVersion(f"asked by {caller.listener}")
+    async def list_offsets(self, request: Any, context: RequestContext) -> data_pb2.ListOffsetsResponse:
+        raise UnsupportedVersion(f"asked by {context.listener}")
 
-    async def offset_for_leader_epoch(self, request: Any, caller: Caller) -> data_pb2.OffsetForLeaderEpochResponse:
+    async def offset_for_leader_epoch(
+        self, request: Any, context: RequestContext
+    ) -> data_pb2.OffsetForLeaderEpochResponse:
         return data_pb2.OffsetForLeaderEpochResponse()
 
-    async def get_replica_log_info(self, request: Any, caller: Caller) -> data_pb2.GetReplicaLogInfoResponse:
+    async def get_replica_log_info(self, request: Any, context: RequestContext) -> data_pb2.GetReplicaLogInfoResponse:
         return data_pb2.GetReplicaLogInfoResponse()
 
 
@@ -164,7 +166,7 @@ def test_errors_arrive_as_themselves() -> None:
 
 def test_a_stream_that_is_refused_later_says_so_to_who_receives_and_who_sends() -> None:
     class RefusesTheFirst(EchoData):
-        async def fetch_stream(self, stream: Any, caller: Caller) -> None:
+        async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
             await stream.receive()
             raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)
 
@@ -320,7 +322,7 @@ def test_stopping_ends_streams_with_an_error_that_says_so() -> None:
 
 def test_many_tasks_may_answer_on_one_stream() -> None:
     class Answers(EchoData):
-        async def produce_stream(self, stream: Any, caller: Caller) -> None:
+        async def produce_stream(self, stream: Any, context: RequestContext) -> None:
             async with asyncio.TaskGroup() as tasks:
                 while (request := await stream.receive()) is not None:
                     batch_id = request.partitions[0].batch_id
@@ -346,7 +348,7 @@ class LateData(EchoData):
 
     stream: Any = None
 
-    async def fetch_stream(self, stream: Any, caller: Caller) -> None:
+    async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
         self.stream = stream
         try:
             await stream.send(wire.FetchResponse())  # the caller may have it, and be gone, before this returns

@@ -18,9 +18,10 @@ from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_service import DataService
 from node.requests.producer_ids import ProducerIds
+from node.requests.types.context import RequestContext
 from node.runtime import methods, status
 from node.runtime.methods import Answer, Method, Request, WireMessage
-from node.runtime.transport import Caller, MessageStream
+from node.runtime.transport import MessageStream
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
 from replication.controller.metadata import DirectoryState
 from storage.config import LogConfig
@@ -54,7 +55,7 @@ from tidelog.types import (
 T = TypeVar("T")
 TOPIC = TopicId(UUID(int=70))
 ANYWHERE = DirectoryId(UUID(int=0))
-CALLER = Caller("client", "test")
+CALLER = RequestContext("client", "test")
 
 
 def endpoint_of(node: int) -> Endpoint:

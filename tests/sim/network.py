@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from node.requests.types.context import RequestContext
 from node.runtime import status
 from node.runtime.methods import Answer, Kind, Method, Request, WireMessage
-from node.runtime.transport import Caller, MessageStream
+from node.runtime.transport import MessageStream
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
 from tests.sim.streams import Connection
@@ -346,7 +347,7 @@ class Exchange:
     ) -> None:
         self._network, self._to, self._method, self._data = network, to, method, data
         self._timeout_ms = timeout_ms
-        self._caller = current_process()
+        self._context = current_process()
         self._source, self._target = source, network.machine_of(to)
         self._out, self._back = network.link(source, self._target), network.link(self._target, source)
         self.answered: asyncio.Future[bytes] = network.loop.create_future()
@@ -383,7 +384,7 @@ class Exchange:
                 self._network.loop.call_world_later_us(self._network.delay_us(self._out), handler.cancel)
 
     def _fail(self, why: str) -> None:
-        """Tell the caller, over the link back, that the connection is gone."""
+        """Tell the context, over the link back, that the connection is gone."""
         error = ConnectionLost(f"{self._method} to {self._to}: {why}; try again later")
         self._network.send(self._back, lambda: self._finish(error))
 
@@ -395,7 +396,7 @@ class Exchange:
         self._network.send(self._back, lambda: self._finish(error))
 
     def _finish(self, outcome: bytes | TidelogError) -> None:
-        if self.answered.done() or not self._caller.alive:
+        if self.answered.done() or not self._context.alive:
             return
         if isinstance(outcome, TidelogError):
             self.answered.set_exception(outcome)
@@ -442,7 +443,9 @@ class Exchange:
             return UnknownServerError(f"{listening.machine} serves no {self._method.service}")
         try:
             request = self._method.request.FromString(self._data)
-            answer = await getattr(service, self._method.attribute)(request, Caller(listening.listener, self._source))
+            answer = await getattr(service, self._method.attribute)(
+                request, RequestContext(listening.listener, self._source)
+            )
             return bytes(answer.SerializeToString())
         except TidelogError as refused:
             return self._network.over_the_wire(refused)

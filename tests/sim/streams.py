@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from node.requests.types.context import RequestContext
 from node.runtime.methods import Method
-from node.runtime.transport import Caller
 from tests.sim.loop import MICROS
 from tests.sim.process import Process
 from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
@@ -234,9 +234,9 @@ class Connection:
             return
         self.server = SimStream(self, listening.process, self._down, self._up, self.method.request)
         service = listening.services.get(self.method.service)
-        caller = Caller(listening.listener, self._source)
+        context = RequestContext(listening.listener, self._source)
         self._handler = listening.process.run(
-            self.network.loop.create_task, self._serve(service, caller), name=f"{self._target} serves {self}"
+            self.network.loop.create_task, self._serve(service, context), name=f"{self._target} serves {self}"
         )
         self.network.send(self._down.link, self._open_done)
 
@@ -248,14 +248,14 @@ class Connection:
         if not self._opened.done():
             self._opened.set_exception(ConnectionFailed(f"{self}: {why}; try again later"))
 
-    async def _serve(self, service: object | None, caller: Caller) -> None:
+    async def _serve(self, service: object | None, context: RequestContext) -> None:
         """The server's side, run as a task of the serving process."""
         assert self.server is not None
         ending: object = END
         try:
             if service is None:
                 raise UnknownServerError(f"{self._target} serves no {self.method.service}")
-            await getattr(service, self.method.attribute)(self.server, caller)
+            await getattr(service, self.method.attribute)(self.server, context)
         except asyncio.CancelledError:
             if not self.server.closed_itself:
                 raise

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from node.requests.types.context import RequestContext
 from node.runtime import methods
-from node.runtime.transport import Caller, MessageStream
+from node.runtime.transport import MessageStream
 from tests.sim.loop import SimLoop
 from tests.sim.network import LinkFaults, Network
 from tests.sim.process import Process, ProcessState
@@ -30,12 +31,12 @@ class Admin:
         self.asked: list[str] = []
 
     async def create_topic(
-        self, request: admin_pb2.CreateTopicRequest, caller: Caller
+        self, request: admin_pb2.CreateTopicRequest, context: RequestContext
     ) -> admin_pb2.CreateTopicResponse:
         self.asked.append(request.name)
         if request.name == "old":
             raise TopicExists("topic old exists; choose another name")
-        return admin_pb2.CreateTopicResponse(topic_id=caller.peer.encode())
+        return admin_pb2.CreateTopicResponse(topic_id=context.connection.encode())
 
 
 class Echo:
@@ -46,7 +47,7 @@ class Echo:
         self.ended: object = None
 
     async def produce_stream(
-        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], caller: Caller
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], context: RequestContext
     ) -> None:
         try:
             while (request := await stream.receive()) is not None:

@@ -16,8 +16,8 @@ from google.protobuf.message import Message
 from node.controller.controller_driver import ControllerDriver
 from node.metadata.message_mapping import MessageMapping
 from node.requests.topic_settings import TopicSettings
+from node.requests.types.context import RequestContext
 from node.runtime import status
-from node.runtime.transport import Caller
 from replication.controller import features
 from replication.controller.events import (
     AllocateProducerIds,
@@ -79,14 +79,14 @@ class ControllerService:
         self._driver, self._settings = driver, settings
 
     async def register_node(
-        self, request: controller_pb2.RegisterNodeRequest, _caller: Caller
+        self, request: controller_pb2.RegisterNodeRequest, _context: RequestContext
     ) -> controller_pb2.RegisterNodeResponse:
         """A process of a node has started."""
         registered = await self._ask(_REGISTER_NODE, request, Registered, at=self._driver.now())
         return controller_pb2.RegisterNodeResponse(node_epoch=registered.node_epoch)
 
     async def heartbeat(
-        self, request: controller_pb2.HeartbeatRequest, _caller: Caller
+        self, request: controller_pb2.HeartbeatRequest, _context: RequestContext
     ) -> controller_pb2.HeartbeatResponse:
         """A node is alive. Every voter receives its heartbeats: the next controller knows which nodes were silent."""
         self._driver.heard(NodeId(request.node_id), NodeEpoch(request.node_epoch))
@@ -94,7 +94,7 @@ class ControllerService:
         return controller_pb2.HeartbeatResponse(fenced=answer.fenced, drained=answer.drained)
 
     async def alter_partition(
-        self, request: controller_pb2.AlterPartitionRequest, _caller: Caller
+        self, request: controller_pb2.AlterPartitionRequest, _context: RequestContext
     ) -> controller_pb2.AlterPartitionResponse:
         """A leader proposes in-sync sets."""
         altered = await self._ask(_ALTER_PARTITION, request, AlteredPartitions)
@@ -103,14 +103,14 @@ class ControllerService:
         )
 
     async def allocate_producer_ids(
-        self, request: controller_pb2.AllocateProducerIdsRequest, _caller: Caller
+        self, request: controller_pb2.AllocateProducerIdsRequest, _context: RequestContext
     ) -> controller_pb2.AllocateProducerIdsResponse:
         """A node asks for a block of producer ids."""
         block = await self._ask(_ALLOCATE_PRODUCER_IDS, request, ProducerIdBlock)
         return controller_pb2.AllocateProducerIdsResponse(first_producer_id=block.first, count=block.count)
 
     async def create_topic(
-        self, request: admin_pb2.CreateTopicRequest, _caller: Caller
+        self, request: admin_pb2.CreateTopicRequest, _context: RequestContext
     ) -> admin_pb2.CreateTopicResponse:
         """Create a topic."""
         created = await self._driver.ask(
@@ -123,14 +123,14 @@ class ControllerService:
         return admin_pb2.CreateTopicResponse(topic_id=topic_id, warnings=created.warnings)
 
     async def delete_topic(
-        self, request: admin_pb2.DeleteTopicRequest, _caller: Caller
+        self, request: admin_pb2.DeleteTopicRequest, _context: RequestContext
     ) -> admin_pb2.DeleteTopicResponse:
         """Delete a topic."""
         await self._ask(_DELETE_TOPIC, request, TopicDeleted)
         return admin_pb2.DeleteTopicResponse()
 
     async def elect_leaders(
-        self, request: admin_pb2.ElectLeadersRequest, _caller: Caller
+        self, request: admin_pb2.ElectLeadersRequest, _context: RequestContext
     ) -> admin_pb2.ElectLeadersResponse:
         """Elect the preferred leaders, or replicas that may lack committed records."""
         keys = tuple(_key(each.topic_id, each.partition) for each in request.partitions)
@@ -144,7 +144,7 @@ class ControllerService:
         return admin_pb2.ElectLeadersResponse(partitions=[_outcome(each) for each in done.partitions])
 
     async def alter_partition_reassignments(
-        self, request: admin_pb2.AlterPartitionReassignmentsRequest, _caller: Caller
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest, _context: RequestContext
     ) -> admin_pb2.AlterPartitionReassignmentsResponse:
         """Move partitions to other nodes."""
         wanted = tuple(
@@ -160,7 +160,7 @@ class ControllerService:
         return admin_pb2.AlterPartitionReassignmentsResponse(partitions=[_outcome(each) for each in done.partitions])
 
     async def incremental_alter_configs(
-        self, request: admin_pb2.IncrementalAlterConfigsRequest, _caller: Caller
+        self, request: admin_pb2.IncrementalAlterConfigsRequest, _context: RequestContext
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
         """Change topic settings."""
         changes = tuple(
@@ -175,7 +175,7 @@ class ControllerService:
         )
 
     async def create_partitions(
-        self, request: admin_pb2.CreatePartitionsRequest, _caller: Caller
+        self, request: admin_pb2.CreatePartitionsRequest, _context: RequestContext
     ) -> admin_pb2.CreatePartitionsResponse:
         """Add partitions to a topic."""
         done = await self._ask(_CREATE_PARTITIONS, request, TopicAltered)
@@ -184,7 +184,7 @@ class ControllerService:
         )
 
     async def update_features(
-        self, request: admin_pb2.UpdateFeaturesRequest, _caller: Caller
+        self, request: admin_pb2.UpdateFeaturesRequest, _context: RequestContext
     ) -> admin_pb2.UpdateFeaturesResponse:
         """Raise the feature level."""
         level = request.level or features.LATEST
@@ -194,7 +194,7 @@ class ControllerService:
         return admin_pb2.UpdateFeaturesResponse(level=done.level)
 
     async def remove_voter(
-        self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
+        self, request: admin_pb2.RemoveVoterRequest, _context: RequestContext
     ) -> admin_pb2.RemoveVoterResponse:
         """Remove a voter whose node does not return."""
         await self._ask(_REMOVE_VOTER, request, VoterRemoved)

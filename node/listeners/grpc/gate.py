@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from node.requests.types.context import RequestContext
 from node.runtime.methods import Kind, Method, WireMessage, of_service
-from node.runtime.transport import Caller
 from tidelog.errors import NodeNotAvailable
 
 
@@ -28,11 +28,11 @@ class Gate:
     def _pass_on(self, method: Method[WireMessage, WireMessage]) -> Any:
         attribute = method.attribute
 
-        async def call(request: Any, caller: Caller) -> Any:
-            return await getattr(self._served(method), attribute)(request, caller)
+        async def call(request: Any, context: RequestContext) -> Any:
+            return await getattr(self._served(method), attribute)(request, context)
 
-        async def stream(stream: Any, caller: Caller) -> None:
-            await getattr(self._served(method), attribute)(stream, caller)
+        async def stream(stream: Any, context: RequestContext) -> None:
+            await getattr(self._served(method), attribute)(stream, context)
 
         return call if method.kind is Kind.UNARY else stream
 

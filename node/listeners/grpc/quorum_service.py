@@ -25,9 +25,9 @@ from node.quorum.codec import (
 )
 from node.quorum.driver import QuorumDriver
 from node.quorum.state import QuorumView
+from node.requests.types.context import RequestContext
 from node.runtime import status
 from node.runtime.clock import Clock
-from node.runtime.transport import Caller
 from replication.raft.events import (
     BeginEpochAsked,
     BelowLogStart,
@@ -74,7 +74,9 @@ class QuorumService:
         self._clock = clock
         self._cluster_id = cluster_id
 
-    async def introduce(self, _request: quorum_pb2.IntroduceRequest, _caller: Caller) -> quorum_pb2.IntroduceResponse:
+    async def introduce(
+        self, _request: quorum_pb2.IntroduceRequest, _context: RequestContext
+    ) -> quorum_pb2.IntroduceResponse:
         """Who this node is, and which cluster its directory belongs to."""
         return quorum_pb2.IntroduceResponse(
             node_id=self._view.node_id,
@@ -87,7 +89,7 @@ class QuorumService:
 
     # --- elections ------------------------------------------------------------------------------------------------
 
-    async def vote(self, request: quorum_pb2.VoteRequest, _caller: Caller) -> quorum_pb2.VoteResponse:
+    async def vote(self, request: quorum_pb2.VoteRequest, _context: RequestContext) -> quorum_pb2.VoteResponse:
         """A voter stands."""
         self._ensure_cluster(request.cluster_id, f"node {request.candidate.node_id}")
         asked = VOTE_REQUEST.from_message(request)
@@ -95,7 +97,7 @@ class QuorumService:
         return quorum_pb2.VoteResponse(**VOTE_ANSWER.to_fields(answer))
 
     async def begin_quorum_epoch(
-        self, request: quorum_pb2.BeginQuorumEpochRequest, _caller: Caller
+        self, request: quorum_pb2.BeginQuorumEpochRequest, _context: RequestContext
     ) -> quorum_pb2.LeaderAndEpoch:
         """A node says that it leads."""
         self._ensure_cluster(request.cluster_id, f"node {request.leader_id}")
@@ -105,7 +107,7 @@ class QuorumService:
         return quorum_pb2.LeaderAndEpoch(**LEADER_AND_EPOCH.to_fields(answer))
 
     async def end_quorum_epoch(
-        self, request: quorum_pb2.EndQuorumEpochRequest, _caller: Caller
+        self, request: quorum_pb2.EndQuorumEpochRequest, _context: RequestContext
     ) -> quorum_pb2.LeaderAndEpoch:
         """A node says that it leads no more."""
         self._ensure_cluster(request.cluster_id, f"node {request.leader_id}")
@@ -117,7 +119,7 @@ class QuorumService:
     # --- the log --------------------------------------------------------------------------------------------------
 
     async def fetch_metadata(
-        self, request: quorum_pb2.FetchMetadataRequest, _caller: Caller
+        self, request: quorum_pb2.FetchMetadataRequest, _context: RequestContext
     ) -> quorum_pb2.FetchMetadataResponse:
         """Records from an offset on; waits for news where there are none. Refusals are in the answer's `error`."""
         answer = quorum_pb2.FetchMetadataResponse(cluster_id=self._cluster_id() or "")
@@ -135,7 +137,7 @@ class QuorumService:
         return answer
 
     async def fetch_snapshot(
-        self, request: quorum_pb2.FetchSnapshotRequest, _caller: Caller
+        self, request: quorum_pb2.FetchSnapshotRequest, _context: RequestContext
     ) -> quorum_pb2.FetchSnapshotResponse:
         """A piece of a snapshot. Refusals are in the answer's `error`."""
         answer = quorum_pb2.FetchSnapshotResponse()

@@ -22,11 +22,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from node.listeners.grpc.connections import shut_down_connection
+from node.requests.types.context import RequestContext
 from node.runtime import methods
 from node.runtime.limits import ensure_few_fields
 from node.runtime.methods import Kind, Method, WireMessage
 from node.runtime.status import as_tidelog_error
-from node.runtime.transport import Caller
 from tidelog.errors import ConnectionLost, InvalidConfig, InvalidRequest, NodeShuttingDown, TidelogError
 from tidelog.protocol import status as _status
 from tidelog.protocol.grpc_transport import KEEPALIVE_MS, MESSAGE_BYTES_MAX
@@ -116,46 +116,48 @@ class GrpcServer:
         )
 
     def _unary(
-        self, method: Method[WireMessage, WireMessage], serve: Callable[[Any, Caller], Awaitable[WireMessage]]
+        self, method: Method[WireMessage, WireMessage], serve: Callable[[Any, RequestContext], Awaitable[WireMessage]]
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         name, now = str(method), asyncio.get_running_loop().time
 
-        async def handle(request: Any, context: Any) -> WireMessage:
+        async def handle(request: Any, call: Any) -> WireMessage:
             began = now()
             try:
                 if self._refusing:
                     raise self._shutting_down()
                 if isinstance(request, InvalidRequest):
                     raise request
-                answer = await serve(request, Caller(self.listener, context.peer()))
+                answer = await serve(request, RequestContext(self.listener, call.peer()))
             except Exception as cause:  # noqa: BLE001 (the boundary: everything becomes a status)
                 error = as_tidelog_error(cause, doing=method)
                 self._meter.answered(name, now() - began, _outcome(error))
-                await _abort(context, error)
+                await _abort(call, error)
             self._meter.answered(name, now() - began, "ok")
             return answer
 
         return handle
 
     def _stream(
-        self, method: Method[WireMessage, WireMessage], serve: Callable[[Any, Caller], Coroutine[Any, Any, None]]
+        self,
+        method: Method[WireMessage, WireMessage],
+        serve: Callable[[Any, RequestContext], Coroutine[Any, Any, None]],
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         name = str(method)
 
-        async def handle(_requests: Any, context: Any) -> None:
+        async def handle(_requests: Any, call: Any) -> None:
             task = asyncio.current_task()
             assert task is not None
-            caller = Caller(self.listener, context.peer())
-            stream = ServerStream(context, task, caller.peer)
+            context = RequestContext(self.listener, call.peer())
+            stream = ServerStream(call, task, context.connection)
             self._streams.add(stream)
             self._meter.stream_opened(name)
             outcome = "ok"
             try:
-                error = await self._serve_stream(serve(stream, caller), method, stream)
+                error = await self._serve_stream(serve(stream, context), method, stream)
                 await stream.settle()
                 if error is not None:
                     outcome = _outcome(error)
-                    await _abort(context, error)
+                    await _abort(call, error)
             except asyncio.CancelledError:  # the caller went away
                 outcome = "ended"
                 raise
@@ -190,8 +192,8 @@ class GrpcServer:
 class ServerStream:
     """The serving side of an open stream; see `node.runtime.transport.MessageStream`. Several tasks may send."""
 
-    def __init__(self, context: Any, task: asyncio.Task[Any], peer: str) -> None:
-        self._context = context
+    def __init__(self, call: Any, task: asyncio.Task[Any], peer: str) -> None:
+        self._call = call
         self._peer = peer  # known from the start: asking gRPC once the caller has gone ends the process (SIGSEGV)
         self._serving = task
         self._lock = asyncio.Lock()
@@ -210,7 +212,7 @@ class ServerStream:
     async def receive(self) -> Any:
         """The next request; None once the caller sends no more."""
         try:
-            message = await self._context.read()
+            message = await self._call.read()
         except grpc.aio.BaseError as error:
             raise self._lost(error) from None
         if isinstance(message, InvalidRequest):
@@ -244,7 +246,7 @@ class ServerStream:
     async def _write(self, message: WireMessage) -> None:
         async with self._lock:
             try:
-                await self._context.write(message)
+                await self._call.write(message)
             except grpc.aio.BaseError as error:
                 raise self._lost(error) from None
             finally:
@@ -296,7 +298,7 @@ def _outcome(error: TidelogError) -> str:
     return error.kafka_name or type(error).__name__
 
 
-async def _abort(context: Any, error: TidelogError) -> NoReturn:
+async def _abort(call: Any, error: TidelogError) -> NoReturn:
     details: Iterable[tuple[str, bytes]] = ((_status.DETAILS_KEY, _status.to_details(error)),)
-    await context.abort(_status.status_code(error), error.message, details)
+    await call.abort(_status.status_code(error), error.message, details)
     raise AssertionError("abort raises")
