@@ -11,8 +11,7 @@ Kept true:
      the leader epoch is over in which it was used.
   5. Every task has one owner, `run`, which ends when they have ended.
 
-Left to others: the image (replication/controller/image.py and its driver), one partition (partition.py), which log is
-whose (log_shelf.py).
+Left to others: the image (replication/controller/image.py), one partition (partition.py), log ownership (log_shelf.py).
 """
 
 from __future__ import annotations

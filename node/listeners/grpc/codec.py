@@ -1,0 +1,88 @@
+"""The gRPC form of requests and answers: the conversion between messages and the values of `node/requests/types`.
+
+A `Codec` names the RPC of an `Api` and its conversions. `Endpoint` serves RPCs with handlers of values;
+`node/listeners/grpc/peers.py` sends values to other nodes. Each service has a module with the codecs of its RPCs.
+
+Invariants: a message that stands for no value (an id that does not have 16 bytes) is refused with InvalidRequest before
+a handler sees it. Record bytes are passed on, never copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from node.requests.types.api import Answered, Api, Asked
+from node.requests.types.context import RequestContext
+from node.runtime.methods import Kind, Method
+from node.runtime.transport import MessageStream
+from tidelog.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[Asked, Answered]):
+    """The RPC of an API and its conversions. `write_request` and `read_answer` serve requests of this node to others.
+
+    The read functions raise ValueError or InvalidRequest for a message that stands for no value.
+    """
+
+    api: Api[Asked, Answered]
+    method: Method[Any, Any]
+    read_request: Callable[[Any], Asked]
+    write_answer: Callable[[Answered], Any]
+    write_request: Callable[[Asked], Any] | None = None
+    read_answer: Callable[[Any], Answered] | None = None
+
+    def request_from(self, message: Any) -> Asked:
+        """The value of a request. Raises InvalidRequest."""
+        try:
+            return self.read_request(message)
+        except ValueError as error:
+            raise InvalidRequest(f"{self.method}: {error}") from None
+
+
+class Endpoint:
+    """A service as a listener serves it: one method for each RPC, which converts and passes on to the handlers.
+
+    handlers: an object with one method for each codec, named as the RPC in snake_case, that takes and returns values.
+    """
+
+    def __init__(self, handlers: object, codecs: Iterable[Codec[Any, Any]]) -> None:
+        for codec in codecs:
+            handle = getattr(handlers, codec.method.attribute)
+            serve = _call(codec, handle) if codec.method.kind is Kind.UNARY else _stream(codec, handle)
+            setattr(self, codec.method.attribute, serve)
+
+
+class ConvertedStream:
+    """A stream of messages as a stream of values."""
+
+    __slots__ = ("_read", "_stream", "_write", "close")
+
+    def __init__(
+        self, stream: MessageStream[Any, Any], write: Callable[[Any], Any], read: Callable[[Any], Any]
+    ) -> None:
+        self._stream, self._write, self._read = stream, write, read
+        self.close = stream.close
+
+    async def send(self, value: Any, /) -> None:
+        await self._stream.send(self._write(value))
+
+    async def receive(self) -> Any:
+        message = await self._stream.receive()
+        return None if message is None else self._read(message)
+
+
+def _call(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+    async def call(message: Any, context: RequestContext) -> Any:
+        return codec.write_answer(await handle(codec.request_from(message), context))
+
+    return call
+
+
+def _stream(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+    async def serve(stream: MessageStream[Any, Any], context: RequestContext) -> None:
+        await handle(ConvertedStream(stream, codec.write_answer, codec.request_from), context)
+
+    return serve

@@ -1,0 +1,43 @@
+"""Requests of this node to other nodes over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from node.listeners.grpc.codec import Codec, ConvertedStream
+from node.requests.types.api import Answered, Api, Asked
+from node.runtime.peers import ValueStream
+from node.runtime.transport import Transport
+from tidelog.errors import UnknownServerError
+from tidelog.types import Endpoint
+
+
+class GrpcPeers:
+    """The `Peers` of a node: converts values with the codecs and sends the messages through a transport."""
+
+    def __init__(self, transport: Transport, codecs: Iterable[Codec[Any, Any]]) -> None:
+        self._transport = transport
+        self._codecs = {codec.api.name: codec for codec in codecs}
+
+    async def call(self, to: Endpoint, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> Answered:
+        codec = self._codecs[api.name]
+        assert codec.write_request is not None, f"no node sends {api} to another"
+        message = await self._transport.call(to, codec.method, codec.write_request(asked), timeout_ms=timeout_ms)
+        return cast("Answered", _answer(codec, message))
+
+    async def open_stream(self, to: Endpoint, api: Api[Asked, Answered]) -> ValueStream[Asked, Answered]:
+        codec = self._codecs[api.name]
+        assert codec.write_request is not None, f"no node opens {api} to another"
+        stream = await self._transport.open_stream(to, codec.method)
+        return ConvertedStream(stream, codec.write_request, lambda message: _answer(codec, message))
+
+
+def _answer(codec: Codec[Any, Any], message: Any) -> Any:
+    assert codec.read_answer is not None, f"{codec.api} has no answer that this node reads"
+    try:
+        return codec.read_answer(message)
+    except ValueError as error:
+        raise UnknownServerError(
+            f"{codec.method}: the answer of the other node is malformed ({error}); check that it runs this version"
+        ) from None

@@ -1,0 +1,26 @@
+"""The name of one kind of request, with the types of its values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
+
+
+@dataclass(frozen=True, slots=True)
+class Api(Generic[Asked, Answered]):
+    """One kind of request. Metrics, the slow-request log, authorization and quotas know a request by this name.
+
+    name: the service and the operation, `Data.Fetch`. asked, answered: the types of the values.
+    is_stream: requests and answers flow independently of each other on one open stream.
+    """
+
+    name: str
+    asked: type[Asked] = field(repr=False)
+    answered: type[Answered] = field(repr=False)
+    is_stream: bool = False
+
+    def __str__(self) -> str:
+        return self.name
