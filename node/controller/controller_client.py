@@ -7,14 +7,14 @@ Left to others: finding out who leads (driver.py keeps the view up to date).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from node.quorum.state import QuorumView
+from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
 from node.runtime.clock import Clock
-from node.runtime.methods import Answer, Method, Request
-from node.runtime.transport import Transport
+from node.runtime.peers import Peers
 from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
 from tidelog.types import Endpoint, NodeId
 
@@ -33,11 +33,11 @@ class ControllerClient:
         voters: Callable[[], Mapping[NodeId, Endpoint | None]],
         *,
         clock: Clock,
-        transport: Transport,
+        peers: Peers,
     ) -> None:
-        """local: the controller service of this process. voters: where each voter is reached, None: this process."""
+        """local: the handlers of this process's controller. voters: where each voter is reached, None: this process."""
         self._view, self._local, self._voters = view, local, voters
-        self._clock, self._transport = clock, transport
+        self._clock, self._peers = clock, peers
         self._context = RequestContext("local", f"node {view.node_id}")
 
     def trouble(self) -> str:
@@ -54,17 +54,14 @@ class ControllerClient:
         """The voters that are not the active controller as far as this node knows; None: this process."""
         return [where for node_id, where in self._voters().items() if node_id != self._view.leader_id]
 
-    async def tell(
-        self, target: Endpoint | None, method: Method[Request, Answer], request: Request, *, timeout_ms: int
-    ) -> None:
+    async def tell(self, target: Endpoint | None, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> None:
         """Call one controller, active or not, once. Raises the TidelogError of the answer."""
         if target is None:
-            serve: Any = getattr(self._local, method.attribute)
-            await self._within(cast("Awaitable[Answer]", serve(request, self._context)), method, timeout_ms)
+            await self._serve(api, asked, timeout_ms)
         else:
-            await self._transport.call(target, method, request, timeout_ms=timeout_ms)
+            await self._peers.call(target, api, asked, timeout_ms=timeout_ms)
 
-    async def call(self, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
+    async def call(self, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> Answered:
         """Call the active controller. timeout_ms: for all attempts together.
 
         Raises the TidelogError of the answer; NotController where none was found in time.
@@ -74,7 +71,7 @@ class ControllerClient:
         while True:
             left = deadline - self._clock.monotonic_ms()
             try:
-                return await self._attempt(method, request, max(1, left))
+                return await self._attempt(api, asked, max(1, left))
             except (NotController, ConnectionFailed):
                 if left <= PAUSE_MS:
                     if trouble := self.trouble():
@@ -82,20 +79,20 @@ class ControllerClient:
                     raise
                 await self._clock.sleep_ms(PAUSE_MS)
 
-    async def _attempt(self, method: Method[Request, Answer], request: Request, timeout_ms: int) -> Answer:
+    async def _attempt(self, api: Api[Asked, Answered], asked: Asked, timeout_ms: int) -> Answered:
         if self._view.leads:
-            serve: Any = getattr(self._local, method.attribute)
-            return await self._within(cast("Awaitable[Answer]", serve(request, self._context)), method, timeout_ms)
+            return await self._serve(api, asked, timeout_ms)
         endpoint = self._view.endpoint
         if endpoint is None:
             raise NotController("no active controller is known: the metadata quorum has no leader that answers")
-        return await self._transport.call(endpoint, method, request, timeout_ms=timeout_ms)
+        return await self._peers.call(endpoint, api, asked, timeout_ms=timeout_ms)
 
-    async def _within(self, answer: Awaitable[Answer], method: Method[Request, Answer], timeout_ms: int) -> Answer:
+    async def _serve(self, api: Api[Asked, Answered], asked: Asked, timeout_ms: int) -> Answered:
+        handle: Any = getattr(self._local, api.handler)
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                return await answer
+                return cast("Answered", await handle(asked, self._context))
         except TimeoutError:
             raise RequestTimedOut(
-                f"{method}: this node's own controller did not commit within {timeout_ms} ms; ask again"
+                f"{api}: this node's own controller did not commit within {timeout_ms} ms; ask again"
             ) from None

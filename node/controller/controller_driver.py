@@ -7,8 +7,8 @@ Kept true:
   3. No request ends the node: one that the controller could not take is answered so, and nothing is decided by it.
      Where anything else fails by a defect, this node stops being the active controller.
 
-Left to others: deciding (replication/controller/controller.py), committing (driver.py), the wire
-(controller_service.py).
+Left to others: deciding (replication/controller/controller.py), committing (driver.py), the requests of other nodes
+(node/requests/controller_handlers.py).
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
-from uuid import UUID
 
 from node.config import CLIENT_LISTENER
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
-from node.runtime import methods
+from node.requests.types.log_info import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
 from node.runtime.clock import Clock
-from node.runtime.transport import Transport
+from node.runtime.peers import Peers
 from replication.controller.controller import Controller
 from replication.controller.events import (
     Activated,
@@ -40,8 +39,10 @@ from replication.controller.events import (
     ReplicaEnd,
     Reply,
     Report,
+    Request,
     Resigned,
     Result,
+    Submitted,
     Ticked,
     UncleanlyElected,
     VotersReviewed,
@@ -49,8 +50,7 @@ from replication.controller.events import (
 from replication.controller.image import ClusterImage
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import NotController, TidelogError, UnknownServerError
-from tidelog.protocol.v1 import data_pb2
-from tidelog.types import DirectoryId, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset
+from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId
 
 _log = logging.getLogger("node.controller")
 
@@ -81,11 +81,11 @@ class ControllerDriver:
         incarnation: Incarnation,
         *,
         clock: Clock,
-        transport: Transport,
+        peers: Peers,
     ) -> None:
         self._controller, self._metadata, self._view = controller, metadata, view
         self._me, self._incarnation = node_id, incarnation
-        self._clock, self._transport = clock, transport
+        self._clock, self._peers = clock, peers
         self.unclean_elections = 0
         """Held by this process's controller: records may have been lost by each."""
         self._questions: asyncio.Queue[AskLogEnds] = asyncio.Queue()
@@ -120,24 +120,18 @@ class ControllerDriver:
         self._handle(LogEndsTold(question.number, told))
 
     async def _ask_log_end(self, node_id: NodeId, question: AskLogEnds, ends: list[ReplicaEnd]) -> None:
-        key, look_ms = question.key, LOOK_MS if question.commanded else ASK_MS // 2
-        request = data_pb2.GetReplicaLogInfoRequest(
-            topic_id=key.topic_id.bytes, partition=key.partition, look_ms=look_ms
-        )
+        look_ms = LOOK_MS if question.commanded else ASK_MS // 2
         node = self._metadata.image.nodes.get(node_id)
         endpoint = None if node is None else node.listeners.get(CLIENT_LISTENER)
         if endpoint is None:
             return
+        asked = ReplicaLogInfoRequest(question.key, look_ms)
         try:
-            answer = await self._transport.call(
-                endpoint, methods.DATA_GET_REPLICA_LOG_INFO, request, timeout_ms=ASK_MS + look_ms
-            )
+            answer = await self._peers.call(endpoint, DATA_GET_REPLICA_LOG_INFO, asked, timeout_ms=ASK_MS + look_ms)
         except TidelogError as error:
-            _log.info("node %d does not say what it has of %s: %s", node_id, key, error.message)
+            _log.info("node %d does not say what it has of %s: %s", node_id, question.key, error.message)
             return
-        directory_id = DirectoryId(UUID(bytes=answer.directory_id)) if answer.directory_id else None
-        end = LeaderEpoch(answer.last_epoch), Offset(answer.log_end_offset)
-        ends.append(ReplicaEnd(node_id, *end, directory_id, answer.lost))
+        ends.append(ReplicaEnd(node_id, answer.last_epoch, answer.log_end_offset, answer.directory_id, answer.lost))
 
     def now(self) -> Millis:
         """Monotonic time, for events."""
@@ -174,12 +168,9 @@ class ControllerDriver:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, request: Callable[[int], Event], expected: type[R]) -> R:
-        """Hand a request to the controller and wait for its answer.
-
-        request: makes the event, given the number of the request. Raises the refusal, NotController where this node
-        is not the active controller.
-        """
+    async def ask(self, request: Request, expected: type[R]) -> R:
+        """Hand a request to the controller and wait for its answer. Raises the refusal, NotController where this node
+        is not the active controller."""
         if not self._controller.active:
             raise NotController(
                 f"node {self._me} is not the active controller"
@@ -190,7 +181,7 @@ class ControllerDriver:
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         try:
-            self._handle(request(number))
+            self._handle(Submitted(number, self.now(), request))
             result = await answer
         finally:
             del self._answers[number]
@@ -211,16 +202,15 @@ class ControllerDriver:
                 try:
                     effects = self._controller.handle(event)
                 except Exception as defect:  # noqa: BLE001 - whatever it is: nothing is decided by that event
-                    self._refuse(event, _told(f"taking {type(event).__name__}", defect))
+                    self._refuse(event, _told(f"taking {_name_of(event)}", defect))
                 else:
                     self._carry_out(effects)
         finally:
             self._handling = False
 
     def _refuse(self, event: Event, error: TidelogError) -> None:
-        number = getattr(event, "request_id", None)
-        if number is not None:
-            self._reply(number, error)
+        if isinstance(event, Submitted):
+            self._reply(event.request_id, error)
         elif not isinstance(event, Resigned):
             self._step_down(error)
 
@@ -265,6 +255,10 @@ class ControllerDriver:
             answer.set_exception(result)
         else:
             answer.set_result(result)
+
+
+def _name_of(event: Event) -> str:
+    return type(event.request if isinstance(event, Submitted) else event).__name__
 
 
 def _told(doing: str, defect: Exception) -> UnknownServerError:

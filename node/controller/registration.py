@@ -16,18 +16,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from node.config import ReplicationConfig
 from node.controller.controller_client import ControllerClient
-from node.metadata.message_mapping import MessageMapping
 from node.metadata.metadata_log import MetadataLog
-from node.runtime import methods
+from node.requests.types.controller import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
 from node.runtime.clock import Clock
 from node.runtime.work import run_in
-from replication.controller.events import DamagedReplica
+from replication.controller.events import DamagedReplica, Heartbeat, HeartbeatAnswer, RegisterNode
 from replication.controller.image import NodeRegistration
+from replication.controller.metadata import DirectoryState
 from storage.directory.log_directory import LogDirectory
 from storage.files.executor import Executor
 from tidelog.errors import (
@@ -40,7 +40,6 @@ from tidelog.errors import (
     StaleNodeEpoch,
     TidelogError,
 )
-from tidelog.protocol.v1 import controller_pb2
 from tidelog.types import Endpoint, Incarnation, NodeEpoch, NodeId
 
 _log = logging.getLogger("node.registration")
@@ -75,10 +74,6 @@ class _Progress:
     ready: bool = False
     want_drain: bool = False
     drained: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-_IDENTITY: Final = MessageMapping(Identity, controller_pb2.RegisterNodeRequest.DESCRIPTOR)
-_DAMAGED: Final = MessageMapping(DamagedReplica, controller_pb2.DamagedReplica.DESCRIPTOR)
 
 
 class Registration:
@@ -164,9 +159,9 @@ class Registration:
         request = self._request(damaged)  # the same in each attempt: an earlier one may have succeeded
         said = ""
         while True:
-            request.metadata_offset = self._metadata.image.offset
+            request = replace(request, metadata_offset=self._metadata.image.offset)
             try:
-                answer = await self._controller.call(methods.CONTROLLER_REGISTER_NODE, request, timeout_ms=CALL_MS)
+                answer = await self._controller.call(CONTROLLER_REGISTER_NODE, request, timeout_ms=CALL_MS)
             except (InconsistentClusterId, InvalidRequest):
                 raise
             except TidelogError as error:
@@ -176,11 +171,11 @@ class Registration:
                     _log.log(level, "not registered yet: %s", error.message)
                 await self._clock.sleep_ms(RETRY_MS)
             else:
-                self._progress.node_epoch = NodeEpoch(answer.node_epoch)
+                self._progress.node_epoch = answer.node_epoch
                 _log.info("registered with node epoch %d", answer.node_epoch)
                 return
 
-    def _request(self, damaged: Sequence[DamagedReplica]) -> controller_pb2.RegisterNodeRequest:
+    def _request(self, damaged: Sequence[DamagedReplica]) -> RegisterNode:
         identity = self._identity
         # A directory that failed is left out, as if the disk were missing.
         self._named = [directory for directory, _ in self._directories if directory.offline is None]
@@ -188,17 +183,19 @@ class Registration:
             raise KafkaStorageError(
                 f"all log directories of node {identity.node_id} have failed: check its disks, then start it again"
             )
-        return controller_pb2.RegisterNodeRequest(
+        return RegisterNode(
             cluster_id=self._metadata.image.cluster_id,
-            directories=[
-                controller_pb2.DirectoryState(
-                    directory_id=directory.directory_id.bytes, last_registration=directory.last_registration
-                )
-                for directory in self._named
-            ],
-            intact_directories=[directory.directory_id.bytes for directory in self._named if directory.intact],
-            damaged=_to_proto(damaged),
-            **_IDENTITY.to_fields(identity),
+            node_id=identity.node_id,
+            incarnation=identity.incarnation,
+            listeners=identity.listeners,
+            rack=identity.rack,
+            boot_id=identity.boot_id,
+            directories=tuple(
+                DirectoryState(each.directory_id, NodeEpoch(each.last_registration)) for each in self._named
+            ),
+            intact_directories=frozenset(directory.directory_id for directory in self._named if directory.intact),
+            metadata_offset=self._metadata.image.offset,
+            damaged=_by_key(damaged),
         )
 
     async def _get_ready(self) -> None:
@@ -265,26 +262,26 @@ class Registration:
     async def _tell(self, target: Endpoint | None) -> None:
         with contextlib.suppress(TidelogError):  # without it the voter, once controller, fences this node
             await self._controller.tell(
-                target, methods.CONTROLLER_HEARTBEAT, self._beat_request(()), timeout_ms=self._times.heartbeat_ms
+                target, CONTROLLER_HEARTBEAT, self._beat_request(()), timeout_ms=self._times.heartbeat_ms
             )
 
-    async def _heartbeat(self, damaged: Sequence[DamagedReplica]) -> controller_pb2.HeartbeatResponse:
+    async def _heartbeat(self, damaged: Sequence[DamagedReplica]) -> HeartbeatAnswer:
         timeout_ms = max(self._times.heartbeat_ms, self._times.session_ms // 3)
         request = self._beat_request(damaged)
-        return await self._controller.call(methods.CONTROLLER_HEARTBEAT, request, timeout_ms=timeout_ms)
+        return await self._controller.call(CONTROLLER_HEARTBEAT, request, timeout_ms=timeout_ms)
 
-    def _beat_request(self, damaged: Sequence[DamagedReplica]) -> controller_pb2.HeartbeatRequest:
+    def _beat_request(self, damaged: Sequence[DamagedReplica]) -> Heartbeat:
         progress = self._progress
-        return controller_pb2.HeartbeatRequest(
+        return Heartbeat(
             node_id=self._identity.node_id,
             node_epoch=progress.node_epoch,
             metadata_offset=self._metadata.image.offset,
             ready=progress.ready,
             want_drain=progress.want_drain,
-            damaged=_to_proto(damaged),
-            offline_directories=[
-                directory.directory_id.bytes for directory in self._named if directory.offline is not None
-            ],
+            damaged=_by_key(damaged),
+            offline_directories=tuple(
+                directory.directory_id for directory in self._named if directory.offline is not None
+            ),
         )
 
     async def _pause(self) -> None:
@@ -295,7 +292,5 @@ class Registration:
                 await self._wake.wait()
 
 
-def _to_proto(damaged: Sequence[DamagedReplica]) -> list[controller_pb2.DamagedReplica]:
-    return [
-        controller_pb2.DamagedReplica(**_DAMAGED.to_fields(each)) for each in sorted(damaged, key=lambda each: each.key)
-    ]
+def _by_key(damaged: Sequence[DamagedReplica]) -> tuple[DamagedReplica, ...]:
+    return tuple(sorted(damaged, key=lambda each: each.key))

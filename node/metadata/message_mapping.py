@@ -4,7 +4,7 @@ The fields of both have the same names. The type hint selects the conversion:
 
     int, str, bool, bytes      the same value
     UUID                       16 bytes
-    tuple, frozenset           a repeated field
+    tuple, frozenset           a repeated field; a frozenset is written in order
     tuple | None               a message with one repeated field; or a repeated field, where empty stands for None
     another type | None        an optional field; or a plain field, where its default stands for None
     Mapping[str, str]          a map
@@ -132,9 +132,11 @@ def _repeated(
 ) -> Converter:
     if field.is_repeated:
         one = _derive(item, field, overrides)
-        write, read = one.write, one.read
+        write, read, ordered = one.write, one.read, sorted if collection is frozenset else _same
         return Converter(
-            None if write is None else lambda values: list(map(write, values)),
+            (None if ordered is _same else sorted)
+            if write is None
+            else lambda values: list(map(write, ordered(values))),
             collection if read is None else lambda values: collection(map(read, values)),
         )
     assert field.message_type is not None, f"{field.full_name} is neither repeated nor a message"
@@ -150,6 +152,8 @@ def _same(values: Any) -> Any:
 
 @lru_cache(UUIDS_CACHED)
 def _uuid(raw: bytes) -> UUID:
+    if len(raw) != 16:
+        raise ValueError(f"an id has 16 bytes, this one {len(raw)}")
     return UUID(bytes=raw)
 
 

@@ -20,21 +20,31 @@ from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
 from node.controller.registration import Damaged, Identity, Registration
-from node.listeners.grpc.controller_service import ControllerService
+from node.listeners.grpc import admin_codec, controller_codec
+from node.listeners.grpc.codec import Endpoint as ServiceEndpoint
+from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
+from node.listeners.grpc.peers import GrpcPeers
 from node.listeners.grpc.quorum_service import QuorumService
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.driver import QuorumDriver
 from node.quorum.fetcher import QuorumFetcher
 from node.quorum.state import QuorumView, new_cluster_id, note_lost
-from node.requests.admin_service import AdminService
+from node.requests.admin_handlers import AdminHandlers
+from node.requests.controller_handlers import ControllerHandlers
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
+from node.requests.types.controller import (
+    CONTROLLER_ALLOCATE_PRODUCER_IDS,
+    CONTROLLER_ALTER_PARTITION,
+    AlterPartitionAnswer,
+)
 from node.runtime import methods
 from node.runtime.clock import Clock
 from node.runtime.transport import Transport
 from node.runtime.work import run_in
 from replication.controller.controller import Controller, ControllerConfig
+from replication.controller.events import AllocateProducerIds, AlterPartition, ProducerIdBlock
 from replication.controller.image import ClusterImage
 from replication.raft.quorum import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
@@ -43,7 +53,6 @@ from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
 from tidelog.errors import CorruptLog, DiskFull, NodeNotAvailable
-from tidelog.protocol.v1 import controller_pb2
 from tidelog.types import Endpoint, Incarnation, NodeId
 
 _log = logging.getLogger("node.metadata")
@@ -85,6 +94,7 @@ class MetadataNode:
         settings = TopicSettings(config.log_defaults)
         self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
         self.view = QuorumView(node_id)
+        self._peers = GrpcPeers(transport, (*admin_codec.CODECS, *controller_codec.CODECS, GET_REPLICA_LOG_INFO))
         self._controller = ControllerDriver(
             Controller(
                 rng=rng,
@@ -96,7 +106,7 @@ class MetadataNode:
             node_id,
             identity.incarnation,
             clock=clock,
-            transport=transport,
+            peers=self._peers,
         )
         self._addresses = QuorumAddresses(
             node_id, identity.listeners[CLIENT_LISTENER], config.quorum.nodes, self.metadata, CLIENT_LISTENER
@@ -116,10 +126,8 @@ class MetadataNode:
             on_resign=self._controller.resign,
         )
         self._controller.on_refused = self._quorum.refused
-        controller_service = ControllerService(self._controller, settings)
-        self.client = ControllerClient(
-            self.view, controller_service, self._addresses.of_voters, clock=clock, transport=transport
-        )
+        handlers = ControllerHandlers(self._controller, settings)
+        self.client = ControllerClient(self.view, handlers, self._addresses.of_voters, clock=clock, peers=self._peers)
         self.registration = Registration(
             identity,
             self._directories,
@@ -136,12 +144,14 @@ class MetadataNode:
                 clock=clock,
                 cluster_id=lambda: self._home.cluster_id,
             ),
-            methods.CONTROLLER: controller_service,
-            methods.ADMIN: AdminService(self.metadata, self.view, self.client, settings, self._log_dirs()),
+            methods.CONTROLLER: ServiceEndpoint(handlers, controller_codec.CODECS),
+            methods.ADMIN: ServiceEndpoint(
+                AdminHandlers(self.metadata, self.view, self.client, settings, self._log_dirs()), admin_codec.CODECS
+            ),
         }
 
     def _log_dirs(self) -> LogDirs:
-        return LogDirs(self._identity.node_id, [directory for directory, _ in self._directories], self._transport)
+        return LogDirs(self._identity.node_id, [directory for directory, _ in self._directories], self._peers)
 
     def services(self) -> Mapping[str, object]:
         """The services Quorum, Controller and Admin by their full names."""
@@ -161,19 +171,17 @@ class MetadataNode:
         """Call with each new committed image, on the loop."""
         self.metadata.subscribe(on_image)
 
-    async def alter_partition(
-        self, request: controller_pb2.AlterPartitionRequest
-    ) -> controller_pb2.AlterPartitionResponse:
+    async def alter_partition(self, proposals: AlterPartition) -> AlterPartitionAnswer:
         """Pass a leader's proposals to the active controller."""
-        return await self.client.call(methods.CONTROLLER_ALTER_PARTITION, request, timeout_ms=ALTER_PARTITION_MS)
+        return await self.client.call(CONTROLLER_ALTER_PARTITION, proposals, timeout_ms=ALTER_PARTITION_MS)
 
-    async def allocate_producer_ids(self) -> controller_pb2.AllocateProducerIdsResponse:
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
         """A block of producer ids for this process to give away. Raises NodeNotAvailable before it is registered."""
         number = self.registration.node_epoch
         if number < 0:
             raise NodeNotAvailable("the node is not registered yet, so that it has no producer ids: ask another node")
-        request = controller_pb2.AllocateProducerIdsRequest(node_id=self._identity.node_id, node_epoch=number)
-        return await self.client.call(methods.CONTROLLER_ALLOCATE_PRODUCER_IDS, request, timeout_ms=ALLOCATE_MS)
+        asked = AllocateProducerIds(self._identity.node_id, number)
+        return await self.client.call(CONTROLLER_ALLOCATE_PRODUCER_IDS, asked, timeout_ms=ALLOCATE_MS)
 
     async def run_controller(self) -> None:
         """Let the controller see time pass. Runs for as long as the node does."""

@@ -13,18 +13,16 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
 from node.replicas.replica_config import ReplicaConfig
-from node.runtime import status
+from node.requests.types.controller import AlterPartitionAnswer, ProposalOutcome
 from node.runtime.clock import Clock
+from replication.controller import events
 from replication.partition.leader_events import ProposalAccepted, ProposeIsr
 from tidelog.errors import TidelogError
-from tidelog.protocol.v1 import controller_pb2
-from tidelog.types import LeaderEpoch, NodeEpoch, NodeId, PartitionEpoch, PartitionKey
+from tidelog.types import NodeEpoch, NodeId, PartitionKey
 
 _log = logging.getLogger("node.isr")
 
-AlterPartition: TypeAlias = Callable[
-    [controller_pb2.AlterPartitionRequest], Awaitable[controller_pb2.AlterPartitionResponse]
-]
+AlterPartition: TypeAlias = Callable[[events.AlterPartition], Awaitable[AlterPartitionAnswer]]
 """Sends the request to the active controller and returns its answer. Raises TidelogError."""
 
 PARTITIONS_MAX: Final = 1_000
@@ -43,7 +41,7 @@ class Proposing(Protocol):
 
 
 class IsrProposer:
-    """See the module's words."""
+    """The queue of proposals of one node, and the task that sends them."""
 
     def __init__(self, me: NodeId, alter_partition: AlterPartition, *, clock: Clock, config: ReplicaConfig) -> None:
         self._me = me
@@ -78,43 +76,30 @@ class IsrProposer:
             await self._send(batch)
 
     async def _send(self, batch: list[tuple[Proposing, ProposeIsr]]) -> None:
-        request = controller_pb2.AlterPartitionRequest(
-            node_id=self._me, node_epoch=self.node_epoch, partitions=[_item(*entry) for entry in batch]
-        )
+        proposals = tuple(_proposal(*entry) for entry in batch)
+        request = events.AlterPartition(self._me, self.node_epoch, proposals)
+        answers: tuple[ProposalOutcome, ...] = ()
         try:
             async with asyncio.timeout(self._config.alter_timeout_ms / 1000):
-                answer = await self._alter_partition(request)
+                answers = (await self._alter_partition(request)).partitions
         except (TidelogError, TimeoutError) as error:
             _log.info("the controller did not take %d proposals for in-sync sets: %s", len(batch), error)
-            answers: list[controller_pb2.AlteredPartition] = []
-        else:
-            answers = list(answer.partitions)
-        by_key = {(altered.topic_id, altered.partition): altered for altered in answers}
+        by_key = {answer.key: answer for answer in answers}
         for partition, proposal in batch:
-            self._deliver(partition, proposal, by_key.get((partition.key.topic_id.bytes, partition.key.partition)))
+            self._deliver(partition, proposal, by_key.get(partition.key))
 
-    def _deliver(
-        self, partition: Proposing, proposal: ProposeIsr, altered: controller_pb2.AlteredPartition | None
-    ) -> None:
-        if altered is None or altered.HasField("error"):
-            if altered is not None:
-                _log.info("%s: proposal refused: %s", partition, status.from_proto(altered.error).message)
+    def _deliver(self, partition: Proposing, proposal: ProposeIsr, answer: ProposalOutcome | None) -> None:
+        if answer is None:
             partition.proposal_failed(proposal)
-            return
-        event = ProposalAccepted(
-            LeaderEpoch(altered.leader_epoch),
-            PartitionEpoch(altered.partition_epoch),
-            tuple(NodeId(node) for node in altered.isr),
-            self._clock.monotonic_ms(),
-        )
-        partition.proposal_accepted(proposal, event)
+        elif isinstance(answer.outcome, TidelogError):
+            _log.info("%s: proposal refused: %s", partition, answer.outcome.message)
+            partition.proposal_failed(proposal)
+        else:
+            state, now = answer.outcome, self._clock.monotonic_ms()
+            event = ProposalAccepted(state.leader_epoch, state.partition_epoch, state.isr, now)
+            partition.proposal_accepted(proposal, event)
 
 
-def _item(partition: Proposing, proposal: ProposeIsr) -> controller_pb2.AlterPartitionItem:
-    return controller_pb2.AlterPartitionItem(
-        topic_id=partition.key.topic_id.bytes,
-        partition=partition.key.partition,
-        leader_epoch=proposal.leader_epoch,
-        partition_epoch=proposal.partition_epoch,
-        new_isr=[controller_pb2.IsrMember(node_id=node, node_epoch=epoch) for node, epoch in proposal.members],
-    )
+def _proposal(partition: Proposing, proposal: ProposeIsr) -> events.Proposal:
+    members = tuple(events.IsrMember(node, epoch) for node, epoch in proposal.members)
+    return events.Proposal(partition.key, proposal.leader_epoch, proposal.partition_epoch, members)

@@ -13,17 +13,20 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
-from uuid import UUID
 
 from node.config import CLIENT_LISTENER
-from node.runtime import methods
-from node.runtime.transport import Transport
+from node.requests.types.administration import (
+    ADMIN_DESCRIBE_LOG_DIRS,
+    DamagedLog,
+    DescribeLogDirsRequest,
+    LogDirState,
+)
+from node.runtime.peers import Peers
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory
 from tidelog.errors import TidelogError
-from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import DirectoryId, NodeId, PartitionIndex, PartitionKey, TopicId
+from tidelog.types import DirectoryId, NodeId, PartitionKey
 
 _log = logging.getLogger("node.log_dirs")
 
@@ -34,26 +37,23 @@ ASK_MS: Final = 1_000
 class LogDirs:
     """One node's own directories, and its questions about those of others."""
 
-    def __init__(self, me: NodeId, directories: Sequence[LogDirectory], transport: Transport) -> None:
-        self._me, self._directories, self._transport = me, tuple(directories), transport
+    def __init__(self, me: NodeId, directories: Sequence[LogDirectory], peers: Peers) -> None:
+        self._me, self._directories, self._peers = me, tuple(directories), peers
 
-    def own(self) -> list[admin_pb2.LogDir]:
+    def own(self) -> tuple[LogDirState, ...]:
         """This node's, in the order of its configuration."""
-        return [
-            admin_pb2.LogDir(
-                directory_id=directory.directory_id.bytes,
+        return tuple(
+            LogDirState(
+                directory_id=directory.directory_id,
                 path=directory.path,
                 offline=directory.offline or "",
                 usable_bytes=directory.reserve.free,
                 reserve_bytes=directory.reserve.wanted,
                 refusal=directory.reserve.refusal or "",
-                damaged=[
-                    admin_pb2.DamagedLog(topic_id=key.topic_id.bytes, partition=key.partition, lost=str(damage))
-                    for key, damage in sorted(directory.damaged_logs().items())
-                ],
+                damaged=tuple(DamagedLog(key, str(damage)) for key, damage in sorted(directory.damaged_logs().items())),
             )
             for directory in self._directories
-        ]
+        )
 
     async def look(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
         """What these nodes say of their directories and logs. All are asked at once."""
@@ -78,22 +78,21 @@ class LogDirs:
             unanswered.append(node_id)
             return
         for told in answer:
-            if told.refusal and len(told.directory_id) == 16:
-                full[DirectoryId(UUID(bytes=told.directory_id))] = told.refusal
+            if told.refusal:
+                full[told.directory_id] = told.refusal
             for log in told.damaged:
-                if len(log.topic_id) == 16:
-                    key = PartitionKey(TopicId(UUID(bytes=log.topic_id)), PartitionIndex(log.partition))
-                    damaged[node_id, key] = log.lost
+                damaged[node_id, log.key] = log.lost
 
-    async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[admin_pb2.LogDir] | None:
+    async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[LogDirState] | None:
         """Its directories, none of a node that is fenced; None where it does not answer."""
         node = image.nodes.get(node_id)
         endpoint = None if node is None or node.fenced else node.listeners.get(CLIENT_LISTENER)
         if endpoint is None:
             return ()
-        request = admin_pb2.DescribeLogDirsRequest()
         try:
-            answer = await self._transport.call(endpoint, methods.ADMIN_DESCRIBE_LOG_DIRS, request, timeout_ms=ASK_MS)
+            answer = await self._peers.call(
+                endpoint, ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(), timeout_ms=ASK_MS
+            )
         except TidelogError as error:
             _log.info("node %d does not tell of its log directories: %s", node_id, error.message)
             return None

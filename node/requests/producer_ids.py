@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tidelog.protocol.v1 import controller_pb2
+from replication.controller.events import ProducerIdBlock
 from tidelog.types import ProducerId
 
 
 class ProducerIds:
-    """See the module's words."""
+    """The block of producer ids that this process gives away."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[controller_pb2.AllocateProducerIdsResponse]]) -> None:
+    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         """allocate: asks the active controller for a block."""
         self._allocate = allocate
         self._next = self._end = 0

@@ -11,7 +11,7 @@ from typing import TypeAlias, assert_never
 
 from replication.controller import elections, features, reassignment, topics
 from replication.controller.events import (
-    AdminEvent,
+    AdminRequest,
     AlterConfigs,
     AlterReassignments,
     CreatePartitions,
@@ -53,36 +53,36 @@ class Batch:
         self.records.extend(taken)
 
 
-def decide(batch: Batch, event: AdminEvent, *, rng: random.Random, check_configs: ConfigCheck) -> Result:
+def decide(batch: Batch, request: AdminRequest, *, rng: random.Random, check_configs: ConfigCheck) -> Result:
     """Add the records of the request to the batch and return the answer. Raises the reason for a rejection."""
-    match event:
+    match request:
         case CreateTopic():
-            return _create_topic(batch, event, rng, check_configs)
+            return _create_topic(batch, request, rng, check_configs)
         case DeleteTopic():
-            topic = topics.find(batch.image, event)
+            topic = topics.find(batch.image, request)
             batch.add([TopicRemovalRecord(topic.topic_id)])
-            return TopicDeleted(topic.topic_id)
+            return TopicDeleted()
         case ElectLeaders():
-            assert event.election is ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
-            return _elect_preferred(batch, event)
+            assert request.election is ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
+            return _elect_preferred(batch, request)
         case AlterReassignments():
             features.require(batch.image, 2, "a reassignment")
-            return _each(batch, [wanted.key for wanted in event.reassignments], _reassign(event))
+            return _each(batch, [wanted.key for wanted in request.reassignments], _reassign(request))
         case AlterConfigs():
-            return _alter_configs(batch, event, check_configs)
+            return _alter_configs(batch, request, check_configs)
         case CreatePartitions():
-            topic = topics.named(batch.image, event.topic)
-            records = topics.more_partitions(batch.image, topic, event.count, rng)
-            batch.add(() if event.validate_only else records)
+            topic = topics.named(batch.image, request.topic)
+            records = topics.more_partitions(batch.image, topic, request.count, rng)
+            batch.add(() if request.validate_only else records)
             warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
             return TopicAltered(topic.topic_id, batch.image.offset, warnings)
-        case UpdateFeatures(_, level, validate_only):
+        case UpdateFeatures(level, validate_only):
             features.refuse_update(batch.image, level)
             if level > batch.image.feature_level and not validate_only:
                 batch.add([ClusterRecord(batch.image.cluster_id, level)])
             return FeaturesUpdated(level)
         case _:
-            assert_never(event)
+            assert_never(request)
 
 
 def _create_topic(batch: Batch, request: CreateTopic, rng: random.Random, check_configs: ConfigCheck) -> TopicCreated:
@@ -122,9 +122,9 @@ def _elect_preferred(batch: Batch, request: ElectLeaders) -> PartitionOutcomes:
 
 
 def _reassign(
-    event: AlterReassignments,
+    request: AlterReassignments,
 ) -> Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None]:
-    wanted = {each.key: each for each in event.reassignments}
+    wanted = {each.key: each for each in request.reassignments}
     return lambda image, state: reassignment.begin(image, state, wanted[state.key])
 
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar, assert_never
+from typing import Final, assert_never
 
 from replication.controller import (
     alter_partition,
@@ -33,18 +33,13 @@ from replication.controller import (
 from replication.controller.administration import Batch, ConfigCheck, decide, state_of
 from replication.controller.events import (
     Activated,
-    AdminEvent,
+    AdminRequest,
     AllocateProducerIds,
-    AlterConfigs,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
-    AlterReassignments,
     Append,
     Committed,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
     Effect,
     ElectionType,
     ElectLeaders,
@@ -61,11 +56,12 @@ from replication.controller.events import (
     RemoveVoter,
     Reply,
     Report,
+    Request,
     Resigned,
     Result,
+    Submitted,
     Ticked,
     UncleanlyElected,
-    UpdateFeatures,
     VoterRemoved,
     VotersReviewed,
 )
@@ -84,8 +80,6 @@ from tidelog.errors import (
     VoterChangePending,
 )
 from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
-
-E = TypeVar("E")
 
 REVIEW_MS: Final = 1_000
 """Interval of the review for partitions that can proceed: reassignments to complete, unclean elections to hold."""
@@ -154,34 +148,14 @@ class Controller:
     def _take(self, event: Event) -> list[Effect]:
         self._effects = []
         match event:
-            case Heartbeat():
-                self._request(event.request_id, self._heartbeat, event)
+            case Submitted():
+                self._decide(event)
             case Committed(offset):
                 self._committed = max(self._committed, offset)
             case Ticked(at):
                 self._tick(at)
-            case AlterPartition():
-                self._request(event.request_id, self._alter_partition, event)
-            case RegisterNode():
-                self._request(event.request_id, self._register, event)
-            case ElectLeaders(election=ElectionType.UNCLEAN):
-                self._request(event.request_id, self._elect_uncleanly, event)
-            case (
-                CreateTopic()
-                | DeleteTopic()
-                | ElectLeaders()
-                | AlterReassignments()
-                | AlterConfigs()
-                | CreatePartitions()
-                | UpdateFeatures()
-            ):
-                self._request(event.request_id, self._administer, event)
             case LogEndsTold():
                 self._elect(event)
-            case AllocateProducerIds():
-                self._request(event.request_id, self._allocate_producer_ids, event)
-            case RemoveVoter():
-                self._request(event.request_id, self._remove_voter, event)
             case NodeHeard() | VotersReviewed() | Activated() | Resigned():
                 self._handle_seldom(event)
             case _:
@@ -205,18 +179,35 @@ class Controller:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def _request(self, request_id: int, decide: Callable[[E], Result | None], event: E) -> None:
-        """Decide on a request. The answer waits until everything it may depend on is committed. None: it follows
-        later."""
+    def _decide(self, event: Submitted) -> None:
+        """Decide on a request. The answer waits until everything it may depend on is committed."""
         result: Result | TidelogError | None
         try:
             if not self.active:
                 raise NotController("this node is not the active controller: look it up and retry")
-            result = decide(event)
+            result = self._result_of(event.request_id, event.at, event.request)
         except TidelogError as refusal:
             result = refusal
         if result is not None:
-            self._answer(request_id, result)
+            self._answer(event.request_id, result)
+
+    def _result_of(self, request_id: int, at: Millis, request: Request) -> Result | None:
+        """None: the result follows later."""
+        match request:
+            case Heartbeat():
+                return self._heartbeat(request, at)
+            case AlterPartition():
+                return self._alter_partition(request)
+            case RegisterNode():
+                return self._register(request, at)
+            case ElectLeaders(election=ElectionType.UNCLEAN):
+                return self._elect_uncleanly(request_id, request)
+            case AllocateProducerIds():
+                return self._allocate_producer_ids(request)
+            case RemoveVoter():
+                return self._remove_voter(request)
+            case _:
+                return self._administer(request)
 
     def _answer(self, request_id: int, result: Result | TidelogError) -> None:
         self._waiting.append((self.image.offset if self.active else Offset(0), Reply(request_id, result)))
@@ -319,8 +310,8 @@ class Controller:
         batch.add(elections.fence_changes(batch.image, node.node_id))
         self._append(batch)
 
-    def _register(self, request: RegisterNode) -> Registered:
-        self._sessions.advance(request.at)
+    def _register(self, request: RegisterNode, at: Millis) -> Registered:
+        self._sessions.advance(at)
         previous = self.image.nodes.get(request.node_id)
         registration.refuse_impossible(self.image, request)
         if previous is not None and previous.incarnation == request.incarnation:
@@ -342,8 +333,8 @@ class Controller:
         self._applied.pop(request.node_id, None)
         return Registered(self.image.nodes[request.node_id].node_epoch)
 
-    def _heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
-        self._sessions.advance(beat.at)
+    def _heartbeat(self, beat: Heartbeat, at: Millis) -> HeartbeatAnswer:
+        self._sessions.advance(at)
         node = self._current(beat.node_id, beat.node_epoch)
         registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
         if node_state_of(node) is NodeState.GONE and not beat.want_drain:
@@ -353,7 +344,7 @@ class Controller:
         self._take_out_damaged(node, beat)
         node = self._take_directories_offline(node, beat)
         if beat.want_drain:
-            return self._drain(node, beat)
+            return self._drain(node, at)
         if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
             batch = Batch(self.image)
             batch.add([moved(node, NodeCause.READY)])
@@ -405,18 +396,18 @@ class Controller:
                 batch.add([change])
         self._append(batch)
 
-    def _drain(self, node: NodeRegistration, beat: Heartbeat) -> HeartbeatAnswer:
+    def _drain(self, node: NodeRegistration, at: Millis) -> HeartbeatAnswer:
         """Move everything movable. The node may stop once all other nodes know that, or after the maximum time."""
         if not node.fenced:
             drain = self._drains.get(node.node_id)
             if drain is None:
-                drain = self._drains[node.node_id] = _Drain(beat.at, self.image.offset)
+                drain = self._drains[node.node_id] = _Drain(at, self.image.offset)
             batch = Batch(self.image)
             if not node.draining:
                 batch.add([moved(node, NodeCause.DRAIN_ASKED)])
             self._move_away(node.node_id, batch, drain)
             self._append(batch)
-            overdue = beat.at - drain.since >= self._config.drain_ms_max
+            overdue = at - drain.since >= self._config.drain_ms_max
             if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
                 return HeartbeatAnswer(fenced=False, drained=False)
             self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
@@ -484,9 +475,9 @@ class Controller:
 
     # --- administrative requests ------------------------------------------------------------------------------------
 
-    def _administer(self, event: AdminEvent) -> Result:
+    def _administer(self, request: AdminRequest) -> Result:
         batch = Batch(self.image)
-        result = decide(batch, event, rng=self._rng, check_configs=self._check_configs)
+        result = decide(batch, request, rng=self._rng, check_configs=self._check_configs)
         self._append(batch)
         return result
 
@@ -503,10 +494,10 @@ class Controller:
                 )
                 self._effects.append(UncleanlyElected(change.key, change.leader, text))
 
-    def _elect_uncleanly(self, request: ElectLeaders) -> PartitionOutcomes | None:
+    def _elect_uncleanly(self, request_id: int, request: ElectLeaders) -> PartitionOutcomes | None:
         wanted = [state.key for state in self.image.partitions() if state.leader == NO_NODE]
         order = tuple(dict.fromkeys(request.keys or wanted))
-        command = unclean.Command(request.request_id, order, request.validate_only)
+        command = unclean.Command(request_id, order, request.validate_only)
         for key in command.order:
             try:
                 state = state_of(self.image, key)

@@ -1,7 +1,7 @@
-"""Events and effects of the controller (controller.py).
+"""Events, requests and effects of the controller (controller.py).
 
-A request has a `request_id` given by the driver; its `Reply` follows once everything the answer depends on is
-committed. `at` is monotonic time in milliseconds, stamped by the driver.
+A request arrives in a `Submitted`, with the `request_id` that the driver gave it; its `Reply` follows once everything
+the answer depends on is committed. `at` is monotonic time in milliseconds, stamped by the driver.
 """
 
 from __future__ import annotations
@@ -102,8 +102,6 @@ class RegisterNode:
     """A node's process has started. intact_directories: its directories that still contain everything written to them,
     synced or not."""
 
-    request_id: int
-    at: Millis
     cluster_id: str
     node_id: NodeId
     incarnation: Incarnation
@@ -122,8 +120,6 @@ class Heartbeat:
     it is being stopped. `damaged`: replicas found damaged since it registered. `offline_directories`: log directories
     of its registration that failed since."""
 
-    request_id: int
-    at: Millis
     node_id: NodeId
     node_epoch: NodeEpoch
     metadata_offset: Offset
@@ -137,7 +133,6 @@ class Heartbeat:
 class CreateTopic:
     """Create a topic, or only validate the request."""
 
-    request_id: int
     name: str
     partitions: int
     replication_factor: int
@@ -149,7 +144,6 @@ class CreateTopic:
 class DeleteTopic:
     """Delete a topic by name, by id, or by both. topic_id: None for whichever id the name has now."""
 
-    request_id: int
     name: str
     topic_id: TopicId | None = None
 
@@ -176,7 +170,6 @@ class Proposal:
 class AlterPartition:
     """Proposals of one leader; each is judged on its own."""
 
-    request_id: int
     node_id: NodeId
     node_epoch: NodeEpoch
     partitions: tuple[Proposal, ...]
@@ -195,7 +188,6 @@ class ElectLeaders:
     leader otherwise. keys: empty for every partition that needs it. validate_only: report what an unclean election
     would do."""
 
-    request_id: int
     election: ElectionType
     keys: tuple[PartitionKey, ...] = ()
     validate_only: bool = False
@@ -233,7 +225,6 @@ class Reassignment:
 class AlterReassignments:
     """Move replicas; each partition is judged on its own."""
 
-    request_id: int
     reassignments: tuple[Reassignment, ...]
 
 
@@ -249,7 +240,6 @@ class ConfigChange:
 class AlterConfigs:
     """Change some settings of a topic, or only validate the change."""
 
-    request_id: int
     topic: str
     changes: tuple[ConfigChange, ...]
     validate_only: bool = False
@@ -259,7 +249,6 @@ class AlterConfigs:
 class CreatePartitions:
     """Increase the number of a topic's partitions to `count`, or only validate that."""
 
-    request_id: int
     topic: str
     count: int
     validate_only: bool = False
@@ -269,12 +258,11 @@ class CreatePartitions:
 class UpdateFeatures:
     """Raise the feature level of the metadata, or only validate that."""
 
-    request_id: int
     level: int
     validate_only: bool = False
 
 
-AdminEvent: TypeAlias = (
+AdminRequest: TypeAlias = (
     CreateTopic | DeleteTopic | ElectLeaders | AlterReassignments | AlterConfigs | CreatePartitions | UpdateFeatures
 )
 """Changes requested by operators or clients."""
@@ -284,7 +272,6 @@ AdminEvent: TypeAlias = (
 class AllocateProducerIds:
     """A node requests a block of producer ids."""
 
-    request_id: int
     node_id: NodeId
     node_epoch: NodeEpoch
 
@@ -293,26 +280,24 @@ class AllocateProducerIds:
 class RemoveVoter:
     """Remove a voter whose node is permanently gone. directory_id: its voting directory; None: whichever votes."""
 
-    request_id: int
     node_id: NodeId
     directory_id: DirectoryId | None = None
 
 
-Event: TypeAlias = (
-    Activated
-    | Resigned
-    | Committed
-    | Ticked
-    | NodeHeard
-    | VotersReviewed
-    | RemoveVoter
-    | RegisterNode
-    | Heartbeat
-    | AlterPartition
-    | LogEndsTold
-    | AdminEvent
-    | AllocateProducerIds
-)
+Request: TypeAlias = RegisterNode | Heartbeat | AlterPartition | AllocateProducerIds | RemoveVoter | AdminRequest
+"""What nodes, operators and clients ask the controller for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A request arrived at `at`."""
+
+    request_id: int
+    at: Millis
+    request: Request
+
+
+Event: TypeAlias = Activated | Resigned | Committed | Ticked | NodeHeard | VotersReviewed | LogEndsTold | Submitted
 
 # --- results ----------------------------------------------------------------------------------------------------
 
@@ -344,8 +329,6 @@ class TopicCreated:
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
     """The topic is deleted."""
-
-    topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,10 +365,11 @@ class PartitionOutcomes:
 
 @dataclass(frozen=True, slots=True)
 class TopicAltered:
-    """The topic has its new settings or partitions in the image from `offset` on. warnings: as in TopicCreated."""
+    """The topic has its new settings or partitions in the image from `metadata_offset` on. warnings: as in
+    TopicCreated."""
 
     topic_id: TopicId
-    offset: Offset
+    metadata_offset: Offset
     warnings: tuple[str, ...] = ()
 
 
@@ -398,9 +382,9 @@ class FeaturesUpdated:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The node may allocate the `count` ids from `first`."""
+    """The node may allocate the `count` ids from `first_producer_id`."""
 
-    first: ProducerId
+    first_producer_id: ProducerId
     count: int
 
 

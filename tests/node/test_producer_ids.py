@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from node.requests.producer_ids import ProducerIds
+from replication.controller.events import ProducerIdBlock
 from tidelog.errors import NotController
-from tidelog.protocol.v1 import controller_pb2
+from tidelog.types import ProducerId
 
 
 class Blocks:
@@ -18,12 +19,12 @@ class Blocks:
         self.asked = 0
         self.there = True
 
-    async def allocate(self) -> controller_pb2.AllocateProducerIdsResponse:
+    async def allocate(self) -> ProducerIdBlock:
         await asyncio.get_running_loop().create_task(_soon())
         if not self.there:
             raise NotController("nobody leads")
         self.asked += 1
-        return controller_pb2.AllocateProducerIdsResponse(first_producer_id=self.asked * 100, count=3)
+        return ProducerIdBlock(ProducerId(self.asked * 100), 3)
 
 
 async def _soon() -> None:

@@ -19,9 +19,11 @@ from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_service import DataService
 from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
+from node.requests.types.controller import AlterPartitionAnswer, InSyncSet, ProposalOutcome
 from node.runtime import methods, status
 from node.runtime.methods import Answer, Method, Request, WireMessage
 from node.runtime.transport import MessageStream
+from replication.controller.events import AlterPartition, Proposal
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
 from replication.controller.metadata import DirectoryState
 from storage.config import LogConfig
@@ -32,8 +34,8 @@ from storage.files.executor import InlineExecutor
 from tests.fakes.fake_disk import FakeDisk
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
-from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut, TidelogError
-from tidelog.protocol.v1 import controller_pb2, data_pb2
+from tidelog.errors import ConnectionFailed, InvalidUpdateVersion, NotController, RequestTimedOut, TidelogError
+from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse, PartitionProduce, ProduceRequest
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import (
@@ -367,27 +369,22 @@ class Cluster:
                 self.loop.call_soon(manager.on_image, self.image)
         self.run(0.0001)
 
-    async def alter_partition(
-        self, request: controller_pb2.AlterPartitionRequest
-    ) -> controller_pb2.AlterPartitionResponse:
-        answer = controller_pb2.AlterPartitionResponse()
-        for item in request.partitions:
-            members = tuple(NodeId(member.node_id) for member in item.new_isr)
-            self.proposals.append(members)
-            altered = answer.partitions.add(topic_id=item.topic_id, partition=item.partition)
-            state = self.state(item.partition)
-            if self.refuse is not None:
-                altered.error.CopyFrom(status.to_proto(self.refuse))
-                continue
-            if (item.leader_epoch, item.partition_epoch) != (state.leader_epoch, state.partition_epoch):
-                altered.error.code = 95
-                continue
-            self.set(item.partition, publish=False, isr=members)
-            state = self.state(item.partition)
-            altered.leader, altered.leader_epoch = state.leader, state.leader_epoch
-            altered.partition_epoch = state.partition_epoch
-            altered.isr.extend(state.isr)
-        return answer
+    async def alter_partition(self, proposals: AlterPartition) -> AlterPartitionAnswer:
+        return AlterPartitionAnswer(tuple(map(self._judge, proposals.partitions)))
+
+    def _judge(self, proposal: Proposal) -> ProposalOutcome:
+        members = tuple(member.node_id for member in proposal.new_isr)
+        self.proposals.append(members)
+        index = proposal.key.partition
+        state = self.state(index)
+        if self.refuse is not None:
+            return ProposalOutcome(proposal.key, self.refuse)
+        if (proposal.leader_epoch, proposal.partition_epoch) != (state.leader_epoch, state.partition_epoch):
+            return ProposalOutcome(proposal.key, InvalidUpdateVersion())
+        self.set(index, publish=False, isr=members)
+        state = self.state(index)
+        accepted = InSyncSet(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
+        return ProposalOutcome(proposal.key, accepted)
 
     # --- running ---
 

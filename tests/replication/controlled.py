@@ -34,7 +34,9 @@ from replication.controller.events import (
     ReplicaEnd,
     Reply,
     Report,
+    Request,
     Result,
+    Submitted,
     Ticked,
     TopicCreated,
     UncleanlyElected,
@@ -139,13 +141,14 @@ class Controlled:
             image = apply(image, batch)
         return image
 
-    def ask(self, event: Event) -> Result | TidelogError | None:
-        self.handle(event)
-        return self.replies.get(event.request_id)  # type: ignore[union-attr]
-
-    def request_id(self) -> int:
+    def ask(self, request: Request) -> Result | TidelogError | None:
+        """The answer; None: it follows later."""
         self.requests += 1
-        return self.requests
+        number = self.requests
+        if isinstance(request, RegisterNode):
+            self.registering[number] = request.node_id
+        self.handle(Submitted(number, self.now, request))
+        return self.replies.get(number)
 
     def pass_time(self, ms: int, *alive: int) -> None:
         """Let time pass in ticks; the nodes named go on sending heartbeats."""
@@ -185,12 +188,8 @@ class Controlled:
         """Register with the directory number that the last ready registration left on disk. intact: does the node say
         that its directories are (None: where the machine has not rebooted)?"""
         own = directories if directories is not None else {directory(node): self.on_disk.get(directory(node), -1)}
-        request_id = self.request_id()
-        self.registering[request_id] = NodeId(node)
         return self.ask(
             RegisterNode(
-                request_id,
-                self.now,
                 cluster,
                 NodeId(node),
                 Incarnation(UUID(int=node * 1_000 + life)),
@@ -221,8 +220,6 @@ class Controlled:
         number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
         return self.ask(
             Heartbeat(
-                self.request_id(),
-                self.now,
                 NodeId(node),
                 number,
                 self.end if offset is None else Offset(offset),
@@ -266,7 +263,7 @@ class Controlled:
         self, name: str = "orders", *, partitions: int = 1, replicas: int = 3, **configs: str
     ) -> Result | TidelogError | None:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        return self.ask(CreateTopic(self.request_id(), name, partitions, replicas, settings))
+        return self.ask(CreateTopic(name, partitions, replicas, settings))
 
     def topic(self, name: str = "orders") -> TopicState:
         topic = self.image.topic(name)
@@ -283,12 +280,12 @@ class Controlled:
     def alter(self, name: str = "orders", **configs: str | None) -> Result | TidelogError | None:
         """Change settings of a topic (`_` for `.`; None: the default again)."""
         changes = tuple(ConfigChange(key.replace("_", "."), value) for key, value in configs.items())
-        return self.ask(AlterConfigs(self.request_id(), name, changes))
+        return self.ask(AlterConfigs(name, changes))
 
     def reassign(self, key: PartitionKey, target: Iterable[int] | None) -> PartitionState | TidelogError | None:
         """Give a partition these replicas; None: end what is under way. Its state after it, or why not."""
         replicas = None if target is None else tuple(NodeId(node) for node in target)
-        answer = self.ask(AlterReassignments(self.request_id(), (Reassignment(key, replicas),)))
+        answer = self.ask(AlterReassignments((Reassignment(key, replicas),)))
         return answer.partitions[0].outcome if isinstance(answer, PartitionOutcomes) else answer  # type: ignore[return-value]
 
     def propose(
@@ -310,7 +307,7 @@ class Controlled:
             state.partition_epoch if partition_epoch is None else partition_epoch,  # type: ignore[arg-type]
             tuple(IsrMember(NodeId(node), NodeEpoch(known[node])) for node in members),
         )
-        answer = self.ask(AlterPartition(self.request_id(), leader, self.numbers[leader], (proposal,)))
+        answer = self.ask(AlterPartition(leader, self.numbers[leader], (proposal,)))
         if answer is None or isinstance(answer, TidelogError):
             return answer
         assert isinstance(answer, AlteredPartitions)

@@ -77,7 +77,7 @@ def test_a_topic_made_again_does_not_hear_the_leader_of_the_former_one() -> None
     """Scenario 12."""
     world = three()
     old = world.partition()
-    world.ask(DeleteTopic(world.request_id(), "orders"))
+    world.ask(DeleteTopic("orders"))
     world.made()
     assert isinstance(world.propose(old.leader, state=old), UnknownTopicId)
 

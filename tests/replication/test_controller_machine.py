@@ -170,17 +170,17 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule()
     def elect_preferred(self) -> None:
-        self.world.ask(ElectLeaders(self.world.request_id(), ElectionType.PREFERRED))
+        self.world.ask(ElectLeaders(ElectionType.PREFERRED))
 
     @rule(name=st.sampled_from("ab"))
     def delete(self, name: str) -> None:
-        self.world.ask(DeleteTopic(self.world.request_id(), name))
+        self.world.ask(DeleteTopic(name))
 
     @rule(node=nodes)
     def allocate_producer_ids(self, node: int) -> None:
         number = self.world.numbers.get(NodeId(node))
         if number is not None:
-            self.world.ask(AllocateProducerIds(self.world.request_id(), NodeId(node), number))
+            self.world.ask(AllocateProducerIds(NodeId(node), number))
 
     @precondition(lambda self: any(state.leader != NO_NODE for state in self.world.image.partitions()))
     @rule(data=st.data())
@@ -225,7 +225,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @invariant()
     def no_producer_id_is_given_twice(self) -> None:
         blocks = [reply for reply in self.world.replies.values() if isinstance(reply, ProducerIdBlock)]
-        firsts = sorted(block.first for block in blocks)
+        firsts = sorted(block.first_producer_id for block in blocks)
         assert all(later - first >= PRODUCER_ID_BLOCK for first, later in itertools.pairwise(firsts))
         assert all(first + PRODUCER_ID_BLOCK <= self.world.image.next_producer_id for first in firsts)
 

@@ -73,7 +73,7 @@ def test_a_minimum_above_the_replicas_is_warned_of_at_creation_and_when_settings
     world.start(1, 2)
     created = world.create(replicas=2, min_insync_replicas="3")
     altered = world.alter(min_insync_replicas="4")
-    grown = world.ask(CreatePartitions(world.request_id(), "orders", 2))
+    grown = world.ask(CreatePartitions("orders", 2))
     for answer, wanted in ((created, 3), (altered, 4), (grown, 4)):
         assert isinstance(answer, TopicCreated | TopicAltered)
         (warning,) = answer.warnings

@@ -212,7 +212,7 @@ def nobody_left(**configs: str) -> tuple[Controlled, int, int, int]:
 
 
 def elect(world: Controlled, *keys: PartitionKey) -> object:
-    return world.ask(ElectLeaders(world.request_id(), ElectionType.UNCLEAN, keys))
+    return world.ask(ElectLeaders(ElectionType.UNCLEAN, keys))
 
 
 def outcome(world: Controlled) -> PartitionOutcome:
@@ -306,7 +306,7 @@ def test_preferred_leaders_are_elected_on_command() -> None:
     key = world.partition().key
 
     def prefer() -> object:
-        world.ask(ElectLeaders(world.request_id(), ElectionType.PREFERRED, (key,)))
+        world.ask(ElectLeaders(ElectionType.PREFERRED, (key,)))
         return outcome(world).outcome
 
     assert isinstance(prefer(), PreferredLeaderNotAvailable)

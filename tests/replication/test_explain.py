@@ -63,7 +63,7 @@ def test_a_leader_without_room_refuses_writes_and_says_who_could_go_on() -> None
 def test_what_is_said_to_be_done_for_a_leader_without_room_does_it() -> None:
     world, a, b, c = three()
     world.reassign(world.partition().key, (b, a, c))
-    world.ask(ElectLeaders(world.request_id(), ElectionType.PREFERRED, (world.partition().key,)))
+    world.ask(ElectLeaders(ElectionType.PREFERRED, (world.partition().key,)))
     state = world.partition()
     assert (state.leader, set(state.isr)) == (b, {a, b, c})
     assert explain(world.image, state, OnDisks({directory(a): "full"})).healthy, (

@@ -15,7 +15,7 @@ from tidelog.types import NodeEpoch, NodeId, Offset, ProducerId
 
 def allocate(world: Controlled, node: int, epoch: int | None = None) -> object:
     number = world.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
-    return world.ask(AllocateProducerIds(world.request_id(), NodeId(node), number))
+    return world.ask(AllocateProducerIds(NodeId(node), number))
 
 
 def test_nodes_are_given_one_block_after_the_other() -> None:
@@ -40,7 +40,7 @@ def test_a_block_is_given_only_once_it_is_committed() -> None:
     assert allocate(world, 1) is None
     assert allocate(world, 1) is None
     world.commit()
-    firsts = [reply.first for reply in world.replies.values() if isinstance(reply, ProducerIdBlock)]
+    firsts = [reply.first_producer_id for reply in world.replies.values() if isinstance(reply, ProducerIdBlock)]
     assert firsts == [0, PRODUCER_ID_BLOCK]
 
 

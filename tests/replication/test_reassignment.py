@@ -178,13 +178,13 @@ def test_settings_are_changed_one_by_one_and_checked_together() -> None:
 def test_a_topic_gets_more_partitions_never_fewer() -> None:
     world, *_ = five()
     before = world.partition()
-    assert isinstance(world.ask(CreatePartitions(world.request_id(), "orders", 4)), TopicAltered)
+    assert isinstance(world.ask(CreatePartitions("orders", 4)), TopicAltered)
     partitions = world.topic().partitions
     assert [state.partition for state in partitions] == [0, 1, 2, 3]
     assert partitions[0] == before
     assert all(len(state.replicas) == 3 and state.leader == state.replicas[0] for state in partitions)
-    assert isinstance(world.ask(CreatePartitions(world.request_id(), "orders", 4)), InvalidPartitions)
-    assert isinstance(world.ask(CreatePartitions(world.request_id(), "orders", 3)), InvalidPartitions)
+    assert isinstance(world.ask(CreatePartitions("orders", 4)), InvalidPartitions)
+    assert isinstance(world.ask(CreatePartitions("orders", 3)), InvalidPartitions)
 
 
 def test_the_feature_level_is_raised_and_never_lowered() -> None:
@@ -195,8 +195,8 @@ def test_the_feature_level_is_raised_and_never_lowered() -> None:
     world.commit()
     assert isinstance(world.alter(retention_ms="1"), UnsupportedVersion)
     assert isinstance(world.reassign(world.partition().key, (1, 2, 3)), UnsupportedVersion)
-    assert world.ask(UpdateFeatures(world.request_id(), features.LATEST)) == FeaturesUpdated(features.LATEST)
+    assert world.ask(UpdateFeatures(features.LATEST)) == FeaturesUpdated(features.LATEST)
     assert world.image.feature_level == features.LATEST
     assert isinstance(world.alter(retention_ms="1"), TopicAltered)
     for level in (1, features.LATEST + 1):
-        assert isinstance(world.ask(UpdateFeatures(world.request_id(), level)), FeatureUpdateFailed)
+        assert isinstance(world.ask(UpdateFeatures(level)), FeatureUpdateFailed)

@@ -81,7 +81,7 @@ def test_validate_only_changes_nothing() -> None:
     world = Controlled()
     world.start(1)
     end = world.end
-    assert world.ask(CreateTopic(world.request_id(), "orders", 1, 1, {}, validate_only=True)) == TopicCreated(None)
+    assert world.ask(CreateTopic("orders", 1, 1, {}, validate_only=True)) == TopicCreated(None)
     assert world.end == end
 
 
@@ -89,12 +89,12 @@ def test_a_topic_is_removed_by_name_or_by_the_life_that_was_meant() -> None:
     world = Controlled()
     world.start(1)
     first = world.made(replicas=1).topic_id
-    assert world.ask(DeleteTopic(world.request_id(), "orders", first)) == TopicDeleted(first)
+    assert world.ask(DeleteTopic("orders", first)) == TopicDeleted()
     second = world.made(replicas=1).topic_id
     assert first != second
-    assert isinstance(world.ask(DeleteTopic(world.request_id(), "orders", first)), InconsistentTopicId)
-    assert world.ask(DeleteTopic(world.request_id(), "", second)) == TopicDeleted(second)
-    assert isinstance(world.ask(DeleteTopic(world.request_id(), "orders")), UnknownTopicOrPartition)
+    assert isinstance(world.ask(DeleteTopic("orders", first)), InconsistentTopicId)
+    assert world.ask(DeleteTopic("", second)) == TopicDeleted()
+    assert isinstance(world.ask(DeleteTopic("orders")), UnknownTopicOrPartition)
 
 
 def test_a_node_with_several_directories_fills_them_evenly() -> None:

@@ -104,7 +104,7 @@ def test_a_controller_that_listened_before_it_led_knows_who_was_silent() -> None
 
 def removed(controlled: Controlled, node: int, directory_number: int | None = None) -> object:
     directory_id = None if directory_number is None else directory(directory_number)
-    return controlled.ask(RemoveVoter(controlled.request_id(), NodeId(node), directory_id))
+    return controlled.ask(RemoveVoter(NodeId(node), directory_id))
 
 
 def test_an_operator_removes_a_voter_that_is_gone_for_good_and_another_takes_its_place() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Generic, TypeVar
 
 Asked = TypeVar("Asked")
@@ -22,5 +24,15 @@ class Api(Generic[Asked, Answered]):
     answered: type[Answered] = field(repr=False)
     is_stream: bool = False
 
+    @property
+    def handler(self) -> str:
+        """The name of the method that serves it: `offset_for_leader_epoch`."""
+        return _with_underscores(self.name.partition(".")[2])
+
     def __str__(self) -> str:
         return self.name
+
+
+@cache
+def _with_underscores(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

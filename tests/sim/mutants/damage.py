@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from node.replicas import own_log_check as own_bytes
@@ -60,10 +61,7 @@ def damage_is_told_to_nobody(patch: Patch) -> None:
     own = log_dirs.LogDirs.own
 
     def silent(self: Any) -> Any:
-        told = own(self)
-        for each in told:
-            del each.damaged[:]
-        return told
+        return tuple(replace(each, damaged=()) for each in own(self))
 
     patch.setattr(log_dirs.LogDirs, "own", silent)
 

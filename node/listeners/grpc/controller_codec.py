@@ -1,0 +1,122 @@
+"""The gRPC form of the requests of the Controller service (controller.proto)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from node.listeners.grpc.admin_codec import read_election, write_election
+from node.listeners.grpc.codec import Codec
+from node.listeners.grpc.derived_codec import Conversion, derived
+from node.metadata.message_mapping import MessageMapping
+from node.requests.types import controller as apis
+from node.requests.types.administration import ChangedPartitions
+from node.runtime import methods, status
+from replication.controller.events import AlterPartition, AlterReassignments, ElectLeaders, Reassignment
+from tidelog.errors import TidelogError
+from tidelog.protocol.v1 import admin_pb2, controller_pb2
+from tidelog.types import NodeId, PartitionKey
+
+_KEY: Final = MessageMapping(PartitionKey, admin_pb2.TopicPartitionId.DESCRIPTOR)
+_ALTERED_KEY: Final = MessageMapping(PartitionKey, controller_pb2.AlteredPartition.DESCRIPTOR)
+_IN_SYNC_SET: Final = MessageMapping(apis.InSyncSet, controller_pb2.AlteredPartition.DESCRIPTOR)
+
+
+def _write_election(asked: ElectLeaders) -> admin_pb2.ElectLeadersRequest:
+    return admin_pb2.ElectLeadersRequest(
+        type=write_election(asked.election),
+        partitions=[_write_key(key) for key in asked.keys],
+        validate_only=asked.validate_only,
+    )
+
+
+def _read_election(message: admin_pb2.ElectLeadersRequest) -> ElectLeaders:
+    keys = tuple(map(_KEY.from_message, message.partitions))
+    return ElectLeaders(read_election(message.type), keys, message.validate_only)
+
+
+def _write_reassignments(asked: AlterReassignments) -> admin_pb2.AlterPartitionReassignmentsRequest:
+    return admin_pb2.AlterPartitionReassignmentsRequest(
+        partitions=[
+            admin_pb2.PartitionReassignment(
+                partition=_write_key(each.key), replicas=each.replicas, cancel=each.replicas is None
+            )
+            for each in asked.reassignments
+        ]
+    )
+
+
+def _read_reassignments(message: admin_pb2.AlterPartitionReassignmentsRequest) -> AlterReassignments:
+    return AlterReassignments(
+        tuple(
+            Reassignment(_KEY.from_message(each.partition), None if each.cancel else tuple(map(NodeId, each.replicas)))
+            for each in message.partitions
+        )
+    )
+
+
+def _write_altered(answer: apis.AlterPartitionAnswer) -> controller_pb2.AlterPartitionResponse:
+    return controller_pb2.AlterPartitionResponse(partitions=[_write_outcome(each) for each in answer.partitions])
+
+
+def _write_outcome(each: apis.ProposalOutcome) -> controller_pb2.AlteredPartition:
+    key = _ALTERED_KEY.to_fields(each.key)
+    if isinstance(each.outcome, TidelogError):
+        return controller_pb2.AlteredPartition(error=status.to_proto(each.outcome), **key)
+    return controller_pb2.AlteredPartition(**key, **_IN_SYNC_SET.to_fields(each.outcome))
+
+
+def _read_altered(message: controller_pb2.AlterPartitionResponse) -> apis.AlterPartitionAnswer:
+    return apis.AlterPartitionAnswer(
+        tuple(
+            apis.ProposalOutcome(
+                _ALTERED_KEY.from_message(each),
+                status.from_proto(each.error) if each.HasField("error") else _IN_SYNC_SET.from_message(each),
+            )
+            for each in message.partitions
+        )
+    )
+
+
+def _write_key(key: PartitionKey) -> admin_pb2.TopicPartitionId:
+    return admin_pb2.TopicPartitionId(**_KEY.to_fields(key))
+
+
+_PROPOSALS: Final = Conversion(AlterPartition, controller_pb2.AlterPartitionRequest)
+_ELECTED: Final = Conversion(ChangedPartitions, admin_pb2.ElectLeadersResponse)
+_REASSIGNED: Final = Conversion(ChangedPartitions, admin_pb2.AlterPartitionReassignmentsResponse)
+
+CODECS: Final[tuple[Codec[Any, Any], ...]] = (
+    derived(apis.CONTROLLER_REGISTER_NODE, methods.CONTROLLER_REGISTER_NODE),
+    derived(apis.CONTROLLER_HEARTBEAT, methods.CONTROLLER_HEARTBEAT),
+    Codec(
+        apis.CONTROLLER_ALTER_PARTITION,
+        methods.CONTROLLER_ALTER_PARTITION,
+        _PROPOSALS.read,
+        _write_altered,
+        _PROPOSALS.write,
+        _read_altered,
+    ),
+    derived(apis.CONTROLLER_ALLOCATE_PRODUCER_IDS, methods.CONTROLLER_ALLOCATE_PRODUCER_IDS),
+    derived(apis.CONTROLLER_CREATE_TOPIC, methods.CONTROLLER_CREATE_TOPIC),
+    derived(apis.CONTROLLER_DELETE_TOPIC, methods.CONTROLLER_DELETE_TOPIC),
+    Codec(
+        apis.CONTROLLER_ELECT_LEADERS,
+        methods.CONTROLLER_ELECT_LEADERS,
+        _read_election,
+        _ELECTED.write,
+        _write_election,
+        _ELECTED.read,
+    ),
+    Codec(
+        apis.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS,
+        methods.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS,
+        _read_reassignments,
+        _REASSIGNED.write,
+        _write_reassignments,
+        _REASSIGNED.read,
+    ),
+    derived(apis.CONTROLLER_INCREMENTAL_ALTER_CONFIGS, methods.CONTROLLER_INCREMENTAL_ALTER_CONFIGS),
+    derived(apis.CONTROLLER_CREATE_PARTITIONS, methods.CONTROLLER_CREATE_PARTITIONS),
+    derived(apis.CONTROLLER_UPDATE_FEATURES, methods.CONTROLLER_UPDATE_FEATURES),
+    derived(apis.CONTROLLER_REMOVE_VOTER, methods.CONTROLLER_REMOVE_VOTER),
+)

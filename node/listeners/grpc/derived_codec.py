@@ -1,0 +1,43 @@
+"""Codecs that are derived from the fields of a value and of its message, where these agree (message_mapping.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from node.listeners.grpc.codec import Codec
+from node.metadata.message_mapping import Converter, MessageMapping
+from node.requests.types.api import Answered, Api, Asked
+from node.runtime.methods import Method
+from node.runtime.status import from_proto, to_proto
+from tidelog.errors import TidelogError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+V = TypeVar("V", bound="DataclassInstance")
+
+ERRORS: Final[Mapping[object, Converter]] = {TidelogError: Converter(to_proto, from_proto)}
+
+
+class Conversion(Generic[V]):
+    """The conversion between the values of a dataclass and a message type.
+
+    write(value): the message. read(message): the value; raises ValueError for an id that does not have 16 bytes.
+    """
+
+    def __init__(
+        self, value_type: type[V], message_type: type[Any], converters: Mapping[object, Converter] = ERRORS
+    ) -> None:
+        mapping = MessageMapping(value_type, message_type.DESCRIPTOR, converters=converters)
+        self.read: Callable[[Any], V] = mapping.from_message
+        self.write: Callable[[V], Any] = lambda value: message_type(**mapping.to_fields(value))
+
+
+def derived(
+    api: Api[Asked, Answered], method: Method[Any, Any], converters: Mapping[object, Converter] = ERRORS
+) -> Codec[Asked, Answered]:
+    """The codec of an RPC whose request and answer both agree with their values."""
+    request: Conversion[Any] = Conversion[Any](api.asked, method.request, converters)
+    answer: Conversion[Any] = Conversion[Any](api.answered, method.answer, converters)
+    return Codec(api, method, request.read, answer.write, request.write, answer.read)

@@ -1,0 +1,350 @@
+"""Handlers of the Admin service: read the image of this node and forward changes to the controller.
+
+Invariants: this node responds to a change after it has applied it, so later requests to this node see it; errors of the
+controller reach the caller unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+from node.controller.controller_client import ControllerClient
+from node.metadata.metadata_log import MetadataLog
+from node.quorum.state import QuorumView
+from node.requests.log_dirs import LogDirs
+from node.requests.topic_settings import TopicSettings
+from node.requests.types import controller as controller_apis
+from node.requests.types.administration import (
+    AlterReassignmentsRequest,
+    ChangedPartition,
+    ChangedPartitions,
+    DescribeClusterAnswer,
+    DescribeClusterRequest,
+    DescribeLogDirsAnswer,
+    DescribeLogDirsRequest,
+    ElectLeadersRequest,
+    ExplainPartitionsAnswer,
+    ExplainPartitionsRequest,
+    ExplainRestartAnswer,
+    ExplainRestartRequest,
+    ListReassignmentsAnswer,
+    ListReassignmentsRequest,
+    NodeStatus,
+    OngoingReassignment,
+    PartitionExplanation,
+    TopicPartitionId,
+)
+from node.requests.types.context import RequestContext
+from node.requests.types.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, TopicMetadata
+from node.runtime.limits import ensure_few
+from replication.controller.administration import state_of
+from replication.controller.events import (
+    AlterConfigs,
+    AlterReassignments,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ElectLeaders,
+    FeaturesUpdated,
+    Reassignment,
+    RemoveVoter,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    UpdateFeatures,
+    VoterRemoved,
+)
+from replication.controller.explain import OnDisks, explain, why_not_restart
+from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
+from replication.raft.voters import ReplicaKey
+from tidelog.errors import RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
+from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
+
+CHANGE_MS: Final = 15_000
+"""After this time the outcome of a change counts as unknown."""
+
+NO_ENDPOINT: Final = Endpoint("", 0)
+"""The address of a node that does not have the listener of the request."""
+
+
+class AdminHandlers:
+    """One method per RPC."""
+
+    def __init__(
+        self,
+        metadata: MetadataLog,
+        view: QuorumView,
+        controller: ControllerClient,
+        settings: TopicSettings,
+        log_dirs: LogDirs,
+    ) -> None:
+        self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
+        self._controller, self._settings = controller, settings
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def get_metadata(self, request: GetMetadataRequest, context: RequestContext) -> GetMetadataAnswer:
+        """The nodes that are not fenced, and the requested topics."""
+        ensure_few(request.topics, "topics")
+        ensure_few(request.topic_ids, "topic ids")
+        image = self._metadata.image
+        return GetMetadataAnswer(
+            cluster_id=image.cluster_id,
+            controller_id=self._view.leader_id,
+            nodes=tuple(
+                _address(node, context.listener)
+                for _, node in sorted(image.nodes.items())
+                if not node.fenced and context.listener in node.listeners
+            ),
+            topics=tuple(self._topics(image, request)),
+            metadata_offset=image.offset,
+        )
+
+    def _topics(self, image: ClusterImage, request: GetMetadataRequest) -> list[TopicMetadata]:
+        if request.all_topics:
+            return [self._topic(image, image.topics[image.topic_ids[name]]) for name in sorted(image.topic_ids)]
+        answers = []
+        for name in request.topics:
+            topic = image.topic(name)
+            if topic is None:
+                missing = UnknownTopicOrPartition(
+                    f"topic {name!r} does not exist, as far as this node knows; create it"
+                )
+                answers.append(TopicMetadata(name, error=missing))
+            else:
+                answers.append(self._topic(image, topic))
+        for raw in request.topic_ids:
+            topic = image.topics.get(TopicId(UUID(bytes=raw))) if len(raw) == 16 else None
+            if topic is None:
+                unknown = UnknownTopicId(f"no topic has the id {raw.hex()}, as far as this node knows: it was deleted")
+                answers.append(TopicMetadata(topic_id=raw, error=unknown))
+            else:
+                answers.append(self._topic(image, topic))
+        return answers
+
+    def _topic(self, image: ClusterImage, topic: TopicState) -> TopicMetadata:
+        return TopicMetadata(
+            name=topic.name,
+            topic_id=topic.topic_id.bytes,
+            partitions=tuple(PartitionMetadata(state, _offline(image, state)) for state in topic.partitions),
+            configs=self._settings.in_force(topic.configs),
+        )
+
+    async def describe_cluster(
+        self, _request: DescribeClusterRequest, context: RequestContext
+    ) -> DescribeClusterAnswer:
+        """The state of the cluster for an operator."""
+        image = self._metadata.image
+        states = list(image.partitions())
+        leaders = Counter(state.leader for state in states)
+        replicas = Counter(node for state in states for node in state.replicas)
+        disks = await self._log_dirs.look(image, replicas)
+        return DescribeClusterAnswer(
+            cluster_id=image.cluster_id,
+            controller_id=NO_NODE if self._view.is_lost else self._view.leader_id,
+            controller_epoch=self._view.leader_epoch,
+            controller_silence_ms=Millis(self._view.silence_ms()),
+            metadata_offset=image.offset,
+            nodes=tuple(
+                NodeStatus(
+                    address=_address(node, context.listener),
+                    node_epoch=node.node_epoch,
+                    incarnation=node.incarnation,
+                    fenced=node.fenced,
+                    draining=node.draining,
+                    leaders=leaders[node.node_id],
+                    replicas=replicas[node.node_id],
+                )
+                for _, node in sorted(image.nodes.items())
+            ),
+            voters=tuple(ReplicaKey(voter.node_id, voter.directory_id) for voter in image.voters),
+            feature_level=image.feature_level,
+            topics=len(image.topics),
+            partitions=len(states),
+            leaderless_partitions=leaders[NO_NODE],
+            under_replicated_partitions=sum(len(state.isr) < len(state.replicas) for state in states),
+            full_partitions=sum(disks.refuses(state) is not None for state in states),
+            damaged_partitions=sum(disks.is_damaged(state) for state in states),
+            unanswered_nodes=disks.unanswered,
+            under_min_isr_partitions=sum(len(state.isr) < image.min_insync(state) for state in states),
+        )
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    async def create_topic(self, request: CreateTopic, _context: RequestContext) -> TopicCreated:
+        """Forward; respond when this node has applied the topic."""
+        api = controller_apis.CONTROLLER_CREATE_TOPIC
+        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+        topic_id = answer.topic_id
+        if topic_id is not None:
+            await self._applied(lambda image: topic_id in image.topics, f"topic {request.name} was created")
+        return answer
+
+    async def delete_topic(self, request: DeleteTopic, _context: RequestContext) -> TopicDeleted:
+        """Forward; respond when this node has applied the deletion."""
+        known = self._metadata.image.topic_ids.get(request.name)
+        meant = known if request.topic_id is None else request.topic_id
+        api = controller_apis.CONTROLLER_DELETE_TOPIC
+        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+        await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
+        return answer
+
+    async def elect_leaders(self, request: ElectLeadersRequest, _context: RequestContext) -> ChangedPartitions:
+        """Forward, with the ids of the topics."""
+        ensure_few(request.partitions, "partitions")
+        keys = tuple(self._key_of(each) for each in request.partitions)
+        wanted = ElectLeaders(request.type, keys, request.validate_only)
+        api = controller_apis.CONTROLLER_ELECT_LEADERS
+        return self._named(await self._controller.call(api, wanted, timeout_ms=CHANGE_MS))
+
+    async def alter_partition_reassignments(
+        self, request: AlterReassignmentsRequest, _context: RequestContext
+    ) -> ChangedPartitions:
+        """Forward, with the ids of the topics."""
+        ensure_few(request.partitions, "partitions")
+        wanted = tuple(
+            Reassignment(self._key_of(each.partition), None if each.cancel else each.replicas)
+            for each in request.partitions
+        )
+        api = controller_apis.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS
+        return self._named(await self._controller.call(api, AlterReassignments(wanted), timeout_ms=CHANGE_MS))
+
+    async def list_partition_reassignments(
+        self, _request: ListReassignmentsRequest, _context: RequestContext
+    ) -> ListReassignmentsAnswer:
+        """The partitions under reassignment."""
+        image = self._metadata.image
+        return ListReassignmentsAnswer(
+            tuple(
+                OngoingReassignment(_place(image, state), state.replicas, state.adding, state.removing, state.isr)
+                for state in image.partitions()
+                if state.adding or state.removing
+            )
+        )
+
+    async def incremental_alter_configs(self, request: AlterConfigs, _context: RequestContext) -> TopicAltered:
+        """Forward; respond when this node has applied the settings."""
+        api = controller_apis.CONTROLLER_INCREMENTAL_ALTER_CONFIGS
+        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+        reached = answer.metadata_offset
+        await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
+        return answer
+
+    async def create_partitions(self, request: CreatePartitions, _context: RequestContext) -> TopicAltered:
+        """Forward; respond when this node has applied the partitions."""
+        api = controller_apis.CONTROLLER_CREATE_PARTITIONS
+        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+        reached = answer.metadata_offset
+        await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
+        return answer
+
+    async def update_features(self, request: UpdateFeatures, _context: RequestContext) -> FeaturesUpdated:
+        """Forward; respond when this node has applied the level."""
+        api = controller_apis.CONTROLLER_UPDATE_FEATURES
+        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+        if not request.validate_only:
+            await self._applied(lambda image: image.feature_level >= answer.level, "the feature level was raised")
+        return answer
+
+    async def remove_voter(self, request: RemoveVoter, _context: RequestContext) -> VoterRemoved:
+        """Forward."""
+        return await self._controller.call(controller_apis.CONTROLLER_REMOVE_VOTER, request, timeout_ms=CHANGE_MS)
+
+    # --- explaining -----------------------------------------------------------------------------------------------
+
+    async def explain_partitions(
+        self, request: ExplainPartitionsRequest, _context: RequestContext
+    ) -> ExplainPartitionsAnswer:
+        """Why partitions cannot be read or written, by the image of this node and the log directories of replicas.
+        Without partitions in the request: every partition that is not healthy."""
+        ensure_few(request.partitions, "partitions")
+        image = self._metadata.image
+        found = [self._find(image, asked) for asked in request.partitions]
+        states = [each for each in found if isinstance(each, PartitionState)] or list(image.partitions())
+        disks = await self._log_dirs.look(image, {node for state in states for node in state.replicas})
+        if not request.partitions:
+            unwell = (state for state in states if not explain(image, state, disks).healthy)
+            return ExplainPartitionsAnswer(tuple(_explanation(image, each, disks) for each in unwell))
+        return ExplainPartitionsAnswer(
+            tuple(_explanation(image, each, disks) if isinstance(each, PartitionState) else each for each in found)
+        )
+
+    def _find(self, image: ClusterImage, asked: TopicPartitionId) -> PartitionState | PartitionExplanation:
+        """The state of the partition, or the answer that there is none."""
+        try:
+            key = self._key_of(asked)
+            asked = replace(asked, topic_id=key.topic_id)
+            return state_of(image, key)
+        except TidelogError as error:
+            return PartitionExplanation(asked, error)
+
+    async def describe_log_dirs(
+        self, _request: DescribeLogDirsRequest, _context: RequestContext
+    ) -> DescribeLogDirsAnswer:
+        """The log directories of this node."""
+        return DescribeLogDirsAnswer(self._log_dirs.own())
+
+    async def explain_restart(self, request: ExplainRestartRequest, _context: RequestContext) -> ExplainRestartAnswer:
+        """What would stop working while a node is stopped, by the image of this node."""
+        trouble = self._controller.trouble()
+        reasons = (*filter(None, [trouble]), *why_not_restart(self._metadata.image, request.node_id))
+        return ExplainRestartAnswer(not reasons, reasons)
+
+    # --- names and ids --------------------------------------------------------------------------------------------
+
+    def _key_of(self, place: TopicPartitionId) -> PartitionKey:
+        """With the current id of the topic where none is given. Raises UnknownTopicOrPartition."""
+        if place.topic_id is not None:
+            return PartitionKey(place.topic_id, place.partition)
+        topic = self._metadata.image.topic(place.topic)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"topic {place.topic!r} does not exist, as far as this node knows")
+        return PartitionKey(topic.topic_id, place.partition)
+
+    def _named(self, changed: ChangedPartitions) -> ChangedPartitions:
+        return ChangedPartitions(tuple(self._with_name(each) for each in changed.partitions))
+
+    def _with_name(self, changed: ChangedPartition) -> ChangedPartition:
+        place = changed.partition
+        topic = None if place.topic_id is None else self._metadata.image.topics.get(place.topic_id)
+        return replace(changed, partition=replace(place, topic="" if topic is None else topic.name))
+
+    async def _applied(self, seen: Callable[[ClusterImage], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(CHANGE_MS / 1_000):
+                await self._metadata.wait_until(lambda: seen(self._metadata.image))
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"{what}, but this node has not heard of it within {CHANGE_MS} ms; look again, or ask another node"
+            ) from None
+
+
+def _place(image: ClusterImage, state: PartitionState) -> TopicPartitionId:
+    return TopicPartitionId(image.topics[state.topic_id].name, state.topic_id, state.partition)
+
+
+def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> PartitionExplanation:
+    found = explain(image, state, disks)
+    return PartitionExplanation(_place(image, state), None, found.readable, found.writable, found.causes, found.steps)
+
+
+def _offline(image: ClusterImage, state: PartitionState) -> list[NodeId]:
+    return [node for node in state.replicas if _is_offline(state, image.nodes.get(node))]
+
+
+def _is_offline(state: PartitionState, node: NodeRegistration | None) -> bool:
+    """True if the node of the replica is fenced, or did not register the directory of the replica."""
+    if node is None or node.fenced:
+        return True
+    directory = state.directory_of(node.node_id)
+    return all(named.directory_id != directory for named in node.directories)
+
+
+def _address(node: NodeRegistration, listener: str) -> NodeAddress:
+    """The node, with its address where it has that listener."""
+    return NodeAddress(node.node_id, node.listeners.get(listener, NO_ENDPOINT), node.rack)

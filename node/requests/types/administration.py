@@ -1,0 +1,264 @@
+"""Requests of operators, and of clients that manage topics. A node forwards the changes to the active controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from node.requests.types.api import Api
+from replication.controller.events import (
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ElectionType,
+    FeaturesUpdated,
+    RemoveVoter,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    UpdateFeatures,
+    VoterRemoved,
+)
+from replication.raft.voters import ReplicaKey
+from tidelog.errors import TidelogError
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    DirectoryId,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    NodeAddress,
+    NodeEpoch,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitionId:
+    """A partition by topic name. topic_id: the incarnation of the topic; None: the current one."""
+
+    topic: str
+    topic_id: TopicId | None
+    partition: PartitionIndex
+
+
+# --- state of the cluster ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClusterRequest:
+    """The state of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A registered node. address: on the listener of the request. leaders, replicas: the number of them."""
+
+    address: NodeAddress
+    node_epoch: NodeEpoch
+    incarnation: Incarnation
+    fenced: bool
+    draining: bool
+    leaders: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClusterAnswer:
+    """The cluster as the answering node knows it.
+
+    controller_id: -1: unknown. controller_silence_ms: since it was last heard. metadata_offset: how far the node has
+    applied the metadata log. topics, ..., under_min_isr_partitions: numbers. full_partitions: their leader rejects
+    writes because its disk is full. damaged_partitions: a replica has lost records. unanswered_nodes: unfenced nodes
+    with replicas that did not report the state of their disks.
+    """
+
+    cluster_id: str
+    controller_id: NodeId
+    controller_epoch: LeaderEpoch
+    controller_silence_ms: Millis
+    metadata_offset: Offset
+    nodes: tuple[NodeStatus, ...]
+    voters: tuple[ReplicaKey, ...]
+    feature_level: int
+    topics: int
+    partitions: int
+    leaderless_partitions: int
+    under_replicated_partitions: int
+    under_min_isr_partitions: int
+    full_partitions: int
+    damaged_partitions: int
+    unanswered_nodes: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeLogDirsRequest:
+    """The log directories of the node that is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedLog:
+    """A log that has lost records: offsets, file, byte and reason as text."""
+
+    key: PartitionKey
+    lost: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirState:
+    """A log directory. offline, refusal: why it is offline, and why it rejects appends for lack of space; empty: not.
+    reserve_bytes: the part of `usable_bytes`, the free space at the last check, that appends must leave free."""
+
+    directory_id: DirectoryId
+    path: str
+    offline: str
+    usable_bytes: int
+    reserve_bytes: int
+    refusal: str
+    damaged: tuple[DamagedLog, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeLogDirsAnswer:
+    """In the order of the configuration: the first one contains the metadata log."""
+
+    log_dirs: tuple[LogDirState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPartitionsRequest:
+    """partitions: empty: every partition with a problem."""
+
+    partitions: tuple[TopicPartitionId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExplanation:
+    """Why a partition cannot be read or written (`acks=all`), or `error`: there is no such partition."""
+
+    partition: TopicPartitionId
+    error: TidelogError | None = None
+    readable: bool = False
+    writable: bool = False
+    causes: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPartitionsAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[PartitionExplanation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRestartRequest:
+    """What would stop working while this node is stopped."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRestartAnswer:
+    """safe: everything stays readable and writable meanwhile. reasons: why not."""
+
+    safe: bool
+    reasons: tuple[str, ...]
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersRequest:
+    """partitions: empty: every partition that needs the election. validate_only: report what an unclean election would
+    do."""
+
+    type: ElectionType
+    partitions: tuple[TopicPartitionId, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """The new replicas of a partition, the preferred leader first. cancel: end the reassignment in progress instead."""
+
+    partition: TopicPartitionId
+    replicas: tuple[NodeId, ...]
+    cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReassignmentsRequest:
+    """Move replicas; each partition is judged on its own."""
+
+    partitions: tuple[PartitionReassignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPartition:
+    """The leader of a partition after a change, or why it was rejected. loss: records that may be lost by it, as text;
+    empty: none. partition: the controller answers without the name of the topic."""
+
+    partition: TopicPartitionId
+    error: TidelogError | None = None
+    leader: NodeId = NO_NODE
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    loss: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPartitions:
+    """In the order of the request; for an election of all partitions, those that needed one."""
+
+    partitions: tuple[ChangedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListReassignmentsRequest:
+    """The reassignments in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class OngoingReassignment:
+    """adding, removing: the replicas that the reassignment adds, and removes once the added ones are in sync."""
+
+    partition: TopicPartitionId
+    replicas: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...]
+    removing: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListReassignmentsAnswer:
+    """Every partition under reassignment."""
+
+    partitions: tuple[OngoingReassignment, ...]
+
+
+# --- the requests -----------------------------------------------------------------------------------------------------
+
+ADMIN_CREATE_TOPIC: Final = Api("Admin.CreateTopic", CreateTopic, TopicCreated)
+ADMIN_DELETE_TOPIC: Final = Api("Admin.DeleteTopic", DeleteTopic, TopicDeleted)
+ADMIN_DESCRIBE_CLUSTER: Final = Api("Admin.DescribeCluster", DescribeClusterRequest, DescribeClusterAnswer)
+ADMIN_ELECT_LEADERS: Final = Api("Admin.ElectLeaders", ElectLeadersRequest, ChangedPartitions)
+ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = Api(
+    "Admin.AlterPartitionReassignments", AlterReassignmentsRequest, ChangedPartitions
+)
+ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Api(
+    "Admin.ListPartitionReassignments", ListReassignmentsRequest, ListReassignmentsAnswer
+)
+ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Api("Admin.IncrementalAlterConfigs", AlterConfigs, TopicAltered)
+ADMIN_CREATE_PARTITIONS: Final = Api("Admin.CreatePartitions", CreatePartitions, TopicAltered)
+ADMIN_UPDATE_FEATURES: Final = Api("Admin.UpdateFeatures", UpdateFeatures, FeaturesUpdated)
+ADMIN_EXPLAIN_PARTITIONS: Final = Api("Admin.ExplainPartitions", ExplainPartitionsRequest, ExplainPartitionsAnswer)
+ADMIN_DESCRIBE_LOG_DIRS: Final = Api("Admin.DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsAnswer)
+ADMIN_EXPLAIN_RESTART: Final = Api("Admin.ExplainRestart", ExplainRestartRequest, ExplainRestartAnswer)
+ADMIN_REMOVE_VOTER: Final = Api("Admin.RemoveVoter", RemoveVoter, VoterRemoved)
