@@ -120,16 +120,16 @@ class ControllerDriver:
         self._handle(LogEndsTold(question.number, told))
 
     async def _ask_log_end(self, node_id: NodeId, question: AskLogEnds, ends: list[ReplicaEnd]) -> None:
-        look_ms = LOOK_MS if question.commanded else ASK_MS // 2
+        key, look_ms = question.key, LOOK_MS if question.commanded else ASK_MS // 2
         node = self._metadata.image.nodes.get(node_id)
         endpoint = None if node is None else node.listeners.get(CLIENT_LISTENER)
         if endpoint is None:
             return
-        asked = ReplicaLogInfoRequest(question.key, look_ms)
+        asked = ReplicaLogInfoRequest(key.topic_id.bytes, key.partition, look_ms)
         try:
             answer = await self._peers.call(endpoint, DATA_GET_REPLICA_LOG_INFO, asked, timeout_ms=ASK_MS + look_ms)
         except TidelogError as error:
-            _log.info("node %d does not say what it has of %s: %s", node_id, question.key, error.message)
+            _log.info("node %d does not say what it has of %s: %s", node_id, key, error.message)
             return
         ends.append(ReplicaEnd(node_id, answer.last_epoch, answer.log_end_offset, answer.directory_id, answer.lost))
 

@@ -132,11 +132,10 @@ def _repeated(
 ) -> Converter:
     if field.is_repeated:
         one = _derive(item, field, overrides)
-        write, read, ordered = one.write, one.read, sorted if collection is frozenset else _same
+        write, read = one.write, one.read
+        write_each: Convert | None = None if write is None else lambda values: list(map(write, values))
         return Converter(
-            (None if ordered is _same else sorted)
-            if write is None
-            else lambda values: list(map(write, ordered(values))),
+            write_each if collection is tuple else lambda values: (write_each or _same)(sorted(values)),
             collection if read is None else lambda values: collection(map(read, values)),
         )
     assert field.message_type is not None, f"{field.full_name} is neither repeated nor a message"

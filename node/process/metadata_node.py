@@ -20,8 +20,9 @@ from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
 from node.controller.registration import Damaged, Identity, Registration
-from node.listeners.grpc import admin_codec, controller_codec
+from node.listeners.grpc.admin_codec import ADMIN_CODECS
 from node.listeners.grpc.codec import Endpoint as ServiceEndpoint
+from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
 from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
 from node.listeners.grpc.peers import GrpcPeers
 from node.listeners.grpc.quorum_service import QuorumService
@@ -90,11 +91,11 @@ class MetadataNode:
         self._config, self._identity = config, identity
         self._directories, self._home = tuple(directories), directories[0][0]
         self._clock, self._rng, self._transport, self._executor = clock, rng, transport, quorum
+        self._peers = GrpcPeers(transport, (*ADMIN_CODECS, *CONTROLLER_CODECS, GET_REPLICA_LOG_INFO))
         node_id = identity.node_id
         settings = TopicSettings(config.log_defaults)
         self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
         self.view = QuorumView(node_id)
-        self._peers = GrpcPeers(transport, (*admin_codec.CODECS, *controller_codec.CODECS, GET_REPLICA_LOG_INFO))
         self._controller = ControllerDriver(
             Controller(
                 rng=rng,
@@ -144,9 +145,9 @@ class MetadataNode:
                 clock=clock,
                 cluster_id=lambda: self._home.cluster_id,
             ),
-            methods.CONTROLLER: ServiceEndpoint(handlers, controller_codec.CODECS),
+            methods.CONTROLLER: ServiceEndpoint(handlers, CONTROLLER_CODECS),
             methods.ADMIN: ServiceEndpoint(
-                AdminHandlers(self.metadata, self.view, self.client, settings, self._log_dirs()), admin_codec.CODECS
+                AdminHandlers(self.metadata, self.view, self.client, settings, self._log_dirs()), ADMIN_CODECS
             ),
         }
 

@@ -28,6 +28,7 @@ from node.requests.types.administration import (
     DescribeLogDirsAnswer,
     DescribeLogDirsRequest,
     ElectLeadersRequest,
+    ExplainedPartition,
     ExplainPartitionsAnswer,
     ExplainPartitionsRequest,
     ExplainRestartAnswer,
@@ -36,7 +37,6 @@ from node.requests.types.administration import (
     ListReassignmentsRequest,
     NodeStatus,
     OngoingReassignment,
-    PartitionExplanation,
     TopicPartitionId,
 )
 from node.requests.types.context import RequestContext
@@ -274,14 +274,14 @@ class AdminHandlers:
             tuple(_explanation(image, each, disks) if isinstance(each, PartitionState) else each for each in found)
         )
 
-    def _find(self, image: ClusterImage, asked: TopicPartitionId) -> PartitionState | PartitionExplanation:
+    def _find(self, image: ClusterImage, asked: TopicPartitionId) -> PartitionState | ExplainedPartition:
         """The state of the partition, or the answer that there is none."""
         try:
             key = self._key_of(asked)
             asked = replace(asked, topic_id=key.topic_id)
             return state_of(image, key)
         except TidelogError as error:
-            return PartitionExplanation(asked, error)
+            return ExplainedPartition(asked, error)
 
     async def describe_log_dirs(
         self, _request: DescribeLogDirsRequest, _context: RequestContext
@@ -328,9 +328,9 @@ def _place(image: ClusterImage, state: PartitionState) -> TopicPartitionId:
     return TopicPartitionId(image.topics[state.topic_id].name, state.topic_id, state.partition)
 
 
-def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> PartitionExplanation:
+def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> ExplainedPartition:
     found = explain(image, state, disks)
-    return PartitionExplanation(_place(image, state), None, found.readable, found.writable, found.causes, found.steps)
+    return ExplainedPartition(_place(image, state), None, found.readable, found.writable, found.causes, found.steps)
 
 
 def _offline(image: ClusterImage, state: PartitionState) -> list[NodeId]:

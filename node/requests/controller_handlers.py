@@ -11,7 +11,7 @@ from node.controller.controller_driver import ControllerDriver
 from node.requests.topic_settings import TopicSettings
 from node.requests.types.administration import ChangedPartition, ChangedPartitions, TopicPartitionId
 from node.requests.types.context import RequestContext
-from node.requests.types.controller import AlterPartitionAnswer, InSyncSet, ProposalOutcome
+from node.requests.types.controller import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from replication.controller import features
 from replication.controller.events import (
     AllocateProducerIds,
@@ -116,7 +116,7 @@ def _altered(altered: AlteredPartition) -> ProposalOutcome:
     state = altered.outcome
     if isinstance(state, TidelogError):
         return ProposalOutcome(altered.key, state)
-    return ProposalOutcome(altered.key, InSyncSet(state.leader, state.leader_epoch, state.partition_epoch, state.isr))
+    return ProposalOutcome(altered.key, AcceptedIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr))
 
 
 def _changed(outcomes: PartitionOutcomes) -> ChangedPartitions:

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.listeners.grpc import admin_codec, controller_codec
+from node.listeners.grpc.admin_codec import ADMIN_CODECS
 from node.listeners.grpc.codec import Codec
 from node.listeners.grpc.codec import Endpoint as ServiceEndpoint
+from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
 from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
 from node.listeners.grpc.peers import GrpcPeers
 from node.requests.admin_handlers import AdminHandlers
@@ -52,7 +53,7 @@ from tidelog.types import (
     TopicId,
 )
 
-CODECS: Final = (*admin_codec.CODECS, *controller_codec.CODECS)
+CODECS: Final = (*ADMIN_CODECS, *CONTROLLER_CODECS)
 TOPIC: Final = TopicId(UUID(int=7))
 KEY: Final = PartitionKey(TOPIC, PartitionIndex(3))
 ADDRESS: Final = NodeAddress(NodeId(2), Endpoint("node-2", 9092), "rack", LeaderEpoch(4))
@@ -95,8 +96,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 def test_every_rpc_has_a_codec_and_a_handler_of_its_name() -> None:
     for service, codecs, handlers in (
-        (methods.ADMIN, admin_codec.CODECS, AdminHandlers),
-        (methods.CONTROLLER, controller_codec.CODECS, ControllerHandlers),
+        (methods.ADMIN, ADMIN_CODECS, AdminHandlers),
+        (methods.CONTROLLER, CONTROLLER_CODECS, ControllerHandlers),
     ):
         assert len(codecs) == len(methods.of_service(service))
         assert {codec.method for codec in codecs} == set(methods.of_service(service))

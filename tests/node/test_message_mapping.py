@@ -12,7 +12,7 @@ from node.metadata.message_mapping import Converter, MessageMapping
 from replication.controller.events import DamagedReplica
 from tidelog.protocol.v1 import controller_pb2
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
-from tidelog.types import LeaderEpoch, NodeEpoch, NodeId, PartitionIndex, PartitionKey, ProducerId, TopicId
+from tidelog.types import DirectoryId, LeaderEpoch, NodeEpoch, NodeId, PartitionIndex, PartitionKey, ProducerId, TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,13 @@ class Block:
     node_id: NodeId
     node_epoch: NodeEpoch
     next_producer_id: ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """A set."""
+
+    intact_directories: frozenset[DirectoryId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,21 @@ def test_a_converter_is_chosen_by_name_before_type() -> None:
     )
     message = pb.ProducerIdsRecord(node_id=4, node_epoch=2, next_producer_id=3)
     assert mapping.from_message(message, request_id=1) == Block(1, NodeId(8), NodeEpoch(2), ProducerId(5))
+
+
+def test_sets_are_written_in_order() -> None:
+    mapping = MessageMapping(Directories, controller_pb2.RegisterNodeRequest.DESCRIPTOR)
+    ids = [DirectoryId(UUID(int=number)) for number in (9, 2, 7, 4)]
+    written = controller_pb2.RegisterNodeRequest(**mapping.to_fields(Directories(frozenset(ids))))
+    assert list(written.intact_directories) == [UUID(int=number).bytes for number in (2, 4, 7, 9)]
+    assert mapping.from_message(written) == Directories(frozenset(ids))
+
+
+@pytest.mark.parametrize("size", [0, 15, 17])
+def test_an_id_of_another_length_is_no_value(size: int) -> None:
+    mapping = MessageMapping(Directories, controller_pb2.RegisterNodeRequest.DESCRIPTOR)
+    with pytest.raises(ValueError, match=f"an id has 16 bytes, this one {size}"):
+        mapping.from_message(controller_pb2.RegisterNodeRequest(intact_directories=[bytes(size)]))
 
 
 @pytest.mark.parametrize(("wrong", "why"), [(Misnamed, "has no field topic of"), (Unknown, "no conversion is known")])

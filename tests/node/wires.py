@@ -19,7 +19,7 @@ from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_service import DataService
 from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
-from node.requests.types.controller import AlterPartitionAnswer, InSyncSet, ProposalOutcome
+from node.requests.types.controller import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from node.runtime import methods, status
 from node.runtime.methods import Answer, Method, Request, WireMessage
 from node.runtime.transport import MessageStream
@@ -383,7 +383,7 @@ class Cluster:
             return ProposalOutcome(proposal.key, InvalidUpdateVersion())
         self.set(index, publish=False, isr=members)
         state = self.state(index)
-        accepted = InSyncSet(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
+        accepted = AcceptedIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
         return ProposalOutcome(proposal.key, accepted)
 
     # --- running ---

@@ -45,7 +45,7 @@ _METADATA_ANSWER: Final = Conversion(
     {**ERRORS, PartitionMetadata: Converter(write=_write_partition)},
 )
 
-CODECS: Final[tuple[Codec[Any, Any], ...]] = (
+ADMIN_CODECS: Final[tuple[Codec[Any, Any], ...]] = (
     Codec(
         ADMIN_GET_METADATA,
         methods.ADMIN_GET_METADATA,

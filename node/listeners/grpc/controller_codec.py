@@ -18,10 +18,10 @@ from tidelog.types import NodeId, PartitionKey
 
 _KEY: Final = MessageMapping(PartitionKey, admin_pb2.TopicPartitionId.DESCRIPTOR)
 _ALTERED_KEY: Final = MessageMapping(PartitionKey, controller_pb2.AlteredPartition.DESCRIPTOR)
-_IN_SYNC_SET: Final = MessageMapping(apis.InSyncSet, controller_pb2.AlteredPartition.DESCRIPTOR)
+_ACCEPTED: Final = MessageMapping(apis.AcceptedIsr, controller_pb2.AlteredPartition.DESCRIPTOR)
 
 
-def _write_election(asked: ElectLeaders) -> admin_pb2.ElectLeadersRequest:
+def _write_elect_leaders(asked: ElectLeaders) -> admin_pb2.ElectLeadersRequest:
     return admin_pb2.ElectLeadersRequest(
         type=write_election(asked.election),
         partitions=[_write_key(key) for key in asked.keys],
@@ -29,7 +29,7 @@ def _write_election(asked: ElectLeaders) -> admin_pb2.ElectLeadersRequest:
     )
 
 
-def _read_election(message: admin_pb2.ElectLeadersRequest) -> ElectLeaders:
+def _read_elect_leaders(message: admin_pb2.ElectLeadersRequest) -> ElectLeaders:
     keys = tuple(map(_KEY.from_message, message.partitions))
     return ElectLeaders(read_election(message.type), keys, message.validate_only)
 
@@ -62,7 +62,7 @@ def _write_outcome(each: apis.ProposalOutcome) -> controller_pb2.AlteredPartitio
     key = _ALTERED_KEY.to_fields(each.key)
     if isinstance(each.outcome, TidelogError):
         return controller_pb2.AlteredPartition(error=status.to_proto(each.outcome), **key)
-    return controller_pb2.AlteredPartition(**key, **_IN_SYNC_SET.to_fields(each.outcome))
+    return controller_pb2.AlteredPartition(**key, **_ACCEPTED.to_fields(each.outcome))
 
 
 def _read_altered(message: controller_pb2.AlterPartitionResponse) -> apis.AlterPartitionAnswer:
@@ -70,7 +70,7 @@ def _read_altered(message: controller_pb2.AlterPartitionResponse) -> apis.AlterP
         tuple(
             apis.ProposalOutcome(
                 _ALTERED_KEY.from_message(each),
-                status.from_proto(each.error) if each.HasField("error") else _IN_SYNC_SET.from_message(each),
+                status.from_proto(each.error) if each.HasField("error") else _ACCEPTED.from_message(each),
             )
             for each in message.partitions
         )
@@ -85,7 +85,7 @@ _PROPOSALS: Final = Conversion(AlterPartition, controller_pb2.AlterPartitionRequ
 _ELECTED: Final = Conversion(ChangedPartitions, admin_pb2.ElectLeadersResponse)
 _REASSIGNED: Final = Conversion(ChangedPartitions, admin_pb2.AlterPartitionReassignmentsResponse)
 
-CODECS: Final[tuple[Codec[Any, Any], ...]] = (
+CONTROLLER_CODECS: Final[tuple[Codec[Any, Any], ...]] = (
     derived(apis.CONTROLLER_REGISTER_NODE, methods.CONTROLLER_REGISTER_NODE),
     derived(apis.CONTROLLER_HEARTBEAT, methods.CONTROLLER_HEARTBEAT),
     Codec(
@@ -102,9 +102,9 @@ CODECS: Final[tuple[Codec[Any, Any], ...]] = (
     Codec(
         apis.CONTROLLER_ELECT_LEADERS,
         methods.CONTROLLER_ELECT_LEADERS,
-        _read_election,
+        _read_elect_leaders,
         _ELECTED.write,
-        _write_election,
+        _write_elect_leaders,
         _ELECTED.read,
     ),
     Codec(

@@ -139,7 +139,7 @@ class ExplainPartitionsRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionExplanation:
+class ExplainedPartition:
     """Why a partition cannot be read or written (`acks=all`), or `error`: there is no such partition."""
 
     partition: TopicPartitionId
@@ -154,7 +154,7 @@ class PartitionExplanation:
 class ExplainPartitionsAnswer:
     """In the order of the request."""
 
-    partitions: tuple[PartitionExplanation, ...]
+    partitions: tuple[ExplainedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

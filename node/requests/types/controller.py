@@ -34,8 +34,8 @@ from tidelog.types import LeaderEpoch, NodeId, PartitionEpoch, PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
-class InSyncSet:
-    """The in-sync set of a partition after an accepted proposal, with the epochs of that state."""
+class AcceptedIsr:
+    """The state of a partition after an accepted proposal."""
 
     leader: NodeId
     leader_epoch: LeaderEpoch
@@ -48,7 +48,7 @@ class ProposalOutcome:
     """What became of one proposal: the resulting state, or why it was rejected."""
 
     key: PartitionKey
-    outcome: InSyncSet | TidelogError
+    outcome: AcceptedIsr | TidelogError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.requests.types.api import Api
-from tidelog.types import DirectoryId, LeaderEpoch, Offset, PartitionKey
+from tidelog.types import DirectoryId, LeaderEpoch, Offset
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogInfoRequest:
     """look_ms: how long the node may read a damaged log to find the lost offsets; then the report is less precise."""
 
-    key: PartitionKey
+    topic_id: bytes
+    partition: int
     look_ms: int
 
 
@@ -24,7 +25,7 @@ class ReplicaLogInfo:
 
     last_epoch: LeaderEpoch
     log_end_offset: Offset
-    directory_id: DirectoryId | None
+    directory_id: DirectoryId | None = None
     lost: str = ""
 
 
