@@ -11,13 +11,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from node.quorum.codec import directory_id_of, key_from_proto
-from node.runtime import methods
+from node.quorum.checks import directory_id_of, key_of
+from node.requests.types.quorum import INTRODUCE, IntroduceAnswer, IntroduceRequest
 from node.runtime.clock import Clock
-from node.runtime.transport import Transport
+from node.runtime.peers import Peers
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from tidelog.errors import CorruptLog, InconsistentClusterId, InvalidConfig, TidelogError
-from tidelog.protocol.v1 import quorum_pb2
 from tidelog.types import Endpoint, NodeId
 
 _log = logging.getLogger("node.quorum")
@@ -30,12 +29,12 @@ class ClusterFormation:
     """Asks every node of the initial list until all have answered."""
 
     def __init__(
-        self, node_id: NodeId, nodes: Sequence[Endpoint], *, listener: str, clock: Clock, transport: Transport
+        self, node_id: NodeId, nodes: Sequence[Endpoint], *, listener: str, clock: Clock, peers: Peers
     ) -> None:
         """nodes: addresses of the initial list; this node's own may be among them. listener: by which nodes reach each
         other."""
         self._me, self._nodes, self._listener = node_id, tuple(dict.fromkeys(nodes)), listener
-        self._clock, self._transport = clock, transport
+        self._clock, self._peers = clock, peers
 
     async def choose_voters(self, me: Voter, own_cluster: str | None, count: int) -> tuple[Voter, ...]:
         """The voters of the new cluster, this node one of them, once every node has answered that it never belonged to
@@ -61,11 +60,11 @@ class ClusterFormation:
         return (me, *(others[node_id] for node_id in sorted(others)[: count - 1]))
 
     def _has_only_to_join(
-        self, me: Voter, own_cluster: str | None, endpoint: Endpoint, answer: quorum_pb2.IntroduceResponse
+        self, me: Voter, own_cluster: str | None, endpoint: Endpoint, answer: IntroduceAnswer
     ) -> bool:
         if answer.node_id == self._me:
             return False
-        voters = VoterSet(tuple(key_from_proto(voter) for voter in answer.voters))
+        voters = VoterSet(tuple(key_of(voter) for voter in answer.voters))
         if voters.members == (ReplicaKey(me.node_id, me.directory_id),):
             raise CorruptLog(
                 f"node {self._me} is the only voter of cluster {answer.cluster_id}, and its metadata log is gone: give "
@@ -78,7 +77,7 @@ class ClusterFormation:
             raise self._belongs(endpoint, answer, own_cluster)
         return False
 
-    def _enter(self, endpoint: Endpoint, answer: quorum_pb2.IntroduceResponse, others: dict[NodeId, Voter]) -> None:
+    def _enter(self, endpoint: Endpoint, answer: IntroduceAnswer, others: dict[NodeId, Voter]) -> None:
         node_id = NodeId(answer.node_id)
         if node_id == self._me:
             return
@@ -88,9 +87,7 @@ class ClusterFormation:
             )
         others[node_id] = Voter(node_id, directory_id_of(answer.directory_id), {self._listener: endpoint})
 
-    def _belongs(
-        self, endpoint: Endpoint, answer: quorum_pb2.IntroduceResponse, own_cluster: str | None
-    ) -> InconsistentClusterId:
+    def _belongs(self, endpoint: Endpoint, answer: IntroduceAnswer, own_cluster: str | None) -> InconsistentClusterId:
         own = f"its own began to form cluster {own_cluster}" if own_cluster else "its own belongs to none"
         return InconsistentClusterId(
             f"node {self._me} was told to form a cluster, but node {answer.node_id} at {endpoint} belongs to "
@@ -98,15 +95,12 @@ class ClusterFormation:
             "emptied or replaced. Give it back; or, to begin anew, empty the directories of all nodes"
         )
 
-    async def _ask(self, endpoint: Endpoint) -> quorum_pb2.IntroduceResponse:
+    async def _ask(self, endpoint: Endpoint) -> IntroduceAnswer:
         said = ""
         while True:
             try:
-                return await self._transport.call(
-                    endpoint,
-                    methods.QUORUM_INTRODUCE,
-                    quorum_pb2.IntroduceRequest(node_id=self._me),
-                    timeout_ms=ASK_TIMEOUT_MS,
+                return await self._peers.call(
+                    endpoint, INTRODUCE, IntroduceRequest(self._me), timeout_ms=ASK_TIMEOUT_MS
                 )
             except TidelogError as error:
                 if error.message != said:

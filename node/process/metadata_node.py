@@ -25,11 +25,12 @@ from node.listeners.grpc.codec import Endpoint as ServiceEndpoint
 from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
 from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
 from node.listeners.grpc.peers import GrpcPeers
-from node.listeners.grpc.quorum_service import QuorumService
+from node.listeners.grpc.quorum_codec import QUORUM_CODECS
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.driver import QuorumDriver
 from node.quorum.fetcher import QuorumFetcher
+from node.quorum.handlers import QuorumHandlers
 from node.quorum.state import QuorumView, new_cluster_id, note_lost
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_handlers import ControllerHandlers
@@ -91,7 +92,7 @@ class MetadataNode:
         self._config, self._identity = config, identity
         self._directories, self._home = tuple(directories), directories[0][0]
         self._clock, self._rng, self._transport, self._executor = clock, rng, transport, quorum
-        self._peers = GrpcPeers(transport, (*ADMIN_CODECS, *CONTROLLER_CODECS, GET_REPLICA_LOG_INFO))
+        self._peers = GrpcPeers(transport, (*ADMIN_CODECS, *CONTROLLER_CODECS, *QUORUM_CODECS, GET_REPLICA_LOG_INFO))
         node_id = identity.node_id
         settings = TopicSettings(config.log_defaults)
         self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
@@ -122,7 +123,7 @@ class MetadataNode:
             executor=quorum,
             clock=clock,
             rng=rng,
-            transport=transport,
+            peers=self._peers,
             on_lead=self._controller.activate,
             on_resign=self._controller.resign,
         )
@@ -137,14 +138,11 @@ class MetadataNode:
             clock=clock,
             times=config.replication,
         )
+        quorum_handlers = QuorumHandlers(
+            self._quorum, self.metadata, self.view, clock=clock, cluster_id=lambda: self._home.cluster_id
+        )
         self._services: dict[str, object] = {
-            methods.QUORUM: QuorumService(
-                self._quorum,
-                self.metadata,
-                self.view,
-                clock=clock,
-                cluster_id=lambda: self._home.cluster_id,
-            ),
+            methods.QUORUM: ServiceEndpoint(quorum_handlers, QUORUM_CODECS),
             methods.CONTROLLER: ServiceEndpoint(handlers, CONTROLLER_CODECS),
             methods.ADMIN: ServiceEndpoint(
                 AdminHandlers(self.metadata, self.view, self.client, settings, self._log_dirs()), ADMIN_CODECS
@@ -204,7 +202,7 @@ class MetadataNode:
             adopt=self._adopt,
             clock=self._clock,
             rng=self._rng,
-            transport=self._transport,
+            peers=self._peers,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._quorum.run(cluster_id=lambda: self._home.cluster_id or "", form=form))
@@ -269,7 +267,7 @@ class MetadataNode:
             self._config.quorum.nodes,
             listener=CLIENT_LISTENER,
             clock=self._clock,
-            transport=self._transport,
+            peers=self._peers,
         )
         voter = Voter(me.node_id, me.directory_id, self._identity.listeners)
         voters = await formation.choose_voters(voter, own, self._config.quorum.voters)

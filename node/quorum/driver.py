@@ -26,14 +26,23 @@ from typing import Any, Final, TypeVar, assert_never
 
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
-from node.quorum.codec import BEGIN_EPOCH, END_EPOCH, VOTE_ANSWER, VOTE_REQUEST, key_of, key_to_proto
+from node.quorum.checks import key_of, unchecked
 from node.quorum.state import QuorumView, ensure_usable, read_state, write_state
-from node.runtime import methods
+from node.requests.types.api import Answered, Api, Asked
+from node.requests.types.quorum import (
+    BEGIN_QUORUM_EPOCH,
+    END_QUORUM_EPOCH,
+    INTRODUCE,
+    VOTE,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    IntroduceAnswer,
+    IntroduceRequest,
+    QuorumVoteRequest,
+)
 from node.runtime.clock import Clock
-from node.runtime.methods import Answer as WireAnswer
-from node.runtime.methods import Method, Request
+from node.runtime.peers import Peers
 from node.runtime.ticker import Ticker
-from node.runtime.transport import Transport
 from node.runtime.work import run_in
 from replication.controller import features
 from replication.controller.image import ClusterImage
@@ -48,6 +57,7 @@ from replication.raft.events import (
     Effect,
     Event,
     Heard,
+    LeaderAndEpoch,
     LogChanged,
     OpenEpoch,
     Persist,
@@ -79,7 +89,6 @@ from tidelog.errors import (
     TidelogError,
     UnknownServerError,
 )
-from tidelog.protocol.v1 import quorum_pb2
 from tidelog.records import LeaderChange
 from tidelog.records import Voter as ControlVoter
 from tidelog.types import Endpoint, LeaderEpoch, Millis, NodeId
@@ -129,7 +138,7 @@ class QuorumDriver:
         executor: Executor,
         clock: Clock,
         rng: random.Random,
-        transport: Transport,
+        peers: Peers,
         on_lead: Callable[[ClusterImage], None],
         on_resign: Callable[[], None],
     ) -> None:
@@ -143,7 +152,7 @@ class QuorumDriver:
         self._metadata, self._view, self._addresses = metadata, view, addresses
         self._times = times
         self._files, self._executor, self._clock, self._rng = files, executor, clock, rng
-        self._transport = transport
+        self._peers = peers
         self._on_lead, self._on_resign = on_lead, on_resign
         self._cluster_id: Callable[[], str] = str
         self._first_cluster = ""
@@ -431,16 +440,16 @@ class QuorumDriver:
             case SendVote(request):
                 self._start(lambda: self._send_vote(request))
             case SendBeginEpoch(to, begin):
-                message = quorum_pb2.BeginQuorumEpochRequest(
-                    cluster_id=self._cluster_id(), receiver=key_to_proto(to), **BEGIN_EPOCH.to_fields(begin)
+                announcement = BeginQuorumEpochRequest(
+                    self._cluster_id(), begin.leader_id, begin.epoch, receiver=unchecked(to)
                 )
-                self._start(lambda: self._send_news(to.node_id, methods.QUORUM_BEGIN_QUORUM_EPOCH, message))
+                self._start(lambda: self._send_news(to.node_id, BEGIN_QUORUM_EPOCH, announcement), resigns=True)
             case SendEndEpoch(to, end):
-                farewell_message = quorum_pb2.EndQuorumEpochRequest(
-                    cluster_id=self._cluster_id(), receiver=key_to_proto(to), **END_EPOCH.to_fields(end)
+                successors = tuple(map(unchecked, end.successors))
+                resignation = EndQuorumEpochRequest(
+                    self._cluster_id(), end.leader_id, end.epoch, successors, receiver=unchecked(to)
                 )
-                method = methods.QUORUM_END_QUORUM_EPOCH
-                farewell = self._start(lambda: self._send_news(to.node_id, method, farewell_message))
+                farewell = self._start(lambda: self._send_news(to.node_id, END_QUORUM_EPOCH, resignation))
                 self._farewells.add(farewell)
                 farewell.add_done_callback(self._farewells.discard)
             case AskBack(node_id):
@@ -450,29 +459,37 @@ class QuorumDriver:
             case _:
                 assert_never(effect)
 
-    def _start(self, send: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    def _start(self, send: Callable[[], Coroutine[Any, Any, None]], *, resigns: bool = False) -> asyncio.Task[None]:
+        """resigns: a defect while sending ends the leadership."""
         assert self._sending is not None
-        return self._sending.create_task(self._guarded(send))
+        return self._sending.create_task(self._guarded(send, resigns))
 
-    async def _guarded(self, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _guarded(self, send: Callable[[], Coroutine[Any, Any, None]], resigns: bool) -> None:
         try:
             await send()
         except Exception as defect:  # noqa: BLE001 - messages that matter are sent again
             self._note_defect("sending a message", defect)
+            if resigns and self._view.leads:
+                self.post(AppendRefused(self._clock.monotonic_ms()))
 
     async def _send_vote(self, request: VoteRequest) -> None:
-        message = quorum_pb2.VoteRequest(cluster_id=self._cluster_id(), **VOTE_REQUEST.to_fields(request))
-        answer = await self._call(request.voter.node_id, methods.QUORUM_VOTE, message)
+        asked = QuorumVoteRequest(
+            self._cluster_id(),
+            request.epoch,
+            unchecked(request.candidate),
+            unchecked(request.voter),
+            request.last_epoch,
+            request.log_end,
+            request.pre_vote,
+        )
+        answer = await self._call(request.voter.node_id, VOTE, asked)
         if answer is not None:
-            self.post(VoteAnswered(self._clock.monotonic_ms(), request, VOTE_ANSWER.from_message(answer)))
+            self.post(VoteAnswered(self._clock.monotonic_ms(), request, answer))
 
-    async def _send_news(
-        self, to: NodeId, method: Method[Request, quorum_pb2.LeaderAndEpoch], message: Request
-    ) -> None:
-        answer = await self._call(to, method, message)
+    async def _send_news(self, to: NodeId, api: Api[Asked, LeaderAndEpoch], request: Asked) -> None:
+        answer = await self._call(to, api, request)
         if answer is not None:
-            now = self._clock.monotonic_ms()
-            self.post(Heard(now, LeaderEpoch(answer.epoch), NodeId(answer.leader_id), to))
+            self.post(Heard(self._clock.monotonic_ms(), answer.epoch, answer.leader_id, to))
 
     async def _ask_back(self, node_id: NodeId) -> None:
         """Query a node that a message named as leader, at its known address or at any other address of the quorum."""
@@ -487,18 +504,17 @@ class QuorumDriver:
                     _log.debug("node %d, named as leader, cannot be queried at %s: %s", node_id, target, error.message)
                     continue
                 if answer.node_id == node_id:
-                    epoch, leader = LeaderEpoch(answer.leader_epoch), NodeId(answer.leader_id)
-                    self.post(Heard(self._clock.monotonic_ms(), epoch, leader, node_id))
+                    self.post(Heard(self._clock.monotonic_ms(), answer.leader_epoch, answer.leader_id, node_id))
                     return
         finally:
             self._asked_back.discard(node_id)
 
-    async def introduce(self, target: Endpoint) -> quorum_pb2.IntroduceResponse:
+    async def introduce(self, target: Endpoint) -> IntroduceAnswer:
         """Query the identity of the replica at `target` and record it. Raises InconsistentClusterId, InvalidRequest for
         an invalid identity, and the errors of the call."""
-        request = quorum_pb2.IntroduceRequest(node_id=self.me.node_id)
+        request = IntroduceRequest(self.me.node_id)
         try:
-            answer = await self._transport.call(target, methods.QUORUM_INTRODUCE, request, timeout_ms=SEND_MS)
+            answer = await self._peers.call(target, INTRODUCE, request, timeout_ms=SEND_MS)
         except ConnectionFailed:
             self._addresses.missed(target)
             raise
@@ -508,7 +524,7 @@ class QuorumDriver:
                 f"node {answer.node_id} at {target} belongs to cluster {answer.cluster_id}, node {self.me.node_id} to "
                 f"cluster {own}: check controller.quorum.bootstrap.servers"
             )
-        key = key_of(answer.node_id, answer.directory_id)
+        key = key_of(answer.key)
         if key.node_id == self.me.node_id:
             raise InvalidRequest(
                 f"the replica at {target} has the id of this node, {key.node_id}: make node ids unique"
@@ -516,17 +532,17 @@ class QuorumDriver:
         self._addresses.introduced(target, key)
         return answer
 
-    async def _call(self, to: NodeId, method: Method[Request, WireAnswer], message: Request) -> WireAnswer | None:
+    async def _call(self, to: NodeId, api: Api[Asked, Answered], request: Asked) -> Answered | None:
         """The answer of another node; None if there is none. Messages that matter are sent again."""
         endpoint = self._addresses.of(to)
         if endpoint is None:
             return None
         try:
-            return await self._transport.call(endpoint, method, message, timeout_ms=SEND_MS)
+            return await self._peers.call(endpoint, api, request, timeout_ms=SEND_MS)
         except TidelogError as error:
             if isinstance(error, ConnectionFailed):
                 self._addresses.missed(endpoint)
-            _log.debug("%s to node %d at %s: %s", method, to, endpoint, error.message)
+            _log.debug("%s to node %d at %s: %s", api, to, endpoint, error.message)
             return None
 
 

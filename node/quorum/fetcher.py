@@ -10,8 +10,7 @@ Invariants:
   5. A fetch names the replica it is meant for, which identifies itself first. Only answers of the leader itself are
      used, and nothing from an epoch later than its own. An invalid answer is logged, and another replica is tried.
 
-Not here: serving fetches (node/listeners/grpc/quorum_service.py), use of the images (the subscribers of
-node/metadata/metadata_log.py).
+Not here: serving fetches (handlers.py), use of the images (the subscribers of node/metadata/metadata_log.py).
 """
 
 from __future__ import annotations
@@ -25,11 +24,17 @@ from typing import Final
 
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
-from node.quorum.codec import SNAPSHOT_ID, epoch_of, key_to_proto, offset_of
+from node.quorum.checks import epoch_of, offset_of, unchecked
 from node.quorum.driver import QuorumDriver
-from node.runtime import methods, status
+from node.requests.types.quorum import (
+    FETCH_METADATA,
+    FETCH_SNAPSHOT,
+    FetchMetadataAnswer,
+    FetchMetadataRequest,
+    FetchSnapshotRequest,
+)
 from node.runtime.clock import Clock
-from node.runtime.transport import Transport
+from node.runtime.peers import Peers
 from node.runtime.work import run_unless
 from replication.raft.events import (
     BelowLogStart,
@@ -55,8 +60,7 @@ from tidelog.errors import (
     TidelogError,
     UnsupportedVersion,
 )
-from tidelog.protocol.v1 import quorum_pb2
-from tidelog.types import Endpoint, EpochEnd, EpochStart, LeaderEpoch, NodeId, Offset
+from tidelog.types import Endpoint, EpochEnd, LeaderEpoch, NodeId, Offset
 
 _log = logging.getLogger("node.metadata")
 
@@ -82,6 +86,9 @@ FATAL: Final = (InconsistentClusterId, InvalidConfig, KafkaStorageError, Unsuppo
 SNAPSHOT_BYTES_MAX: Final = 1 << 30
 """Largest snapshot that is fetched: it is assembled in memory."""
 
+_NO_SNAPSHOT: Final = SnapshotId(Offset(0), LeaderEpoch(0))
+_NO_END: Final = EpochEnd(LeaderEpoch(0), Offset(0))
+
 Adopt = Callable[[str], Awaitable[None]]
 """Records the cluster id in all log directories of this node, durably."""
 
@@ -98,11 +105,11 @@ class QuorumFetcher:
         adopt: Adopt,
         clock: Clock,
         rng: random.Random,
-        transport: Transport,
+        peers: Peers,
     ) -> None:
         self._driver, self._metadata, self._addresses = driver, metadata, addresses
         self._adopt = adopt
-        self._clock, self._rng, self._transport = clock, rng, transport
+        self._clock, self._rng, self._peers = clock, rng, peers
         self._cluster_id = ""
         self._in_touch = False
         self._said: set[str] = set()
@@ -156,13 +163,13 @@ class QuorumFetcher:
                         return
                     continue
                 request = self._request(receiver, wait_ms)
-                call = partial(self._transport.call, target, methods.QUORUM_FETCH_METADATA, request)
+                call = partial(self._peers.call, target, FETCH_METADATA, request)
                 answer = await run_unless(self._driver.changed, partial(call, timeout_ms=ANSWER_MS + wait_ms))
                 if answer is None:
                     return
                 self._met(receiver.node_id, answer)
-                if answer.HasField("error"):
-                    raise status.from_proto(answer.error)
+                if answer.error is not None:
+                    raise answer.error
                 _ensure_sound(receiver, answer)
             except TidelogError as error:
                 if isinstance(error, ConnectionFailed | InvalidVoterKey):
@@ -201,9 +208,9 @@ class QuorumFetcher:
         slow = self._core.is_voter and log.durable_offset < log.log_end_offset
         return SLOW_WAIT_MS if slow else FETCH_WAIT_MS
 
-    def _request(self, receiver: ReplicaKey, wait_ms: int) -> quorum_pb2.FetchMetadataRequest:
+    def _request(self, receiver: ReplicaKey, wait_ms: int) -> FetchMetadataRequest:
         log, core = self._metadata.log, self._core
-        return quorum_pb2.FetchMetadataRequest(
+        return FetchMetadataRequest(
             cluster_id=self._cluster_id,
             node_id=core.me.node_id,
             directory_id=core.me.directory_id.bytes,
@@ -214,25 +221,23 @@ class QuorumFetcher:
             max_bytes=FETCH_BYTES,
             durable_offset=log.durable_offset,
             high_watermark=log.high_watermark,
-            receiver=key_to_proto(receiver),
+            receiver=unchecked(receiver),
         )
 
-    def _met(self, source: NodeId, answer: quorum_pb2.FetchMetadataResponse) -> None:
+    def _met(self, source: NodeId, answer: FetchMetadataAnswer) -> None:
         """Record the leader and the address that an error names."""
-        error, leader = answer.error, NodeId(answer.leader_id)
-        if not answer.HasField("error"):
+        if answer.error is None:
             return
-        if error.HasField("leader") and error.leader.node_id == leader != self._core.me.node_id and error.leader.host:
-            self._addresses.met(leader, Endpoint(error.leader.host, error.leader.port))
-        self._driver.post(Heard(self._clock.monotonic_ms(), LeaderEpoch(answer.leader_epoch), leader, source))
+        leader, named = answer.leader_id, answer.error.leader
+        if named is not None and named.node_id == leader != self._core.me.node_id and named.endpoint.host:
+            self._addresses.met(leader, named.endpoint)
+        self._driver.post(Heard(self._clock.monotonic_ms(), answer.leader_epoch, leader, source))
 
-    async def _take(
-        self, target: Endpoint, receiver: ReplicaKey, asked: Offset, answer: quorum_pb2.FetchMetadataResponse
-    ) -> None:
+    async def _take(self, target: Endpoint, receiver: ReplicaKey, asked: Offset, answer: FetchMetadataAnswer) -> None:
         if answer.cluster_id != self._cluster_id:
             await self._join(answer.cluster_id)
         now = self._clock.monotonic_ms()
-        leader, epoch = NodeId(answer.leader_id), LeaderEpoch(answer.leader_epoch)
+        leader, epoch = answer.leader_id, answer.leader_epoch
         event = FetchAnswered(now, leader, epoch, asked, _result(answer))
         snapshots: list[SnapshotId] = []
         await self._driver.take(event, lambda effect: self._do(effect, answer, snapshots))
@@ -246,14 +251,13 @@ class QuorumFetcher:
     def _do(
         self,
         effect: TakeRecords | TruncateLog | TakeSnapshot,
-        answer: quorum_pb2.FetchMetadataResponse,
+        answer: FetchMetadataAnswer,
         snapshots: list[SnapshotId],
     ) -> None:
         match effect:
             case TakeRecords(high_watermark):
                 if answer.records:
-                    epochs = [EpochStart(LeaderEpoch(each.epoch), Offset(each.start_offset)) for each in answer.epochs]
-                    self._metadata.append_fetched(answer.records, epochs, LeaderEpoch(answer.leader_epoch))
+                    self._metadata.append_fetched(answer.records, answer.epochs, answer.leader_epoch)
                 self._metadata.commit(Offset(min(high_watermark, self._metadata.end)))
             case TruncateLog(offset):
                 _log.info(
@@ -273,17 +277,17 @@ class QuorumFetcher:
         pieces: list[bytes] = []
         position, size = 0, 1
         while position < size:
-            request = quorum_pb2.FetchSnapshotRequest(
+            request = FetchSnapshotRequest(
                 cluster_id=self._cluster_id,
-                replica=key_to_proto(core.me),
+                replica=unchecked(core.me),
                 current_leader_epoch=core.epoch,
-                snapshot=quorum_pb2.SnapshotId(**SNAPSHOT_ID.to_fields(snapshot)),
+                snapshot=snapshot,
                 position=position,
                 max_bytes=FETCH_BYTES,
-                receiver=key_to_proto(receiver),
+                receiver=unchecked(receiver),
             )
-            answer = await self._transport.call(target, methods.QUORUM_FETCH_SNAPSHOT, request, timeout_ms=ANSWER_MS)
-            if answer.HasField("error"):
+            answer = await self._peers.call(target, FETCH_SNAPSHOT, request, timeout_ms=ANSWER_MS)
+            if answer.error is not None:
                 self._say(f"the snapshot cannot be fetched from {target}: {answer.error.message}")
                 return
             if not answer.data or answer.size > SNAPSHOT_BYTES_MAX:
@@ -312,13 +316,13 @@ class QuorumFetcher:
             _log.log(level, "%s", text)
 
 
-def _ensure_sound(receiver: ReplicaKey, answer: quorum_pb2.FetchMetadataResponse) -> None:
+def _ensure_sound(receiver: ReplicaKey, answer: FetchMetadataAnswer) -> None:
     """Raise InvalidRequest for an answer that no leader sends: without an error only the leader answers, and it has no
     epoch above its own."""
     if answer.leader_id != receiver.node_id:
         raise InvalidRequest(f"{receiver} answered in the name of node {answer.leader_id}: it is faulty")
     epoch_of(answer.leader_epoch)
-    snapshot, ends = answer.snapshot, answer.diverging
+    snapshot, ends = answer.snapshot or _NO_SNAPSHOT, answer.diverging or _NO_END
     offset_of(snapshot.end_offset)
     named = [snapshot.epoch, ends.epoch, *(entry.epoch for entry in answer.epochs)]
     if max(named) > answer.leader_epoch or snapshot.epoch < 0:
@@ -327,9 +331,9 @@ def _ensure_sound(receiver: ReplicaKey, answer: quorum_pb2.FetchMetadataResponse
         )
 
 
-def _result(answer: quorum_pb2.FetchMetadataResponse) -> FetchResult:
-    if answer.HasField("snapshot"):
-        return BelowLogStart(SNAPSHOT_ID.from_message(answer.snapshot))
-    if answer.HasField("diverging"):
-        return LogsDiverge(EpochEnd(LeaderEpoch(answer.diverging.epoch), Offset(answer.diverging.end_offset)))
-    return NewRecords(Offset(answer.high_watermark))
+def _result(answer: FetchMetadataAnswer) -> FetchResult:
+    if answer.snapshot is not None:
+        return BelowLogStart(answer.snapshot)
+    if answer.diverging is not None:
+        return LogsDiverge(answer.diverging)
+    return NewRecords(answer.high_watermark)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from node.listeners.grpc.quorum_service import QuorumService
 from node.process.metadata_node import MetadataNode
 from node.quorum.state import read_state
+from node.requests.types.quorum import BEGIN_QUORUM_EPOCH
 from node.runtime import methods
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
 from replication.raft.events import BeginEpochAsked, Ticked
@@ -152,18 +152,18 @@ def test_values_that_no_node_has_are_refused() -> None:
 
 def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
     """The leader answers fetches wrongly for a while; the others go on by themselves once it is sound again."""
-    served = world.side(0)._services[methods.QUORUM]
-    fetch = QuorumService.fetch_metadata
+    served: Any = world.side(0)._services[methods.QUORUM]
+    fetch = served.fetch_metadata
     wrong: list[int] = []
 
-    async def faulty(self: Any, request: Any, caller: Any) -> Any:
-        answer = await fetch(self, request, caller)
-        if self is served and len(wrong) < 5 and not answer.HasField("error"):
+    async def faulty(request: Any, context: Any) -> Any:
+        answer = await fetch(request, context)
+        if len(wrong) < 5 and not answer.HasField("error"):
             wrong.append(1)
             change(answer)
         return answer
 
-    monkeypatch.setattr(QuorumService, "fetch_metadata", faulty)
+    monkeypatch.setattr(served, "fetch_metadata", faulty)
     world.create("during", replicas=1)
     world.run_until(lambda: len(wrong) == 5)
     end = world.image().offset
@@ -267,6 +267,32 @@ def test_what_cannot_be_carried_out_does_not_end_the_node(monkeypatch: pytest.Mo
         world.kill(0)
         world.run_until(lambda: world.side(2).view.leads)
         assert world.lives[1].failure is None
+
+
+def test_a_leader_that_cannot_send_its_announcement_steps_down_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[MetadataNode] = []
+
+    def break_once(side: MetadataNode) -> None:
+        call = side._quorum._peers.call
+
+        async def broken(to: Any, api: Any, asked: Any, *, timeout_ms: int) -> Any:
+            if api is BEGIN_QUORUM_EPOCH and not failed:
+                assert side.view.leads
+                failed.append(side)
+                raise ValueError("Value out of range: 2147483648")
+            return await call(to, api, asked, timeout_ms=timeout_ms)
+
+        monkeypatch.setattr(side._quorum._peers, "call", broken)
+
+    with MetadataWorld(voters=3) as world:
+        world.begin()
+        world.run_until(lambda: len(world.image().voters) == 3)
+        for node in (1, 2):
+            break_once(world.side(node))
+        world.kill(0)
+        world.run_until(lambda: bool(failed) and not failed[0].view.leads)
+        world.run_until(lambda: world.side(1).view.leads or world.side(2).view.leads)
+        assert [life.failure for life in world.lives.values()] == [None] * 2
 
 
 def test_a_node_asks_only_so_many_at_once_whether_they_lead() -> None:

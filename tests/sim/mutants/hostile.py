@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from node.listeners.grpc import quorum_service
-from node.quorum import codec as quorum_codec
+from node.quorum import checks as quorum_checks
 from node.quorum import driver as quorum_driver
+from node.quorum import handlers as quorum_handlers
 from replication.epochs import divergence
 from replication.partition import leader as partition_leader
 from replication.raft import quorum
@@ -31,23 +31,23 @@ def an_unproven_leader_is_believed(patch: Patch) -> None:
 
 def a_request_without_a_cluster_is_obeyed(patch: Patch) -> None:
     """No cluster named is as good as the right one."""
-    ensure = quorum_service.QuorumService._ensure_cluster
+    ensure = quorum_handlers.QuorumHandlers._ensure_cluster
     patch.setattr(
-        quorum_service.QuorumService,
+        quorum_handlers.QuorumHandlers,
         "_ensure_cluster",
-        lambda self, asked_by, who, **_: ensure(self, asked_by, who, may_be_none=True),
+        lambda self, asked_by, sender, **_: ensure(self, asked_by, sender, may_be_none=True),
     )
 
 
 def a_request_for_another_replica_is_obeyed(patch: Patch) -> None:
     """A node does what another directory, or another node, was told to do."""
-    patch.setattr(quorum_service.QuorumService, "_ensure_meant", lambda *_: None)
+    patch.setattr(quorum_handlers.QuorumHandlers, "_ensure_meant", lambda *_: None)
 
 
 def one_message_moves_the_epoch_anywhere(patch: Patch) -> None:
     """No jump is too far, the reserve is like any other epochs."""
     patch.setattr(quorum, "step_towards", lambda _, told: told)
-    patch.setattr(quorum_codec, "EPOCH_LAST", EPOCH_MAX)
+    patch.setattr(quorum_checks, "EPOCH_LAST", EPOCH_MAX)
 
 
 def a_position_beyond_the_log_end_counts(patch: Patch) -> None:
