@@ -26,6 +26,7 @@ from node.quorum.state import QuorumView
 from node.requests.types.log_info import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
 from node.runtime.clock import Clock
 from node.runtime.peers import Peers
+from replication.common_events import ClockTicked, Report
 from replication.controller.controller import Controller
 from replication.controller.events import (
     Activated,
@@ -38,12 +39,10 @@ from replication.controller.events import (
     NodeHeard,
     ReplicaEnd,
     Reply,
-    Report,
     Request,
     Resigned,
     Result,
     Submitted,
-    Ticked,
     UncleanlyElected,
     VotersReviewed,
 )
@@ -108,7 +107,7 @@ class ControllerDriver:
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep_ms(TICK_MS if self._controller.active else LISTEN_MS)
-            self._handle(Ticked(self.now()))
+            self._handle(ClockTicked(self.now()))
 
     async def _ask_log_ends(self, question: AskLogEnds) -> None:
         """Ask every node at once; whoever has answered in time counts."""

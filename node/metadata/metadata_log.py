@@ -25,7 +25,7 @@ from node.runtime.clock import Clock
 from node.runtime.work import run_in
 from replication.controller.image import EMPTY, ClusterImage, advance, apply
 from replication.controller.metadata import MetadataRecord, VotersRecord
-from replication.raft.log_view import LogView, SnapshotId
+from replication.raft.log_view import MetadataLogView, SnapshotId
 from replication.raft.voters import Voter, VoterSet
 from storage.append_info import Origin
 from storage.config import LogConfig
@@ -143,11 +143,11 @@ class MetadataLog:
         """By the last voters record of the whole log, committed or not; empty before the first."""
         return self._voters()[0]
 
-    def view(self) -> LogView:
+    def view(self) -> MetadataLogView:
         """The log as the quorum's rules see it."""
         log = self.log
         voters, end, before = self._voters()
-        return LogView(
+        return MetadataLogView(
             log.log_start_offset,
             log.log_end_offset,
             log.durable_offset,

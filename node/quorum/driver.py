@@ -44,6 +44,7 @@ from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from node.runtime.ticker import Ticker
 from node.runtime.work import run_in
+from replication.common_events import ClockTicked, Report
 from replication.controller import features
 from replication.controller.image import ClusterImage
 from replication.controller.metadata import ClusterRecord, VotersRecord
@@ -58,10 +59,9 @@ from replication.raft.events import (
     Event,
     Heard,
     LeaderAndEpoch,
-    LogChanged,
+    MetadataLogChanged,
     OpenEpoch,
     Persist,
-    Report,
     ResignAsked,
     SendBeginEpoch,
     SendEndEpoch,
@@ -69,12 +69,11 @@ from replication.raft.events import (
     StopLeading,
     TakeRecords,
     TakeSnapshot,
-    Ticked,
-    TruncateLog,
+    TruncateMetadataLog,
     VoteAnswered,
     VoteRequest,
 )
-from replication.raft.log_view import LogView
+from replication.raft.log_view import MetadataLogView
 from replication.raft.quorum import Quorum, QuorumTimes
 from replication.raft.roles import QuorumState
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
@@ -119,7 +118,7 @@ DEFECTS_MAX: Final = 100
 
 R = TypeVar("R")
 
-TakeFetched = Callable[[TakeRecords | TruncateLog | TakeSnapshot], None]
+TakeFetched = Callable[[TakeRecords | TruncateMetadataLog | TakeSnapshot], None]
 """Applies the contents of an answer as the rules decide."""
 
 
@@ -267,8 +266,8 @@ class QuorumDriver:
         """Queue a tick if it has an effect now. Returns when the next one has."""
         assert self.core is not None
         due = self.core.due
-        if due is not None and due <= now and not any(isinstance(event, Ticked) for event, _, _ in self._events):
-            self.post(Ticked(now))
+        if due is not None and due <= now and not any(isinstance(event, ClockTicked) for event, _, _ in self._events):
+            self.post(ClockTicked(now))
         return due
 
     async def _watch_log(self) -> None:
@@ -280,7 +279,7 @@ class QuorumDriver:
             while self._log_moved or self._events:
                 if self._log_moved:
                     self._log_moved = False
-                    await self._handle(LogChanged(self._clock.monotonic_ms(), self._log_view()), None)
+                    await self._handle(MetadataLogChanged(self._clock.monotonic_ms(), self._log_view()), None)
                     continue
                 event, take, done = self._events.popleft()
                 try:
@@ -327,7 +326,7 @@ class QuorumDriver:
                 case Persist(state):
                     await self._persist(state)
                     self._show()
-                case TakeRecords() | TruncateLog() | TakeSnapshot():
+                case TakeRecords() | TruncateMetadataLog() | TakeSnapshot():
                     assert take is not None, "only an answer to a fetch has this effect"
                     take(effect)
                 case Commit(offset):
@@ -406,12 +405,12 @@ class QuorumDriver:
         except DiskFull as error:
             self.refused(error)
 
-    def _log_view(self) -> LogView:
+    def _log_view(self) -> MetadataLogView:
         """The log; before its first voters record, with the voters of the cluster that is being formed."""
         view = self._metadata.view()
         if view.voters.members or not self._first_voters:
             return view
-        return LogView(
+        return MetadataLogView(
             view.log_start,
             view.log_end,
             view.durable_offset,

@@ -45,7 +45,7 @@ from replication.raft.events import (
     NewRecords,
     TakeRecords,
     TakeSnapshot,
-    TruncateLog,
+    TruncateMetadataLog,
 )
 from replication.raft.log_view import SnapshotId
 from replication.raft.quorum import Quorum
@@ -250,7 +250,7 @@ class QuorumFetcher:
 
     def _do(
         self,
-        effect: TakeRecords | TruncateLog | TakeSnapshot,
+        effect: TakeRecords | TruncateMetadataLog | TakeSnapshot,
         answer: FetchMetadataAnswer,
         snapshots: list[SnapshotId],
     ) -> None:
@@ -259,7 +259,7 @@ class QuorumFetcher:
                 if answer.records:
                     self._metadata.append_fetched(answer.records, answer.epochs, answer.leader_epoch)
                 self._metadata.commit(Offset(min(high_watermark, self._metadata.end)))
-            case TruncateLog(offset):
+            case TruncateMetadataLog(offset):
                 _log.info(
                     "metadata log truncated from offset %d to %d: it diverged from the leader's",
                     self._metadata.end,

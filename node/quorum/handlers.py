@@ -33,9 +33,9 @@ from replication.raft.events import (
     BeginEpochAsked,
     BelowLogStart,
     EndEpochAsked,
-    FetchAgreed,
-    Fetched,
+    FetchAsked,
     LeaderAndEpoch,
+    LogsAgree,
     LogsDiverge,
     SnapshotAsked,
     VoteAnswer,
@@ -171,11 +171,11 @@ class QuorumHandlers:
     async def _fetch(self, request: FetchMetadataRequest, cluster_id: str) -> FetchMetadataAnswer:
         log = self._metadata.log
         fetch = fetch_of(request)
-        verdict = await self._driver.ask(lambda number: Fetched(number, self._now(), fetch), object)
+        verdict = await self._driver.ask(lambda number: FetchAsked(number, self._now(), fetch), object)
         epoch = self._view.leader_epoch if fetch.epoch == NO_LEADER_EPOCH else fetch.epoch
         self._ensure_leading(epoch)  # the answer names the present leader, and the verdict is older
         records, epochs = b"", _NO_EPOCHS
-        if isinstance(verdict, FetchAgreed):
+        if isinstance(verdict, LogsAgree):
             await self._wait(request, epoch, verdict.is_voter)
             self._ensure_leading(epoch)
             records, epochs = self._read(fetch.offset, request.max_bytes, verdict.is_voter)

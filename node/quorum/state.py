@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
-from replication.raft.log_view import LogView
+from replication.raft.log_view import MetadataLogView
 from replication.raft.roles import QuorumState
 from storage.files.file_system import Files, read_file, write_file
 from tidelog.errors import CorruptLog
@@ -65,7 +65,7 @@ def _number(fields: Mapping[str, Any], name: str, least: int, most: int) -> int:
     return number
 
 
-def ensure_usable(state: QuorumState, log: LogView, directory: str) -> None:
+def ensure_usable(state: QuorumState, log: MetadataLogView, directory: str) -> None:
     """Raise CorruptLog if the epoch of the vote or of the log lies in the reserve: no election is possible after it."""
     found = max(state.leader_epoch, log.last_epoch)
     if found >= EPOCH_LAST:

@@ -30,6 +30,7 @@ from node.replicas.follower_log import append_answer, begin_truncation, view_of
 from node.replicas.own_log_check import check_own, read_again
 from node.replicas.partition_host import PartitionHost
 from node.runtime import status
+from replication.common_events import ClockTicked
 from replication.controller.image import PartitionState
 from replication.epochs import ensure_epoch
 from replication.partition.follower import PartitionFollower
@@ -74,7 +75,6 @@ from replication.partition.leader_events import (
     ReplicaView,
     Session,
     StateKnown,
-    Ticked,
     Ticket,
 )
 from storage.append_info import LogAppendInfo, Origin
@@ -559,12 +559,12 @@ class Partition:
         leader = self.leader
         if leader is None:
             return unsynced
-        self._lead(leader.handle(Ticked(now)))
+        self._lead(leader.handle(ClockTicked(now)))
         return not leader.in_sync.is_settled(now)
 
     def _tick_leader(self, leader: PartitionLeader) -> None:
         now = self._host.monotonic_ms()
-        self._lead(leader.handle(Ticked(now)))
+        self._lead(leader.handle(ClockTicked(now)))
         if self._spread_news(leader, now) or leader.waiting:
             self._host.attend(self)
 

@@ -30,7 +30,7 @@ from node.runtime.clock import Clock
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import ENTRIES_MAX
 from node.runtime.transport import MessageStream, Transport
-from replication.partition.move_throttle import Throttle
+from replication.partition.move_throttle import MoveThrottle
 from tidelog.errors import ConnectionFailed, TidelogError
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse
@@ -64,7 +64,7 @@ class ReplicaFetcher:
         rng: random.Random,
         transport: Transport,
         config: ReplicaConfig,
-        throttle: Throttle,
+        throttle: MoveThrottle,
         wake_soon: Callable[[], None],
     ) -> None:
         """throttle: shared by all fetchers, of replicas that are being moved here. wake_soon: asks for the next tick.

@@ -43,7 +43,7 @@ from replication.controller.events import DamagedReplica
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.controller.image_changes import changes_between
 from replication.partition.leader_events import ProposalAccepted, ProposeIsr, ReplicaView, Session
-from replication.partition.move_throttle import Throttle
+from replication.partition.move_throttle import MoveThrottle
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.log.log import Log
@@ -147,7 +147,7 @@ class ReplicaManager:
         self._fetch_ids = itertools.count(1)
         self._next_round = Millis(0)
         self._ticker = Ticker(clock, config.tick_ms, self._tick)
-        self._throttle = Throttle(config.replication.throttled_rate)
+        self._throttle = MoveThrottle(config.replication.throttled_rate)
         self._stop = asyncio.Event()
         self.stopping = False
         for directory in logs.directories:

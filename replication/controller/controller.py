@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from replication.common_events import ClockTicked, Report
 from replication.controller import (
     alter_partition,
     elections,
@@ -55,12 +56,10 @@ from replication.controller.events import (
     RegisterNode,
     RemoveVoter,
     Reply,
-    Report,
     Request,
     Resigned,
     Result,
     Submitted,
-    Ticked,
     UncleanlyElected,
     VoterRemoved,
     VotersReviewed,
@@ -152,7 +151,7 @@ class Controller:
                 self._decide(event)
             case Committed(offset):
                 self._committed = max(self._committed, offset)
-            case Ticked(at):
+            case ClockTicked(at):
                 self._tick(at)
             case LogEndsTold():
                 self._elect(event)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from replication.common_events import ClockTicked, Report
 from replication.controller.image import ClusterImage, PartitionState
 from replication.controller.metadata import DirectoryState, MetadataRecord
 from replication.raft.voters import ReplicaKey
@@ -58,13 +59,6 @@ class Committed:
     """Every metadata record below `offset` is committed."""
 
     offset: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class Ticked:
-    """The time is now `at`. Sent several times per session."""
-
-    at: Millis
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +291,7 @@ class Submitted:
     request: Request
 
 
-Event: TypeAlias = Activated | Resigned | Committed | Ticked | NodeHeard | VotersReviewed | LogEndsTold | Submitted
+Event: TypeAlias = Activated | Resigned | Committed | ClockTicked | NodeHeard | VotersReviewed | LogEndsTold | Submitted
 
 # --- results ----------------------------------------------------------------------------------------------------
 
@@ -423,13 +417,6 @@ class Reply:
 
     request_id: int
     result: Result | TidelogError
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A message for operators."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedIsr:
     """A proposed in-sync set, each member with its registration. based_on: the partition epoch that it changes."""
 
     members: tuple[tuple[NodeId, NodeEpoch], ...]
@@ -282,7 +282,7 @@ class InSyncSet:
                 return False
         return True
 
-    def propose(self, at: Millis, *, heard: NodeId | None = None) -> Proposal | None:
+    def propose(self, at: Millis, *, heard: NodeId | None = None) -> ProposedIsr | None:
         """The change of the set to propose now; None if the set is right, or an answer is outstanding.
 
         heard: a replica that has just reported its positions. Only such a replica is newly admitted: the recorded
@@ -307,7 +307,7 @@ class InSyncSet:
         self._joiners |= wanted - self.isr
         self._in_flight = True
         self._count()
-        return Proposal(members, self.partition_epoch)
+        return ProposedIsr(members, self.partition_epoch)
 
     def proposal_failed(self, based_on: PartitionEpoch, at: Millis) -> None:
         """The proposal was rejected, or its outcome is unknown: its joiners stay counted, and the leader proposes again

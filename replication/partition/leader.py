@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
+from replication.common_events import ClockTicked
 from replication.epochs import divergence, end_of_epoch, ensure_epoch
 from replication.partition.acks import AckWaiters
 from replication.partition.isr import InSyncSet
@@ -43,7 +44,6 @@ from replication.partition.leader_events import (
     ProposalFailed,
     ProposeIsr,
     StateKnown,
-    Ticked,
 )
 from tidelog.errors import (
     FencedLeaderEpoch,
@@ -177,7 +177,7 @@ class PartitionLeader:
             case LocalDurable(durable_offset):
                 self._set.hold(durable_offset)
                 return self._moved()
-            case Ticked(at):
+            case ClockTicked(at):
                 return self._ticked(at)
             case StateKnown():
                 news = self._set.learn(event)

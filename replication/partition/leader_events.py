@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, NewType, TypeAlias
 
+from replication.common_events import ClockTicked
 from tidelog.errors import TidelogError
 from tidelog.types import Acks, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
 
@@ -131,13 +132,6 @@ class ProposalFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
-    """The time is now `at`."""
-
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
 class LeadershipEnded:
     """The node no longer leads the partition in this epoch. The state machine accepts no further event."""
 
@@ -154,7 +148,7 @@ LeaderEvent: TypeAlias = (
     | LogStartMoved
     | ProposalAccepted
     | ProposalFailed
-    | Ticked
+    | ClockTicked
     | LeadershipEnded
 )
 

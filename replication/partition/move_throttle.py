@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidelog.types import Millis
 
 
-class Throttle:
+class MoveThrottle:
     """Debt of bytes that decreases with time. rate: bytes per second; 0: no limit."""
 
     def __init__(self, rate: int) -> None:

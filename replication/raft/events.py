@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from replication.raft.log_view import LogView, SnapshotId
+from replication.common_events import ClockTicked, Report
+from replication.raft.log_view import MetadataLogView, SnapshotId
 from replication.raft.roles import QuorumState
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
@@ -87,18 +88,11 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
-    """The time is now `at`."""
-
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class LogChanged:
+class MetadataLogChanged:
     """This node's log changed: its start or end, durable offset, high watermark or voters."""
 
     at: Millis
-    log: LogView
+    log: MetadataLogView
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +132,7 @@ class EndEpochAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchAsked:
     """A fetch arrived."""
 
     request_id: int
@@ -222,13 +216,13 @@ class AppendRefused:
 
 
 Event: TypeAlias = (
-    Ticked
-    | LogChanged
+    ClockTicked
+    | MetadataLogChanged
     | VoteAsked
     | VoteAnswered
     | BeginEpochAsked
     | EndEpochAsked
-    | Fetched
+    | FetchAsked
     | SnapshotAsked
     | FetchAnswered
     | Heard
@@ -278,7 +272,7 @@ class AskBack:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAgreed:
+class LogsAgree:
     """The logs agree. is_voter: the replica may read all records, otherwise only committed ones."""
 
     is_voter: bool
@@ -289,7 +283,7 @@ class Answer:
     """The answer to a request of another node."""
 
     request_id: int
-    answer: VoteAnswer | LeaderAndEpoch | FetchAgreed | LogsDiverge | BelowLogStart | TidelogError
+    answer: VoteAnswer | LeaderAndEpoch | LogsAgree | LogsDiverge | BelowLogStart | TidelogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +322,7 @@ class TakeRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class TruncateLog:
+class TruncateMetadataLog:
     """Truncate the log at `offset`, where it diverges from the leader's."""
 
     offset: Offset
@@ -339,13 +333,6 @@ class TakeSnapshot:
     """Fetch this snapshot from the leader and restart the log behind it."""
 
     snapshot: SnapshotId
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A message for operators."""
-
-    text: str
 
 
 Effect: TypeAlias = (
@@ -360,7 +347,7 @@ Effect: TypeAlias = (
     | Activate
     | StopLeading
     | TakeRecords
-    | TruncateLog
+    | TruncateMetadataLog
     | TakeSnapshot
     | Report
 )

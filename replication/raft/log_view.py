@@ -17,7 +17,7 @@ class SnapshotId:
 
 
 @dataclass(frozen=True, slots=True)
-class LogView:
+class MetadataLogView:
     """One replica of the metadata log.
 
     durable_offset: everything below is on disk. epochs: where each leader epoch starts. voters: from the last voters

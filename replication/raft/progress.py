@@ -15,7 +15,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Final
 
-from replication.raft.log_view import LogView
+from replication.raft.log_view import MetadataLogView
 from replication.raft.voters import NEVER, Position, ReplicaKey
 from tidelog.types import LeaderEpoch, Millis, Offset
 
@@ -42,7 +42,7 @@ class QuorumProgress:
         progress._positions, progress._heard = dict(self._positions), dict(self._heard)
         return progress
 
-    def takes(self, replica: ReplicaKey, log: LogView) -> bool:
+    def takes(self, replica: ReplicaKey, log: MetadataLogView) -> bool:
         """Whether fetches of the replica are tracked: always for voters, for others only up to the limit, since a fetch
         may name any replica."""
         return replica in log.voters or replica in self._heard or len(self._heard) < REPLICAS_MAX
@@ -62,7 +62,7 @@ class QuorumProgress:
         """True if the replica has fetched in this epoch."""
         return replica in self._heard
 
-    def committed(self, log: LogView) -> Offset | None:
+    def committed(self, log: MetadataLogView) -> Offset | None:
         """The offset below which a majority has made the log durable; None while that is not beyond the start of this
         epoch."""
         durable_offset = {replica: int(position.durable_offset) for replica, position in self._positions.items()}
@@ -70,18 +70,18 @@ class QuorumProgress:
         reached = Offset(min(log.voters.reached_by_majority(durable_offset), log.log_end))
         return reached if reached > self.epoch_start else None
 
-    def silence_ms(self, log: LogView, at: Millis) -> int:
+    def silence_ms(self, log: MetadataLogView, at: Millis) -> int:
         """For how many milliseconds no majority of the voters, this one included, has fetched."""
         heard = {**self._heard, self._me: at}
         last = log.voters.reached_by_majority({voter: heard.get(voter, NEVER) for voter in log.voters.members})
         return at - max(last, self.began)
 
-    def successors(self, log: LogView) -> tuple[ReplicaKey, ...]:
+    def successors(self, log: MetadataLogView) -> tuple[ReplicaKey, ...]:
         """The other voters, by decreasing durable offset."""
         others = log.voters.others(self._me)
         return tuple(sorted(others, key=lambda voter: (-self._durable_offset(voter), voter)))
 
-    def caught_up(self, log: LogView, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
+    def caught_up(self, log: MetadataLogView, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
         """Replicas, voters or not, that fetched within the last `within_ms` and have all committed records durable."""
         return tuple(
             sorted(

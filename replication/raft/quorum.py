@@ -23,6 +23,7 @@ import random
 from dataclasses import dataclass
 from typing import assert_never
 
+from replication.common_events import ClockTicked, Report
 from replication.epochs import common_end, divergence
 from replication.raft.ballot import Ballot
 from replication.raft.epoch_limits import EPOCH_LAST, step_towards
@@ -40,17 +41,16 @@ from replication.raft.events import (
     EndEpoch,
     EndEpochAsked,
     Event,
-    FetchAgreed,
     FetchAnswered,
-    Fetched,
+    FetchAsked,
     Heard,
     LeaderAndEpoch,
-    LogChanged,
+    LogsAgree,
     LogsDiverge,
+    MetadataLogChanged,
     NewRecords,
     OpenEpoch,
     Persist,
-    Report,
     ResignAsked,
     SendBeginEpoch,
     SendEndEpoch,
@@ -59,14 +59,13 @@ from replication.raft.events import (
     StopLeading,
     TakeRecords,
     TakeSnapshot,
-    Ticked,
-    TruncateLog,
+    TruncateMetadataLog,
     VoteAnswer,
     VoteAnswered,
     VoteAsked,
     VoteRequest,
 )
-from replication.raft.log_view import LogView
+from replication.raft.log_view import MetadataLogView
 from replication.raft.progress import QuorumProgress
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
 from replication.raft.voters import NEVER, ReplicaKey
@@ -108,7 +107,7 @@ class Quorum:
         self,
         me: ReplicaKey,
         state: QuorumState,
-        log: LogView,
+        log: MetadataLogView,
         *,
         times: QuorumTimes,
         rng: random.Random,
@@ -219,7 +218,7 @@ class Quorum:
         self._effects = []
         self._now = max(self._now, event.at)
         match event:
-            case Fetched() | FetchAnswered() | LogChanged() | Ticked():
+            case FetchAsked() | FetchAnswered() | MetadataLogChanged() | ClockTicked():
                 self._handle_often(event)
             case VoteAsked() | VoteAnswered() | BeginEpochAsked() | EndEpochAsked():
                 self._handle_election(event)
@@ -239,15 +238,15 @@ class Quorum:
                 assert_never(event)
         return self._effects
 
-    def _handle_often(self, event: Fetched | FetchAnswered | LogChanged | Ticked) -> None:
+    def _handle_often(self, event: FetchAsked | FetchAnswered | MetadataLogChanged | ClockTicked) -> None:
         match event:
-            case Fetched():
+            case FetchAsked():
                 self._fetched(event)
             case FetchAnswered():
                 self._fetch_answered(event)
-            case LogChanged():
+            case MetadataLogChanged():
                 self._log_changed(event)
-            case Ticked():
+            case ClockTicked():
                 self._ticked()
             case _:
                 assert_never(event)
@@ -540,7 +539,7 @@ class Quorum:
             progress.active = True
             self._effects.append(Activate(self.epoch))
 
-    def _fetched(self, event: Fetched) -> None:
+    def _fetched(self, event: FetchAsked) -> None:
         fetch = event.fetch
         refusal = self._refusal(fetch.epoch)
         if refusal is not None:
@@ -567,7 +566,7 @@ class Quorum:
             return
         if counts:
             self._progress.enter(fetch.replica, min(fetch.durable_offset, fetch.offset), self._now)
-        self._effects.append(Answer(event.request_id, FetchAgreed(fetch.replica in log.voters)))
+        self._effects.append(Answer(event.request_id, LogsAgree(fetch.replica in log.voters)))
         self._maybe_commit()
 
     def _refusal(self, epoch: LeaderEpoch) -> TidelogError | None:
@@ -633,7 +632,7 @@ class Quorum:
                 self._effects.append(TakeRecords(high_watermark))
             case LogsDiverge(end):
                 cut = common_end(self.log.epochs, self.log.log_end, end)
-                self._effects.append(TruncateLog(self.log.log_start if cut is None else cut))
+                self._effects.append(TruncateMetadataLog(self.log.log_start if cut is None else cut))
             case BelowLogStart(snapshot):
                 self._effects.append(TakeSnapshot(snapshot))
             case _:
@@ -641,7 +640,7 @@ class Quorum:
 
     # --- this node's log ------------------------------------------------------------------------------------------
 
-    def _log_changed(self, event: LogChanged) -> None:
+    def _log_changed(self, event: MetadataLogChanged) -> None:
         self.log = event.log
         if self.is_voter and self.role is Role.OBSERVER:
             self._move(Cause.JOINED_VOTERS, Role.UNATTACHED if self.leader_id == NO_NODE else Role.FOLLOWER)

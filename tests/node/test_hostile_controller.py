@@ -9,7 +9,7 @@ import pytest
 
 from node.replicas.follower_log import append_answer
 from node.runtime import methods
-from replication.controller.events import Ticked
+from replication.common_events import ClockTicked
 from tests.node.metadata_world import MetadataWorld
 from tests.storage.workbench import Bench, stamped
 from tidelog.errors import CorruptRecord, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
@@ -52,7 +52,7 @@ def test_a_controller_that_fails_by_itself_is_replaced(monkeypatch: pytest.Monke
     with MetadataWorld(voters=3) as world:
         world.begin()
         world.run_until(lambda: len(world.image().voters) == 3)
-        defective(world, 0, Ticked, monkeypatch)
+        defective(world, 0, ClockTicked, monkeypatch)
         world.run_until(lambda: any(world.side(node).view.leads for node in (1, 2)))
         assert world.lives[0].failure is None
         world.create("orders", at=1)

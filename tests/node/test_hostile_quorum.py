@@ -15,8 +15,9 @@ from node.process.metadata_node import MetadataNode
 from node.quorum.state import read_state
 from node.requests.types.quorum import BEGIN_QUORUM_EPOCH
 from node.runtime import methods
+from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
-from replication.raft.events import BeginEpochAsked, Ticked
+from replication.raft.events import BeginEpochAsked
 from tests.node.metadata_world import MetadataWorld
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import (
@@ -246,7 +247,7 @@ def test_a_leader_whose_rules_fail_by_themselves_steps_down_and_lives(monkeypatc
     with MetadataWorld(voters=3) as world:
         world.begin()
         world.run_until(lambda: len(world.image().voters) == 3)
-        defective(world.side(0), Ticked, monkeypatch)
+        defective(world.side(0), ClockTicked, monkeypatch)
         for node in (1, 2):
             world.kill(node)
         world.run_until(lambda: not world.side(0).view.leads, what="it steps down, though it cannot check its quorum")

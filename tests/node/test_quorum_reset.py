@@ -13,7 +13,7 @@ from node.metadata.metadata_log import METADATA
 from node.quorum.reset import UNDER_WAY, Epochs, epochs_of, reset
 from node.quorum.state import ensure_usable, read_state, write_state
 from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX, step_towards
-from replication.raft.log_view import LogView
+from replication.raft.log_view import MetadataLogView
 from replication.raft.roles import QuorumState
 from storage.files.file_system import Files, read_file, write_file
 from storage.files.os_files import OsFiles
@@ -260,10 +260,10 @@ def test_a_vote_with_values_that_cannot_be_is_not_taken_into_use(field: str, val
 
 
 def test_the_log_alone_may_hold_the_epoch() -> None:
-    poisoned = LogView(log_end=Offset(5), epochs=(EpochStart(LeaderEpoch(EPOCH_LAST), Offset(0)),))
+    poisoned = MetadataLogView(log_end=Offset(5), epochs=(EpochStart(LeaderEpoch(EPOCH_LAST), Offset(0)),))
     with pytest.raises(CorruptLog, match="reset-epoch"):
         ensure_usable(QuorumState(), poisoned, "/data")
-    ensure_usable(QuorumState(LeaderEpoch(EPOCH_LAST - 1)), LogView(), "/data")
+    ensure_usable(QuorumState(LeaderEpoch(EPOCH_LAST - 1)), MetadataLogView(), "/data")
     assert step_towards(LeaderEpoch(1), LeaderEpoch(EPOCH_LAST + 1)) == 1
     assert step_towards(LeaderEpoch(EPOCH_LAST - 1), LeaderEpoch(EPOCH_LAST)) == EPOCH_LAST
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from replication.common_events import ClockTicked, Report
 from replication.controller import features
 from replication.controller.controller import Controller, ControllerConfig
 from replication.controller.events import (
@@ -33,11 +34,9 @@ from replication.controller.events import (
     RegisterNode,
     ReplicaEnd,
     Reply,
-    Report,
     Request,
     Result,
     Submitted,
-    Ticked,
     TopicCreated,
     UncleanlyElected,
 )
@@ -157,7 +156,7 @@ class Controlled:
             self.now = Millis(min(self.now + 200, until))
             for node in alive:
                 self.beat(node)
-            self.handle(Ticked(self.now))
+            self.handle(ClockTicked(self.now))
 
     def tell(
         self, ends: Mapping[int, tuple[int, int]], *, directories: Mapping[int, DirectoryId] | None = None

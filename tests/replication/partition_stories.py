@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 from uuid import UUID
 
+from replication.common_events import ClockTicked
 from replication.partition.leader import PartitionLeader
 from replication.partition.leader_events import (
     AckAwaited,
@@ -20,7 +21,6 @@ from replication.partition.leader_events import (
     ReplicaView,
     Session,
     StateKnown,
-    Ticked,
     Ticket,
 )
 from tidelog.errors import TidelogError
@@ -178,7 +178,7 @@ class Leader:
         end = self.now + ms
         while self.now < end:
             self.now = min(self.now + 50, end)
-            effects += self.core.handle(Ticked(Millis(self.now)))
+            effects += self.core.handle(ClockTicked(Millis(self.now)))
         return effects
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID
 
+from replication.common_events import ClockTicked, Report
 from replication.raft.events import (
     Activate,
     Answer,
@@ -26,31 +27,29 @@ from replication.raft.events import (
     EndEpochAsked,
     Event,
     Fetch,
-    FetchAgreed,
     FetchAnswered,
-    Fetched,
+    FetchAsked,
     Heard,
     LeaderAndEpoch,
-    LogChanged,
+    LogsAgree,
     LogsDiverge,
+    MetadataLogChanged,
     NewRecords,
     OpenEpoch,
     Persist,
-    Report,
     SendBeginEpoch,
     SendEndEpoch,
     SendVote,
     StopLeading,
     TakeRecords,
     TakeSnapshot,
-    Ticked,
-    TruncateLog,
+    TruncateMetadataLog,
     VoteAnswer,
     VoteAnswered,
     VoteAsked,
     VoteRequest,
 )
-from replication.raft.log_view import LogView
+from replication.raft.log_view import MetadataLogView
 from replication.raft.quorum import Quorum, QuorumTimes
 from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey, VoterSet
@@ -92,7 +91,7 @@ class Replica:
     moved: bool = False
     lives: int = 0
 
-    def view(self) -> LogView:
+    def view(self) -> MetadataLogView:
         starts = [
             EpochStart(LeaderEpoch(entry.epoch), Offset(offset))
             for offset, entry in enumerate(self.entries)
@@ -100,7 +99,7 @@ class Replica:
         ]
         named = [(offset + 1, entry.voters) for offset, entry in enumerate(self.entries) if entry.voters is not None]
         *_, (_, before), (end, newest) = (0, VoterSet()), (0, self.initial), *named
-        return LogView(
+        return MetadataLogView(
             log_end=Offset(len(self.entries)),
             durable_offset=Offset(self.durable_offset),
             high_watermark=Offset(self.high_watermark),
@@ -166,7 +165,7 @@ class QuorumCluster:
     def tick(self, ms: int = 10) -> None:
         self.now += ms
         for node in self.running():
-            self.give(node, Ticked(self._at()))
+            self.give(node, ClockTicked(self._at()))
             self.fetch(node)
 
     def sync(self, node: int) -> None:
@@ -174,7 +173,7 @@ class QuorumCluster:
         replica = self.replicas[node]
         if replica.core is not None and replica.durable_offset < len(replica.entries):
             replica.durable_offset = len(replica.entries)
-            self.give(node, LogChanged(self._at(), replica.view()))
+            self.give(node, MetadataLogChanged(self._at(), replica.view()))
 
     def run(self, ms: int) -> None:
         """Time passes, messages arrive in their order, disks keep up."""
@@ -248,7 +247,7 @@ class QuorumCluster:
         replica = self.replicas[node]
         assert self.core(node).leads
         replica.entries.append(Entry(self.core(node).epoch, value, named))
-        self.give(node, LogChanged(self._at(), replica.view()))
+        self.give(node, MetadataLogChanged(self._at(), replica.view()))
 
     def values(self) -> list[object]:
         return [entry.value for entry in self.committed]
@@ -259,13 +258,13 @@ class QuorumCluster:
         replica, core = self.replicas[node], self.core(node)
         due = core.due
         effects = core.handle(event)
-        if isinstance(event, Ticked) and (due is None or event.at < due):
+        if isinstance(event, ClockTicked) and (due is None or event.at < due):
             assert effects == [], f"a tick before it was due made {effects}"
         for effect in effects:
             self._carry_out(node, replica, effect)
         if replica.moved:  # as the driver does: once all effects are carried out
             replica.moved = False
-            self.give(node, LogChanged(self._at(), replica.view()))
+            self.give(node, MetadataLogChanged(self._at(), replica.view()))
         self.check()
 
     def _carry_out(self, node: int, replica: Replica, effect: Effect) -> None:
@@ -292,7 +291,7 @@ class QuorumCluster:
                 replica.active = True
             case StopLeading():
                 replica.active = False
-            case TakeRecords() | TruncateLog() | TakeSnapshot():
+            case TakeRecords() | TruncateMetadataLog() | TakeSnapshot():
                 raise AssertionError("comes with a fetch's answer only")
             case Report(text):
                 self.reports.append(text)
@@ -378,14 +377,14 @@ class QuorumCluster:
 
         def answered(answer: Answer) -> None:
             leader = self.replicas[asked]
-            records = leader.entries[request.offset :] if isinstance(answer.answer, FetchAgreed) else []
+            records = leader.entries[request.offset :] if isinstance(answer.answer, LogsAgree) else []
             hint = LeaderAndEpoch(self.core(asked).epoch, self.core(asked).leader_id)
             mark = leader.high_watermark
-            if isinstance(answer.answer, FetchAgreed) and not answer.answer.is_voter:
+            if isinstance(answer.answer, LogsAgree) and not answer.answer.is_voter:
                 records = leader.entries[request.offset : mark]
             self._send(asked, node, lambda: self._take(node, asked, life, request, answer, records, hint, mark))
 
-        self._send(node, asked, lambda: self._ask(asked, lambda n: Fetched(n, self._at(), request), answered))
+        self._send(node, asked, lambda: self._ask(asked, lambda n: FetchAsked(n, self._at(), request), answered))
 
     def _take(
         self,
@@ -406,7 +405,7 @@ class QuorumCluster:
             case TidelogError():
                 self.give(node, Heard(self._at(), hint.epoch, hint.leader_id, NodeId(asked)))
                 return
-            case FetchAgreed():
+            case LogsAgree():
                 result: NewRecords | LogsDiverge | BelowLogStart = NewRecords(Offset(mark))
             case LogsDiverge() | BelowLogStart():
                 result = answer.answer
@@ -418,13 +417,13 @@ class QuorumCluster:
                 case TakeRecords(high_watermark):
                     replica.entries.extend(records)
                     self._commit(replica, min(high_watermark, len(replica.entries)))
-                case TruncateLog(offset):
+                case TruncateMetadataLog(offset):
                     assert offset >= replica.high_watermark, "nothing committed is cut"
                     del replica.entries[offset:]
                     replica.durable_offset = min(replica.durable_offset, offset)
                 case _:
                     self._carry_out(node, replica, effect)
-        self.give(node, LogChanged(self._at(), replica.view()))
+        self.give(node, MetadataLogChanged(self._at(), replica.view()))
 
     def _at(self) -> Millis:
         return Millis(self.now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from replication.raft.events import LogChanged
+from replication.raft.events import MetadataLogChanged
 from tests.replication.quorum_cluster import QuorumCluster, voters
 from tidelog.types import Millis, Offset
 
@@ -41,7 +41,7 @@ def figure_8(cluster: QuorumCluster) -> None:
     for node in behind:
         replica = cluster.replicas[node]
         replica.durable_offset = 2  # the disk has come as far as "old"
-        cluster.give(node, LogChanged(Millis(cluster.now), replica.view()))
+        cluster.give(node, MetadataLogChanged(Millis(cluster.now), replica.view()))
     cluster.run(100)
     for node in (led, *behind):
         cluster.kill(node)

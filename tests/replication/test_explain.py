@@ -5,7 +5,7 @@ from __future__ import annotations
 from replication.controller.events import ElectionType, ElectLeaders
 from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.metadata import VotersRecord
-from replication.partition.move_throttle import Throttle
+from replication.partition.move_throttle import MoveThrottle
 from replication.raft.voters import Voter
 from tests.replication.controlled import Controlled, directory
 from tidelog.types import Millis, NodeId
@@ -118,12 +118,12 @@ def test_a_restart_must_leave_the_quorum_a_majority() -> None:
 
 
 def test_a_throttle_lets_pass_its_rate_and_one_fetch_more() -> None:
-    throttle, passed = Throttle(1_000), 0
+    throttle, passed = MoveThrottle(1_000), 0
     for now in range(0, 10_000, 10):
         if throttle.is_open(Millis(now)):
             throttle.spend(300, Millis(now))
             passed += 300
     assert 9_000 <= passed <= 10_300
-    free = Throttle(0)
+    free = MoveThrottle(0)
     free.spend(10**9, Millis(0))
     assert free.is_open(Millis(0))

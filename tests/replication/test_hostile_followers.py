@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replication.common_events import ClockTicked
 from replication.controller.events import Registered
 from replication.controller.node_state import NodeCause
 from replication.partition.leader_events import (
@@ -18,7 +19,6 @@ from replication.partition.leader_events import (
     FollowerFetched,
     LeaderEvent,
     Session,
-    Ticked,
 )
 from tests.replication.controlled import Controlled
 from tests.replication.partition_stories import EPOCH, Leader, life
@@ -36,7 +36,7 @@ EVENTS = st.one_of(
         FollowerFetched, NODES, LIVES, SESSIONS, st.integers(-5, 5), EPOCHS, OFFSETS, EPOCHS, OFFSETS, OFFSETS, AT
     ),
     st.builds(FollowerDurable, NODES, LIVES, SESSIONS, EPOCHS, OFFSETS, AT),
-    st.builds(Ticked, st.sampled_from((Millis(10), Millis(5_000)))),
+    st.builds(ClockTicked, st.sampled_from((Millis(10), Millis(5_000)))),
 )
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
 from replication.raft.events import (
     Answer,
@@ -24,20 +25,19 @@ from replication.raft.events import (
     Event,
     Fetch,
     FetchAnswered,
-    Fetched,
+    FetchAsked,
     Heard,
     LogsDiverge,
     NewRecords,
     Persist,
     ResignAsked,
     SnapshotAsked,
-    Ticked,
     VoteAnswer,
     VoteAnswered,
     VoteAsked,
     VoteRequest,
 )
-from replication.raft.log_view import LogView, SnapshotId
+from replication.raft.log_view import MetadataLogView, SnapshotId
 from replication.raft.quorum import Quorum
 from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey
@@ -74,11 +74,11 @@ EVENTS = st.one_of(
     st.builds(VoteAnswered, AT, REQUESTS, st.builds(VoteAnswer, EPOCHS, NODES, st.booleans())),
     st.builds(BeginEpochAsked, st.just(1), AT, st.builds(BeginEpoch, EPOCHS, NODES)),
     st.builds(EndEpochAsked, st.just(1), AT, st.builds(EndEpoch, EPOCHS, NODES, st.lists(KEYS, max_size=3).map(tuple))),
-    st.builds(Fetched, st.just(1), AT, st.builds(Fetch, KEYS, EPOCHS, OFFSETS, EPOCHS, OFFSETS)),
+    st.builds(FetchAsked, st.just(1), AT, st.builds(Fetch, KEYS, EPOCHS, OFFSETS, EPOCHS, OFFSETS)),
     st.builds(SnapshotAsked, AT, KEYS, EPOCHS),
     st.builds(FetchAnswered, AT, NODES, EPOCHS, OFFSETS, RESULTS),
     st.builds(Heard, AT, EPOCHS, NODES, NODES),
-    st.builds(Ticked, st.sampled_from((Millis(10_000), Millis(12_500), Millis(20_000)))),
+    st.builds(ClockTicked, st.sampled_from((Millis(10_000), Millis(12_500), Millis(20_000)))),
     st.builds(Called, AT),
     st.builds(ResignAsked, AT),
 )
@@ -86,7 +86,7 @@ EVENTS = st.one_of(
 
 def quorum(epoch: int = 1, *, nodes: int = 3, me: ReplicaKey | None = None, state: QuorumState | None = None) -> Quorum:
     """Node 0 of so many voters, or `me`, its log of five records of epoch 1."""
-    log = LogView(Offset(0), Offset(5), Offset(5), Offset(5), (), voters(*range(nodes)))
+    log = MetadataLogView(Offset(0), Offset(5), Offset(5), Offset(5), (), voters(*range(nodes)))
     state = state or QuorumState(LeaderEpoch(epoch))
     return Quorum(me or key(0), state, log, times=TIMES, rng=random.Random(1), at=Millis(10_000))
 
@@ -251,12 +251,12 @@ def test_what_a_replica_claims_beyond_the_leaders_log_end_does_not_count() -> No
     mark = cluster.replicas[leader].high_watermark
     for number, (offset, durable_offset) in enumerate(((10**9, 10**9), (2**63 - 1, 2**63 - 1))):
         claim = Fetch(key((leader + 1) % 3), core.epoch, Offset(offset), core.epoch, Offset(durable_offset))
-        (answer,) = core.handle(Fetched(number, Millis(cluster.now), claim))
+        (answer,) = core.handle(FetchAsked(number, Millis(cluster.now), claim))
         assert isinstance(answer, Answer)
         assert isinstance(answer.answer, LogsDiverge)
     assert cluster.replicas[leader].high_watermark == mark
     ahead = Fetch(key((leader + 1) % 3), LeaderEpoch(core.epoch + 1), Offset(1), core.epoch, Offset(1))
-    (refused,) = core.handle(Fetched(9, Millis(cluster.now), ahead))
+    (refused,) = core.handle(FetchAsked(9, Millis(cluster.now), ahead))
     assert isinstance(refused, Answer)
     assert isinstance(refused.answer, TidelogError)
 
@@ -267,7 +267,9 @@ def test_replicas_that_nobody_has_heard_of_cost_a_bounded_amount_of_memory() -> 
     core = cluster.core(leader)
     for number in range(2_000):
         stranger = ReplicaKey(NodeId(number), DirectoryId(UUID(int=10**6 + number)))
-        core.handle(Fetched(number, Millis(cluster.now), Fetch(stranger, core.epoch, Offset(1), core.epoch, Offset(1))))
+        core.handle(
+            FetchAsked(number, Millis(cluster.now), Fetch(stranger, core.epoch, Offset(1), core.epoch, Offset(1)))
+        )
         core.handle(SnapshotAsked(Millis(cluster.now), stranger, core.epoch))
     assert core._progress is not None
     assert len(core._progress._heard) <= 1_000 + 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replication.common_events import ClockTicked
 from replication.raft.events import (
     BeginEpoch,
     BeginEpochAsked,
@@ -11,13 +12,12 @@ from replication.raft.events import (
     EndEpoch,
     EndEpochAsked,
     Fetch,
-    Fetched,
+    FetchAsked,
     Heard,
     Persist,
     ResignAsked,
     SendVote,
     SnapshotAsked,
-    Ticked,
     VoteAnswer,
     VoteAsked,
     VoteRequest,
@@ -105,12 +105,12 @@ def test_a_leader_hears_a_voter_that_fetches_a_snapshot_or_is_cut() -> None:
             core.handle(SnapshotAsked(Millis(cluster.now), asked, core.epoch))
         else:
             further = Fetch(asked, core.epoch, Offset(99), core.epoch, Offset(99))
-            core.handle(Fetched(number, Millis(cluster.now), further))
-        core.handle(Ticked(Millis(cluster.now)))
+            core.handle(FetchAsked(number, Millis(cluster.now), further))
+        core.handle(ClockTicked(Millis(cluster.now)))
     assert core.leads
     cluster.now += 2_000
     core.handle(SnapshotAsked(Millis(cluster.now), asked, LeaderEpoch(core.epoch - 1)))
-    core.handle(Ticked(Millis(cluster.now)))
+    core.handle(ClockTicked(Millis(cluster.now)))
     assert not core.leads, "the request of an older epoch says nothing"
 
 

@@ -64,7 +64,7 @@ def a_lost_log_votes(patch: Patch) -> None:
 
 def who_was_removed_never_stands(patch: Patch) -> None:
     """Though the record that removes it may be on its disk alone."""
-    patch.setattr(quorum_log_view.LogView, "may_stand", lambda self, replica: replica in self.voters)
+    patch.setattr(quorum_log_view.MetadataLogView, "may_stand", lambda self, replica: replica in self.voters)
 
 
 def any_directory_of_a_node_votes(patch: Patch) -> None:
