@@ -15,7 +15,7 @@ from node.requests.types.quorum import (
     UncheckedReplicaKey,
 )
 from replication.raft.epoch_limits import EPOCH_LAST
-from replication.raft.events import BeginEpoch, EndEpoch, Fetch, VoteRequest
+from replication.raft.quorum_events import BeginEpoch, EndEpoch, Fetch, VoteRequest
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import InvalidRequest
 from tidelog.types import NO_LEADER_EPOCH, DirectoryId, LeaderEpoch, NodeId, Offset

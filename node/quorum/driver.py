@@ -48,7 +48,9 @@ from replication.common_events import ClockTicked, Report
 from replication.controller import features
 from replication.controller.image import ClusterImage
 from replication.controller.metadata import ClusterRecord, VotersRecord
-from replication.raft.events import (
+from replication.raft.log_view import MetadataLogView
+from replication.raft.quorum import Quorum, QuorumTimes
+from replication.raft.quorum_events import (
     Activate,
     Answer,
     AppendRefused,
@@ -73,8 +75,6 @@ from replication.raft.events import (
     VoteAnswered,
     VoteRequest,
 )
-from replication.raft.log_view import MetadataLogView
-from replication.raft.quorum import Quorum, QuorumTimes
 from replication.raft.roles import QuorumState
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.files.executor import Executor

@@ -36,7 +36,9 @@ from node.requests.types.quorum import (
 from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from node.runtime.work import run_unless
-from replication.raft.events import (
+from replication.raft.log_view import SnapshotId
+from replication.raft.quorum import Quorum
+from replication.raft.quorum_events import (
     BelowLogStart,
     FetchAnswered,
     FetchResult,
@@ -47,8 +49,6 @@ from replication.raft.events import (
     TakeSnapshot,
     TruncateMetadataLog,
 )
-from replication.raft.log_view import SnapshotId
-from replication.raft.quorum import Quorum
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import (
     ConnectionFailed,

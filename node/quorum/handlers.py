@@ -29,7 +29,7 @@ from node.requests.types.quorum import (
     UncheckedReplicaKey,
 )
 from node.runtime.clock import Clock
-from replication.raft.events import (
+from replication.raft.quorum_events import (
     BeginEpochAsked,
     BelowLogStart,
     EndEpochAsked,

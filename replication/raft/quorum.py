@@ -27,7 +27,9 @@ from replication.common_events import ClockTicked, Report
 from replication.epochs import common_end, divergence
 from replication.raft.ballot import Ballot
 from replication.raft.epoch_limits import EPOCH_LAST, step_towards
-from replication.raft.events import (
+from replication.raft.log_view import MetadataLogView
+from replication.raft.progress import QuorumProgress
+from replication.raft.quorum_events import (
     Activate,
     Answer,
     AppendRefused,
@@ -65,8 +67,6 @@ from replication.raft.events import (
     VoteAsked,
     VoteRequest,
 )
-from replication.raft.log_view import MetadataLogView
-from replication.raft.progress import QuorumProgress
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
 from replication.raft.voters import NEVER, ReplicaKey
 from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch

@@ -17,7 +17,7 @@ from node.requests.types.quorum import BEGIN_QUORUM_EPOCH
 from node.runtime import methods
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
-from replication.raft.events import BeginEpochAsked
+from replication.raft.quorum_events import BeginEpochAsked
 from tests.node.metadata_world import MetadataWorld
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import (

@@ -12,8 +12,8 @@ from node.listeners.grpc.quorum_codec import QUORUM_CODECS
 from node.requests.types import quorum as values
 from node.requests.types.quorum import UncheckedReplicaKey
 from node.runtime import methods
-from replication.raft.events import LeaderAndEpoch, VoteAnswer
 from replication.raft.log_view import SnapshotId
+from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.errors import NotLeaderOrFollower, TidelogError
 from tidelog.types import Endpoint, EpochEnd, EpochStart, LeaderEpoch, NodeAddress, NodeId, Offset
 

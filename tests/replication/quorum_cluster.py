@@ -14,7 +14,9 @@ from itertools import pairwise
 from uuid import UUID
 
 from replication.common_events import ClockTicked, Report
-from replication.raft.events import (
+from replication.raft.log_view import MetadataLogView
+from replication.raft.quorum import Quorum, QuorumTimes
+from replication.raft.quorum_events import (
     Activate,
     Answer,
     AskBack,
@@ -49,8 +51,6 @@ from replication.raft.events import (
     VoteAsked,
     VoteRequest,
 )
-from replication.raft.log_view import MetadataLogView
-from replication.raft.quorum import Quorum, QuorumTimes
 from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey, VoterSet
 from tidelog.errors import TidelogError

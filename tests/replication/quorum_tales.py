@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from replication.raft.events import MetadataLogChanged
+from replication.raft.quorum_events import MetadataLogChanged
 from tests.replication.quorum_cluster import QuorumCluster, voters
 from tidelog.types import Millis, Offset
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
-from replication.raft.events import (
+from replication.raft.log_view import MetadataLogView, SnapshotId
+from replication.raft.quorum import Quorum
+from replication.raft.quorum_events import (
     Answer,
     AskBack,
     BeginEpoch,
@@ -37,8 +39,6 @@ from replication.raft.events import (
     VoteAsked,
     VoteRequest,
 )
-from replication.raft.log_view import MetadataLogView, SnapshotId
-from replication.raft.quorum import Quorum
 from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey
 from tests.replication.quorum_cluster import TIMES, QuorumCluster, key, voters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replication.common_events import ClockTicked
-from replication.raft.events import (
+from replication.raft.quorum_events import (
     BeginEpoch,
     BeginEpochAsked,
     Called,

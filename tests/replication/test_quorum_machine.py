@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from replication.raft.events import Called, ResignAsked
+from replication.raft.quorum_events import Called, ResignAsked
 from replication.raft.voters import VoterSet
 from tests.replication.quorum_cluster import QuorumCluster
 from tidelog.types import Millis

@@ -11,8 +11,8 @@ from node.process.metadata_node import MetadataNode
 from node.runtime import methods
 from node.runtime.methods import Answer, Method, Request
 from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
-from replication.raft.events import BeginEpochAsked
 from replication.raft.quorum import Quorum
+from replication.raft.quorum_events import BeginEpochAsked
 from tests.sim.machine import endpoint_of
 from tests.sim.quorum_stories import active, core, wait_active
 from tests.sim.replication_stories import away_from_the_voter

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from node.requests.types.api import Api
-from replication.raft.events import LeaderAndEpoch, VoteAnswer
 from replication.raft.log_view import SnapshotId
+from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.errors import TidelogError
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, NodeId, Offset
 
@@ -54,7 +54,8 @@ class IntroduceAnswer:
 
 @dataclass(frozen=True, slots=True)
 class QuorumVoteRequest:
-    """`candidate`, of the cluster `cluster_id`, requests the vote of `voter` (replication.raft.events.VoteRequest)."""
+    """`candidate`, of the cluster `cluster_id`, requests the vote of `voter`; the fields are those of `VoteRequest` in
+    replication/raft/quorum_events.py."""
 
     cluster_id: str
     epoch: int

@@ -11,7 +11,7 @@ from replication.epochs import divergence
 from replication.partition import leader as partition_leader
 from replication.raft import quorum
 from replication.raft.epoch_limits import EPOCH_MAX
-from replication.raft.events import Answer, LeaderAndEpoch
+from replication.raft.quorum_events import Answer, LeaderAndEpoch
 from tests.sim import hostile_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.types import Offset
