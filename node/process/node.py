@@ -48,7 +48,7 @@ from storage.log.log import Log
 from tidelog.errors import TidelogError
 from tidelog.types import TopicId, TopicPartition
 
-_log = logging.getLogger("node.node")
+_log = logging.getLogger("node.lifecycle")
 
 SERVICES: Final = (methods.DATA, methods.ADMIN, methods.CONTROLLER, methods.QUORUM)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from node.replicas.partition import Partition
     from node.replicas.replica_manager import ReplicaManager
 
-_log = logging.getLogger("node.fetches")
+_log = logging.getLogger("node.fetch_session")
 
 BYTES_MAX: Final = 16 << 20
 """Most bytes that one fetch may ask for: what a node is willing to hold for one answer."""

@@ -22,7 +22,7 @@ from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tidelog.errors import TidelogError
 
-_log = logging.getLogger("node.care")
+_log = logging.getLogger("node.maintenance")
 
 TICK_MS: Final = 500
 """How exact the intervals are."""

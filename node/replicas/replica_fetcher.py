@@ -36,7 +36,7 @@ from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse
 from tidelog.types import Endpoint, Millis, NodeId, Offset
 
-_log = logging.getLogger("node.fetcher")
+_log = logging.getLogger("node.replica_fetcher")
 
 
 V = TypeVar("V")

@@ -12,7 +12,7 @@ from tidelog.protocol.status import address_from_proto, address_to_proto, from_p
 
 __all__ = ["address_from_proto", "address_to_proto", "as_tidelog_error", "from_proto", "to_proto"]
 
-_log = logging.getLogger("node.status")
+_log = logging.getLogger("node.requests")
 
 
 def as_tidelog_error(error: Exception, *, doing: object) -> TidelogError:

@@ -98,7 +98,7 @@ def test_a_log_directory_that_fails_is_left_out_and_told(single: LocalCluster, t
     node.config.write_text(node.config.read_text().replace(f'"{node.data}"', directories))
     single.start_node(0)
     single.wait_healthy()
-    assert "error   node.node" in node.log.read_text()
+    assert "error   node.lifecycle" in node.log.read_text()
     with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     assert f'tidelog_directory_offline{{directory="{tmp_path / "file"}"}} 1.0' in text
