@@ -20,6 +20,8 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 from node.config import NodeConfig
+from node.listeners.grpc.codec import Endpoint
+from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.gate import Gate
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
@@ -30,7 +32,7 @@ from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
-from node.requests.data_service import DataService
+from node.requests.data_handlers import DataHandlers
 from node.requests.producer_ids import ProducerIds
 from node.runtime import methods
 from node.runtime.clock import Clock
@@ -296,14 +298,14 @@ class Node:
             alter_partition=metadata.alter_partition,
             config=config,
         )
-        data = DataService(
+        data = DataHandlers(
             replicas,
             ProducerIds(metadata.allocate_producer_ids),
             clock=self._clock,
             config=config,
             inspectors=self._executors("records"),
         )
-        self._gates[methods.DATA].open(data)
+        self._gates[methods.DATA].open(Endpoint(data, DATA_CODECS))
         return replicas
 
     # --- living -------------------------------------------------------------------------------------------------------

@@ -1,64 +1,63 @@
-"""Answers to fetches, as they go over the wire.
+"""Answers to the fetches of partitions.
 
-Left to others: which answer, and when (partition.py); errors (fetch_session.py), which have no partition at times.
+Not here: which answer, and when (partition.py); errors (fetch_session.py), which may have no partition.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from node.requests.types.fetch import AbortedStart, FetchedPartition
 from replication.epochs import divergence
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from tidelog.errors import OffsetNotAvailable
-from tidelog.protocol.v1 import common_pb2, data_pb2
-from tidelog.protocol.wire import PartitionFetched
-from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, TopicPartition
+from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, LeaderEpoch, NodeId, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from node.replicas.fetch_session import OpenFetch
 
 
 def read_answer(
-    fetch: OpenFetch, log: Log, leader_epoch: LeaderEpoch, read: LogRead, *, waits: bool = False
-) -> PartitionFetched:
-    """What was read, maybe nothing. waits: it is news, and the fetch goes on waiting."""
-    answer = PartitionFetched(
-        fetch_id=fetch.fetch_id,
-        topic_id=fetch.topic_id,
-        partition=fetch.index,
-        leader_epoch=leader_epoch,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        preferred_read_replica=-1,
-        waits=waits,
-        records=read.records,
+    fetch: OpenFetch,
+    log: Log,
+    leader_epoch: LeaderEpoch,
+    read: LogRead,
+    *,
+    waits: bool = False,
+    preferred: NodeId = NO_NODE,
+) -> FetchedPartition:
+    """The result of a read, possibly nothing. waits: the fetch keeps waiting. preferred: the consumer should fetch from
+    this node instead."""
+    return FetchedPartition(
+        fetch.fetch_id,
+        fetch.topic_id,
+        fetch.index,
+        leader_epoch,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        None,
+        None,
+        () if fetch.follower is None else read.epochs,
+        tuple(AbortedStart(each.producer_id, each.first_offset) for each in read.aborted) if read.aborted else (),
+        preferred,
+        waits,
+        read.records,
     )
-    if read.aborted:
-        answer.aborted = [
-            data_pb2.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-            for entry in read.aborted
-        ]
-    if fetch.follower is not None:
-        answer.epochs = [
-            common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in read.epochs
-        ]
-    return answer
 
 
-def diverging_answer(fetch: OpenFetch, log: Log, leader_epoch: LeaderEpoch, end: EpochEnd) -> PartitionFetched:
-    """The logs disagree: neither records nor watermark."""
-    return PartitionFetched(
-        fetch_id=fetch.fetch_id,
-        topic_id=fetch.topic_id,
-        partition=fetch.index,
-        leader_epoch=leader_epoch,
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=log.log_start_offset,
-        diverging=common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset),
-        preferred_read_replica=-1,
+def diverging_answer(fetch: OpenFetch, log: Log, leader_epoch: LeaderEpoch, end: EpochEnd) -> FetchedPartition:
+    """The logs diverge: neither records nor a high watermark."""
+    return FetchedPartition(
+        fetch.fetch_id,
+        fetch.topic_id,
+        fetch.index,
+        leader_epoch,
+        Offset(-1),
+        Offset(-1),
+        log.log_start_offset,
+        diverging=end,
     )
 
 

@@ -7,7 +7,7 @@ Kept true:
   3. Records are read only for the next message to be sent, so that a slow reader costs a message, not a log, and into
      memory that the node's budget has granted; while many answers wait to be sent nothing more is taken (`wait_room`).
 
-Left to others: the stream (data_service.py), who leads and what may be read (partition.py), the clock's ticks.
+Left to others: the stream (data_handlers.py), who leads and what may be read (partition.py), the clock's ticks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from node.replicas.cold_reads import ColdReads
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.types.context import RequestContext
-from node.runtime import status
+from node.requests.types.fetch import FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
 from node.runtime.clock import Clock
 from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
@@ -31,9 +30,7 @@ from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from storage.log.log_reader import LogRead
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import PartitionFetched
-from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import NO_LEADER_EPOCH, Incarnation, Isolation, LeaderEpoch, Millis, NodeId, Offset
 
 if TYPE_CHECKING:
     from node.replicas.partition import Partition
@@ -45,14 +42,11 @@ BYTES_MAX: Final = 16 << 20
 """Most bytes that one fetch may ask for: what a node is willing to hold for one answer."""
 
 
-def isolation_of(level: int) -> FetchIsolation:
-    """How far a consumer reads with this isolation level. Raises InvalidRequest for a level that there is not."""
-    if level == data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED:
-        return FetchIsolation.HIGH_WATERMARK
-    if level == data_pb2.ISOLATION_LEVEL_READ_COMMITTED:
-        return FetchIsolation.LAST_STABLE_OFFSET
-    raise InvalidRequest(f"isolation level {level}: it must be 0 (read_uncommitted) or 1 (read_committed)")
-
+READS_UP_TO: Final = {
+    Isolation.READ_UNCOMMITTED: FetchIsolation.HIGH_WATERMARK,
+    Isolation.READ_COMMITTED: FetchIsolation.LAST_STABLE_OFFSET,
+}
+"""The upper bound of a consumer's reads."""
 
 DEADLINES_MIN: Final = 1_000
 """So many deadlines may be kept whatever is open; beyond, those of answered fetches go."""
@@ -115,7 +109,7 @@ class OpenFetch:
         self.due = True
         self.session.ready(self)
 
-    def tell(self, news: PartitionFetched) -> None:
+    def tell(self, news: FetchedPartition) -> None:
         """Send this, and go on waiting."""
         self.session.tell(news)
 
@@ -144,11 +138,11 @@ class FetchSession:
         self._session = session
         self._clock = clock
         self._config = config
-        self._identity: tuple[int, bytes, FollowerIdentity] | None = None  # of the last request, as it was written
+        self._identity: tuple[FetchingReplica, FollowerIdentity] | None = None  # of the last request
         self._open: dict[tuple[bytes, int], OpenFetch] = {}
         self._ready: dict[OpenFetch, None] = {}
         self._short: dict[OpenFetch, None] = {}
-        self._made: list[PartitionFetched] = []
+        self._made: list[FetchedPartition] = []
         self._deadlines: list[tuple[Millis, int, OpenFetch]] = []
         self._arrivals = 0
         self._last_sent = Millis(0)
@@ -181,11 +175,11 @@ class FetchSession:
 
     # --- requests ---
 
-    def take(self, request: data_pb2.FetchRequest) -> None:
+    def take(self, request: FetchRequest) -> None:
         """Open the fetches of a request, and enter what it says of positions. Raises InvalidRequest where the request
         as a whole makes no sense."""
-        follower = self._follower(request)
-        isolation = FetchIsolation.LOG_END if follower is not None else isolation_of(request.isolation_level)
+        follower = self._follower(request.replica)
+        isolation = FetchIsolation.LOG_END if follower is not None else READS_UP_TO[request.isolation_level]
         ensure_few(request.partitions, "fetches")
         ensure_few(request.durable_positions, "durable positions")
         now = self._clock.monotonic_ms()
@@ -205,23 +199,18 @@ class FetchSession:
                 if partition is not None:
                     partition.follower_durable(follower, report, now)
 
-    def _follower(self, request: data_pb2.FetchRequest) -> FollowerIdentity | None:
-        if not request.HasField("replica"):
+    def _follower(self, replica: FetchingReplica | None) -> FollowerIdentity | None:
+        if replica is None:
             return None
-        replica = request.replica
-        number, written = replica.node_id, replica.incarnation
-        if self._identity is not None and self._identity[:2] == (number, written):
-            return self._identity[2]
-        if len(written) != 16:
-            raise InvalidRequest(f"node {number} fetches without an incarnation of 16 bytes")
-        identity = FollowerIdentity(NodeId(number), Incarnation(UUID(bytes=written)), self._session)
-        self._identity = number, written, identity
-        return identity
+        if self._identity is None or self._identity[0] != replica:
+            identity = FollowerIdentity(replica.node_id, replica.incarnation, self._session)
+            self._identity = replica, identity
+        return self._identity[1]
 
     def _open_one(
         self,
-        item: data_pb2.FetchPartition,
-        request: data_pb2.FetchRequest,
+        item: PartitionFetch,
+        request: FetchRequest,
         deadline: Millis,
         follower: FollowerIdentity | None,
         isolation: FetchIsolation,
@@ -232,9 +221,9 @@ class FetchSession:
             item.fetch_id,
             item.topic_id,
             item.partition,
-            Offset(item.fetch_offset),
-            LeaderEpoch(item.last_fetched_epoch),
-            LeaderEpoch(item.current_leader_epoch),
+            item.fetch_offset,
+            item.last_fetched_epoch,
+            item.current_leader_epoch,
             max(1, min(item.max_bytes or self._config.replication.fetch_bytes_max, BYTES_MAX)),
             request.min_bytes,
             deadline,
@@ -289,27 +278,26 @@ class FetchSession:
         """Answer with an error."""
         self._close(fetch, self._error_answer(fetch, error))
 
-    def tell(self, news: PartitionFetched) -> None:
+    def tell(self, news: FetchedPartition) -> None:
         """Send this before the answers that are read; a call has but one answer, which will say it."""
         if self._is_stream:
             self._made.append(news)
             self._wake.set()
 
-    def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> PartitionFetched:
+    def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> FetchedPartition:
         partition = fetch.partition
-        return PartitionFetched(
-            fetch_id=fetch.fetch_id,
-            topic_id=fetch.topic_id,
-            partition=fetch.index,
-            leader_epoch=-1 if partition is None else partition.leader_epoch,
-            error=status.to_proto(self._manager.with_leader(error, partition, self._context.listener)),
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1 if partition is None else partition.log_start,
-            preferred_read_replica=-1,
+        return FetchedPartition(
+            fetch.fetch_id,
+            fetch.topic_id,
+            fetch.index,
+            NO_LEADER_EPOCH if partition is None else partition.leader_epoch,
+            Offset(-1),
+            Offset(-1),
+            Offset(-1) if partition is None else partition.log_start,
+            self._manager.with_leader(error, partition, self._context.listener),
         )
 
-    def _close(self, fetch: OpenFetch, answer: PartitionFetched) -> None:
+    def _close(self, fetch: OpenFetch, answer: FetchedPartition) -> None:
         self._drop(fetch)
         self._made.append(answer)
         self._wake.set()
@@ -332,7 +320,7 @@ class FetchSession:
             return 0, 0
         return enough + first.max_bytes, first.partition.log.config.max_message_bytes
 
-    def collect(self, enough: int, room: int | None = None) -> list[PartitionFetched]:
+    def collect(self, enough: int, room: int | None = None) -> list[FetchedPartition]:
         """The answers that are due now, at least one, until they hold `enough` bytes; fetches with nothing to read go
         on waiting.
 
@@ -349,14 +337,14 @@ class FetchSession:
                 break
         return answers
 
-    def collect_read(self) -> list[PartitionFetched]:
+    def collect_read(self) -> list[FetchedPartition]:
         """As `collect`, of fetches for which a disk was read: their memory is charged already."""
         answers = self._begin_message()
         for fetch in self.cold.read:
             self._look_at(fetch, answers)
         return answers
 
-    def _begin_message(self) -> list[PartitionFetched]:
+    def _begin_message(self) -> list[FetchedPartition]:
         """The answers that wait only to be sent."""
         answers, self._made = self._made, []
         self._room.set()
@@ -364,7 +352,7 @@ class FetchSession:
         self.sign_of_life_due = False
         return answers
 
-    def _look_at(self, fetch: OpenFetch, answers: list[PartitionFetched]) -> int:
+    def _look_at(self, fetch: OpenFetch, answers: list[FetchedPartition]) -> int:
         """Answer a fetch that is ready, or let it wait. Returns how many bytes of records it was given."""
         self._ready.pop(fetch, None)
         assert fetch.partition is not None, "a fetch without its partition was refused at once"

@@ -12,7 +12,7 @@ Kept true:
 An error of the disk takes the whole log directory offline: storage says so to the node, which tells the partitions of
 that directory (`go_offline`), even in the middle of an append.
 
-Left to others: which role in which epoch, and who talks to whom (replica_manager.py); streams (data_service.py,
+Left to others: which role in which epoch, and who talks to whom (replica_manager.py); streams (data_handlers.py,
 replica_fetcher.py).
 """
 
@@ -29,6 +29,7 @@ from node.replicas.fetch_session import FollowerIdentity, OpenFetch
 from node.replicas.follower_log import append_answer, begin_truncation, view_of
 from node.replicas.own_log_check import check_own, read_again
 from node.replicas.partition_host import PartitionHost
+from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from node.runtime import status
 from replication.common_events import ClockTicked
 from replication.controller.image import PartitionState
@@ -336,8 +337,8 @@ class Partition:
     # --- leading: fetches ---
 
     def follower_fetched(
-        self, fetch: OpenFetch, follower: FollowerIdentity, item: data_pb2.FetchPartition, now: Millis
-    ) -> PartitionFetched | None:
+        self, fetch: OpenFetch, follower: FollowerIdentity, item: PartitionFetch, now: Millis
+    ) -> FetchedPartition | None:
         """A follower's fetch came: its positions count from here on. Returns an answer that is due at once, or None.
         Raises why it is refused."""
         if self.offline is None and self.leader is None:
@@ -351,8 +352,8 @@ class Partition:
             fetch.leader_epoch,
             fetch.next_offset,
             fetch.last_epoch,
-            Offset(item.durable_offset),
-            Offset(item.log_start_offset),
+            item.durable_offset,
+            item.log_start_offset,
             now,
         )
         verdict, *effects = leader.handle(event)
@@ -392,7 +393,7 @@ class Partition:
     def _damage_found(self, damage: Damage) -> None:
         self._host.damage_found(self.log, damage)
 
-    def follower_durable(self, follower: FollowerIdentity, report: data_pb2.DurablePosition, now: Millis) -> None:
+    def follower_durable(self, follower: FollowerIdentity, report: DurablePosition, now: Millis) -> None:
         """A follower holds more while its fetch waits. What does not count is dropped: its next fetch says it."""
         if self.leader is None:
             return
@@ -400,13 +401,13 @@ class Partition:
             follower.node_id,
             follower.incarnation,
             follower.session,
-            LeaderEpoch(report.leader_epoch),
-            Offset(report.durable_offset),
+            report.leader_epoch,
+            report.durable_offset,
             now,
         )
         self._lead(self.leader.handle(event))
 
-    def reader_fetched(self, fetch: OpenFetch) -> PartitionFetched | None:
+    def reader_fetched(self, fetch: OpenFetch) -> FetchedPartition | None:
         """A consumer's fetch came. Returns an answer that is due at once, or None. Raises why it is refused."""
         leader = self._readable_in(fetch.leader_epoch)
         end = None
@@ -419,9 +420,8 @@ class Partition:
         nearest = None if leader is None else leader.in_sync.nearest(fetch.rack, fetch.next_offset)
         if nearest is None:
             return None
-        answer = read_answer(fetch, self.log, self.leader_epoch, LogRead(b"", fetch.next_offset, ()))
-        answer.preferred_read_replica = nearest
-        return answer
+        nothing = LogRead(b"", fetch.next_offset, ())
+        return read_answer(fetch, self.log, self.leader_epoch, nothing, preferred=nearest)
 
     def _readable_in(self, leader_epoch: LeaderEpoch) -> PartitionLeader | None:
         """The core, or None where this node follows in that epoch: it too can be read, as far as it knows records to be
@@ -433,7 +433,7 @@ class Partition:
         ensure_epoch(self.name, self.leader_epoch, leader_epoch)
         return None
 
-    def read_for(self, fetch: OpenFetch, now: Millis) -> PartitionFetched | None:
+    def read_for(self, fetch: OpenFetch, now: Millis) -> FetchedPartition | None:
         """Answer the fetch, or let it wait here: None. Raises why it is refused."""
         if fetch.follower is None:
             self._readable_in(fetch.leader_epoch)
@@ -490,7 +490,7 @@ class Partition:
         for fetch in fetches:
             fetch.wake()
 
-    def _answer(self, fetch: OpenFetch, read: LogRead, *, waits: bool = False) -> PartitionFetched:
+    def _answer(self, fetch: OpenFetch, read: LogRead, *, waits: bool = False) -> FetchedPartition:
         if fetch.follower is not None:
             told = self._told[fetch.follower.node_id]
             told.watermark, told.log_start = self.log.high_watermark, self.log.log_start_offset

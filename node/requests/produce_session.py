@@ -9,7 +9,7 @@ Kept true:
   4. `acks=0` is never answered. As in Kafka, a failure of such an entry ends the stream, so that its producer looks
      the leader up again.
 
-Left to others: the stream (data_service.py), appending and acks (partition.py).
+Left to others: the stream (data_handlers.py), appending and acks (partition.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.types.context import RequestContext
-from node.runtime import status
+from node.requests.types.produce import ProduceBatch, ProducedBatch, ProduceRequest
 from node.runtime.clock import Clock
 from node.runtime.limits import ensure_few
 from node.runtime.work import run_in
@@ -28,10 +28,8 @@ from storage.files.executor import Executor
 from storage.files.file_system import Buffer
 from storage.log.validation import inspect_sent, takes_time
 from tidelog.errors import InvalidRequiredAcks, NodeShuttingDown, RecordTooLarge, TidelogError
-from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 from tidelog.records import Inspected
-from tidelog.types import Acks, LeaderEpoch, Millis
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, Millis, Offset
 
 if TYPE_CHECKING:
     from node.replicas.partition import Partition
@@ -88,7 +86,7 @@ class ProduceSession:
         if self._unanswered_failure is not None:
             raise self._unanswered_failure
 
-    async def _append(self, entry: PartitionProduce, acks: int, deadline: Millis) -> None:
+    async def _append(self, entry: ProduceBatch, acks: int, deadline: Millis) -> None:
         partition: Partition | None = None
         try:
             if acks not in {-1, 0, 1}:
@@ -96,7 +94,7 @@ class ProduceSession:
             partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
             inspected = None
             if takes_time(entry.records, partition.log.rules):
-                partition.leading_in(LeaderEpoch(entry.leader_epoch))
+                partition.leading_in(entry.leader_epoch)
                 inspected = await self._inspected(partition, entry.records)
                 partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
             if self._manager.stopping:
@@ -105,7 +103,7 @@ class ProduceSession:
             partition.produce(
                 entry.records,
                 acks=wanted,
-                leader_epoch=LeaderEpoch(entry.leader_epoch),
+                leader_epoch=entry.leader_epoch,
                 deadline=deadline,
                 done=_Waiting(self, entry.batch_id, wanted, partition),
                 inspected=inspected,
@@ -144,7 +142,7 @@ class ProduceSession:
         """Entries not answered yet."""
         return self._outstanding
 
-    def collect(self) -> list[data_pb2.PartitionProduced]:
+    def collect(self) -> list[ProducedBatch]:
         """The answers that are known; each is handed out once."""
         settled, self._settled = self._settled, []
         refused, self._refused = self._refused, []
@@ -152,19 +150,14 @@ class ProduceSession:
         answers += [self._error_answer(batch_id, partition, error) for batch_id, partition, error in refused]
         return answers
 
-    def _error_answer(
-        self, batch_id: int, partition: Partition | None, error: TidelogError
-    ) -> data_pb2.PartitionProduced:
-        return data_pb2.PartitionProduced(
-            batch_id=batch_id,
-            error=status.to_proto(self._manager.with_leader(error, partition, self._context.listener)),
-            base_offset=-1,
-            log_append_time_ms=-1,
-            log_start_offset=-1 if partition is None else partition.log_start,
-            leader_epoch=-1 if partition is None else partition.leader_epoch,
-            record_errors=[
-                data_pb2.RecordError(index=each.index, message=each.message) for each in error.record_errors
-            ],
+    def _error_answer(self, batch_id: int, partition: Partition | None, error: TidelogError) -> ProducedBatch:
+        return ProducedBatch(
+            batch_id,
+            self._manager.with_leader(error, partition, self._context.listener),
+            Offset(-1),
+            NO_TIMESTAMP,
+            Offset(-1) if partition is None else partition.log_start,
+            NO_LEADER_EPOCH if partition is None else partition.leader_epoch,
         )
 
     def sent(self, count: int) -> None:
@@ -187,12 +180,13 @@ class ProduceSession:
             await self._room.wait()
 
 
-def _acknowledged(batch_id: int, info: LogAppendInfo) -> data_pb2.PartitionProduced:
-    return data_pb2.PartitionProduced(
-        batch_id=batch_id,
-        base_offset=info.first_offset,
-        log_append_time_ms=info.log_append_time,
-        log_start_offset=info.log_start_offset,
-        leader_epoch=info.last_leader_epoch,
-        duplicate=info.duplicate,
+def _acknowledged(batch_id: int, info: LogAppendInfo) -> ProducedBatch:
+    return ProducedBatch(
+        batch_id,
+        None,
+        info.first_offset,
+        info.log_append_time,
+        info.log_start_offset,
+        info.last_leader_epoch,
+        info.duplicate,
     )

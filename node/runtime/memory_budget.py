@@ -14,7 +14,7 @@ Invariants:
 
 Memory that is already used is charged without waiting (`charge`): a received request, the state of producers. Such
 charges may exceed the limit; nothing is granted until they are returned.
-Not here: the size of a request (fetch_session.py, produce_session.py), when an answer is sent (`ChargedResponse`).
+Not here: the size of a request (fetch_session.py, produce_session.py), when an answer is sent (`AnswerCharge`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from contextlib import suppress
 from enum import Enum
 from types import TracebackType
 from typing import Final, NamedTuple, Self
-
-from tidelog.protocol.wire import FetchResponse, PartitionFetched
 
 
 class Kind(Enum):
@@ -186,26 +184,23 @@ class MemoryBudget:
                 return
 
 
-class ChargedResponse(FetchResponse):
-    """An answer that keeps its share of the budget until it is released or deleted: gRPC keeps the answer of a call
-    until it is sent."""
+class AnswerCharge:
+    """The share of the budget that the records of an answer occupy, until it is released or deleted. The listener keeps
+    the charge with the message: gRPC keeps the message of a call until it is sent."""
 
     __slots__ = ("_share",)
 
     def __init__(self, budget: MemoryBudget, kind: Kind) -> None:
-        super().__init__()
         self._share = budget.charge(kind, 0)
 
     @property
-    def charged(self) -> int:
+    def size(self) -> int:
         """Bytes of its share."""
         return self._share.size
 
-    def add(self, partitions: list[PartitionFetched], share: Share) -> None:
-        """Add these partitions to the answer. share: the memory they were read with; its unused part is returned."""
-        self.partitions += partitions
-        size = ANSWER_COPIES * sum(len(each.records) for each in partitions)
-        self._share.resize(self._share.size + size)
+    def add(self, records_size: int, share: Share) -> None:
+        """Charge further records (bytes). share: the memory they were read with; its unused part is returned."""
+        self._share.resize(self._share.size + ANSWER_COPIES * records_size)
         share.release()
 
     def release(self) -> None:

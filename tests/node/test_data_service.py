@@ -369,6 +369,7 @@ def test_a_consumer_cannot_report_what_it_holds(cluster: Cluster) -> None:
 def list_offset(cluster: Cluster, timestamp: int, *, node: int = 1, epoch: int = -1) -> data_pb2.ListedOffset:
     request = data_pb2.ListOffsetsRequest()
     request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=epoch, timestamp_ms=timestamp)
+    answer: data_pb2.ListedOffset
     [answer] = cluster.wait(cluster.service(node).list_offsets(request, CALLER)).partitions
     return answer
 

@@ -11,8 +11,9 @@ from node.config import ReplicationConfig
 from node.replicas.fetch_session import FetchSession
 from node.replicas.partition import Partition
 from node.replicas.replica_fetcher import ReplicaFetcher
+from node.requests.types.fetch import FetchRequest
 from replication.partition.follower_states import FollowerState
-from tests.node.wires import CALLER, Cluster, batch, fetch_request
+from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 
@@ -121,18 +122,18 @@ def test_a_new_stream_begins_with_the_watermark(cluster: Cluster) -> None:
     cluster.until(lambda: all(cluster.watermark(2, index) == 1 for index in range(MANY)), within=2)
 
 
-def of_follower(cluster: Cluster, offset: int, fetch_id: int) -> data_pb2.FetchRequest:
+def of_follower(cluster: Cluster, offset: int, fetch_id: int) -> FetchRequest:
     """A fetch of node 2 that nobody but the test knows of."""
     epoch = int(cluster.partition(1).leader_epoch)
     last_epoch = epoch if offset else int(NO_LEADER_EPOCH)
     request = fetch_request(offset, epoch=epoch, last_epoch=last_epoch, fetch_id=fetch_id, max_wait_ms=500)
     request.partitions[0].durable_offset = offset
     request.replica.node_id, request.replica.incarnation = 2, cluster.machines[2].incarnation.bytes
-    return request
+    return as_value(request)
 
 
 def refusals(session: FetchSession) -> list[str]:
-    return ["" if answer.error is None else answer.error.name for answer in session.collect(1 << 20)]
+    return ["" if answer.error is None else answer.error.kafka_name or "" for answer in session.collect(1 << 20)]
 
 
 def test_a_fetch_on_an_earlier_stream_that_nobody_has_looked_at_yet_is_refused(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ import pytest
 from node.listeners.grpc import server as grpc_server
 from node.runtime import methods
 from node.runtime.limits import ENTRIES_MAX, FIELDS_MAX, UNSENT_MAX
-from tests.node.wires import CALLER, TOPIC, Cluster, batch, fetch_request
+from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, fetch_request
 from tidelog.errors import InvalidRequest
 from tidelog.protocol.v1 import controller_pb2, data_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
@@ -95,9 +95,9 @@ def test_large_requests_that_clients_make_are_read() -> None:
 def test_a_stream_that_is_not_read_is_not_served_further(cluster: Cluster) -> None:
     session = cluster.manager(1).open_session(CALLER)
     for index in range(1, UNSENT_MAX):
-        session.take(fetch_request(0, index=index))  # no such partition
+        session.take(as_value(fetch_request(0, index=index)))  # no such partition
     cluster.wait(session.wait_room())
-    session.take(fetch_request(0, index=UNSENT_MAX))
+    session.take(as_value(fetch_request(0, index=UNSENT_MAX)))
     waiting = cluster.loop.create_task(session.wait_room())
     cluster.run(1.0)
     assert not waiting.done()
@@ -110,11 +110,11 @@ def test_fetches_that_were_answered_long_before_their_time_leave_nothing(cluster
     cluster.produce(1, batch(b"a"))
     session = cluster.manager(1).open_session(CALLER)
     for _ in range(3_000):
-        session.take(fetch_request(0, max_wait_ms=60_000))
+        session.take(as_value(fetch_request(0, max_wait_ms=60_000)))
         [answer] = session.collect(1 << 20)
         assert len(answer.records) > 0
     assert len(session._deadlines) < 1_100
-    session.take(fetch_request(1, max_wait_ms=500, fetch_id=77))
+    session.take(as_value(fetch_request(1, max_wait_ms=500, fetch_id=77)))
     assert session.collect(1 << 20) == []
     cluster.run(0.6)
     assert [answer.fetch_id for answer in session.collect(1 << 20)] == [77], (

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from node.runtime.clock import MachineClock
-from node.runtime.memory_budget import CEILINGS, ChargedResponse, Kind, MemoryBudget, Share
-from tidelog.protocol.wire import PartitionFetched
+from node.runtime.memory_budget import CEILINGS, AnswerCharge, Kind, MemoryBudget, Share
 
 LIMIT = 8_000
 
@@ -76,11 +75,11 @@ def test_the_fuller_the_budget_the_smaller_the_answers(loop: asyncio.AbstractEve
 def test_an_answer_keeps_its_share_as_long_as_it_exists(loop: asyncio.AbstractEventLoop) -> None:
     budget = MemoryBudget(LIMIT)
     share = loop.run_until_complete(budget.take(Kind.CONSUMER_FETCH, 600))
-    answer = ChargedResponse(budget, Kind.CONSUMER_FETCH)
-    answer.add([PartitionFetched(records=b"x" * 100)], share)
-    assert answer.charged == 300
+    charge = AnswerCharge(budget, Kind.CONSUMER_FETCH)
+    charge.add(100, share)
+    assert charge.size == 300
     assert budget.figures.used[Kind.CONSUMER_FETCH] == 300
-    del answer
+    del charge
     assert budget.figures.used[Kind.CONSUMER_FETCH] == 0
 
 

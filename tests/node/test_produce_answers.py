@@ -39,6 +39,7 @@ def produce(cluster: Cluster, records: bytes) -> data_pb2.PartitionProduced:
     """The answer to one batch."""
     sent = PartitionProduce(batch_id=1, topic_id=TOPIC.bytes, partition=0, leader_epoch=-1, records=records)
     request = ProduceRequest(acks=-1, timeout_ms=1_000, partitions=[sent])
+    answer: data_pb2.PartitionProduced
     [answer] = cluster.wait(cluster.service(1).produce(request, CALLER)).partitions
     return answer
 

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
+from node.listeners.grpc.codec import Endpoint as GrpcEndpoint
+from node.listeners.grpc.data_codec import DATA_CODECS
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
-from node.requests.data_service import DataService
+from node.requests.data_handlers import DataHandlers
 from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
 from node.requests.types.controller import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
+from node.requests.types.fetch import DATA_FETCH, FetchRequest
 from node.runtime import methods, status
 from node.runtime.methods import Answer, Method, Request, WireMessage
 from node.runtime.transport import MessageStream
@@ -189,7 +192,8 @@ class Machine:
     inspectors: HeldExecutor = field(default_factory=HeldExecutor)
     lives: int = 0
     manager: ReplicaManager | None = None
-    service: DataService | None = None
+    service: Any = None
+    """The Data service, as the listeners serve it: in messages."""
     directory: LogDirectory | None = None
     task: asyncio.Task[None] | None = None
 
@@ -275,9 +279,10 @@ class Cluster:
             config=self.config,
         )
         machine.manager = manager
-        machine.service = DataService(
+        handlers = DataHandlers(
             manager, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
         )
+        machine.service = GrpcEndpoint(handlers, DATA_CODECS)
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
         maintenance = LogMaintenance(
             logs,
@@ -334,7 +339,7 @@ class Cluster:
         assert manager is not None, f"node {number} is down"
         return manager
 
-    def service(self, number: int) -> DataService:
+    def service(self, number: int) -> Any:
         service = self.machines[number].service
         assert service is not None, f"node {number} is down"
         return service
@@ -499,6 +504,13 @@ def fetch_request(
     return request
 
 
+def as_value(request: data_pb2.FetchRequest) -> FetchRequest:
+    """The request as the handlers get it."""
+    [codec] = [codec for codec in DATA_CODECS if codec.api is DATA_FETCH]
+    value: FetchRequest = codec.request_from(request)
+    return value
+
+
 def batch(*values: bytes) -> bytes:
     builder = RecordBatchBuilder()
     for value in values:
@@ -515,4 +527,4 @@ def key_of(index: int = 0) -> PartitionKey:
     return PartitionKey(TOPIC, PartitionIndex(index))
 
 
-__all__ = ["CALLER", "TOPIC", "Cluster", "ClusterImage", "batch", "endpoint_of", "fetch_request", "key_of"]
+__all__ = ["CALLER", "TOPIC", "Cluster", "ClusterImage", "as_value", "batch", "endpoint_of", "fetch_request", "key_of"]

@@ -26,9 +26,7 @@ def a_watermark_comes_before_the_cut(patch: Patch) -> None:
     told: set[int] = set()
 
     def diverging_answer(fetch: Any, log: Any, epoch: Any, end: Any) -> Any:
-        answer = answer_of(fetch, log, epoch, end)
-        answer.high_watermark = log.high_watermark
-        return answer
+        return answer_of(fetch, log, epoch, end)._replace(high_watermark=log.high_watermark)
 
     def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
         if self.leader_epoch in told:

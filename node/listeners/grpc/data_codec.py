@@ -1,0 +1,205 @@
+"""Codecs of the Data service. The messages of produce and fetch are converted field by field, for speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from node.listeners.grpc.codec import Codec
+from node.metadata.message_mapping import Converter, MessageMapping
+from node.requests.types import fetch, offsets, produce, producers
+from node.requests.types.fetch import (
+    DurablePosition,
+    FetchAnswer,
+    FetchedPartition,
+    FetchingReplica,
+    FetchRequest,
+    PartitionFetch,
+)
+from node.requests.types.offsets import (
+    ListOffsetsAnswer,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochAnswer,
+    OffsetForLeaderEpochRequest,
+    ReplicaLogInfo,
+    ReplicaLogInfoRequest,
+)
+from node.requests.types.produce import ProduceAnswer, ProduceBatch, ProducedBatch, ProduceRequest
+from node.requests.types.producers import InitProducerIdAnswer, InitProducerIdRequest
+from node.runtime import methods, status
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.protocol import wire
+from tidelog.protocol.v1 import common_pb2, data_pb2
+from tidelog.types import Incarnation, Isolation, NodeId
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+REPLICAS_CACHED: Final = 1_024
+"""Every request of a follower names it. A lookup takes 0.1 us, a new UUID 0.8 us."""
+
+# --- produce ---
+
+
+def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
+    entries: list[Any] = message.partitions
+    return ProduceRequest(
+        message.acks,
+        message.timeout_ms,
+        [
+            ProduceBatch(entry.batch_id, entry.topic_id, entry.partition, entry.leader_epoch, entry.records)
+            for entry in entries
+        ],
+    )
+
+
+def _write_produced(answer: ProduceAnswer) -> data_pb2.ProduceResponse:
+    return data_pb2.ProduceResponse(partitions=[_write_batch(each) for each in answer.partitions])
+
+
+def _write_batch(produced: ProducedBatch) -> data_pb2.PartitionProduced:
+    error = produced.error
+    return data_pb2.PartitionProduced(
+        batch_id=produced.batch_id,
+        error=None if error is None else status.to_proto(error),
+        base_offset=produced.base_offset,
+        log_append_time_ms=produced.log_append_time_ms,
+        log_start_offset=produced.log_start_offset,
+        leader_epoch=produced.leader_epoch,
+        duplicate=produced.duplicate,
+        record_errors=None
+        if error is None
+        else [data_pb2.RecordError(index=each.index, message=each.message) for each in error.record_errors],
+    )
+
+
+# --- fetch ---
+
+
+class ChargedResponse(wire.FetchResponse):
+    """A message that keeps the charge of its answer: gRPC keeps the message of a call until it is sent."""
+
+    __slots__ = ("_charge",)
+
+    def __init__(self, partitions: list[wire.PartitionFetched], charge: object) -> None:
+        super().__init__(partitions=partitions)
+        self._charge = charge
+
+
+@lru_cache(REPLICAS_CACHED)
+def _replica(node_id: int, incarnation: bytes) -> FetchingReplica:
+    if len(incarnation) != 16:
+        raise InvalidRequest(f"node {node_id} fetches without an incarnation of 16 bytes")
+    return FetchingReplica(NodeId(node_id), Incarnation(UUID(bytes=incarnation)))
+
+
+def _read_fetch(message: data_pb2.FetchRequest) -> FetchRequest:
+    replica = _replica(message.replica.node_id, message.replica.incarnation) if message.HasField("replica") else None
+    entries: Any = message.partitions
+    positions: Any = message.durable_positions
+    return FetchRequest(
+        replica,
+        message.max_wait_ms,
+        message.min_bytes,
+        Isolation.READ_UNCOMMITTED if replica is not None else fetch.isolation_of(message.isolation_level),
+        [
+            PartitionFetch(
+                entry.fetch_id,
+                entry.topic_id,
+                entry.partition,
+                entry.current_leader_epoch,
+                entry.fetch_offset,
+                entry.last_fetched_epoch,
+                entry.durable_offset,
+                entry.log_start_offset,
+                entry.max_bytes,
+                entry.refused,
+            )
+            for entry in entries
+        ],
+        [
+            DurablePosition(position.topic_id, position.partition, position.leader_epoch, position.durable_offset)
+            for position in positions
+        ],
+        message.rack,
+    )
+
+
+def _write_fetched(answer: FetchAnswer) -> ChargedResponse:
+    return ChargedResponse([_write_partition(each) for each in answer.partitions], answer.charge)
+
+
+def _write_partition(fetched: FetchedPartition) -> wire.PartitionFetched:
+    error, diverging = fetched.error, fetched.diverging
+    return wire.PartitionFetched(
+        fetch_id=fetched.fetch_id,
+        topic_id=fetched.topic_id,
+        partition=fetched.partition,
+        leader_epoch=fetched.leader_epoch,
+        error=None if error is None else status.to_proto(error),
+        high_watermark=fetched.high_watermark,
+        last_stable_offset=fetched.last_stable_offset,
+        log_start_offset=fetched.log_start_offset,
+        diverging=None
+        if diverging is None
+        else common_pb2.EpochEnd(epoch=diverging.epoch, end_offset=diverging.end_offset),
+        epochs=[common_pb2.EpochStart(epoch=each.epoch, start_offset=each.start_offset) for each in fetched.epochs],
+        aborted=[
+            data_pb2.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in fetched.aborted
+        ],
+        preferred_read_replica=fetched.preferred_read_replica,
+        waits=fetched.waits,
+        records=fetched.records,
+    )
+
+
+# --- the rest ---
+
+_CONVERTERS: Final[dict[object, Converter]] = {
+    TidelogError: Converter(status.to_proto, status.from_proto),
+    Isolation: Converter(int, fetch.isolation_of),
+}
+
+
+def _reader(value: type[DataclassInstance], message: Any) -> Callable[[Any], Any]:
+    return MessageMapping(value, message.DESCRIPTOR, converters=_CONVERTERS).from_message
+
+
+def _writer(value: type[DataclassInstance], message: Any) -> Callable[[Any], Any]:
+    to_fields = MessageMapping(value, message.DESCRIPTOR, converters=_CONVERTERS).to_fields
+    return lambda answer: message(**to_fields(answer))
+
+
+DATA_CODECS: Final[tuple[Codec[Any, Any], ...]] = (
+    Codec(produce.DATA_PRODUCE, methods.DATA_PRODUCE, _read_produce, _write_produced),
+    Codec(produce.DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, _read_produce, _write_produced),
+    Codec(fetch.DATA_FETCH, methods.DATA_FETCH, _read_fetch, _write_fetched),
+    Codec(fetch.DATA_FETCH_STREAM, methods.DATA_FETCH_STREAM, _read_fetch, _write_fetched),
+    Codec(
+        offsets.DATA_LIST_OFFSETS,
+        methods.DATA_LIST_OFFSETS,
+        _reader(ListOffsetsRequest, data_pb2.ListOffsetsRequest),
+        _writer(ListOffsetsAnswer, data_pb2.ListOffsetsResponse),
+    ),
+    Codec(
+        offsets.DATA_OFFSET_FOR_LEADER_EPOCH,
+        methods.DATA_OFFSET_FOR_LEADER_EPOCH,
+        _reader(OffsetForLeaderEpochRequest, data_pb2.OffsetForLeaderEpochRequest),
+        _writer(OffsetForLeaderEpochAnswer, data_pb2.OffsetForLeaderEpochResponse),
+    ),
+    Codec(
+        offsets.DATA_GET_REPLICA_LOG_INFO,
+        methods.DATA_GET_REPLICA_LOG_INFO,
+        _reader(ReplicaLogInfoRequest, data_pb2.GetReplicaLogInfoRequest),
+        _writer(ReplicaLogInfo, data_pb2.GetReplicaLogInfoResponse),
+    ),
+    Codec(
+        producers.DATA_INIT_PRODUCER_ID,
+        methods.DATA_INIT_PRODUCER_ID,
+        _reader(InitProducerIdRequest, data_pb2.InitProducerIdRequest),
+        _writer(InitProducerIdAnswer, data_pb2.InitProducerIdResponse),
+    ),
+)

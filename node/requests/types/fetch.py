@@ -1,0 +1,134 @@
+"""Fetch: reads of partitions by consumers and followers, and one answer for each partition's fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from node.requests.types.api import Api
+from node.requests.types.records import Records
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.types import (
+    EpochEnd,
+    EpochStart,
+    Incarnation,
+    Isolation,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    ProducerId,
+)
+
+
+class FetchingReplica(NamedTuple):
+    """The follower that fetches. incarnation: of its process; positions of an earlier one are ignored."""
+
+    node_id: NodeId
+    incarnation: Incarnation
+
+
+class PartitionFetch(NamedTuple):
+    """A fetch of one partition.
+
+    fetch_id: chosen by the sender, unique on its stream, returned in the answer. topic_id: the bytes as sent.
+    current_leader_epoch: of the node as known to the sender; -1 skips the check (consumers only). fetch_offset: the
+    first offset to read; a follower's log end offset. last_fetched_epoch: epoch of the record before it; -1 unknown.
+    durable_offset, log_start_offset: of a follower's log, else -1. max_bytes: at least one whole batch is returned; 0
+    for the default. refused: the bytes last sent from this offset on were corrupt.
+    """
+
+    fetch_id: int
+    topic_id: bytes
+    partition: int
+    current_leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+    durable_offset: Offset
+    log_start_offset: Offset
+    max_bytes: int
+    refused: bool
+
+
+class DurablePosition(NamedTuple):
+    """A follower's durable offset, which moved while its fetch waits. topic_id: the bytes as sent."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: LeaderEpoch
+    durable_offset: Offset
+
+
+class FetchRequest(NamedTuple):
+    """Fetches to open; a later one replaces an earlier one of the same partition.
+
+    replica: None for a consumer. max_wait_ms, min_bytes: a partition's fetch is answered once this number of bytes is
+    available, or after this time; the fetch of a follower in the in-sync set waits without limit. isolation_level:
+    for consumers. rack: of a consumer, for the nearest replica (KIP-392).
+    """
+
+    replica: FetchingReplica | None
+    max_wait_ms: int
+    min_bytes: int
+    isolation_level: Isolation
+    partitions: Sequence[PartitionFetch]
+    durable_positions: Sequence[DurablePosition] = ()
+    rack: str = ""
+
+
+class AbortedStart(NamedTuple):
+    """The start of an aborted transaction, whose records a consumer with read_committed skips."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+
+
+class FetchedPartition(NamedTuple):
+    """The answer to the fetch of one partition; -1 stands for an unknown offset or epoch.
+
+    leader_epoch: of the leader that answers. diverging: the logs diverge; the follower truncates its log to this end.
+    epochs: for followers, the leader's epoch entries in the range of `records`. preferred_read_replica: a consumer
+    should fetch from this node instead; -1 none. waits: only a new high watermark and log start; the fetch keeps
+    waiting. records: start with the batch that contains the offset of the fetch.
+    """
+
+    fetch_id: int
+    topic_id: bytes
+    partition: int
+    leader_epoch: LeaderEpoch
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+    error: TidelogError | None = None
+    diverging: EpochEnd | None = None
+    epochs: Sequence[EpochStart] = ()
+    aborted: Sequence[AbortedStart] = ()
+    preferred_read_replica: int = -1
+    waits: bool = False
+    records: Records = b""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswer:
+    """Answers to fetches; on a stream those that are due, possibly none.
+
+    charge: represents the memory of the records; it is returned when the object is deleted. A listener keeps the answer
+    or its charge until the answer is sent.
+    """
+
+    partitions: list[FetchedPartition]
+    charge: object = field(default=None, compare=False, repr=False)
+
+
+def isolation_of(level: int) -> Isolation:
+    """The isolation level with this number. Raises InvalidRequest for an unknown one."""
+    try:
+        return Isolation(level)
+    except ValueError:
+        raise InvalidRequest(
+            f"isolation level {level}: it must be 0 (read_uncommitted) or 1 (read_committed)"
+        ) from None
+
+
+DATA_FETCH: Final = Api("Data.Fetch", FetchRequest, FetchAnswer)
+DATA_FETCH_STREAM: Final = Api("Data.FetchStream", FetchRequest, FetchAnswer, is_stream=True)

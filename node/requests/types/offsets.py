@@ -1,0 +1,114 @@
+"""Offsets of partitions: ListOffsets, OffsetForLeaderEpoch, GetReplicaLogInfo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from node.requests.types.api import Api
+from tidelog.errors import TidelogError
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, DirectoryId, EpochEnd, Isolation, LeaderEpoch, Millis, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsPartition:
+    """A question about one partition. topic_id: the bytes as sent. timestamp_ms: the first offset at or
+    after this time; -1 latest, -2 earliest, -3 the largest timestamp."""
+
+    topic_id: bytes
+    partition: int
+    current_leader_epoch: LeaderEpoch
+    timestamp_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsRequest:
+    """isolation_level: defines "latest", the high watermark or the last stable offset."""
+
+    isolation_level: Isolation
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """offset: -1 if no record is that recent. timestamp_ms: of that record; -1 for earliest and latest.
+    leader_epoch: of that record; for latest, of the record before it; -1 unknown."""
+
+    topic_id: bytes
+    partition: int
+    error: TidelogError | None = None
+    offset: Offset = Offset(-1)
+    timestamp_ms: Millis = NO_TIMESTAMP
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[ListedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochQuestion:
+    """A question about one partition. topic_id: the bytes as sent. leader_epoch: its end is requested."""
+
+    topic_id: bytes
+    partition: int
+    current_leader_epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochRequest:
+    """A reader detects by the answer that its position was truncated (KIP-320)."""
+
+    partitions: tuple[EpochQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAnswer:
+    """end: the largest epoch not above the requested one, and its end offset; epoch -1 if there is none."""
+
+    topic_id: bytes
+    partition: int
+    error: TidelogError | None = None
+    end: EpochEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[EpochAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLogInfoRequest:
+    """topic_id: the bytes as sent. look_ms: how long the node may read a damaged log to find the lost
+    offsets; then the report is less precise."""
+
+    topic_id: bytes
+    partition: int
+    look_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLogInfo:
+    """The extent of a node's replica, leader or not; queried before an unclean election (KIP-966).
+
+    last_epoch: of the last record; -1 none. directory_id: None if there is no log yet. lost: description of the offsets
+    of a damaged log that cannot be read; empty: none.
+    """
+
+    last_epoch: LeaderEpoch
+    log_end_offset: Offset
+    directory_id: DirectoryId | None = None
+    lost: str = ""
+
+
+DATA_LIST_OFFSETS: Final = Api("Data.ListOffsets", ListOffsetsRequest, ListOffsetsAnswer)
+DATA_OFFSET_FOR_LEADER_EPOCH: Final = Api(
+    "Data.OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochAnswer
+)
+DATA_GET_REPLICA_LOG_INFO: Final = Api("Data.GetReplicaLogInfo", ReplicaLogInfoRequest, ReplicaLogInfo)

@@ -1,0 +1,60 @@
+"""Produce: batches to append, and one answer for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from node.requests.types.api import Api
+from node.requests.types.records import Records
+from tidelog.errors import TidelogError
+from tidelog.types import LeaderEpoch, Millis, Offset
+
+
+class ProduceBatch(NamedTuple):
+    """One batch of a request.
+
+    batch_id: chosen by the sender, unique on its stream, returned in the answer. topic_id: the bytes as sent.
+    leader_epoch: of the node as known to the sender; -1 skips the check. records: one record batch.
+    """
+
+    batch_id: int
+    topic_id: bytes
+    partition: int
+    leader_epoch: LeaderEpoch
+    records: Records
+
+
+class ProduceRequest(NamedTuple):
+    """Batches to append. acks: as sent, not checked. timeout_ms: how long the node may wait for the acks."""
+
+    acks: int
+    timeout_ms: int
+    partitions: Sequence[ProduceBatch]
+
+
+class ProducedBatch(NamedTuple):
+    """The outcome of one batch: acknowledged if `error` is None.
+
+    base_offset: of the first record; for a duplicate, of its first copy; -1 on errors. log_append_time_ms: the
+    timestamp of the node with log append time, else -1. leader_epoch: the epoch that appended the batch.
+    duplicate: an idempotent producer had already sent this batch.
+    """
+
+    batch_id: int
+    error: TidelogError | None
+    base_offset: Offset
+    log_append_time_ms: Millis
+    log_start_offset: Offset
+    leader_epoch: LeaderEpoch
+    duplicate: bool = False
+
+
+class ProduceAnswer(NamedTuple):
+    """Outcomes of batches; on a stream those that are known, in any order."""
+
+    partitions: Sequence[ProducedBatch]
+
+
+DATA_PRODUCE: Final = Api("Data.Produce", ProduceRequest, ProduceAnswer)
+DATA_PRODUCE_STREAM: Final = Api("Data.ProduceStream", ProduceRequest, ProduceAnswer, is_stream=True)

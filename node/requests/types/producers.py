@@ -1,0 +1,28 @@
+"""InitProducerId: identities of idempotent producers (KIP-98)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from node.requests.types.api import Api
+from tidelog.types import ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequest:
+    """The exhausted producer id and its last epoch; -1 none."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdAnswer:
+    """A new id and its first epoch; the producer increments the epoch by itself (KIP-360)."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+DATA_INIT_PRODUCER_ID: Final = Api("Data.InitProducerId", InitProducerIdRequest, InitProducerIdAnswer)
