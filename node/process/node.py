@@ -23,6 +23,7 @@ from node.config import NodeConfig
 from node.listeners.grpc.codec import Endpoint
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.gate import Gate
+from node.listeners.grpc.peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
 from node.observability.metrics import NodeFigures
@@ -294,7 +295,7 @@ class Node:
             self._logs,
             clock=self._clock,
             rng=self._rng,
-            transport=self._transport,
+            peers=GrpcPeers(self._transport, DATA_CODECS),
             alter_partition=metadata.alter_partition,
             config=config,
         )

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import logging
 
+from node.requests.types.fetch import FetchedPartition
 from replication.partition.follower_events import LogView, RestartAt, TruncateTo
 from storage.append_info import Origin
 from storage.directory.kept_copy import copied_first
 from storage.directory.log_directory import LogDirectory
+from storage.files.file_system import Buffer
 from storage.log.log import Log
 from storage.log.log_truncation import TruncationTicket
 from tidelog.errors import CorruptRecord
-from tidelog.protocol.wire import Buffer, PartitionFetched
 from tidelog.records import walk_headers
-from tidelog.types import EpochStart, LeaderEpoch, Offset
+from tidelog.types import LeaderEpoch, Offset
 
 _log = logging.getLogger("node.partition")
 
@@ -26,11 +27,10 @@ def view_of(log: Log) -> LogView:
     return LogView(log.log_start_offset, log.log_end_offset, log.durable_offset, log.last_epoch)
 
 
-def append_answer(log: Log, answer: PartitionFetched, leader_epoch: LeaderEpoch) -> None:
+def append_answer(log: Log, answer: FetchedPartition, leader_epoch: LeaderEpoch) -> None:
     """Append the records of a leader's answer. Raises what `Log.append` raises, and CorruptRecord for records of an
     epoch after the leader's: with them in its log this replica could take none of the next leader's."""
-    epochs = tuple(EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset)) for entry in answer.epochs)
-    named = [entry.epoch for entry in epochs] or [header.leader_epoch for header in walk_headers(answer.records)]
+    named = [entry.epoch for entry in answer.epochs] or [header.leader_epoch for header in walk_headers(answer.records)]
     if max(named, default=leader_epoch) > leader_epoch:
         raise CorruptRecord(
             f"{log.topic_partition}: the leader of epoch {leader_epoch} sent records of epoch {max(named)}"
@@ -39,7 +39,11 @@ def append_answer(log: Log, answer: PartitionFetched, leader_epoch: LeaderEpoch)
     if begin is not None:  # its start is the leader's again once these are known to be committed
         log.truncate_fully_and_start_at(begin)
     log.append(
-        answer.records, assign_offsets=False, leader_epoch=leader_epoch, origin=Origin.REPLICATION, epochs=epochs
+        answer.records,
+        assign_offsets=False,
+        leader_epoch=leader_epoch,
+        origin=Origin.REPLICATION,
+        epochs=answer.epochs,
     )
 
 

@@ -30,7 +30,6 @@ from node.replicas.follower_log import append_answer, begin_truncation, view_of
 from node.replicas.own_log_check import check_own, read_again
 from node.replicas.partition_host import PartitionHost
 from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
-from node.runtime import status
 from replication.common_events import ClockTicked
 from replication.controller.image import PartitionState
 from replication.epochs import ensure_epoch
@@ -80,6 +79,7 @@ from replication.partition.leader_events import (
 )
 from storage.append_info import LogAppendInfo, Origin
 from storage.directory.log_directory import LogDirectory
+from storage.files.file_system import Buffer
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from storage.recovery.loaded import Damage
@@ -92,14 +92,11 @@ from tidelog.errors import (
     OffsetOutOfRange,
     TidelogError,
 )
-from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import Buffer, PartitionFetched
 from tidelog.records import Inspected
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
     Acks,
-    EpochEnd,
     LeaderEpoch,
     Millis,
     NodeId,
@@ -591,41 +588,41 @@ class Partition:
 
     # --- following ---
 
-    def next_fetch(self, fetch_id: int) -> data_pb2.FetchPartition | None:
+    def next_fetch(self, fetch_id: int, max_bytes: int) -> PartitionFetch | None:
         """The fetch to send now under this number, or None where there is none any more."""
         if self.follower is None:
             return None
         for effect in self.follower.handle(StreamReady(fetch_id)):
             assert isinstance(effect, SendFetch), "a ready stream is answered by a fetch"
-            return data_pb2.FetchPartition(
-                fetch_id=effect.fetch_id,
-                topic_id=self.topic_id,
-                partition=self.key.partition,
-                current_leader_epoch=self.leader_epoch,
-                fetch_offset=effect.next_offset,
-                last_fetched_epoch=effect.last_epoch,
-                durable_offset=effect.durable_offset,
-                log_start_offset=effect.log_start,
-                refused=effect.refused,
+            return PartitionFetch(
+                effect.fetch_id,
+                self.topic_id,
+                self.key.partition,
+                self.leader_epoch,
+                effect.next_offset,
+                effect.last_epoch,
+                effect.durable_offset,
+                effect.log_start,
+                max_bytes,
+                effect.refused,
             )
         return None
 
-    def answered(self, answer: PartitionFetched) -> None:
+    def answered(self, answer: FetchedPartition) -> None:
         """The leader's answer to a fetch."""
         if self.follower is None:
             return
-        diverging = answer.diverging
         event = Answered(
             answer.fetch_id,
-            LeaderEpoch(answer.leader_epoch),
-            None if answer.error is None else status.from_proto(answer.error),
-            None if diverging is None else EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+            answer.leader_epoch,
+            answer.error,
+            answer.diverging,
             len(answer.records) > 0,
-            Offset(answer.high_watermark),
-            Offset(answer.log_start_offset),
+            answer.high_watermark,
+            answer.log_start_offset,
             self._host.monotonic_ms(),
-            () if diverging is None else self.log.epoch_entries(),
-            bool(answer.waits),
+            () if answer.diverging is None else self.log.epoch_entries(),
+            answer.waits,
             len(answer.records) > SMALL_BYTES,
         )
         self._follow(self.follower.handle(event), answer)
@@ -635,7 +632,7 @@ class Partition:
         if self.follower is not None:
             self._follow(self.follower.handle(StreamBroken()), None)
 
-    def _follow(self, effects: list[FollowerEffect], answer: PartitionFetched | None) -> None:
+    def _follow(self, effects: list[FollowerEffect], answer: FetchedPartition | None) -> None:
         queue = list(effects)
         while queue:
             effect = queue.pop(0)
@@ -664,7 +661,7 @@ class Partition:
             self._host.attend(self)
 
     def _change_log(
-        self, effect: AppendRecords | TruncateTo | RestartAt, answer: PartitionFetched | None
+        self, effect: AppendRecords | TruncateTo | RestartAt, answer: FetchedPartition | None
     ) -> list[FollowerEffect]:
         follower = self.follower
         assert follower is not None

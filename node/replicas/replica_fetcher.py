@@ -25,16 +25,21 @@ from typing import TypeVar
 
 from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
-from node.runtime import methods
+from node.requests.types.fetch import (
+    DATA_FETCH_STREAM,
+    DurablePosition,
+    FetchAnswer,
+    FetchingReplica,
+    FetchRequest,
+    PartitionFetch,
+)
 from node.runtime.clock import Clock
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import ENTRIES_MAX
-from node.runtime.transport import MessageStream, Transport
+from node.runtime.peers import Peers, ValueStream
 from replication.partition.move_throttle import MoveThrottle
 from tidelog.errors import ConnectionFailed, TidelogError
-from tidelog.protocol.v1 import data_pb2
-from tidelog.protocol.wire import FetchResponse
-from tidelog.types import Endpoint, Millis, NodeId, Offset
+from tidelog.types import Endpoint, Isolation, Millis, NodeId, Offset
 
 _log = logging.getLogger("node.replica_fetcher")
 
@@ -56,13 +61,13 @@ class ReplicaFetcher:
     def __init__(
         self,
         leader: NodeId,
-        replica: data_pb2.Replica,
+        replica: FetchingReplica,
         *,
         endpoint: Callable[[], Endpoint | None],
         fetch_ids: Iterator[int],
         clock: Clock,
         rng: random.Random,
-        transport: Transport,
+        peers: Peers,
         config: ReplicaConfig,
         throttle: MoveThrottle,
         wake_soon: Callable[[], None],
@@ -75,7 +80,7 @@ class ReplicaFetcher:
         self._fetch_ids = fetch_ids
         self._clock = clock
         self._rng = rng
-        self._transport = transport
+        self._peers = peers
         self._config = config
         self._throttle = throttle
         self._throttled: dict[Partition, None] = {}
@@ -83,7 +88,7 @@ class ReplicaFetcher:
         self._durable_offset: dict[Partition, Offset] = {}
         self._open: dict[int, Partition] = {}
         self._number: dict[Partition, int] = {}
-        self._stream: MessageStream[data_pb2.FetchRequest, FetchResponse] | None = None
+        self._stream: ValueStream[FetchRequest, FetchAnswer] | None = None
         self._connected_to: Endpoint | None = None
         self._silent_ticks = 0
         self._heard = False
@@ -174,7 +179,7 @@ class ReplicaFetcher:
         if endpoint is None:
             raise ConnectionFailed(f"node {self.leader} has no known address on listener {self._config.listener}")
         self._connected_to = endpoint
-        stream = await self._transport.open_stream(endpoint, methods.DATA_FETCH_STREAM)
+        stream = await self._peers.open_stream(endpoint, DATA_FETCH_STREAM)
         if self._stopping:  # told while it connected, when there was no stream to close yet
             stream.close()
             return
@@ -184,7 +189,7 @@ class ReplicaFetcher:
         finally:
             stream.close()
 
-    async def _send(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
+    async def _send(self, stream: ValueStream[FetchRequest, FetchAnswer]) -> None:
         while not self._stopping:
             if not self._wanted and not self._durable_offset:
                 self._wake.clear()
@@ -194,9 +199,9 @@ class ReplicaFetcher:
             if request.partitions or request.durable_positions:
                 await stream.send(request)
 
-    def _next_request(self) -> data_pb2.FetchRequest:
+    def _next_request(self) -> FetchRequest:
         config = self._config.replication
-        request = data_pb2.FetchRequest(replica=self._replica, max_wait_ms=config.fetch_wait_ms, min_bytes=1)
+        fetches: list[PartitionFetch] = []
         wanted, self._wanted = _first(self._wanted)
         durable_offset, self._durable_offset = _first(self._durable_offset)
         if wanted and not self._open:
@@ -208,22 +213,18 @@ class ReplicaFetcher:
                 self._wake_soon()
                 continue
             fetch_id = next(self._fetch_ids)
-            fetch = partition.next_fetch(fetch_id)
+            fetch = partition.next_fetch(fetch_id, config.fetch_bytes_max)
             if fetch is not None:
-                fetch.max_bytes = config.fetch_bytes_max
-                request.partitions.append(fetch)
+                fetches.append(fetch)
                 self._close(partition)
                 self._open[fetch_id], self._number[partition] = partition, fetch_id
-        for partition, offset in durable_offset.items():
-            request.durable_positions.add(
-                topic_id=partition.topic_id,
-                partition=partition.key.partition,
-                leader_epoch=partition.leader_epoch,
-                durable_offset=offset,
-            )
-        return request
+        positions = [
+            DurablePosition(partition.topic_id, partition.key.partition, partition.leader_epoch, offset)
+            for partition, offset in durable_offset.items()
+        ]
+        return FetchRequest(self._replica, config.fetch_wait_ms, 1, Isolation.READ_UNCOMMITTED, fetches, positions)
 
-    async def _receive(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
+    async def _receive(self, stream: ValueStream[FetchRequest, FetchAnswer]) -> None:
         while (response := await stream.receive()) is not None:
             self._failures = 0
             self._silent_ticks, self._heard = 0, True

@@ -34,10 +34,11 @@ from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.replicas.salvaging import Salvaging
 from node.requests.types.context import RequestContext
+from node.requests.types.fetch import FetchingReplica
 from node.runtime.clock import Clock
 from node.runtime.memory_budget import MemoryBudget
+from node.runtime.peers import Peers
 from node.runtime.ticker import Ticker
-from node.runtime.transport import Transport
 from replication.controller.elections import electable
 from replication.controller.events import DamagedReplica
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
@@ -61,7 +62,6 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tidelog.protocol.v1 import data_pb2
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
@@ -108,7 +108,7 @@ class ReplicaManager:
         *,
         clock: Clock,
         rng: random.Random,
-        transport: Transport,
+        peers: Peers,
         alter_partition: AlterPartition,
         config: ReplicaConfig,
     ) -> None:
@@ -118,7 +118,7 @@ class ReplicaManager:
         self._shelf = LogShelf(node_id, logs, config.log_defaults)
         self._clock = clock
         self._rng = rng
-        self._transport = transport
+        self._peers = peers
         self._config, self._lag_ms_max = config, config.replication.lag_ms_max
         self.memory = MemoryBudget(config.memory_bytes)
         self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
@@ -598,12 +598,12 @@ class ReplicaManager:
         if fetcher is None:
             fetcher = self._fetchers[leader] = ReplicaFetcher(
                 leader,
-                data_pb2.Replica(node_id=self._me, incarnation=self._incarnation.bytes),
+                FetchingReplica(self._me, self._incarnation),
                 endpoint=lambda: self._endpoint(leader, self._config.listener),
                 fetch_ids=self._fetch_ids,
                 clock=self._clock,
                 rng=self._rng,
-                transport=self._transport,
+                peers=self._peers,
                 config=self._config,
                 throttle=self._throttle,
                 wake_soon=self._ticker.soon,

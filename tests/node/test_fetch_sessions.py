@@ -14,7 +14,6 @@ from node.replicas.replica_fetcher import ReplicaFetcher
 from node.requests.types.fetch import FetchRequest
 from replication.partition.follower_states import FollowerState
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
-from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 
 MANY = 40
@@ -38,7 +37,7 @@ def mentioned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers: list[int] = []
     make = ReplicaFetcher._next_request
 
-    def recorded(fetcher: ReplicaFetcher) -> data_pb2.FetchRequest:
+    def recorded(fetcher: ReplicaFetcher) -> FetchRequest:
         request = make(fetcher)
         numbers.extend(item.partition for item in request.partitions)
         numbers.extend(item.partition for item in request.durable_positions)

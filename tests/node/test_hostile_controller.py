@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from node.replicas.follower_log import append_answer
+from node.requests.types.fetch import FetchedPartition
 from node.runtime import methods
 from replication.common_events import ClockTicked
 from tests.node.metadata_world import MetadataWorld
 from tests.storage.workbench import Bench, stamped
 from tidelog.errors import CorruptRecord, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
-from tidelog.protocol.v1 import common_pb2, controller_pb2
-from tidelog.protocol.wire import PartitionFetched
-from tidelog.types import LeaderEpoch, NodeId
+from tidelog.protocol.v1 import controller_pb2
+from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset
 
 
 def defective(world: MetadataWorld, node: int, event: type, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +106,11 @@ def test_a_follower_takes_no_records_of_an_epoch_after_its_leaders() -> None:
     """Once in its log, no later leader's records could follow them."""
     bench = Bench()
     ahead = stamped(0, b"a", epoch=2**31 - 1)
-    named = [common_pb2.EpochStart(epoch=2**31 - 1, start_offset=0)]
-    for answer in (PartitionFetched(records=ahead), PartitionFetched(records=ahead, epochs=named)):
+    nothing = FetchedPartition(1, b"", 0, LeaderEpoch(3), Offset(-1), Offset(-1), Offset(0))
+    unnamed = nothing._replace(records=ahead)
+    named = unnamed._replace(epochs=(EpochStart(LeaderEpoch(2**31 - 1), Offset(0)),))
+    for answer in (unnamed, named):
         with pytest.raises(CorruptRecord, match="sent records of epoch"):
             append_answer(bench.log, answer, LeaderEpoch(3))
-    append_answer(bench.log, PartitionFetched(records=stamped(0, b"a", epoch=2)), LeaderEpoch(3))
+    append_answer(bench.log, nothing._replace(records=stamped(0, b"a", epoch=2)), LeaderEpoch(3))
     assert (bench.log.log_end_offset, bench.log.last_epoch) == (1, 2)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.node.wires import Cluster, WireStream, batch
+from node.listeners.grpc.codec import ConvertedStream
+from tests.node.wires import Cluster, batch
 from tidelog.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -218,8 +220,9 @@ def test_a_report_that_was_not_sent_before_a_cut_is_never_sent(cluster: Cluster)
     cluster.set(leader=1, publish=False)
     cluster.publish(1)
     waiting = cluster.append(1, batch(b"b"), batch(b"c"), batch(b"d"))
-    stream = cluster.manager(3)._fetchers[NodeId(1)]._stream
-    assert isinstance(stream, WireStream)
+    converted = cluster.manager(3)._fetchers[NodeId(1)]._stream
+    assert isinstance(converted, ConvertedStream)
+    stream: Any = converted._stream
     send, takes_more = stream.send, asyncio.Event()
 
     async def take_one(message: data_pb2.FetchRequest) -> None:
@@ -228,7 +231,7 @@ def test_a_report_that_was_not_sent_before_a_cut_is_never_sent(cluster: Cluster)
             disk.release()
             await takes_more.wait()
 
-    stream.send = take_one  # type: ignore[method-assign, assignment]
+    stream.send = take_one
     cluster.publish()
     cluster.until(lambda: cluster.log(3).log_end_offset == 1, what="node 3 drops what only it had")
     disk.holding = True

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from node.listeners.grpc.codec import Endpoint as GrpcEndpoint
 from node.listeners.grpc.data_codec import DATA_CODECS
+from node.listeners.grpc.peers import GrpcPeers
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
@@ -274,7 +275,7 @@ class Cluster:
             logs,
             clock=clock,
             rng=random.Random(number),
-            transport=self.wires,
+            peers=GrpcPeers(self.wires, DATA_CODECS),
             alter_partition=self.alter_partition,
             config=self.config,
         )

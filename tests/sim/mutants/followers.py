@@ -6,7 +6,7 @@ from typing import Any
 
 from node.replicas import fetch_answers, follower_log, replica_fetcher, replica_manager
 from node.replicas import partition as node_partition
-from node.runtime import methods
+from node.requests.types.fetch import DATA_FETCH_STREAM
 from node.runtime.duplex import run_duplex
 from replication import epochs
 from replication.partition import follower
@@ -89,7 +89,7 @@ def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
 
     async def serve_one_stream(self: Any) -> None:
         self._connected_to = self._endpoint()
-        stream = await self._transport.open_stream(self._connected_to, methods.DATA_FETCH_STREAM)
+        stream = await self._peers.open_stream(self._connected_to, DATA_FETCH_STREAM)
         self._stream, self._silent_ticks = stream, 0
         try:
             await run_duplex(self._receive(stream), self._send(stream))

@@ -1,0 +1,300 @@
+"""The codecs of the Data service: every value survives the conversion, and malformed ids are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.listeners.grpc.codec import Codec
+from node.listeners.grpc.data_codec import DATA_CODECS
+from node.requests.types import fetch, offsets, produce, producers
+from node.requests.types.api import Api
+from node.runtime import methods, status
+from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
+from tests.node.wires import CALLER, TOPIC, Cluster, fetch_request
+from tidelog.errors import (
+    InvalidRecord,
+    InvalidRequest,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    TidelogError,
+    UnknownTopicId,
+)
+from tidelog.protocol import wire
+from tidelog.protocol.v1 import data_pb2
+from tidelog.types import Endpoint as Address
+from tidelog.types import (
+    EpochEnd,
+    EpochStart,
+    Isolation,
+    LeaderEpoch,
+    NodeAddress,
+    NodeId,
+    Offset,
+    RecordError,
+)
+
+int32: Any = st.integers(-(2**31), 2**31 - 1)
+int64: Any = st.integers(-(2**63), 2**63 - 1)
+text = st.text(max_size=8)
+uuids: Any = st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
+topic_ids = st.binary(min_size=16, max_size=16) | st.binary(max_size=20)
+records = st.binary(max_size=100)
+isolation = st.sampled_from(Isolation)
+addresses = st.builds(NodeAddress, int32, st.builds(Address, text, st.integers(0, 65_535)), text, int32)
+errors = st.builds(
+    lambda kind, message, leader: kind(message, leader=leader),
+    st.sampled_from([InvalidRequest, NotLeaderOrFollower, OffsetOutOfRange, UnknownTopicId]),
+    text,
+    st.none() | addresses,
+)
+rejected = st.builds(
+    lambda message, found: InvalidRecord(message, record_errors=tuple(found)),
+    text,
+    st.lists(st.builds(RecordError, int32, text), max_size=3),
+)
+epoch_ends = st.builds(EpochEnd, int32, int64)
+
+
+def lists(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(values, max_size=3)
+
+
+def tuples(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return lists(values).map(tuple)
+
+
+produce_requests = st.builds(
+    produce.ProduceRequest,
+    int32,
+    int32,
+    lists(st.builds(produce.ProduceBatch, int64, topic_ids, int32, int32, records)),
+)
+produce_answers = st.builds(
+    produce.ProduceAnswer,
+    lists(
+        st.builds(
+            produce.ProducedBatch, int64, st.none() | errors | rejected, int64, int64, int64, int32, st.booleans()
+        )
+    ),
+)
+fetches = st.builds(
+    fetch.PartitionFetch, int64, topic_ids, int32, int32, int64, int32, int64, int64, int32, st.booleans()
+)
+positions = st.builds(fetch.DurablePosition, topic_ids, int32, int32, int64)
+consumers_fetches = st.builds(
+    fetch.FetchRequest, st.none(), int32, int32, isolation, lists(fetches), lists(positions), text
+)
+followers_fetches = st.builds(
+    fetch.FetchRequest,
+    st.builds(fetch.FetchingReplica, int32, uuids),
+    int32,
+    int32,
+    st.just(Isolation.READ_UNCOMMITTED),
+    lists(fetches),
+    lists(positions),
+    text,
+)
+fetch_answers = st.builds(
+    fetch.FetchAnswer,
+    lists(
+        st.builds(
+            fetch.FetchedPartition,
+            int64,
+            topic_ids,
+            int32,
+            int32,
+            int64,
+            int64,
+            int64,
+            st.none() | errors,
+            st.none() | epoch_ends,
+            tuples(st.builds(EpochStart, int32, int64)),
+            tuples(st.builds(fetch.AbortedStart, int64, int64)),
+            int32,
+            st.booleans(),
+            records,
+        )
+    ),
+)
+VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = {
+    produce.DATA_PRODUCE: (produce_requests, produce_answers),
+    produce.DATA_PRODUCE_STREAM: (produce_requests, produce_answers),
+    fetch.DATA_FETCH: (consumers_fetches | followers_fetches, fetch_answers),
+    fetch.DATA_FETCH_STREAM: (consumers_fetches | followers_fetches, fetch_answers),
+    offsets.DATA_LIST_OFFSETS: (
+        st.builds(
+            offsets.ListOffsetsRequest,
+            isolation,
+            tuples(st.builds(offsets.ListOffsetsPartition, topic_ids, int32, int32, int64)),
+        ),
+        st.builds(
+            offsets.ListOffsetsAnswer,
+            tuples(st.builds(offsets.ListedOffset, topic_ids, int32, st.none() | errors, int64, int64, int32)),
+        ),
+    ),
+    offsets.DATA_OFFSET_FOR_LEADER_EPOCH: (
+        st.builds(
+            offsets.OffsetForLeaderEpochRequest,
+            tuples(st.builds(offsets.EpochQuestion, topic_ids, int32, int32, int32)),
+        ),
+        st.builds(
+            offsets.OffsetForLeaderEpochAnswer,
+            tuples(st.builds(offsets.EpochAnswer, topic_ids, int32, st.none() | errors, st.none() | epoch_ends)),
+        ),
+    ),
+    offsets.DATA_GET_REPLICA_LOG_INFO: (
+        st.builds(offsets.ReplicaLogInfoRequest, topic_ids, int32, int32),
+        st.builds(offsets.ReplicaLogInfo, int32, int64, st.none() | uuids, text),
+    ),
+    producers.DATA_INIT_PRODUCER_ID: (
+        st.builds(producers.InitProducerIdRequest, int64, int32),
+        st.builds(producers.InitProducerIdAnswer, int64, int32),
+    ),
+}
+every_codec = pytest.mark.parametrize("codec", DATA_CODECS, ids=lambda codec: str(codec.api))
+
+
+def codec_of(api: Api[Any, Any]) -> Codec[Any, Any]:
+    [codec] = [codec for codec in DATA_CODECS if codec.api is api]
+    return codec
+
+
+def message_of(kind: type[Any], value: object) -> Any:
+    """The slow twin of the codecs: a protobuf message, filled by the names of the fields."""
+    generated = getattr(data_pb2, kind.__name__)
+    return generated(**_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case TidelogError():
+            return status.to_proto(value)
+        case UUID():
+            return value.bytes
+        case produce.ProducedBatch(error=TidelogError() as error):
+            found = [{"index": each.index, "message": each.message} for each in error.record_errors]
+            return {**_named(value, value._fields), "record_errors": found}
+        case tuple() if hasattr(value, "_fields"):
+            return _named(value, value._fields)
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case _ if is_dataclass(value):
+            return _named(value, (field.name for field in fields(value) if field.compare))
+        case _:
+            return value
+
+
+def _named(value: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: plain for name in names if (plain := _plain(getattr(value, name))) is not None}
+
+
+def test_every_rpc_of_the_service_has_a_codec_that_names_it() -> None:
+    assert {codec.method for codec in DATA_CODECS} == set(methods.of_service(methods.DATA))
+    assert [str(codec.api) for codec in DATA_CODECS] == [str(codec.method) for codec in DATA_CODECS]
+    assert {codec.api for codec in DATA_CODECS} == set(VALUES)
+    assert all(codec.api.is_stream is (codec.method.kind is methods.Kind.STREAM) for codec in DATA_CODECS)
+
+
+@every_codec
+@given(data=st.data())
+def test_a_request_is_read_as_it_was_asked(codec: Codec[Any, Any], data: st.DataObject) -> None:
+    asked = data.draw(VALUES[codec.api][0])
+    assert isinstance(asked, codec.api.asked)
+    message = codec.method.request.FromString(message_of(codec.method.request, asked).SerializeToString())
+    assert _plain(codec.request_from(message)) == _plain(asked)
+
+
+@every_codec
+@given(data=st.data())
+def test_an_answer_is_written_as_it_was_given(codec: Codec[Any, Any], data: st.DataObject) -> None:
+    answered = data.draw(VALUES[codec.api][1])
+    assert isinstance(answered, codec.api.answered)
+    written = codec.write_answer(answered).SerializeToString()
+    assert type(expected := message_of(codec.method.answer, answered)).FromString(written) == expected
+
+
+@pytest.mark.parametrize("api", [fetch.DATA_FETCH_STREAM, offsets.DATA_GET_REPLICA_LOG_INFO], ids=str)
+@given(data=st.data())
+def test_what_nodes_ask_each_other_is_the_same_at_both_ends(api: Api[Any, Any], data: st.DataObject) -> None:
+    codec = codec_of(api)
+    assert codec.write_request is not None
+    assert codec.read_answer is not None
+    asked, answered = data.draw(VALUES[api][0]), data.draw(VALUES[api][1])
+    request = codec.method.request.FromString(codec.write_request(asked).SerializeToString())
+    assert _plain(codec.request_from(request)) == _plain(asked)
+    answer = codec.method.answer.FromString(codec.write_answer(answered).SerializeToString())
+    assert _plain(codec.read_answer(answer)) == _plain(answered)
+
+
+def test_records_are_passed_on_and_not_copied() -> None:
+    large = bytes(100_000)
+    request = wire.ProduceRequest(partitions=[wire.PartitionProduce(topic_id=TOPIC.bytes, records=large)])
+    message = wire.ProduceRequest.FromString(request.SerializeToString())
+    [batch] = codec_of(produce.DATA_PRODUCE).request_from(message).partitions
+    assert batch.records is message.partitions[0].records
+    assert isinstance(batch.records, memoryview)
+    fetched = fetch.FetchedPartition(1, b"", 0, LeaderEpoch(3), Offset(1), Offset(1), Offset(0), records=large)
+    [written] = codec_of(fetch.DATA_FETCH).write_answer(fetch.FetchAnswer([fetched])).partitions
+    assert written.records is large
+
+
+def test_the_memory_of_an_answer_is_charged_until_its_message_is_gone() -> None:
+    budget = MemoryBudget(10_000)
+    charge = AnswerCharge(budget, Kind.CONSUMER_FETCH)
+    charge.add(100, budget.charge(Kind.CONSUMER_FETCH, 0))
+    message = codec_of(fetch.DATA_FETCH).write_answer(fetch.FetchAnswer([], charge))
+    del charge
+    assert budget.figures.used[Kind.CONSUMER_FETCH] == 300
+    del message
+    assert budget.figures.used[Kind.CONSUMER_FETCH] == 0
+
+
+@given(incarnation=st.binary(max_size=40).filter(lambda raw: len(raw) != 16))
+def test_a_replica_without_a_whole_incarnation_is_refused(incarnation: bytes) -> None:
+    message = data_pb2.FetchRequest(replica=data_pb2.Replica(node_id=2, incarnation=incarnation))
+    for api in (fetch.DATA_FETCH, fetch.DATA_FETCH_STREAM):
+        with pytest.raises(InvalidRequest, match="node 2 fetches without an incarnation of 16 bytes"):
+            codec_of(api).request_from(message)
+
+
+def test_an_unknown_isolation_level_is_refused() -> None:
+    for api, message in (
+        (fetch.DATA_FETCH, data_pb2.FetchRequest(isolation_level=7)),  # type: ignore[arg-type]
+        (offsets.DATA_LIST_OFFSETS, data_pb2.ListOffsetsRequest(isolation_level=7)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidRequest, match=r"^isolation level 7: it must be 0") as refused:
+            codec_of(api).request_from(message)
+        assert refused.value.message.endswith("or 1 (read_committed)")
+
+
+def test_the_isolation_level_of_a_follower_has_no_effect() -> None:
+    replica = data_pb2.Replica(node_id=2, incarnation=bytes(16))
+    message = data_pb2.FetchRequest(replica=replica, isolation_level=7)  # type: ignore[arg-type]
+    asked = codec_of(fetch.DATA_FETCH_STREAM).request_from(message)
+    assert asked.replica == (NodeId(2), UUID(int=0))
+
+
+def test_a_malformed_topic_id_refuses_its_entry_and_no_other() -> None:
+    cluster = Cluster(1)
+    cluster.set(leader=1)
+    request = fetch_request(0)
+    request.partitions.add(fetch_id=2, topic_id=b"short", partition=0, fetch_offset=0, current_leader_epoch=-1)
+    answers = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
+    by_id = {answer.fetch_id: answer.error for answer in answers}
+    assert by_id[1] is None
+    assert (by_id[2].name, by_id[2].message) == ("INVALID_REQUEST", "a topic id has 16 bytes, 5 were sent")
+    cluster.close()
+
+
+def test_a_directory_id_of_another_length_is_no_answer() -> None:
+    read = codec_of(offsets.DATA_GET_REPLICA_LOG_INFO).read_answer
+    assert read is not None
+    with pytest.raises(ValueError, match="16"):
+        read(data_pb2.GetReplicaLogInfoResponse(directory_id=b"short"))
