@@ -17,7 +17,7 @@ from node.requests.types import fetch, offsets, produce, producers
 from node.requests.types.api import Api
 from node.runtime import methods, status
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
-from tests.node.wires import CALLER, TOPIC, Cluster, fetch_request
+from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
 from tidelog.errors import (
     InvalidRecord,
     InvalidRequest,
@@ -262,6 +262,21 @@ def test_a_replica_without_a_whole_incarnation_is_refused(incarnation: bytes) ->
     for api in (fetch.DATA_FETCH, fetch.DATA_FETCH_STREAM):
         with pytest.raises(InvalidRequest, match="node 2 fetches without an incarnation of 16 bytes"):
             codec_of(api).request_from(message)
+
+
+def test_a_malformed_request_ends_its_stream_with_the_error_and_no_other() -> None:
+    cluster = Cluster(1)
+    cluster.set(leader=1)
+    cluster.produce(1, batch(b"a"))
+    malformed, sound = (
+        cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_FETCH_STREAM)) for _ in range(2)
+    )
+    cluster.wait(malformed.send(data_pb2.FetchRequest(replica=data_pb2.Replica(node_id=2, incarnation=b"short"))))
+    with pytest.raises(InvalidRequest, match="node 2 fetches without an incarnation of 16 bytes"):
+        cluster.wait(malformed.receive())
+    cluster.wait(sound.send(fetch_request(0)))
+    assert [answer.fetch_id for answer in cluster.next(sound).partitions] == [1]
+    cluster.close()
 
 
 def test_an_unknown_isolation_level_is_refused() -> None:
