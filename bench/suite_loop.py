@@ -23,6 +23,7 @@ from pathlib import Path
 
 from bench.figure import Better, Figure, Run
 from bench.loop_nodes import HOST, Callbacks, Nodes
+from node.observability.meters.request_meter import RequestMeters
 from node.observability.metrics import NodeFigures, NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.observability.partition_metrics import PartitionFigures
@@ -149,11 +150,11 @@ def _longest_here(cluster: Cluster, name: str, doing: Callable[[], object]) -> F
 
 async def _scrape(count: int) -> list[Figure]:
     """One scrape of so many partitions, as they are in the figures of a node."""
-    metrics = NodeMetrics()
+    metrics = NodeMetrics(RequestMeters())
     figures = PartitionFigures(
         "t", 0, leads=True, isr_size=3, replicas=3, log_start=0, log_end=9, high_watermark=9, durable_offset=9
     )
-    metrics.watch(_idle_node, lambda: (replace(figures, partition=index) for index in range(count)))
+    metrics.watch(_idle_node, lambda: (replace(figures, partition=index) for index in range(count)), lambda: iter(()))
     server = MetricsServer(lambda: metrics.text(lambda: asyncio.sleep(0)))
     address = await server.start(Endpoint(HOST, 0))
 

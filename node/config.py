@@ -182,6 +182,9 @@ class NodeConfig:
     not set: a quarter of the memory of the container or of the machine, from 32 MiB to the default"""
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
+    slow_request_ms: Millis = setting("slow.request.log.threshold.ms", 1_000, millis(0, 600_000))
+    """a request is logged as slow if its work, or its total time less the wait that it asked for, exceeds this; 0: none
+    (operations.md, Slow requests)"""
     log_format: str = setting("logging.format", "text", choice({word: word for word in ("text", "json")}))
     """the log of the node itself, on standard error"""
     log_level: str = setting("logging.level", "info", choice({word: word for word in _LEVELS}))

@@ -113,6 +113,28 @@ class UnsupportedVersion(
     """This version of Tidelog does not support the request."""
 
 
+class TopicAuthorizationFailed(
+    TidelogError,
+    code=29,
+    kafka_name="TOPIC_AUTHORIZATION_FAILED",
+    status="PERMISSION_DENIED",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """The caller may not do this with the topic."""
+
+
+class ClusterAuthorizationFailed(
+    TidelogError,
+    code=31,
+    kafka_name="CLUSTER_AUTHORIZATION_FAILED",
+    status="PERMISSION_DENIED",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """The caller may not do this with the cluster."""
+
+
 # --- bytes ------------------------------------------------------------------------------------------------------
 
 

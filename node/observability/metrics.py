@@ -1,7 +1,7 @@
 """Metrics of a node for Prometheus, in a registry per node, so that several nodes fit in one process.
 
-Events (requests, bytes, disk work) are counted when they happen. State (in-sync sets, high watermarks, directories) is
-collected when the metrics are read, and costs nothing in between. All of it runs on the node's loop. docs/operations.md
+Disk work is recorded when it happens. The counters of requests and topics (`meters/`) and state (in-sync sets, high
+watermarks, directories) are collected when the metrics are read. All of it runs on the node's loop. docs/operations.md
 lists the names.
 Not here: serving the metrics (metrics_server.py).
 """
@@ -12,13 +12,17 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from node.observability import directory_metrics
 from node.observability.directory_metrics import DirectoryFigures
+from node.observability.meters.request_meter import RequestMeters
+from node.observability.meters.topic_meter import TopicMeter
 from node.observability.partition_metrics import PartitionFigures, partition_text
+from node.observability.request_metrics import RequestCollector
+from node.observability.topic_metrics import topic_text
 from node.runtime.memory_budget import MemoryFigures
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -41,23 +45,13 @@ class NodeFigures:
 
 
 class NodeMetrics:
-    """The metrics of one node; also the `RequestMeter` of its listeners."""
+    """The metrics of one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: RequestMeters) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(RequestCollector(requests))
         self._partitions: Callable[[], Iterator[PartitionFigures]] = lambda: iter(())
-        self._requests = Counter("tidelog_requests", "Calls answered", ("method", "outcome"), registry=self.registry)
-        self._request_seconds = Histogram(
-            "tidelog_request_seconds",
-            "Time from the arrival of a call to its answer",
-            ("method",),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._streams = Gauge("tidelog_streams_open", "Streams open now", ("method",), registry=self.registry)
-        self._streams_ended = Counter(
-            "tidelog_streams_ended", "Streams that ended", ("method", "outcome"), registry=self.registry
-        )
+        self._topics: Callable[[], Iterator[tuple[str, TopicMeter]]] = lambda: iter(())
         self._disk_seconds = Histogram(
             "tidelog_directory_work_seconds",
             "Time of one piece of work on a log directory's writer; directory with suffix ' sync': of one fsync "
@@ -68,30 +62,29 @@ class NodeMetrics:
             registry=self.registry,
         )
 
-    def answered(self, method: str, seconds: float, outcome: str) -> None:
-        """Count a unary call that was answered after `seconds`."""
-        self._requests.labels(method, outcome).inc()
-        self._request_seconds.labels(method).observe(seconds)
-
-    def stream_opened(self, method: str) -> None:
-        self._streams.labels(method).inc()
-
-    def stream_closed(self, method: str, outcome: str) -> None:
-        self._streams.labels(method).dec()
-        self._streams_ended.labels(method, outcome).inc()
-
     def directory_worker(self, directory: str) -> Callable[[float], None]:
         """A callback that records the duration of each piece of work on that directory's threads (seconds)."""
         return self._disk_seconds.labels(directory).observe
 
-    def watch(self, look: Callable[[], NodeFigures], partitions: Callable[[], Iterator[PartitionFigures]]) -> None:
-        """Collect the node's state, and its partitions one by one, whenever the metrics are read."""
+    def watch(
+        self,
+        look: Callable[[], NodeFigures],
+        partitions: Callable[[], Iterator[PartitionFigures]],
+        topics: Callable[[], Iterator[tuple[str, TopicMeter]]],
+    ) -> None:
+        """Collect the node's state, and its partitions and topics one by one, whenever the metrics are read."""
         self.registry.register(_NodeCollector(look))
-        self._partitions = partitions
+        self._partitions, self._topics = partitions, topics
 
     async def text(self, turn: Callable[[], Awaitable[None]]) -> bytes:
         """All metrics in Prometheus' text format. turn: lets other tasks of the loop run."""
-        return generate_latest(self.registry) + await partition_text(self._partitions(), turn)
+        return b"".join(
+            (
+                generate_latest(self.registry),
+                await partition_text(self._partitions(), turn),
+                await topic_text(self._topics(), turn),
+            )
+        )
 
 
 class _NodeCollector(Collector):

@@ -26,6 +26,7 @@ from node.listeners.grpc.gate import Gate
 from node.listeners.grpc.peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
+from node.observability.meters.topic_meter import TopicMeter
 from node.observability.metrics import NodeFigures
 from node.observability.partition_metrics import PartitionFigures
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
@@ -171,6 +172,10 @@ class Node:
         if metadata is not None and replicas is not None:
             for partition in list(replicas.partitions()):
                 yield _figures_of(partition, metadata.image)
+
+    def topic_meters(self) -> Iterator[tuple[str, TopicMeter]]:
+        """The counters of the topics with replicas here; none while their logs are recovered."""
+        return iter(()) if self._replicas is None else iter(self._replicas.topics)
 
     async def run(self) -> None:
         """Live until told to stop. Raises what makes running impossible: InvalidConfig, InconsistentClusterId,

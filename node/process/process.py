@@ -19,6 +19,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -34,9 +35,12 @@ from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.transport import GrpcTransport
 from node.observability import logs
+from node.observability.meters.request_meter import RequestMeters
+from node.observability.meters.slow_requests import SlowRequestLog
 from node.observability.metrics import NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.process.node import Node
+from node.requests.boundary import Boundary
 from node.runtime.clock import MachineClock
 from node.runtime.executor import ThreadExecutor
 from storage.files.os_files import OsFiles
@@ -82,7 +86,9 @@ class NodeProcess:
         self._config = config
         self._until_stdin_ends = until_stdin_ends
         self._clock = MachineClock()
-        self._metrics = NodeMetrics()
+        slow = SlowRequestLog(config.slow_request_ms, time.monotonic_ns)
+        self._boundary = Boundary(RequestMeters(time.monotonic_ns, slow))
+        self._metrics = NodeMetrics(self._boundary.meters)
         ProcessCollector(registry=self._metrics.registry)
         self._executors: list[ThreadExecutor] = []
         self._servers: list[GrpcServer] = []
@@ -107,7 +113,7 @@ class NodeProcess:
                 boot_id=_boot_id(),
                 before_close=self._stop_serving,
             )
-            self._metrics.watch(node.figures, node.partition_figures)
+            self._metrics.watch(node.figures, node.partition_figures, node.topic_meters)
             await self._serve(node, config, stack)
             self._listen_to_signals(node)
             await self._run_unless_defect(node)
@@ -128,7 +134,9 @@ class NodeProcess:
         """Take the listeners' addresses. Returns the configuration with the ports that were taken."""
         taken = []
         for listener in self._config.listeners:
-            server = GrpcServer(listener.name, meter=self._metrics, message_bytes_max=self._config.message_bytes_max)
+            server = GrpcServer(
+                listener.name, boundary=self._boundary, message_bytes_max=self._config.message_bytes_max
+            )
             self._servers.append(server)
             bound = server.bind(listener.bind)
             taken.append(replace(listener, bind=bound, advertised=listener.advertised or bound))

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.cold_reads import ColdReads
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.types.context import RequestContext
@@ -88,6 +89,8 @@ class OpenFetch:
     """There was something, but less than `min_bytes`: it is looked at again with the clock, not with each append."""
     refused: bool = False
     """A consumer has found what it was sent from here on damaged."""
+    request: MeteredRequest | None = None
+    """The message of a stream that asked for it; None for a call, which the listener measures."""
 
     def is_due(self, now: Millis) -> bool:
         """Is it to be answered with whatever there is? A follower's is by `answer_anyway` alone."""
@@ -138,6 +141,7 @@ class FetchSession:
         self._session = session
         self._clock = clock
         self._config = config
+        self._request: MeteredRequest | None = None
         self._identity: tuple[FetchingReplica, FollowerIdentity] | None = None  # of the last request
         self._open: dict[tuple[bytes, int], OpenFetch] = {}
         self._ready: dict[OpenFetch, None] = {}
@@ -174,6 +178,12 @@ class FetchSession:
         self._wake.set()
 
     # --- requests ---
+
+    def begin(self, request: FetchRequest) -> MeteredRequest:
+        """Measure a message of a stream; it surrounds `take`. A follower's fetch waits as long as it takes."""
+        wait_ms = request.max_wait_ms if request.replica is None else None
+        self._request = self._context.begin(entries=len(request.partitions), wait_ms=wait_ms)
+        return self._request
 
     def take(self, request: FetchRequest) -> None:
         """Open the fetches of a request, and enter what it says of positions. Raises InvalidRequest where the request
@@ -231,6 +241,7 @@ class FetchSession:
             isolation,
             request.rack,
             refused=item.refused,
+            request=self._request,
         )
         key = (item.topic_id, item.partition)
         earlier = self._open.pop(key, None)
@@ -286,6 +297,9 @@ class FetchSession:
 
     def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> FetchedPartition:
         partition = fetch.partition
+        self._context.meter.count_error(error)
+        if partition is not None:
+            partition.topic_meter.failed_fetches += 1
         return FetchedPartition(
             fetch.fetch_id,
             fetch.topic_id,
@@ -307,6 +321,8 @@ class FetchSession:
             del self._open[fetch.topic_id, fetch.index]
         self._ready.pop(fetch, None)
         self._short.pop(fetch, None)
+        if fetch.request is not None and not fetch.ended:
+            fetch.request.entry_ended()
         fetch.ended = True
         self.cold.drop(fetch)
         if fetch.partition is not None:
@@ -356,14 +372,20 @@ class FetchSession:
         """Answer a fetch that is ready, or let it wait. Returns how many bytes of records it was given."""
         self._ready.pop(fetch, None)
         assert fetch.partition is not None, "a fetch without its partition was refused at once"
+        began_ns = self._context.meter.now_ns()
         try:
             answer = fetch.partition.read_for(fetch, self._last_sent)
         except TidelogError as error:
             answer = self._error_answer(fetch, error)
+        if fetch.request is not None:
+            fetch.request.worked_since(began_ns)
         if answer is not None:
             self._drop(fetch)
             answers.append(answer)
-            return len(answer.records)
+            size = len(answer.records)
+            if fetch.follower is None:
+                fetch.partition.topic_meter.bytes_out += size
+            return size
         if fetch.short:
             self._short[fetch] = None
             self._manager.wake_soon()
@@ -446,5 +468,6 @@ class FetchSession:
         """Nothing is answered any more."""
         self.closed = True
         for fetch in list(self._open.values()):
+            fetch.request = None  # it is not answered, and not counted
             self._drop(fetch)
         self._wake.set()

@@ -9,8 +9,7 @@ Kept true:
   2. A leadership that ends answers all that waits, fetches and produce requests alike.
   3. The log's high watermark moves only by the core's word.
 
-An error of the disk takes the whole log directory offline: storage says so to the node, which tells the partitions of
-that directory (`go_offline`), even in the middle of an append.
+A disk error takes the whole log directory offline: the node calls `go_offline`, even in the middle of an append.
 
 Left to others: which role in which epoch, and who talks to whom (replica_manager.py); streams (data_handlers.py,
 replica_fetcher.py).
@@ -24,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from node.observability.meters.topic_meter import TopicMeter
 from node.replicas.fetch_answers import committed_divergence, diverging_answer, read_answer
 from node.replicas.fetch_session import FollowerIdentity, OpenFetch
 from node.replicas.follower_log import append_answer, begin_truncation, view_of
@@ -139,8 +139,10 @@ class Partition:
         me: NodeId,
         host: PartitionHost,
         rng: random.Random,
+        topic_meter: TopicMeter,
     ) -> None:
         self.key = key
+        self.topic_meter = topic_meter
         self.topic_id = key.topic_id.bytes
         """As it is on the wire."""
         self.name = name
@@ -269,8 +271,7 @@ class Partition:
         called once, maybe before this returns. Raises what refuses the batch unwritten, LeadershipLost where the
         disk failed right behind it.
 
-        A duplicate waits for what its first copy waited for, whatever the in-sync set has become since: it is written,
-        and nothing else may be said of it."""
+        A duplicate waits for the same acks as its first copy, whatever the in-sync set has become: it is written."""
         leader = self.leading_in(leader_epoch)
         log = self.log
         try:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from node.observability.meters.topic_meter import TopicMeters
 from node.replicas.due_partitions import DuePartitions
 from node.replicas.fetch_session import FetchSession
 from node.replicas.isr_proposer import AlterPartition, IsrProposer, Proposing
@@ -121,6 +122,7 @@ class ReplicaManager:
         self._peers = peers
         self._config, self._lag_ms_max = config, config.replication.lag_ms_max
         self.memory = MemoryBudget(config.memory_bytes)
+        self.topics = TopicMeters()
         self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
         self._image = EMPTY
         self._partitions: dict[PartitionKey, Partition] = {}
@@ -326,6 +328,7 @@ class ReplicaManager:
         del self._partitions[partition.key]
         del self._by_wire[partition.key.topic_id.bytes, partition.key.partition]
         del self._by_name[partition.name]
+        self.topics.remove_replica(partition.name.topic)
         self._attended.pop(partition, None)
         self._watched.pop(partition, None)
         self._borne.pop(partition, None)
@@ -382,8 +385,7 @@ class ReplicaManager:
             self._take_role(state, partition)
 
     def _begins_anew(self, partition: Partition, state: PartitionState) -> bool:
-        """Is there reason not to go on with this log, and nobody counts on it, and what was said of it is of an epoch
-        that is over? Then it is set aside."""
+        """Set aside a log that does not fit the metadata, if no set counts on it and its epoch is over."""
         why = self._shelf.why_unfit(partition.directory, partition.log, state)
         if why is None or self._me in state.counted_on or state.leader_epoch <= partition.used_in:
             return False
@@ -393,8 +395,7 @@ class ReplicaManager:
         return True
 
     def _reopened(self, old: Partition, log: Log) -> None:
-        """A damaged log is in order, as far as it can be read; or it is as it was, and this is tried again, unless the
-        metadata have another use for the replica by now."""
+        """The repair of a damaged log ended. If the log is as before, it is tried again while the metadata wants it."""
         topic, state = self._image.topics.get(old.key.topic_id), self._image.partition(old.key)
         had_news = self._put_off.pop(old, old) is None
         if self.stopping or self._partitions.get(old.key) is not old or not (had_news or log is not old.log):
@@ -466,7 +467,8 @@ class ReplicaManager:
 
     def _install(self, topic: TopicState, state: PartitionState, directory: LogDirectory, log: Log) -> Partition:
         name = TopicPartition(topic.name, state.partition)
-        partition = Partition(state.key, name, log, directory, me=self._me, host=self, rng=self._rng)
+        meter = self.topics.add_replica(topic.name)
+        partition = Partition(state.key, name, log, directory, me=self._me, host=self, rng=self._rng, topic_meter=meter)
         partition.configs = topic.configs
         self._partitions[partition.key] = partition
         self._by_wire[partition.key.topic_id.bytes, partition.key.partition] = partition
@@ -485,8 +487,7 @@ class ReplicaManager:
                 partition.go_offline(error)
 
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
-        """A log lost what it held: the replica does nothing until the metadata has taken it out of both sets; unless
-        nobody else can go on, and it can."""
+        """A log lost records: the replica stops until it is out of both sets, unless only it can continue as leader."""
         if partition.offline is not None or not self._serves_on(partition):
             self._stop_damaged(partition, error)
         elif partition not in self._borne and partition.log.damage is not None:
@@ -514,9 +515,8 @@ class ReplicaManager:
         partition.directory.keep_damage(partition.log, borne=False)
 
     def damage_found(self, log: Log, damage: Damage) -> None:
-        """The scrub, or a follower, found that a log lost what it held. The replica leaves both sets and is fetched
-        anew; where nobody else can go on it stays, since the rest of it is better than nothing, and is asked again from
-        time to time."""
+        """The scrub or a follower found that a log lost records. The replica leaves both sets and is fetched again; a
+        leader that no other replica can replace continues, and this is tried again from time to time."""
         partition = self._by_name.get(log.topic_partition)
         if partition is None or partition.log is not log or partition.offline is not None:
             return

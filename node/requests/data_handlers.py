@@ -91,7 +91,7 @@ class DataHandlers:
         request = await stream.receive()
         if request is None:
             return False
-        with self._charge(request):
+        with self._charge(request), session.begin(request):
             await session.take(request)
         return True
 
@@ -262,7 +262,8 @@ async def _send_produced(stream: ValueStream[ProduceAnswer, ProduceRequest], ses
 
 async def _take_fetches(stream: ValueStream[FetchAnswer, FetchRequest], session: FetchSession) -> None:
     while (request := await stream.receive()) is not None:
-        session.take(request)
+        with session.begin(request):
+            session.take(request)
         await session.wait_room()
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.types.context import RequestContext
 from node.requests.types.produce import ProduceBatch, ProducedBatch, ProduceRequest
@@ -39,10 +40,11 @@ if TYPE_CHECKING:
 class _Waiting:
     """One entry until its outcome is known."""
 
-    __slots__ = ("acks", "batch_id", "partition", "session")
+    __slots__ = ("acks", "batch_id", "partition", "request", "session")
 
     def __init__(self, session: ProduceSession, batch_id: int, acks: Acks, partition: Partition) -> None:
         self.session, self.batch_id, self.acks, self.partition = session, batch_id, acks, partition
+        self.request = session.request
 
     def __call__(self, info: LogAppendInfo | None, error: TidelogError | None) -> None:
         self.session.settle(self, info, error)
@@ -66,6 +68,8 @@ class ProduceSession:
         self._context = context
         self._clock = clock
         self._config = config
+        self.request: MeteredRequest | None = None
+        """The message of a stream that is being taken; None for a call, which the listener measures."""
         self._outstanding = 0
         self._settled: list[tuple[_Waiting, LogAppendInfo]] = []
         self._refused: list[tuple[int, Partition | None, TidelogError]] = []
@@ -74,6 +78,11 @@ class ProduceSession:
         self._unanswered_failure: TidelogError | None = None
 
     # --- requests ---
+
+    def begin(self, request: ProduceRequest) -> MeteredRequest:
+        """Measure a message of a stream; it surrounds `take`."""
+        self.request = self._context.begin(entries=len(request.partitions))
+        return self.request
 
     async def take(self, request: ProduceRequest) -> None:
         """Append the entries of a request. Raises the failure of an entry with acks=0, InvalidRequest for too many."""
@@ -109,11 +118,19 @@ class ProduceSession:
                 inspected=inspected,
             )
         except TidelogError as error:
+            if partition is not None:
+                partition.topic_meter.produce_failed(error, len(entry.records))
             if acks == Acks.NONE:
                 self._unanswered_failure = error
                 return
-            self._refused.append((entry.batch_id, partition, error))
-            self._wake.set()
+            if self.request is not None:
+                self.request.entry_ended()
+            self._refuse(entry.batch_id, partition, error)
+
+    def _refuse(self, batch_id: int, partition: Partition | None, error: TidelogError) -> None:
+        self._context.meter.count_error(error)
+        self._refused.append((batch_id, partition, error))
+        self._wake.set()
 
     async def _inspected(self, partition: Partition, records: Buffer) -> Inspected | None:
         """What the records are, found out elsewhere. Raises what refuses them."""
@@ -126,13 +143,20 @@ class ProduceSession:
 
     def settle(self, waiting: _Waiting, info: LogAppendInfo | None, error: TidelogError | None) -> None:
         """The outcome of an entry."""
+        if info is not None and not info.duplicate:
+            records = info.last_offset - info.first_offset + 1
+            waiting.partition.topic_meter.appended(info.valid_bytes, records, info.stats.converted_records)
+        if waiting.request is not None:
+            waiting.request.entry_ended()
+        if error is not None:
+            waiting.partition.topic_meter.produce_failed(error, 0)
         if waiting.acks is Acks.NONE:
             return
         if error is not None:
-            self._refused.append((waiting.batch_id, waiting.partition, error))
-        else:
-            assert info is not None, "what is acknowledged was appended"
-            self._settled.append((waiting, info))
+            self._refuse(waiting.batch_id, waiting.partition, error)
+            return
+        assert info is not None, "what is acknowledged was appended"
+        self._settled.append((waiting, info))
         self._wake.set()
 
     # --- answers ---

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from node.listeners.grpc.server import GrpcServer
+from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
 from tests.client.producer_states import ProducerStates
 from tidelog.client.machine import LoopThread, RealClock
@@ -66,12 +67,6 @@ def run(story: Coroutine[Any, Any, None]) -> None:
             await story
 
     asyncio.run(bounded())
-
-
-class Meter:
-    def answered(self, method: str, seconds: float, outcome: str) -> None: ...
-    def stream_opened(self, method: str) -> None: ...
-    def stream_closed(self, method: str, outcome: str) -> None: ...
 
 
 @dataclass
@@ -171,7 +166,7 @@ class MemoryNode:
         self.asked: list[Any] = []
 
     async def start(self) -> None:
-        self.server = GrpcServer("client", meter=Meter())
+        self.server = GrpcServer("client", boundary=Boundary())
         self.endpoint = self.server.bind(self.endpoint)
         self.server.serve({"tidelog.v1.Data": self, "tidelog.v1.Admin": self})
         await self.server.start()

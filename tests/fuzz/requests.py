@@ -297,7 +297,7 @@ async def assault(home: Path, *, count: int, nodes: int, seed: int) -> list[str]
             await cluster.start(number)
             await cluster.wait_present(NodeId(number))
         await must_serve(cluster, "after")
-        return sorted({method for node in cluster.past for method in node.meter.defects})
+        return sorted({method for node in cluster.past for method in node.defects})
 
 
 def main() -> int:

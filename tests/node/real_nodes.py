@@ -13,7 +13,9 @@ from pathlib import Path
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.transport import GrpcTransport
+from node.observability.meters.request_meter import RequestMeters
 from node.process.node import Node
+from node.requests.boundary import Boundary
 from node.runtime.clock import MachineClock
 from node.runtime.executor import ThreadExecutor
 from node.runtime.methods import Answer, Method, Request
@@ -25,35 +27,21 @@ START_S = 30.0
 CALL_MS = 20_000
 
 
-class CountingMeter:
-    """Keeps the outcome of each call: "ok", or the name of the error."""
-
-    def __init__(self) -> None:
-        self.outcomes: list[tuple[str, str]] = []
-
-    def answered(self, method: str, seconds: float, outcome: str) -> None:
-        self.outcomes.append((method, outcome))
-
-    def stream_opened(self, method: str) -> None: ...
-
-    def stream_closed(self, method: str, outcome: str) -> None:
-        self.outcomes.append((method, outcome))
-
-    @property
-    def defects(self) -> list[str]:
-        """Calls that were answered INTERNAL."""
-        return [method for method, outcome in self.outcomes if outcome == "UNKNOWN_SERVER_ERROR"]
-
-
 @dataclass
 class RealNode:
     """One node while it runs."""
 
     node: Node
     address: Endpoint
-    meter: CountingMeter
+    meters: RequestMeters
     running: asyncio.Task[None]
     executors: list[ThreadExecutor] = field(default_factory=list)
+
+    @property
+    def defects(self) -> list[str]:
+        """APIs of which a request or stream was answered INTERNAL."""
+        defect = "UNKNOWN_SERVER_ERROR"
+        return [meter.api for meter in self.meters if defect in {*meter.failed, *meter.streams_ended}]
 
 
 class RealNodes:
@@ -72,8 +60,8 @@ class RealNodes:
         """Start one node; returns as soon as it answers calls."""
         self._starts += 1
         address, count = self.addresses[number], len(self.addresses)
-        meter, transport = CountingMeter(), GrpcTransport()
-        server = GrpcServer("client", meter=meter)
+        boundary, transport = Boundary(), GrpcTransport()
+        server = GrpcServer("client", boundary=boundary)
         server.bind(address)
         executors: list[ThreadExecutor] = []
 
@@ -110,7 +98,7 @@ class RealNodes:
                     executor.close()
 
         running = asyncio.get_running_loop().create_task(run())
-        self.nodes[number] = RealNode(node, address, meter, running, executors)
+        self.nodes[number] = RealNode(node, address, boundary.meters, running, executors)
         self.past.append(self.nodes[number])
 
     async def stop(self, number: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.transport import GrpcTransport
+from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
 from node.runtime import methods
 from tidelog.errors import (
@@ -35,20 +36,6 @@ LOOPBACK = Endpoint("127.0.0.1", 0)
 PATIENCE_MS = 60_000
 """Longer than the busiest machine takes: what is waited for comes, or the test fails."""
 ELSEWHERE = NodeAddress(NodeId(1), Endpoint("other", 9092))
-
-
-class Meter:
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str]] = []
-
-    def answered(self, method: str, seconds: float, outcome: str) -> None:
-        self.seen.append((method, outcome))
-
-    def stream_opened(self, method: str) -> None:
-        self.seen.append((method, "opened"))
-
-    def stream_closed(self, method: str, outcome: str) -> None:
-        self.seen.append((method, outcome))
 
 
 class EchoData:
@@ -103,8 +90,9 @@ class EchoData:
 
 class Fixture:
     def __init__(self, service: EchoData) -> None:
-        self.meter, self.service = Meter(), service
-        self.server = GrpcServer("client", meter=self.meter, message_bytes_max=1 << 20)
+        self.boundary, self.service = Boundary(), service
+        self.meters = self.boundary.meters
+        self.server = GrpcServer("client", boundary=self.boundary, message_bytes_max=1 << 20)
         self.transport = GrpcTransport()
         self.address = self.server.bind(LOOPBACK)
 
@@ -140,8 +128,8 @@ def test_records_travel_in_streams_and_calls() -> None:
             assert bytes(fetched.partitions[0].records) == payload
             stream.close()
             await at.service.gone.wait()
-        assert ("Data.Fetch", "ok") in at.meter.seen
-        assert at.meter.seen[-1] in [("Data.ProduceStream", "ended"), ("Data.ProduceStream", "ok")]
+        assert at.meters.of("Data.Fetch").answered == 1
+        assert list(at.meters.of("Data.ProduceStream").streams_ended) in [["ended"], ["ok"]]
 
     asyncio.run(story())
 
@@ -159,7 +147,7 @@ def test_errors_arrive_as_themselves() -> None:
             offsets = data_pb2.ListOffsetsRequest()
             with pytest.raises(UnsupportedVersion, match="asked by client"):
                 await at.transport.call(at.address, methods.DATA_LIST_OFFSETS, offsets, timeout_ms=PATIENCE_MS)
-            assert ("Data.Produce", "NOT_LEADER_OR_FOLLOWER") in at.meter.seen
+            assert at.meters.of("Data.Produce").failed == {"NOT_LEADER_OR_FOLLOWER": 1}
 
     asyncio.run(story())
 
@@ -389,7 +377,7 @@ def test_a_server_that_dies_breaks_the_stream() -> None:
 
 def test_a_taken_port_is_named() -> None:
     async def story() -> None:
-        first, second = GrpcServer("client", meter=Meter()), GrpcServer("inner", meter=Meter())
+        first, second = GrpcServer("client", boundary=Boundary()), GrpcServer("inner", boundary=Boundary())
         taken = first.bind(LOOPBACK)
         with pytest.raises(InvalidConfig, match=f"'inner': {taken} cannot be bound"):
             second.bind(taken)
@@ -417,7 +405,8 @@ def test_bytes_that_are_no_message_are_refused_as_such(caplog: pytest.LogCapture
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 await stream.read()
             assert type(from_rpc_error(ended.value, address=fixture.address, phase="a test")) is InvalidRequest
-            assert ("Data.Produce", "INVALID_REQUEST") in fixture.meter.seen
+            assert fixture.meters.of("Data.Produce").failed == {"INVALID_REQUEST": 1}
+            assert fixture.meters.of("Data.ProduceStream").failed == {"INVALID_REQUEST": 1}
 
     asyncio.run(story())
     assert not [record for record in caplog.records if record.exc_info]

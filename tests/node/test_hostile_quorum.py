@@ -77,7 +77,7 @@ def test_three_nodes_believe_no_stranger_and_elect_again(tmp_path: Path) -> None
                 for method, request in hostile(who.cluster_id, key):
                     with contextlib.suppress(TidelogError):
                         await nodes.call(number, method, request)
-                assert nodes.nodes[number].meter.defects == []
+                assert nodes.nodes[number].defects == []
             await create_topic(nodes, "before")
             epochs = [node.node._metadata.view.leader_epoch for node in nodes.nodes.values() if node.node._metadata]
             await nodes.stop(0)

@@ -10,11 +10,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from node.observability.directory_metrics import DirectoryFigures
+from node.observability.meters.request_meter import RequestMeters
+from node.observability.meters.topic_meter import TopicMeters
 from node.observability.metrics import NodeFigures, NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.observability.partition_metrics import AT_ONCE, PartitionFigures, partition_text
+from node.requests.types.context import RequestContext
 from node.runtime.memory_budget import Kind, MemoryFigures
-from tidelog.errors import InvalidConfig
+from tidelog.errors import InvalidConfig, NotLeaderOrFollower, TidelogError
 from tidelog.types import Endpoint
 
 LEADER = PartitionFigures(
@@ -50,6 +53,29 @@ FIGURES = NodeFigures(
 )
 
 
+class Nanoseconds:
+    """Monotonic time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def pass_ms(self, ms: int) -> None:
+        self.now += ms * 1_000_000
+
+
+def answer(meters: RequestMeters, clock: Nanoseconds, api: str, ms: int, error: TidelogError | None = None) -> None:
+    """A call that waits so long for its answer."""
+    request = RequestContext("client", "here", meter=meters.of(api)).begin()
+    clock.pass_ms(ms)
+    if error is None:
+        request.entry_ended()
+    else:
+        request.fail(error)
+
+
 async def scrape(address: Endpoint, request: str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") -> tuple[str, str]:
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(request.encode())
@@ -60,11 +86,16 @@ async def scrape(address: Endpoint, request: str = "GET /metrics HTTP/1.1\r\nHos
 
 def test_requests_and_state_are_there_to_be_scraped() -> None:
     async def story() -> str:
-        metrics = NodeMetrics()
-        metrics.watch(lambda: FIGURES, lambda: iter((LEADER, FOLLOWER)))
-        metrics.answered("Data.Fetch", 0.003, "ok")
-        metrics.answered("Data.Produce", 0.2, "NOT_LEADER_OR_FOLLOWER")
-        metrics.stream_opened("Data.FetchStream")
+        clock = Nanoseconds()
+        meters, topics = RequestMeters(clock), TopicMeters()
+        metrics = NodeMetrics(meters)
+        metrics.watch(lambda: FIGURES, lambda: iter((LEADER, FOLLOWER)), lambda: iter(topics))
+        answer(meters, clock, "Data.Fetch", 3)
+        answer(meters, clock, "Data.Produce", 200, NotLeaderOrFollower("elsewhere"))
+        meters.of("Data.FetchStream").streams_open += 1
+        meters.of("Data.Fetch").response_bytes += 700
+        meters.of("Admin.GetMetadata")
+        topics.add_replica("orders").appended(size=100, records=3, converted=1)
         metrics.directory_worker("/a")(0.01)
         server = MetricsServer(lambda: metrics.text(nothing_else))
         address = await server.start(Endpoint("127.0.0.1", 0))
@@ -82,7 +113,19 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     }
     assert samples["tidelog_requests_total", "Data.Fetch", "ok"] == 1
     assert samples["tidelog_requests_total", "Data.Produce", "NOT_LEADER_OR_FOLLOWER"] == 1
+    assert ("tidelog_requests_total", "Data.Produce", "ok") not in samples
+    assert samples["tidelog_request_errors_total", "Data.Produce", "NOT_LEADER_OR_FOLLOWER"] == 1
     assert samples["tidelog_request_seconds_count", "Data.Fetch"] == 1
+    assert samples["tidelog_request_seconds_bucket", "0.0025", "Data.Fetch"] == 0
+    assert samples["tidelog_request_seconds_bucket", "0.005", "Data.Fetch"] == 1
+    assert samples["tidelog_request_seconds_bucket", "+Inf", "Data.Fetch"] == 1
+    assert samples["tidelog_request_seconds_sum", "Data.Produce"] == pytest.approx(0.2)
+    assert samples["tidelog_request_phase_seconds_total", "Data.Produce", "remote"] == pytest.approx(0.2)
+    assert samples["tidelog_response_bytes_total", "Data.Fetch"] == 700
+    assert ("tidelog_response_bytes_total", "Admin.GetMetadata") not in samples, "nobody has asked for that"
+    assert samples["tidelog_topic_bytes_in_total", "orders"] == 100
+    assert samples["tidelog_topic_messages_in_total", "orders"] == 3
+    assert samples["tidelog_topic_produce_message_conversions_total", "orders"] == 1
     assert samples["tidelog_streams_open", "Data.FetchStream"] == 1
     assert samples["tidelog_directory_work_seconds_count", "/a"] == 1
     assert samples[("tidelog_ready",)] == 1
@@ -104,8 +147,9 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
 
 
 def test_two_nodes_in_one_process_count_apart() -> None:
-    first, second = NodeMetrics(), NodeMetrics()
-    first.answered("Data.Fetch", 0.003, "ok")
+    meters, clock = RequestMeters(), Nanoseconds()
+    first, second = NodeMetrics(meters), NodeMetrics(RequestMeters())
+    answer(meters, clock, "Data.Fetch", 3)
     assert b'tidelog_requests_total{method="Data.Fetch",outcome="ok"} 1.0' in asyncio.run(first.text(nothing_else))
     assert b'method="Data.Fetch"' not in asyncio.run(second.text(nothing_else))
 
@@ -151,8 +195,8 @@ def test_a_taken_address_is_named() -> None:
 
 
 def test_the_memory_budget_is_there_to_be_scraped() -> None:
-    metrics = NodeMetrics()
-    metrics.watch(lambda: FIGURES, lambda: iter(()))
+    metrics = NodeMetrics(RequestMeters())
+    metrics.watch(lambda: FIGURES, lambda: iter(()), lambda: iter(()))
     lines = asyncio.run(metrics.text(nothing_else)).decode().splitlines()
     assert "tidelog_memory_limit_bytes 6.7108864e+07" in lines
     assert 'tidelog_memory_used_bytes{kind="consumer_fetch"} 4096.0' in lines

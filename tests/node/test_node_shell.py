@@ -15,9 +15,9 @@ from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.observability import logs
 from node.process import probe
+from node.requests.boundary import Boundary
 from node.runtime.executor import ThreadExecutor
 from node.runtime.work import run_in
-from tests.node.helpers import SilentMeter
 from tidelog.types import Endpoint
 
 
@@ -117,7 +117,7 @@ def test_log_lines_carry_their_fields() -> None:
 
 def test_a_probe_tells_alive_from_ready(capfd: pytest.CaptureFixture[str]) -> None:
     async def story() -> list[tuple[int, int]]:
-        server, health = GrpcServer("client", meter=SilentMeter()), Health(())
+        server, health = GrpcServer("client", boundary=Boundary()), Health(())
         address = server.bind(Endpoint("127.0.0.1", 0))
         server.serve_health(health.servicer)
         await health.alive()

@@ -4,7 +4,8 @@ A `Codec` names the RPC of an `Api` and its conversions. `Endpoint` serves RPCs 
 `node/listeners/grpc/peers.py` sends values to other nodes. Each service has a module with the codecs of its RPCs.
 
 Invariants: a message that stands for no value (an id that does not have 16 bytes) is refused with InvalidRequest before
-a handler sees it. Record bytes are passed on, never copied.
+a handler sees it, and so is a request that the listener's authorizer does not allow. Record bytes are passed on, never
+copied.
 """
 
 from __future__ import annotations
@@ -76,13 +77,23 @@ class ConvertedStream:
 
 def _call(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
     async def call(message: Any, context: RequestContext) -> Any:
-        return codec.write_answer(await handle(codec.request_from(message), context))
+        return codec.write_answer(await handle(_allowed_request(codec, message, context), context))
 
     return call
 
 
 def _stream(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
     async def serve(stream: MessageStream[Any, Any], context: RequestContext) -> None:
-        await handle(ConvertedStream(stream, codec.write_answer, codec.request_from), context)
+        def read(message: Any) -> Any:
+            return _allowed_request(codec, message, context)
+
+        await handle(ConvertedStream(stream, codec.write_answer, read), context)
 
     return serve
+
+
+def _allowed_request(codec: Codec[Asked, Any], message: Any, context: RequestContext) -> Asked:
+    """The value of a request. Raises InvalidRequest, and the error of an authorizer that refuses it."""
+    asked = codec.request_from(message)
+    context.authorizer.ensure_allowed(context, codec.api, asked)
+    return asked

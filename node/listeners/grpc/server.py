@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import grpc
 from google.protobuf import descriptor_pool
@@ -22,6 +22,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from node.listeners.grpc.connections import shut_down_connection
+from node.observability.meters.request_meter import RequestMeter, name_of
+from node.requests.boundary import Boundary, Quotas
 from node.requests.types.context import RequestContext
 from node.runtime import methods
 from node.runtime.limits import ensure_few_fields
@@ -38,24 +40,19 @@ CONCURRENT_STREAMS_MAX: Final = 10_000
 """Calls and streams open at once on one connection. A stream costs some KiB; a client opens a handful."""
 
 
-class RequestMeter(Protocol):
-    """Who counts requests (`node/observability/metrics.py`)."""
+CLIENT_ID_KEY: Final = "tidelog-client-id"
+"""The metadata of a call or stream in which a client may give itself a name, for logs and quotas."""
 
-    def answered(self, method: str, seconds: float, outcome: str) -> None:
-        """A unary call was answered. outcome: "ok" or the error's name."""
-        ...
-
-    def stream_opened(self, method: str) -> None: ...
-
-    def stream_closed(self, method: str, outcome: str) -> None: ...
+CLIENT_ID_MAX: Final = 255
+"""Characters of such a name; the rest is dropped."""
 
 
 class GrpcServer:
     """A listener. Made and bound first, so that its port is known; then given the services and started."""
 
-    def __init__(self, listener: str, *, meter: RequestMeter, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+    def __init__(self, listener: str, *, boundary: Boundary, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.listener = listener
-        self._meter = meter
+        self._boundary = boundary
         self._server = grpc.aio.server(options=_server_options(message_bytes_max))
         self._streams: set[ServerStream] = set()
         self._refusing = False
@@ -104,36 +101,45 @@ class GrpcServer:
 
     def _handler(self, method: Method[WireMessage, WireMessage], service: object) -> grpc.RpcMethodHandler[Any, Any]:
         serve = getattr(service, method.attribute)
+        meter = self._boundary.meters.of(str(method))
         make: Callable[..., grpc.RpcMethodHandler[Any, Any]]
         if method.kind is Kind.UNARY:
-            make, handle = grpc.unary_unary_rpc_method_handler, self._unary(method, serve)
+            make, handle = grpc.unary_unary_rpc_method_handler, self._unary(method, serve, meter)
         else:
-            make, handle = grpc.stream_stream_rpc_method_handler, self._stream(method, serve)
+            make, handle = grpc.stream_stream_rpc_method_handler, self._stream(method, serve, meter)
         return make(
             handle,
             request_deserializer=_reader(method),
-            response_serializer=method.answer.SerializeToString,
+            response_serializer=_writer(meter, self._boundary.quotas),
         )
 
     def _unary(
-        self, method: Method[WireMessage, WireMessage], serve: Callable[[Any, RequestContext], Awaitable[WireMessage]]
+        self,
+        method: Method[WireMessage, WireMessage],
+        serve: Callable[[Any, RequestContext], Coroutine[Any, Any, WireMessage]],
+        meter: RequestMeter,
     ) -> Callable[[Any, Any], Awaitable[Any]]:
-        name, now = str(method), asyncio.get_running_loop().time
-
-        async def handle(request: Any, call: Any) -> WireMessage:
-            began = now()
+        async def handle(received: tuple[Any, int], call: Any) -> tuple[WireMessage, RequestContext]:
+            message, size = received
+            context = self._context(call, meter)
+            request = context.begin(wait_ms=_wait_of(message))
+            meter.request_bytes += size
             try:
                 if self._refusing:
                     raise self._shutting_down()
-                if isinstance(request, InvalidRequest):
-                    raise request
-                answer = await serve(request, RequestContext(self.listener, call.peer()))
+                if isinstance(message, InvalidRequest):
+                    raise message
+                if throttle_ms := self._boundary.quotas.charge(context, size):
+                    await asyncio.sleep(throttle_ms / 1000)
+                answer = await request.on_loop(serve(message, context))
             except Exception as cause:  # noqa: BLE001 (the boundary: everything becomes a status)
                 error = as_tidelog_error(cause, doing=method)
-                self._meter.answered(name, now() - began, _outcome(error))
+                request.fail(error)
                 await _abort(call, error)
-            self._meter.answered(name, now() - began, "ok")
-            return answer
+            request.entry_ended()
+            answered_ns = meter.now_ns()
+            call.add_done_callback(lambda _call: _sent(meter, answered_ns))
+            return answer, context
 
         return handle
 
@@ -141,31 +147,41 @@ class GrpcServer:
         self,
         method: Method[WireMessage, WireMessage],
         serve: Callable[[Any, RequestContext], Coroutine[Any, Any, None]],
+        meter: RequestMeter,
     ) -> Callable[[Any, Any], Awaitable[Any]]:
-        name = str(method)
-
         async def handle(_requests: Any, call: Any) -> None:
             task = asyncio.current_task()
             assert task is not None
-            context = RequestContext(self.listener, call.peer())
-            stream = ServerStream(call, task, context.connection)
+            context = self._context(call, meter)
+            stream = ServerStream(call, task, context, self._boundary.quotas)
             self._streams.add(stream)
-            self._meter.stream_opened(name)
+            meter.streams_open += 1
             outcome = "ok"
             try:
                 error = await self._serve_stream(serve(stream, context), method, stream)
                 await stream.settle()
                 if error is not None:
-                    outcome = _outcome(error)
+                    outcome = name_of(error)
                     await _abort(call, error)
             except asyncio.CancelledError:  # the caller went away
                 outcome = "ended"
                 raise
             finally:
                 self._streams.discard(stream)
-                self._meter.stream_closed(name, outcome)
+                meter.stream_ended(outcome)
 
         return handle
+
+    def _context(self, call: Any, meter: RequestMeter) -> RequestContext:
+        left_s = call.time_remaining()
+        return RequestContext(
+            self.listener,
+            call.peer(),
+            client_id=_client_id(call.invocation_metadata()),
+            deadline_ms=None if left_s is None else int(left_s * 1000),
+            meter=meter,
+            authorizer=self._boundary.authorizer,
+        )
 
     async def _serve_stream(
         self, serving: Coroutine[Any, Any, None], method: object, stream: ServerStream
@@ -192,9 +208,11 @@ class GrpcServer:
 class ServerStream:
     """The serving side of an open stream; see `node.runtime.transport.MessageStream`. Several tasks may send."""
 
-    def __init__(self, call: Any, task: asyncio.Task[Any], peer: str) -> None:
+    def __init__(self, call: Any, task: asyncio.Task[Any], context: RequestContext, quotas: Quotas) -> None:
         self._call = call
-        self._peer = peer  # known from the start: asking gRPC once the caller has gone ends the process (SIGSEGV)
+        self._context, self._meter, self._quotas = context, context.meter, quotas
+        # Known from the start: asking gRPC once the caller has gone ends the process (SIGSEGV).
+        self._peer = context.connection
         self._serving = task
         self._lock = asyncio.Lock()
         self._last_write: asyncio.Task[None] | None = None
@@ -212,12 +230,20 @@ class ServerStream:
     async def receive(self) -> Any:
         """The next request; None once the caller sends no more."""
         try:
-            message = await self._call.read()
+            received = await self._call.read()
         except grpc.aio.BaseError as error:
             raise self._lost(error) from None
+        if received is grpc.aio.EOF:
+            return None
+        message, size = received
+        del received  # the caller decides how long the message is kept
+        self._meter.request_bytes += size
         if isinstance(message, InvalidRequest):
+            self._context.begin().fail(message)
             raise message
-        return None if message is grpc.aio.EOF else message
+        if throttle_ms := self._quotas.charge(self._context, size):
+            await asyncio.sleep(throttle_ms / 1000)
+        return message
 
     def close(self) -> None:
         """End the stream: cancels the method that serves it. Where a message is being written, the caller's connection
@@ -244,9 +270,11 @@ class ServerStream:
             await asyncio.wait((self._last_write,))
 
     async def _write(self, message: WireMessage) -> None:
+        began_ns = self._meter.now_ns()
         async with self._lock:
             try:
-                await self._call.write(message)
+                await self._call.write((message, self._context))
+                _sent(self._meter, began_ns)
             except grpc.aio.BaseError as error:
                 raise self._lost(error) from None
             finally:
@@ -256,22 +284,53 @@ class ServerStream:
         return ConnectionLost(f"the caller at {self._peer} went away ({error})")
 
 
-def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], WireMessage | InvalidRequest]:
-    """Reads the method's requests. What cannot be read becomes the error to answer: gRPC knows no other answer to an
-    exception here than a traceback in the log."""
+def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], tuple[WireMessage | InvalidRequest, int]]:
+    """Reads the method's requests, with their size. What cannot be read becomes the error to answer: gRPC knows no
+    other answer to an exception here than a traceback in the log."""
 
     kind = descriptor_pool.Default().FindMessageTypeByName(f"tidelog.v1.{method.request.__name__}")
 
-    def read(data: bytes) -> WireMessage | InvalidRequest:
+    def read(data: bytes) -> tuple[WireMessage | InvalidRequest, int]:
+        size = len(data)
         try:
             ensure_few_fields(data, kind)
-            return method.request.FromString(data)
+            return method.request.FromString(data), size
         except InvalidRequest as error:
-            return error
+            return error, size
         except DecodeError as error:
-            return InvalidRequest(f"the {len(data)} bytes sent to {method} are no {method.request.__name__}: {error}")
+            return InvalidRequest(f"the {size} bytes sent to {method} are no {method.request.__name__}: {error}"), size
 
     return read
+
+
+def _writer(meter: RequestMeter, quotas: Quotas) -> Callable[[tuple[WireMessage, RequestContext]], bytes]:
+    """Writes answers, and counts their bytes."""
+
+    def write(answer: tuple[WireMessage, RequestContext]) -> bytes:
+        message, context = answer
+        data = message.SerializeToString()
+        meter.response_bytes += len(data)
+        quotas.charge(context, len(data))
+        return data
+
+    return write
+
+
+def _sent(meter: RequestMeter, began_ns: int) -> None:
+    meter.send_ns += meter.now_ns() - began_ns
+
+
+def _client_id(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    for key, value in metadata or ():
+        if key == CLIENT_ID_KEY:
+            return str(value)[:CLIENT_ID_MAX]
+    return ""
+
+
+def _wait_of(message: object) -> int:
+    """How long a call asks to wait for records (milliseconds)."""
+    wait_ms: int = getattr(message, "max_wait_ms", 0)
+    return wait_ms
 
 
 def _seen(write: asyncio.Task[None]) -> None:
@@ -292,10 +351,6 @@ def _server_options(message_bytes_max: int) -> list[tuple[str, int]]:
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),  # our clients ping while a fetch waits
     ]
-
-
-def _outcome(error: TidelogError) -> str:
-    return error.kafka_name or type(error).__name__
 
 
 async def _abort(call: Any, error: TidelogError) -> NoReturn:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from node.observability.meters.request_meter import MeteredRequest, RequestMeter
+from node.requests.types.authorizer import Authorizer
 
 ANONYMOUS: Final = "anonymous"
 """The principal of a connection that was not authenticated. Listeners authenticate nobody yet."""
@@ -17,9 +20,20 @@ class RequestContext:
     connection: the address of the other side, as the listener describes it.
     principal: the authenticated identity.
     client_id: the name that the client gave itself; empty where its protocol has none.
+    deadline_ms: how long the caller waits for the answer, from the arrival; None where the listener does not know.
+    meter: the counters of the request's API.
+    authorizer: decides whether the requests are allowed.
     """
 
     listener: str
     connection: str
     principal: str = ANONYMOUS
     client_id: str = ""
+    deadline_ms: int | None = None
+    meter: RequestMeter = field(default_factory=RequestMeter, compare=False, repr=False)
+    authorizer: Authorizer = field(default_factory=Authorizer, compare=False, repr=False)
+
+    def begin(self, *, entries: int = 0, wait_ms: int | None = 0) -> MeteredRequest:
+        """Measure a request from now on. entries: parts that are answered one by one. wait_ms: how long it asks to wait
+        for records; None: without a limit."""
+        return MeteredRequest(self.meter, self.connection, self.client_id, entries=entries, wait_ms=wait_ms)

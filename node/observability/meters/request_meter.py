@@ -1,0 +1,197 @@
+"""Counters of the requests of one API, and the measurement of single requests.
+
+The time of a request has the parts that Kafka names: queue (from the arrival to the start of the handler), local (work
+of the handler on the loop), remote (the handler waits: for acks, for records, for the controller) and send (until the
+answer is written). Queue time is 0 for gRPC, which hands over a message only when the handler asks for it.
+
+Invariants: a request is counted once, when it is answered. A request whose caller left is not counted.
+Not here: the text of the metrics (metrics.py), which requests are logged (slow_requests.py).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar
+
+from node.observability.meters.slow_requests import SlowRequestLog
+from tidelog.errors import TidelogError
+
+Result = TypeVar("Result")
+
+BOUNDS_MS: Final = (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000)
+"""Upper bounds of the histogram of total times."""
+_BOUNDS_NS: Final = tuple(int(bound * 1e6) for bound in BOUNDS_MS)
+
+
+def name_of(error: TidelogError) -> str:
+    """The error in labels of metrics: Kafka's name for it, or the name of its class."""
+    return error.kafka_name or type(error).__name__
+
+
+class RequestMeter:
+    """The counters of one API. Times are in nanoseconds."""
+
+    __slots__ = (
+        "answered",
+        "api",
+        "errors",
+        "failed",
+        "local_ns",
+        "now_ns",
+        "queue_ns",
+        "remote_ns",
+        "request_bytes",
+        "response_bytes",
+        "send_ns",
+        "slow",
+        "streams_ended",
+        "streams_open",
+        "times",
+    )
+
+    def __init__(
+        self, api: str = "", now_ns: Callable[[], int] = lambda: 0, slow: SlowRequestLog | None = None
+    ) -> None:
+        """now_ns: monotonic time. slow: None to log no slow requests."""
+        self.api, self.now_ns, self.slow = api, now_ns, slow
+        self.answered = 0
+        """Requests that succeeded as a whole; their entries may have errors."""
+        self.failed: dict[str, int] = {}
+        """Requests that failed as a whole, by error."""
+        self.errors: dict[str, int] = {}
+        """Errors in answers, of whole requests and of entries."""
+        self.request_bytes = self.response_bytes = 0
+        self.queue_ns = self.local_ns = self.remote_ns = self.send_ns = 0
+        self.times = [0] * (len(BOUNDS_MS) + 1)
+        """Requests by total time without send: how many above one bound and not above the next."""
+        self.streams_open = 0
+        self.streams_ended: dict[str, int] = {}
+
+    def count_error(self, error: TidelogError) -> None:
+        """Count an error in an answer."""
+        name = name_of(error)
+        self.errors[name] = self.errors.get(name, 0) + 1
+
+    def stream_ended(self, outcome: str) -> None:
+        """Count the end of a stream. outcome: `ok`, `ended` if the caller left, or the error's name."""
+        self.streams_open -= 1
+        self.streams_ended[outcome] = self.streams_ended.get(outcome, 0) + 1
+
+
+class MeteredRequest:
+    """One request until it is answered.
+
+    The entries of a message on a stream are answered one by one: `with request:` surrounds the handling of the message,
+    and the request ends with that or with `entry_ended` for its last entry, whichever comes last.
+    """
+
+    __slots__ = ("_arrived_ns", "_client_id", "_connection", "_local_ns", "_meter", "_now_ns", "_open", "_wait_ms")
+
+    def __init__(
+        self, meter: RequestMeter, connection: str, client_id: str, *, entries: int = 0, wait_ms: int | None = 0
+    ) -> None:
+        """wait_ms: how long the request asks to wait for records; None: as long as it takes."""
+        self._meter, self._now_ns = meter, meter.now_ns
+        self._connection, self._client_id = connection, client_id
+        self._open = entries + 1
+        self._wait_ms = wait_ms
+        self._local_ns = 0
+        self._arrived_ns = self._now_ns()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self._local_ns += self._now_ns() - self._arrived_ns
+        if error is None:
+            self.entry_ended()
+        elif isinstance(error, TidelogError):
+            self.fail(error)
+
+    def on_loop(self, work: Coroutine[Any, Any, Result]) -> OnLoop[Result]:
+        """Await the handler, and count its work on the loop as local time."""
+        return OnLoop(self, work)
+
+    def worked_since(self, began_ns: int) -> None:
+        """Count the time since then as local time."""
+        self._local_ns += self._now_ns() - began_ns
+
+    def entry_ended(self) -> None:
+        """The outcome of one more entry is known."""
+        self._open -= 1
+        if self._open == 0:
+            self._meter.answered += 1
+            self._end()
+
+    def fail(self, error: TidelogError) -> None:
+        """The request failed as a whole. Entries that end later are not counted."""
+        self._open = -1
+        name, failed = name_of(error), self._meter.failed
+        failed[name] = failed.get(name, 0) + 1
+        self._meter.count_error(error)
+        self._end()
+
+    def _end(self) -> None:
+        meter, local = self._meter, self._local_ns
+        total = self._now_ns() - self._arrived_ns
+        meter.local_ns += local
+        meter.remote_ns += total - local
+        meter.times[bisect_left(_BOUNDS_NS, total)] += 1
+        if meter.slow is not None and meter.slow.may_log(total):
+            meter.slow.look_at(
+                meter.api,
+                total,
+                local,
+                self._wait_ms,
+                connection=self._connection,
+                client_id=self._client_id,
+            )
+
+
+class OnLoop(Generic[Result]):
+    """An awaitable that runs a coroutine and measures the time between its waits."""
+
+    __slots__ = ("_request", "_work")
+
+    def __init__(self, request: MeteredRequest, work: Coroutine[Any, Any, Result]) -> None:
+        self._request, self._work = request, work
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        request, work = self._request, self._work
+        now_ns = request._now_ns
+        thrown: BaseException | None = None
+        while True:
+            began = now_ns()
+            try:
+                waits_for = work.send(None) if thrown is None else work.throw(thrown)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            finally:
+                thrown = None  # it refers to this frame
+                request._local_ns += now_ns() - began
+            try:
+                yield waits_for
+            except BaseException as error:  # noqa: BLE001 (cancellation above all; the coroutine decides)
+                thrown = error
+
+
+class RequestMeters:
+    """The meters of a node by API. Listeners share them."""
+
+    def __init__(self, now_ns: Callable[[], int] = lambda: 0, slow: SlowRequestLog | None = None) -> None:
+        self._now_ns, self._slow = now_ns, slow
+        self._meters: dict[str, RequestMeter] = {}
+
+    def of(self, api: str) -> RequestMeter:
+        """The meter of that API; a new one the first time."""
+        meter = self._meters.get(api)
+        if meter is None:
+            meter = self._meters[api] = RequestMeter(api, self._now_ns, self._slow)
+        return meter
+
+    def __iter__(self) -> Iterator[RequestMeter]:
+        return iter(list(self._meters.values()))

@@ -1,0 +1,18 @@
+"""Authorization: whether a request is allowed. The one place where a request can be refused for its origin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from node.requests.types.api import Api
+
+if TYPE_CHECKING:
+    from node.requests.types.context import RequestContext
+
+
+class Authorizer:
+    """Allows every request. Listeners authenticate nobody yet, so that there is nothing to decide by."""
+
+    def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
+        """Called with each request, and with each message of a stream, before its handler. Raises
+        TopicAuthorizationFailed or ClusterAuthorizationFailed to refuse it."""

@@ -1,0 +1,377 @@
+"""What each request passes between its listener and its handler, over real gRPC and on whole nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from node.listeners.grpc.codec import Codec, Endpoint
+from node.listeners.grpc.server import CLIENT_ID_KEY, GrpcServer
+from node.listeners.grpc.transport import GrpcTransport
+from node.observability.meters.request_meter import RequestMeter, RequestMeters
+from node.observability.meters.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
+from node.requests.boundary import Boundary, Quotas
+from node.requests.types.api import Api
+from node.requests.types.authorizer import Authorizer
+from node.requests.types.context import RequestContext
+from node.runtime import methods
+from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
+from tests.node.test_metrics import Nanoseconds
+from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
+from tidelog.protocol import wire
+from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.records import Record, build_batch
+from tidelog.types import Endpoint as Address
+from tidelog.types import Millis, Offset
+
+LOOPBACK = Address("127.0.0.1", 0)
+MS = 1_000_000
+
+
+def batch(*values: bytes) -> bytes:
+    return build_batch([Record(Offset(i), Millis(1_700_000_000_000), None, value) for i, value in enumerate(values)])
+
+
+def entry(topic_id: bytes, records: bytes, *, partition: int = 0, batch_id: int = 1) -> wire.PartitionProduce:
+    return wire.PartitionProduce(
+        batch_id=batch_id, topic_id=topic_id, partition=partition, leader_epoch=-1, records=records
+    )
+
+
+def produce(*entries: wire.PartitionProduce, acks: int = -1) -> wire.ProduceRequest:
+    return wire.ProduceRequest(acks=acks, timeout_ms=CALL_MS, partitions=list(entries))
+
+
+def fetch(topic_id: bytes, offset: int, *, max_wait_ms: int = 0) -> data_pb2.FetchRequest:
+    wanted = data_pb2.FetchPartition(
+        fetch_id=1,
+        topic_id=topic_id,
+        fetch_offset=offset,
+        max_bytes=1 << 20,
+        current_leader_epoch=-1,
+        last_fetched_epoch=-1,
+    )
+    return data_pb2.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, partitions=[wanted])
+
+
+async def create_topic(nodes: RealNodes, **configs: str) -> bytes:
+    request = admin_pb2.CreateTopicRequest(name="orders", partitions=1, replication_factor=1, configs=configs)
+    topic_id = (await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)).topic_id
+
+    def leads() -> bool:
+        replicas = nodes.nodes[0].node.replicas
+        found = None if replicas is None else replicas.find(topic_id, 0)
+        return found is not None and found.leader is not None
+
+    await nodes.wait_until(leads)
+    return topic_id
+
+
+@asynccontextmanager
+async def listener(service: object, boundary: Boundary) -> AsyncIterator[tuple[GrpcTransport, Address]]:
+    """A listener of its own for the Data service."""
+    server, transport = GrpcServer("client", boundary=boundary), GrpcTransport()
+    address = server.bind(LOOPBACK)
+    server.serve({methods.DATA: service})
+    await server.start()
+    try:
+        yield transport, address
+    finally:
+        await transport.close()
+        await server.stop(0)
+
+
+def unconverted(service: object) -> Endpoint:
+    """The service with messages as values."""
+    codecs = [
+        Codec(Api(str(method), method.request, method.answer), method, lambda message: message, lambda value: value)
+        for method in methods.of_service(methods.DATA)
+    ]
+    return Endpoint(service, codecs)
+
+
+class NoProducing(Authorizer):
+    """Refuses everything that writes records."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
+        self.asked.append((context.principal, api.name))
+        if api.name.startswith("Data.Produce"):
+            raise TopicAuthorizationFailed(f"{context.principal} may not write")
+
+
+def test_a_refused_request_leaves_the_log_unchanged_and_its_caller_hears_why(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with real_nodes(tmp_path) as nodes:
+            topic_id = await create_topic(nodes)
+            await nodes.call(0, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"a"))))
+            running = nodes.nodes[0].node
+            assert running.replicas is not None
+            partition = running.replicas.find(topic_id, 0)
+            assert partition is not None
+            boundary = Boundary(authorizer=NoProducing())
+            service = unconverted(running.services()[methods.DATA])
+            async with listener(service, boundary) as (transport, address):
+                with pytest.raises(TopicAuthorizationFailed, match="anonymous may not write"):
+                    await transport.call(
+                        address, methods.DATA_PRODUCE, produce(entry(topic_id, batch(b"b"))), timeout_ms=CALL_MS
+                    )
+                stream = await transport.open_stream(address, methods.DATA_PRODUCE_STREAM)
+                await stream.send(produce(entry(topic_id, batch(b"c"))))
+                with pytest.raises(TopicAuthorizationFailed):
+                    await stream.receive()
+                read = await transport.call(address, methods.DATA_FETCH, fetch(topic_id, 0), timeout_ms=CALL_MS)
+                assert len(read.partitions[0].records) > 0, "reading is allowed"
+            assert partition.log.log_end_offset == 1
+            assert partition.topic_meter.messages_in == 1
+            assert boundary.meters.of("Data.Produce").errors == {"TOPIC_AUTHORIZATION_FAILED": 1}
+            assert list(boundary.meters.of("Data.ProduceStream").streams_ended) == ["TOPIC_AUTHORIZATION_FAILED"]
+
+    asyncio.run(story())
+
+
+def test_requests_and_topics_are_counted_exactly(tmp_path: Path) -> None:
+    """Each message of a stream is a request, each entry's error is counted by code, a deleted topic's meter goes."""
+
+    async def story() -> None:
+        async with real_nodes(tmp_path) as nodes:
+            topic_id = await create_topic(nodes, **{"max.message.bytes": "5000"})
+            good, large, to = batch(b"a", b"b"), batch(b"x" * 9_000), nodes.addresses[0]
+            sent = [
+                produce(entry(topic_id, good)),
+                produce(entry(topic_id, good), entry(topic_id, large), entry(topic_id, good, partition=7)),
+                produce(entry(topic_id, good), acks=1),
+                produce(entry(topic_id, good), acks=0),
+            ]
+            stream = await nodes.transport.open_stream(to, methods.DATA_PRODUCE_STREAM)
+            for request in sent:
+                await stream.send(request)
+            answers, received = 0, 0
+            while answers < 5:
+                response = await stream.receive()
+                assert response is not None
+                answers += len(response.partitions)
+                received += response.ByteSize()
+            meters = nodes.nodes[0].meters
+            meter = meters.of("Data.ProduceStream")
+            await nodes.wait_until(lambda: meter.answered == 4)
+            assert meter.failed == {}
+            assert meter.errors == {"MESSAGE_TOO_LARGE": 1, "UNKNOWN_TOPIC_OR_PARTITION": 1}
+            assert meter.request_bytes == sum(len(request.SerializeToString()) for request in sent)
+            assert meter.response_bytes == received
+            assert sum(meter.times) == 4
+            assert meter.streams_open == 1
+            stream.close()
+            await nodes.wait_until(lambda: meter.streams_open == 0)
+
+            call = meters.of("Data.Produce")
+            await nodes.call(0, methods.DATA_PRODUCE, produce(entry(topic_id, good), entry(topic_id, large)))
+            assert (call.answered, call.errors, sum(call.times)) == (1, {"MESSAGE_TOO_LARGE": 1}, 1)
+
+            fetching = await nodes.transport.open_stream(to, methods.DATA_FETCH_STREAM)
+            read = 0
+            await fetching.send(fetch(topic_id, 0))
+            await fetching.send(fetch(topic_id, 99))
+            outcomes: list[bool] = []
+            while len(outcomes) < 2:
+                fetched = await fetching.receive()
+                assert fetched is not None
+                outcomes += [each.error is None for each in fetched.partitions]
+                read += sum(len(each.records) for each in fetched.partitions)
+            fetch_meter = meters.of("Data.FetchStream")
+            refused = outcomes.count(False)
+            assert refused >= 1
+            assert fetch_meter.answered == 2
+            assert fetch_meter.errors == {"OFFSET_OUT_OF_RANGE": refused}
+            fetching.close()
+
+            replicas = nodes.nodes[0].node.replicas
+            assert replicas is not None
+            [(name, topic)] = replicas.topics
+            assert name == "orders"
+            assert (topic.messages_in, topic.bytes_in) == (10, 5 * len(good))
+            assert topic.bytes_rejected == 2 * len(large)
+            assert (topic.failed_produces, topic.failed_fetches) == (2, refused)
+            assert (topic.bytes_out, topic.conversions) == (read, 0)
+            await nodes.call(0, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(topic_id=topic_id))
+            await nodes.wait_until(lambda: list(replicas.topics) == [])
+
+    asyncio.run(story())
+
+
+@dataclass
+class Data:
+    """A Data service that does as it is told."""
+
+    clock: Nanoseconds
+    context: RequestContext | None = None
+
+    def __getattr__(self, _rpc: str) -> Any:
+        return self._unwanted
+
+    async def _unwanted(self, _request: Any, _context: RequestContext) -> Any:
+        raise AssertionError
+
+    async def produce(self, _request: Any, context: RequestContext) -> Any:
+        """Works for 30 ms."""
+        self.context = context
+        self.clock.pass_ms(30)
+        return data_pb2.ProduceResponse()
+
+    async def fetch(self, request: Any, context: RequestContext) -> Any:
+        """Waits as long as it is asked to, and 1 ms."""
+        over = asyncio.Event()
+
+        def pass_time() -> None:
+            self.clock.pass_ms(request.max_wait_ms + 1)
+            over.set()
+
+        asyncio.get_running_loop().call_soon(pass_time)
+        await over.wait()
+        return wire.FetchResponse()
+
+
+class CountingQuotas(Quotas):
+    def __init__(self) -> None:
+        self.charged: list[tuple[str, int]] = []
+
+    def charge(self, context: RequestContext, size: int) -> int:
+        self.charged.append((context.client_id, size))
+        return 1
+
+
+def test_a_context_says_who_asks_and_how_long_it_waits() -> None:
+    async def story() -> None:
+        service, quotas = Data(Nanoseconds()), CountingQuotas()
+        async with (
+            listener(service, Boundary(quotas=quotas)) as (_, address),
+            grpc.aio.insecure_channel(str(address)) as channel,
+        ):
+            call: Any = channel.unary_unary(methods.DATA_PRODUCE.path)
+            request = produce().SerializeToString()
+            await call(request, metadata=((CLIENT_ID_KEY, "loader-7"),), timeout=60)
+            context = service.context
+            assert context is not None
+            assert (context.listener, context.client_id) == ("client", "loader-7")
+            assert context.connection.startswith("ipv4:127.0.0.1:")
+            assert context.deadline_ms is not None
+            assert 0 < context.deadline_ms <= 61_000, "gRPC rounds it up"
+            await call(request)
+            assert service.context is not None
+            assert (service.context.client_id, service.context.deadline_ms) == ("", None)
+        assert quotas.charged == [("loader-7", len(request)), ("loader-7", 0), ("", len(request)), ("", 0)]
+
+    asyncio.run(story())
+
+
+def test_a_slow_request_is_logged_once_and_waiting_as_asked_is_not_slow(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> Boundary:
+        clock = Nanoseconds()
+        boundary = Boundary(RequestMeters(clock, SlowRequestLog(20, clock)))
+        async with listener(Data(clock), boundary) as (transport, address):
+            waiting = data_pb2.FetchRequest(max_wait_ms=500)
+            await transport.call(address, methods.DATA_FETCH, waiting, timeout_ms=CALL_MS)
+            await transport.call(address, methods.DATA_PRODUCE, produce(), timeout_ms=CALL_MS)
+        return boundary
+
+    with caplog.at_level(logging.WARNING, "node.slow_requests"):
+        boundary = asyncio.run(story())
+    [line] = [record.getMessage() for record in caplog.records if record.name == "node.slow_requests"]
+    assert line.startswith("slow request Data.Produce from ipv4:127.0.0.1:")
+    assert "client id '': 30 ms, of these 30 ms of work and 0 ms of waiting; the threshold is 20 ms" in line
+    fetching, producing = boundary.meters.of("Data.Fetch"), boundary.meters.of("Data.Produce")
+    assert (fetching.local_ns, fetching.remote_ns) == (0, 501 * MS)
+    assert (producing.local_ns, producing.remote_ns) == (30 * MS, 0)
+
+
+def test_the_slow_log_of_a_burst_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Nanoseconds()
+    slow = SlowRequestLog(20, clock)
+    with caplog.at_level(logging.WARNING, "node.slow_requests"):
+        for _ in range(LINES_MAX + 5):
+            slow.look_at("Data.Fetch", 30 * MS, 0, 0, connection="here", client_id="")
+        assert len(caplog.records) == LINES_MAX
+        clock.now += WINDOW_NS
+        slow.look_at("Data.Fetch", 30 * MS, 0, None, connection="here", client_id="")
+        assert len(caplog.records) == LINES_MAX, "it waits without a limit, and its work was short"
+        slow.look_at("Data.Fetch", 30 * MS, 25 * MS, None, connection="here", client_id="")
+    assert caplog.records[-1].getMessage().endswith("; 5 earlier slow requests were not logged")
+
+
+def test_no_slow_log_for_a_threshold_of_0() -> None:
+    clock = Nanoseconds()
+    assert not SlowRequestLog(0, clock).may_log(10**12)
+    assert SlowRequestLog(1, clock).may_log(10**12)
+
+
+def test_a_message_ends_with_its_last_entry_or_its_failure() -> None:
+    clock = Nanoseconds()
+    meter = RequestMeter("Data.ProduceStream", clock)
+    context = RequestContext("client", "here", meter=meter)
+    request = context.begin(entries=2)
+    with request:
+        clock.pass_ms(2)
+        request.entry_ended()
+    assert meter.answered == 0
+    clock.pass_ms(5)
+    request.entry_ended()
+    assert (meter.answered, meter.local_ns, meter.remote_ns) == (1, 2 * MS, 5 * MS)
+    failing = context.begin(entries=2)
+    with pytest.raises(InvalidRequest), failing:
+        failing.entry_ended()
+        raise InvalidRequest("too many entries")
+    failing.entry_ended()
+    assert (meter.answered, meter.failed, meter.errors) == (1, {"INVALID_REQUEST": 1}, {"INVALID_REQUEST": 1})
+    with pytest.raises(asyncio.CancelledError), context.begin():
+        raise asyncio.CancelledError
+    assert sum(meter.times) == 2
+
+
+def test_the_time_of_a_handler_is_split_into_work_and_waiting() -> None:
+    clock = Nanoseconds()
+    meter = RequestMeter("Data.Fetch", clock)
+
+    async def works(gate: asyncio.Event, error: Exception | None = None) -> str:
+        clock.pass_ms(1)
+        try:
+            await gate.wait()
+        finally:
+            clock.pass_ms(2)
+        if error is not None:
+            raise error
+        return "done"
+
+    async def story() -> None:
+        gate = asyncio.Event()
+        request = RequestContext("client", "here", meter=meter).begin()
+
+        async def call(error: Exception | None = None) -> str:
+            return await request.on_loop(works(gate, error))
+
+        task = asyncio.get_running_loop().create_task(call())
+        await asyncio.wait((task,), timeout=0)
+        clock.pass_ms(10)
+        gate.set()
+        assert await task == "done"
+        request.entry_ended()
+        assert (meter.local_ns, meter.remote_ns) == (3 * MS, 10 * MS)
+        with pytest.raises(NotLeaderOrFollower):
+            await call(NotLeaderOrFollower("elsewhere"))
+        gate.clear()
+        task = asyncio.get_running_loop().create_task(call())
+        await asyncio.wait((task,), timeout=0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
