@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -135,6 +136,7 @@ def test_a_refused_request_leaves_the_log_unchanged_and_its_caller_hears_why(tmp
             assert partition.log.log_end_offset == 1
             assert partition.topic_meter.messages_in == 1
             assert boundary.meters.of("Data.Produce").errors == {"TOPIC_AUTHORIZATION_FAILED": 1}
+            assert boundary.meters.of("Data.ProduceStream").failed == {"TOPIC_AUTHORIZATION_FAILED": 1}
             assert list(boundary.meters.of("Data.ProduceStream").streams_ended) == ["TOPIC_AUTHORIZATION_FAILED"]
 
     asyncio.run(story())
@@ -253,8 +255,9 @@ class CountingQuotas(Quotas):
 def test_a_context_says_who_asks_and_how_long_it_waits() -> None:
     async def story() -> None:
         service, quotas = Data(Nanoseconds()), CountingQuotas()
+        meters = RequestMeters(itertools.count().__next__)
         async with (
-            listener(service, Boundary(quotas=quotas)) as (_, address),
+            listener(service, Boundary(meters, quotas=quotas)) as (_, address),
             grpc.aio.insecure_channel(str(address)) as channel,
         ):
             call: Any = channel.unary_unary(methods.DATA_PRODUCE.path)
@@ -269,6 +272,7 @@ def test_a_context_says_who_asks_and_how_long_it_waits() -> None:
             await call(request)
             assert service.context is not None
             assert (service.context.client_id, service.context.deadline_ms) == ("", None)
+        assert meters.of("Data.Produce").send_ns > 0
         assert quotas.charged == [("loader-7", len(request)), ("loader-7", 0), ("", len(request)), ("", 0)]
 
     asyncio.run(story())
@@ -308,10 +312,14 @@ def test_the_slow_log_of_a_burst_is_bounded(caplog: pytest.LogCaptureFixture) ->
     assert caplog.records[-1].getMessage().endswith("; 5 earlier slow requests were not logged")
 
 
-def test_no_slow_log_for_a_threshold_of_0() -> None:
+def test_no_slow_log_for_a_threshold_of_0(caplog: pytest.LogCaptureFixture) -> None:
     clock = Nanoseconds()
-    assert not SlowRequestLog(0, clock).may_log(10**12)
-    assert SlowRequestLog(1, clock).may_log(10**12)
+    slow = SlowRequestLog(0, clock)
+    request = RequestContext("client", "here", meter=RequestMeter("Data.Fetch", clock, slow)).begin()
+    clock.pass_ms(100_000_000)
+    with caplog.at_level(logging.WARNING, "node.slow_requests"):
+        request.entry_ended()
+    assert caplog.records == []
 
 
 def test_a_message_ends_with_its_last_entry_or_its_failure() -> None:

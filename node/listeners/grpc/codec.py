@@ -18,7 +18,7 @@ from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
 from node.runtime.methods import Kind, Method
 from node.runtime.transport import MessageStream
-from tidelog.errors import InvalidRequest
+from tidelog.errors import InvalidRequest, TidelogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,11 @@ def _call(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[..., A
 def _stream(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
     async def serve(stream: MessageStream[Any, Any], context: RequestContext) -> None:
         def read(message: Any) -> Any:
-            return _allowed_request(codec, message, context)
+            try:
+                return _allowed_request(codec, message, context)
+            except TidelogError as error:
+                context.begin().fail(error)
+                raise
 
         await handle(ConvertedStream(stream, codec.write_answer, read), context)
 

@@ -328,8 +328,8 @@ def _client_id(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
 
 
 def _wait_of(message: object) -> int:
-    """How long a call asks to wait for records (milliseconds)."""
-    wait_ms: int = getattr(message, "max_wait_ms", 0)
+    """How long a call asks to wait for records, or to look at a damaged log (milliseconds)."""
+    wait_ms: int = getattr(message, "max_wait_ms", 0) or getattr(message, "look_ms", 0)
     return wait_ms
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from node.observability.meters.slow_requests import SlowRequestLog
 from tidelog.errors import TidelogError
@@ -22,6 +22,7 @@ Result = TypeVar("Result")
 
 BOUNDS_MS: Final = (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000)
 """Upper bounds of the histogram of total times."""
+_NO_LOG: Final = SlowRequestLog(0, lambda: 0)
 _BOUNDS_NS: Final = tuple(int(bound * 1e6) for bound in BOUNDS_MS)
 
 
@@ -51,10 +52,8 @@ class RequestMeter:
         "times",
     )
 
-    def __init__(
-        self, api: str = "", now_ns: Callable[[], int] = lambda: 0, slow: SlowRequestLog | None = None
-    ) -> None:
-        """now_ns: monotonic time. slow: None to log no slow requests."""
+    def __init__(self, api: str = "", now_ns: Callable[[], int] = lambda: 0, slow: SlowRequestLog = _NO_LOG) -> None:
+        """now_ns: monotonic time."""
         self.api, self.now_ns, self.slow = api, now_ns, slow
         self.answered = 0
         """Requests that succeeded as a whole; their entries may have errors."""
@@ -80,6 +79,16 @@ class RequestMeter:
         self.streams_ended[outcome] = self.streams_ended.get(outcome, 0) + 1
 
 
+class Origin(Protocol):
+    """The origin of a request, for the slow-request log: a RequestContext."""
+
+    @property
+    def connection(self) -> str: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+
 class MeteredRequest:
     """One request until it is answered.
 
@@ -87,27 +96,31 @@ class MeteredRequest:
     and the request ends with that or with `entry_ended` for its last entry, whichever comes last.
     """
 
-    __slots__ = ("_arrived_ns", "_client_id", "_connection", "_local_ns", "_meter", "_now_ns", "_open", "_wait_ms")
+    __slots__ = ("_arrived_ns", "_local_ns", "_meter", "_now_ns", "_open", "_origin", "_wait_ms")
 
-    def __init__(
-        self, meter: RequestMeter, connection: str, client_id: str, *, entries: int = 0, wait_ms: int | None = 0
-    ) -> None:
-        """wait_ms: how long the request asks to wait for records; None: as long as it takes."""
-        self._meter, self._now_ns = meter, meter.now_ns
-        self._connection, self._client_id = connection, client_id
+    def __init__(self, meter: RequestMeter, origin: Origin, entries: int, wait_ms: int | None) -> None:
+        """entries: how many parts are answered one by one. wait_ms: how long the request asks to wait for records;
+        None: as long as it takes."""
+        self._meter = meter
+        self._now_ns = meter.now_ns
+        self._origin = origin
         self._open = entries + 1
         self._wait_ms = wait_ms
         self._local_ns = 0
-        self._arrived_ns = self._now_ns()
+        self._arrived_ns = meter.now_ns()
 
     def __enter__(self) -> None: ...
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
     ) -> None:
-        self._local_ns += self._now_ns() - self._arrived_ns
+        now = self._now_ns()
+        self._local_ns += now - self._arrived_ns
         if error is None:
-            self.entry_ended()
+            self._open -= 1
+            if not self._open:
+                self._meter.answered += 1
+                self._end(now)
         elif isinstance(error, TidelogError):
             self.fail(error)
 
@@ -122,9 +135,9 @@ class MeteredRequest:
     def entry_ended(self) -> None:
         """The outcome of one more entry is known."""
         self._open -= 1
-        if self._open == 0:
+        if not self._open:
             self._meter.answered += 1
-            self._end()
+            self._end(self._now_ns())
 
     def fail(self, error: TidelogError) -> None:
         """The request failed as a whole. Entries that end later are not counted."""
@@ -132,22 +145,18 @@ class MeteredRequest:
         name, failed = name_of(error), self._meter.failed
         failed[name] = failed.get(name, 0) + 1
         self._meter.count_error(error)
-        self._end()
+        self._end(self._now_ns())
 
-    def _end(self) -> None:
+    def _end(self, now: int) -> None:
         meter, local = self._meter, self._local_ns
-        total = self._now_ns() - self._arrived_ns
+        total = now - self._arrived_ns
         meter.local_ns += local
         meter.remote_ns += total - local
         meter.times[bisect_left(_BOUNDS_NS, total)] += 1
-        if meter.slow is not None and meter.slow.may_log(total):
+        if total > meter.slow.threshold_ns:
+            origin = self._origin
             meter.slow.look_at(
-                meter.api,
-                total,
-                local,
-                self._wait_ms,
-                connection=self._connection,
-                client_id=self._client_id,
+                meter.api, total, local, self._wait_ms, connection=origin.connection, client_id=origin.client_id
             )
 
 
@@ -182,7 +191,7 @@ class OnLoop(Generic[Result]):
 class RequestMeters:
     """The meters of a node by API. Listeners share them."""
 
-    def __init__(self, now_ns: Callable[[], int] = lambda: 0, slow: SlowRequestLog | None = None) -> None:
+    def __init__(self, now_ns: Callable[[], int] = lambda: 0, slow: SlowRequestLog = _NO_LOG) -> None:
         self._now_ns, self._slow = now_ns, slow
         self._meters: dict[str, RequestMeter] = {}
 

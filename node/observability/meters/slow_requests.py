@@ -14,6 +14,7 @@ _log = logging.getLogger("node.slow_requests")
 
 LINES_MAX: Final = 10
 WINDOW_NS: Final = 10_000_000_000
+NEVER_NS: Final = 1 << 62
 
 
 class SlowRequestLog:
@@ -21,23 +22,20 @@ class SlowRequestLog:
 
     def __init__(self, threshold_ms: int, now_ns: Callable[[], int]) -> None:
         """threshold_ms: 0 to log nothing. now_ns: monotonic time."""
+        self.threshold_ns = threshold_ms * 1_000_000 or NEVER_NS
+        """Only a request with a longer total time can be slow."""
         self._threshold_ms = threshold_ms
-        self._threshold_ns = threshold_ms * 1_000_000
         self._now_ns = now_ns
         self._window_ends = 0
         self._lines = 0
         self._left_out = 0
-
-    def may_log(self, total_ns: int) -> bool:
-        """True if a request of this total time can be slow."""
-        return total_ns > self._threshold_ns > 0
 
     def look_at(
         self, api: str, total_ns: int, local_ns: int, wait_ms: int | None, *, connection: str, client_id: str
     ) -> None:
         """Log the request if it was slow. wait_ms: how long it asked to wait; None: without a limit."""
         over = local_ns if wait_ms is None else max(local_ns, total_ns - wait_ms * 1_000_000)
-        if over <= self._threshold_ns:
+        if over <= self.threshold_ns:
             return
         now = self._now_ns()
         if now >= self._window_ends:
