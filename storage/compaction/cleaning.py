@@ -19,6 +19,7 @@ Source: Kafka's Cleaner; the split over threads is Tidelog's own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from storage.compaction.batch_filter import BatchFilter, FilterStats, LastRecord
@@ -26,11 +27,12 @@ from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
 from storage.config import LogConfig
 from storage.files.file_system import Buffer, Files, sync_paths
-from storage.segment.batch_walk import BrokenChain, ScannedBatch, scan_file
-from storage.segment.epoch_cache import ensure_agreed
+from storage.segment.batch_walk import BrokenChain, Link
+from storage.segment.epoch_cache import epoch_due
 from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import CLEANED_SUFFIX
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
+from storage.segment.verifier import SegmentRules, sound_batches
 from storage.settings import INT32_MAX
 from tidelog.errors import CorruptRecord
 from tidelog.records.v2.batch import RecordBatch
@@ -143,18 +145,15 @@ class Cleaning:
         self.ended = True
         yield 0
 
-    def _scan(self, source: Source) -> Iterator[ScannedBatch]:
+    def _scan(self, source: Source) -> Iterator[RecordBatch]:
         """The batches of a segment, with checksums, offsets and leader epochs checked."""
+        rules = SegmentRules(source.base_offset, source.end, partial(epoch_due, self.plan.epochs))
         file = self.plan.files.open(source.path, read_only=True)
         try:
-            for scanned in scan_file(file, 0, source.size, source.base_offset):
+            for batch in sound_batches(file, Link(0, source.size, source.base_offset), rules):
                 self._check_cancelled()
-                if scanned.batch.last_offset >= source.end:  # no checksum covers the base offset
-                    reason = f"the batch claims offsets up to {scanned.batch.last_offset}, not below {source.end}"
-                    raise BrokenChain(scanned.position, scanned.batch.base_offset, reason)
-                ensure_agreed([scanned.batch.header], self.plan.epochs)  # nor the leader epoch
-                yield scanned
-        except (BrokenChain, CorruptRecord):
+                yield batch
+        except BrokenChain:
             self._check_cancelled()
             raise
         finally:
@@ -172,7 +171,7 @@ class Cleaning:
         for source in plan.sources:
             if source.end <= plan.first_dirty:
                 continue
-            for batch, _ in self._scan(source):
+            for batch in self._scan(source):
                 if not transactions.may_drop(batch) and not batch.is_control and not _put(batch, offsets, plan):
                     return
                 if batch.last_offset >= plan.first_dirty:
@@ -232,7 +231,7 @@ class Cleaning:
         buffers: list[Buffer] = []
         headers: list[BatchHeader] = []
         size = worked = 0
-        for batch, _ in self._scan(source):
+        for batch in self._scan(source):
             left = keep.left_of(batch)
             worked += batch.size
             if left is not None:

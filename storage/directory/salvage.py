@@ -21,11 +21,13 @@ from itertools import pairwise
 from typing import Final
 
 from storage.directory.kept_copy import keep_copy, names_of
-from storage.dump.log_file import LogReader, Read
 from storage.files.file_system import File, Files
+from storage.segment.epoch_cache import epoch_due
 from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from storage.segment.verifier import Checked, verify_around_gaps
 from storage.settings import INT64_MAX
+from tidelog.errors import TidelogError
 from tidelog.types import EpochStart, Offset
 
 SALVAGED: Final = ".salvaged"
@@ -130,8 +132,8 @@ class Salvage:
     def _sound(self, file: File, base: int, behind: int) -> tuple[list[_Sound], bool]:
         """The batches of a segment that stay, and True if they are the whole segment."""
         found, whole = [], True
-        for step in LogReader(file, file.path, records=False).walk():
-            batch = self._believed(step, base, behind) if isinstance(step, Read) else None
+        for step in verify_around_gaps(file, file.size()):
+            batch = self._believed(step, base, behind) if isinstance(step, Checked) else None
             if batch is None:
                 whole = False
                 continue
@@ -145,22 +147,17 @@ class Salvage:
                 whole = False
         return sound, whole
 
-    def _believed(self, step: Read, base: int, behind: int) -> _Sound | None:
-        batch = step.batch
-        first, last = batch.base_offset, batch.last_offset
-        if step.problem is not None or first is None or not base <= first <= last < behind:
+    def _believed(self, step: Checked, base: int, behind: int) -> _Sound | None:
+        header, batch = step.header, step.batch
+        if header is None or batch is None or step.fault is not None:
             return None
-        if batch.leader_epoch is not None and self.epochs and not self._has_epoch(first, batch.leader_epoch):
+        try:
+            first, last = batch.base_offset, header.last_offset
+        except TidelogError:
+            return None  # the messages of a wrapper cannot be read
+        if not base <= first <= last < behind or epoch_due(self.epochs, header) != header.leader_epoch:
             return None
-        return _Sound(batch.position, batch.size, first, last)
-
-    def _has_epoch(self, offset: int, epoch: int) -> bool:
-        """True if `epoch` is the epoch of `offset` in the epoch file. The file has no entry for the batch at the log
-        start if that batch begins below it: then an epoch up to the first one is accepted."""
-        for entry in reversed(self.epochs):
-            if entry.start_offset <= offset:
-                return epoch == entry.epoch
-        return epoch <= self.epochs[0].epoch
+        return _Sound(header.position, header.size, first, last)
 
     def _write(self, base: int, sound: Sequence[_Sound]) -> None:
         path = segment_path(self.directory, base, LOG_SUFFIX)

@@ -3,7 +3,7 @@
     create (owner's thread) -> `step` repeatedly (any thread: own handle, own copies) -> `confirms` (owner's thread)
 
 It checks: checksums; the chain of offsets and epochs, up to the base offset of the next segment; the epoch of every
-batch against the epoch cache; the indexes (scrub_indexes.py).
+batch against the epoch cache (verifier.py); the indexes (index_check.py).
 Wrong indexes are rebuilt as files of another name, which the owner installs. A wrong `.txnindex` is only reported: the
 next start compares it with the batches before it is used (aborted_transactions.py).
 
@@ -13,19 +13,27 @@ Not here: the order and the rate of the checks (scrub.py).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from storage.config import LogConfig
-from storage.directory.scrub_indexes import IndexCheck, TransactionCheck
-from storage.files.file_system import File, Files
-from storage.segment.batch_walk import BrokenChain, Link, scan_file, walk_file
-from storage.segment.segment import INDEX_SUFFIX, LogSegment, segment_path
-from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from storage.files.file_system import File, Files, read_file
+from storage.segment.batch_walk import Link, walk_file
+from storage.segment.epoch_cache import epoch_due
+from storage.segment.index_check import EntryFault, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from storage.segment.index_errors import CorruptIndex
+from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
+from storage.segment.verifier import Checked, Fault, FaultKind, SegmentRules, verify
+from tidelog.errors import TidelogError
+from tidelog.records import EndTxnMarker, decode_control
+from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.header import BatchHeader
-from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
+from tidelog.types import EpochStart, Millis, Offset
 
 REBUILT_SUFFIX: Final = ".rebuilt"
 """Suffix of rebuilt indexes before they replace the wrong ones."""
@@ -41,6 +49,13 @@ class FindingKind(Enum):
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
     TRANSACTION_INDEX = "transaction index"
+
+
+_SUFFIXES: Final = {
+    FindingKind.OFFSET_INDEX: INDEX_SUFFIX,
+    FindingKind.TIME_INDEX: TIME_INDEX_SUFFIX,
+    FindingKind.TRANSACTION_INDEX: TRANSACTION_INDEX_SUFFIX,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,48 @@ class Finding:
         outcome = "repaired" if self.repaired else "not repaired"
         where = f"{self.path}, byte {self.position}, offsets {self.first_offset}..{self.end_offset - 1}"
         return f"corrupt {self.kind.value} ({where}): {self.reason}; {outcome}"
+
+
+class _Indexes:
+    """The three indexes of a closed segment, compared with its batches. wrong: the first fault of each."""
+
+    def __init__(self, files: Files, segment: LogSegment, end_offset: Offset, *, cleaned: bool) -> None:
+        """end_offset: base offset of the next segment. cleaned: compaction may have removed markers. Raises OSError."""
+        base, self.wrong = segment.base_offset, dict[FindingKind, EntryFault]()
+        paths = [segment_path(segment.directory, base, suffix) for suffix in _SUFFIXES.values()]
+        self._offsets = OffsetIndexCheck(read_file(files, paths[0]) or b"", base, closed=True)
+        self._times = TimeIndexCheck(read_file(files, paths[1]) or b"", base, closed=True)
+        self._note(FindingKind.OFFSET_INDEX, self._offsets.shape())
+        self._note(FindingKind.TIME_INDEX, self._times.shape())
+        entries: Sequence[AbortedTransaction] = ()
+        try:
+            entries = TransactionIndex(files, paths[2], base).entries
+        except CorruptIndex as error:
+            self.wrong[FindingKind.TRANSACTION_INDEX] = EntryFault(None, None, None, str(error))
+        missing = range(base, end_offset) if cleaned else range(0)
+        self._transactions = TransactionIndexCheck(entries, present=True, cleaned=missing)
+
+    def take(self, batch: RecordBatch, header: BatchHeader) -> None:
+        """Add the next batch."""
+        self._note(FindingKind.OFFSET_INDEX, self._offsets.batch(header))
+        self._note(FindingKind.TIME_INDEX, self._times.batch(header))
+        if header.magic == _V2 and batch.is_control:
+            for record in batch.record_list():
+                with suppress(TidelogError):
+                    marker = decode_control(record)
+                    if isinstance(marker, EndTxnMarker) and not marker.committed:
+                        found = self._transactions.aborted(record.offset, batch.producer_id)
+                        self._note(FindingKind.TRANSACTION_INDEX, found)
+
+    def end(self, size: int) -> None:
+        """End the segment, which has `size` bytes."""
+        self._note(FindingKind.OFFSET_INDEX, self._offsets.end(size))
+        self._note(FindingKind.TIME_INDEX, self._times.end())
+        self._note(FindingKind.TRANSACTION_INDEX, self._transactions.end())
+
+    def _note(self, kind: FindingKind, faults: Iterable[EntryFault]) -> None:
+        for fault in faults:
+            self.wrong.setdefault(kind, fault)
 
 
 class SegmentCheck:
@@ -82,15 +139,12 @@ class SegmentCheck:
         """Has the rebuilt indexes to be installed."""
         self._files, self._config, self._now = files, config, now
         self._path = segment.path
-        self._epochs = epochs
+        self._rules = SegmentRules(segment.base_offset, end_offset, partial(epoch_due, epochs))
         self._handle: File = segment.file.share()
         self._link = Link(0, self.size, segment.base_offset)
-        self._indexes: IndexCheck | None = None
-        self._transactions: TransactionCheck | None = None
-        self._odd_epoch: Link | None = None
-        """The chain before the first batch whose epoch differs from the epoch cache."""
-        self._breaks: dict[int, Link] = {}
-        """The chain before each damage, by its byte."""
+        self._indexes: _Indexes | None = None
+        self._faults: dict[int, Link] = {}
+        """The chain before each batch with a finding, by its byte."""
 
     @property
     def done(self) -> bool:
@@ -99,17 +153,11 @@ class SegmentCheck:
 
     def confirms(self, finding: Finding) -> bool:
         """True if the damage is still in the segment. On the owner's thread. Raises OSError."""
-        link = self._odd_epoch if finding.kind is FindingKind.HEADER else self._breaks.get(finding.position)
-        if link is None:
+        link = self._faults.get(finding.position)
+        if finding.kind not in (FindingKind.LOG, FindingKind.HEADER) or link is None:
             return True
-        try:
-            found = next(scan_file(self.segment.file, link.position, self.size, link.next_offset), None)
-        except BrokenChain:
-            return True
-        if found is None:
-            return False
-        header = found.batch.header
-        return header.last_offset >= self.end_offset or header.leader_epoch != self._epoch_due(header)
+        found = next(verify(self.segment.file, link, self._rules), None)
+        return found is not None and found.fault is not None
 
     def close(self) -> None:
         """Close the file."""
@@ -118,80 +166,50 @@ class SegmentCheck:
     def step(self, byte_count: int) -> int:
         """Check the next `byte_count` bytes, at least one batch. Returns the bytes read. Raises OSError."""
         if self._indexes is None:
-            self._indexes = IndexCheck(self._files, self.segment, self.size)
-            self._transactions = TransactionCheck(
-                self._files, self.segment, self.end_offset, cleaned=self._config.compact
-            )
+            self._indexes = _Indexes(self._files, self.segment, self.end_offset, cleaned=self._config.compact)
         began = self._link.position
-        try:
-            link = self._link
-            for batch, position in scan_file(self._handle, began, self.size, link.next_offset):
-                header = batch.header._replace(position=position)
-                if header.last_offset >= self.end_offset:
-                    self._reaches_beyond(header)
-                    break
-                self._indexes.take(header)
-                if header.magic == _V2 and batch.is_control and self._transactions is not None:
-                    self._transactions.take(batch)
-                self._compare_epoch(header)
-                self._link = self._link.behind(header)
-                if self._link.position - began >= byte_count:
-                    break
-        except BrokenChain as broken:
-            self._broken(broken)
+        for step in verify(self._handle, self._link, self._rules):
+            self._link = step.after
+            if step.fault is not None:
+                self._report(step, step.fault)
+            if step.fault is not None and step.fault.kind is not FaultKind.EPOCH:
+                break
+            assert step.batch is not None
+            assert step.header is not None
+            self._indexes.take(step.batch, step.header)
+            if self._link.position - began >= byte_count:
+                break
         if self.done:
             self._finish(self._indexes)
         return self._link.position - began
 
-    def _reaches_beyond(self, header: BatchHeader) -> None:
-        """Report a batch that claims offsets of the next segment: no checksum covers its base offset. It follows the
-        previous batch, so its records are at the next offset or later."""
-        first = Offset(self._link.next_offset)
-        end = Offset(min(first + header.last_offset_delta + 1, self.end_offset))
-        reason = f"the batch ends at offset {header.last_offset}, but the next segment begins at {self.end_offset}"
-        self._breaks[header.position] = self._link
-        self._add(FindingKind.LOG, header.position, first, end, reason)
-        self._link = self._link.behind(header)._replace(next_offset=end)
+    def _report(self, step: Checked, fault: Fault) -> None:
+        """Report a fault, of the leader epochs only the first: the epoch cache may be wrong for the whole segment."""
+        kind, first, end = FindingKind.LOG, Offset(fault.next_offset), Offset(step.after.next_offset)
+        if fault.kind is FaultKind.EPOCH:
+            assert step.header is not None
+            kind, first = FindingKind.HEADER, step.header.base_offset
+            if any(finding.kind is kind for finding in self.findings):
+                return
+        elif fault.kind in (FaultKind.NO_BATCH, FaultKind.HEADER):  # nothing after it can be located
+            end, self._link = self.end_offset, step.after._replace(position=self.size)
+        self._faults[fault.position] = step.link
+        self.findings.append(Finding(kind, self._path, fault.position, first, end, fault.reason, repaired=False))
 
-    def _compare_epoch(self, header: BatchHeader) -> None:
-        """Report the first batch of the segment whose leader epoch differs from the epoch cache."""
-        epoch, due = header.leader_epoch, self._epoch_due(header)
-        if epoch != due and self._odd_epoch is None:
-            self._odd_epoch = self._link
-            reason = f"the batch has leader epoch {epoch}, but the epoch cache has {due} for its offset"
-            self._add(FindingKind.HEADER, header.position, header.base_offset, Offset(header.last_offset + 1), reason)
-
-    def _epoch_due(self, header: BatchHeader) -> LeaderEpoch:
-        """The leader epoch that a batch must have; its own if the cache has no entry for it."""
-        found = bisect_right(self._epochs, header.base_offset, key=lambda entry: entry.start_offset)
-        return self._epochs[found - 1].epoch if header.magic == _V2 and found else header.leader_epoch
-
-    def _broken(self, broken: BrokenChain) -> None:
-        """Report damage, and continue after it if possible."""
-        link = Link(broken.position, self.size, broken.next_offset)
-        self._breaks[broken.position] = link
-        header = broken.header
-        end = self.end_offset if header is None else Offset(header.last_offset + 1)
-        self._add(FindingKind.LOG, broken.position, Offset(broken.next_offset), end, broken.reason)
-        if header is None:
-            self._link = link._replace(position=self.size)
-        else:
-            self._link = link.behind(header)
-
-    def _finish(self, indexes: IndexCheck) -> None:
-        if self._breaks:
+    def _finish(self, indexes: _Indexes) -> None:
+        if any(finding.kind is FindingKind.LOG for finding in self.findings):
             return  # a damaged log cannot rebuild its indexes
+        indexes.end(self.size)
         base = self.segment.base_offset
-        for suffix, (reason, position) in indexes.wrong():
-            kind = FindingKind.OFFSET_INDEX if suffix == INDEX_SUFFIX else FindingKind.TIME_INDEX
-            path = segment_path(self.segment.directory, base, suffix)
-            self._rebuild()
-            self.findings.append(Finding(kind, path, position, base, self.end_offset, reason, repaired=True))
-        wrong = None if self._transactions is None else self._transactions.wrong()
-        if wrong is not None:
-            path = segment_path(self.segment.directory, base, TRANSACTION_INDEX_SUFFIX)
-            kind = FindingKind.TRANSACTION_INDEX
-            self.findings.append(Finding(kind, path, 0, base, self.end_offset, wrong, repaired=False))
+        for kind, suffix in _SUFFIXES.items():
+            if (fault := indexes.wrong.get(kind)) is not None:
+                path = segment_path(self.segment.directory, base, suffix)
+                repaired = kind is not FindingKind.TRANSACTION_INDEX
+                if repaired:
+                    self._rebuild()
+                self.findings.append(
+                    Finding(kind, path, fault.position or 0, base, self.end_offset, fault.reason, repaired)
+                )
 
     def _rebuild(self) -> None:
         """Rebuild both indexes under another name."""
@@ -213,8 +231,3 @@ class SegmentCheck:
         rebuilt.become_inactive()
         rebuilt.close()
         self.rebuilt = rebuilt
-
-    def _add(
-        self, kind: FindingKind, position: int, first: Offset, end: Offset, reason: str, *, repaired: bool = False
-    ) -> None:
-        self.findings.append(Finding(kind, self._path, position, first, end, reason, repaired))

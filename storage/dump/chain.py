@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.dump.events import BatchFound, Finding, damage, note
-from storage.dump.log_file import Gap, Read
+from storage.dump.log_file import Read
+from storage.segment.verifier import Gap
 from tidelog.types import EpochStart
 
 REFETCH = (

@@ -11,30 +11,31 @@ from dataclasses import replace
 from typing import Final
 
 from storage.dump.chain import LogChain
-from storage.dump.events import BatchFound, Events, FileFound, Finding, Severity
-from storage.dump.indexes import (
-    IndexBytes,
-    OffsetIndexCheck,
-    TimeIndexCheck,
-    TransactionIndexCheck,
-    check_shape,
-    missing,
-    offset_entries,
-    time_entries,
+from storage.dump.events import (
+    AbortedFound,
+    Events,
+    FileFound,
+    Finding,
+    OffsetEntryFound,
+    Severity,
+    TimeEntryFound,
+    damage,
+    note,
 )
-from storage.dump.log_file import Gap, LogReader, Read
+from storage.dump.log_file import Read, read_log
 from storage.dump.small_files import aborted, kind_of
 from storage.files.file_system import Files, read_file
-from storage.segment.abstract_index import AbstractIndex
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import TimeIndex
+from storage.segment.index_check import EntryFault, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from storage.segment.verifier import Gap
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
 _ALL: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-_KINDS: Final[dict[str, type[AbstractIndex]]] = {INDEX_SUFFIX: OffsetIndex, TIME_INDEX_SUFFIX: TimeIndex}
+_REBUILT: Final = "delete the file while the node is stopped: it is rebuilt from the log"
+_BEFORE_KAFKA: Final = (
+    "nothing for Tidelog: the file is rebuilt from the log before it is used; before a Kafka broker opens the "
+    "directory, start and stop a node with it"
+)
 _FINDINGS_HELD: Final = 1000
 _CUT: Final = "nothing: the next start truncates the log before it, and the index with it"
 
@@ -45,15 +46,15 @@ def dump_segment(files: Files, path: str, names: Sequence[str], chain: LogChain,
     checks = SegmentChecks(files, path.removesuffix(LOG_SUFFIX), base, names)
     file = files.open(path, read_only=True)
     try:
-        reader = LogReader(file, path, records=records)
-        yield FileFound(path, "log", reader.size)
+        size = file.size()
+        yield FileFound(path, "log", size)
         yield from chain.begin_segment(path, base)
-        for step in reader.walk():
+        for step in read_log(file, path, size, records=records):
             yield from _step(step, path, chain)
             if isinstance(step, Read):
-                checks.batch(step.batch, chain.transaction(step.batch))
+                checks.batch(step, chain.transaction(step.batch))
         yield from chain.end_segment(path)
-        yield from checks.end(reader.size, _ALL, chain.torn_from)
+        yield from checks.end(size, _ALL, chain.torn_from)
     finally:
         file.close()
 
@@ -63,10 +64,10 @@ def dump_log_alone(files: Files, path: str, chain: LogChain, *, records: bool) -
     digits = path.rpartition("/")[2][:20]
     file = files.open(path, read_only=True)
     try:
-        reader = LogReader(file, path, records=records)
-        yield FileFound(path, "log", reader.size)
+        size = file.size()
+        yield FileFound(path, "log", size)
         yield from chain.begin_segment(path, int(digits) if digits.isdigit() and LOG_SUFFIX in path[-24:] else 0)
-        for step in reader.walk():
+        for step in read_log(file, path, size, records=records):
             yield from _step(step, path, chain)
         yield from chain.end_segment(path)
     finally:
@@ -86,11 +87,11 @@ def dump_index_alone(files: Files, path: str) -> Events:
     checks = SegmentChecks(files, stem, base, [name])
     file = files.open(log, read_only=True)
     try:
-        reader = LogReader(file, log, records=False)
-        for step in reader.walk():
+        size = file.size()
+        for step in read_log(file, log, size, records=False):
             if isinstance(step, Read):
-                checks.batch(step.batch, None)
-        yield from checks.end(reader.size, (suffix,), None)
+                checks.batch(step, None)
+        yield from checks.end(size, (suffix,), None)
     finally:
         file.close()
 
@@ -107,17 +108,25 @@ def _step(step: Read | Gap, path: str, chain: LogChain) -> Events:
 def _unchecked(files: Files, path: str, suffix: str, base: int) -> Events:
     if suffix == TRANSACTION_INDEX_SUFFIX:
         yield FileFound(path, "txnindex", files.size(path) or 0)
-        entries, findings = aborted(files, path, base)
-        yield from entries
-        yield from findings
+        entries, finding = aborted(files, path, base)
+        yield from (AbortedFound(path, 0, *entry) for entry in entries)
+        yield from finding
     else:
-        yield from _index(IndexBytes(path, base, read_file(files, path) or b""), suffix)
+        check = OffsetIndexCheck if suffix == INDEX_SUFFIX else TimeIndexCheck
+        yield from _index(path, suffix, check(read_file(files, path) or b"", base))
 
 
-def _index(index: IndexBytes, suffix: str) -> Events:
-    yield FileFound(index.path, suffix[1:], len(index.data))
-    yield from offset_entries(index) if suffix == INDEX_SUFFIX else time_entries(index)
-    yield from check_shape(index, _KINDS[suffix].ENTRY)
+def _index(path: str, suffix: str, check: OffsetIndexCheck | TimeIndexCheck) -> Events:
+    yield FileFound(path, suffix[1:], check.size)
+    for first, second in check.entries():
+        found = OffsetEntryFound if isinstance(check, OffsetIndexCheck) else TimeEntryFound
+        yield found(path, first, second)
+    yield from (_damage(path, fault) for fault in check.shape())
+
+
+def _damage(path: str, fault: EntryFault) -> Finding:
+    step = _BEFORE_KAFKA if fault.missing else _REBUILT
+    return damage(path, fault.reason, step, position=fault.position, first=fault.first_offset, last=fault.last_offset)
 
 
 class SegmentChecks:
@@ -129,24 +138,21 @@ class SegmentChecks:
         self._stem = stem
         name = stem.rpartition("/")[2]
         self._here = {suffix for suffix in _ALL if f"{name}{suffix}" in names}
-        self._bytes = {
-            suffix: IndexBytes(f"{stem}{suffix}", base, read_file(files, f"{stem}{suffix}") or b"") for suffix in _KINDS
-        }
-        self._offsets = OffsetIndexCheck(self._bytes[INDEX_SUFFIX])
-        self._times = TimeIndexCheck(self._bytes[TIME_INDEX_SUFFIX])
-        self._txn_path = f"{stem}{TRANSACTION_INDEX_SUFFIX}"
-        self._aborted, txn_findings = aborted(files, self._txn_path, base)
-        self._transactions = TransactionIndexCheck(
-            self._txn_path, self._aborted, present=TRANSACTION_INDEX_SUFFIX in self._here
-        )
-        self._found: dict[str, list[Finding]] = {suffix: [] for suffix in _ALL}
-        self._add(TRANSACTION_INDEX_SUFFIX, txn_findings)
+        self._offsets = OffsetIndexCheck(read_file(files, f"{stem}{INDEX_SUFFIX}") or b"", base)
+        self._times = TimeIndexCheck(read_file(files, f"{stem}{TIME_INDEX_SUFFIX}") or b"", base)
+        self._aborted, finding = aborted(files, f"{stem}{TRANSACTION_INDEX_SUFFIX}", base)
+        self._transactions = TransactionIndexCheck(self._aborted, present=TRANSACTION_INDEX_SUFFIX in self._here)
+        self._found = {INDEX_SUFFIX: list[Finding](), TIME_INDEX_SUFFIX: [], TRANSACTION_INDEX_SUFFIX: finding}
 
-    def batch(self, batch: BatchFound, aborts_from: int | None) -> None:
-        """Add the next batch of the segment. aborts_from: see TransactionIndexCheck.batch."""
-        self._add(INDEX_SUFFIX, self._offsets.batch(batch))
-        self._add(TIME_INDEX_SUFFIX, self._times.batch(batch))
-        self._add(TRANSACTION_INDEX_SUFFIX, self._transactions.batch(batch, aborts_from))
+    def batch(self, read: Read, began: int | None) -> None:
+        """Add the next batch of the segment. began: first offset of the transaction that it certainly aborts."""
+        self._add(INDEX_SUFFIX, self._offsets.batch(read.header))
+        self._add(TIME_INDEX_SUFFIX, self._times.batch(read.header))
+        batch = read.batch
+        if batch.control == ("ABORT",):
+            assert batch.producer_id is not None
+            found = self._transactions.aborted(batch.last_offset, batch.producer_id, began)
+            self._add(TRANSACTION_INDEX_SUFFIX, found)
 
     def end(self, size: int, suffixes: Iterable[str], torn_from: int | None) -> Events:
         """End the segment, which has `size` bytes: yields the entries of these indexes, and their findings.
@@ -157,20 +163,22 @@ class SegmentChecks:
         self._add(TIME_INDEX_SUFFIX, self._times.end())
         self._add(TRANSACTION_INDEX_SUFFIX, self._transactions.end())
         for suffix in suffixes:
-            here = suffix in self._here
+            path = f"{self._stem}{suffix}"
             if suffix == TRANSACTION_INDEX_SUFFIX:
-                if here:
-                    yield FileFound(self._txn_path, "txnindex", self._files.size(self._txn_path) or 0)
-                    yield from self._aborted
-            elif here:
-                yield from _index(self._bytes[suffix], suffix)
+                if suffix in self._here:
+                    yield FileFound(path, "txnindex", self._files.size(path) or 0)
+                    yield from (AbortedFound(path, 0, *entry) for entry in self._aborted)
+            elif suffix in self._here:
+                yield from _index(path, suffix, self._offsets if suffix == INDEX_SUFFIX else self._times)
             else:
-                yield missing(self._bytes[suffix].path)
+                yield note(
+                    path, "the file is missing", "nothing: it is rebuilt from the log when the log is next opened"
+                )
             for finding in self._found[suffix]:
                 cut = torn_from is not None and (finding.first_offset or 0) >= torn_from
                 yield replace(finding, severity=Severity.NOTE, next_step=_CUT) if cut else finding
 
-    def _add(self, suffix: str, findings: Iterable[object]) -> None:
+    def _add(self, suffix: str, faults: Iterable[EntryFault]) -> None:
         """Keep findings for the end, up to a limit."""
-        found = self._found[suffix]
-        found.extend(finding for finding in findings if isinstance(finding, Finding) and len(found) < _FINDINGS_HELD)
+        found, path = self._found[suffix], f"{self._stem}{suffix}"
+        found.extend(_damage(path, fault) for fault in faults if len(found) < _FINDINGS_HELD)

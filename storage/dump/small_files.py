@@ -9,6 +9,7 @@ Not here: .log files and their indexes (log_file.py, segment_files.py), which fi
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from storage.checkpoints.checkpoint_file import (
@@ -22,10 +23,10 @@ from storage.checkpoints.checkpoint_file import (
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
 from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
 from storage.dump.events import (
-    AbortedFound,
     EpochFound,
     Events,
     FileFound,
+    Finding,
     MarkFound,
     OffsetFound,
     ProducerFound,
@@ -36,7 +37,7 @@ from storage.dump.events import (
 from storage.files.file_system import Files, read_file
 from storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshot, decode_snapshot
 from storage.segment.index_errors import CorruptIndex
-from storage.segment.transaction_index import TransactionIndex
+from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from tidelog.errors import CorruptLog
 from tidelog.types import NO_SEQUENCE, Offset
 
@@ -95,24 +96,17 @@ def dump_small(files: Files, path: str) -> Events:
         yield note(path, "a log or log directory has no file of this name", "nothing: it is not used")
 
 
-def aborted(files: Files, path: str, base: int) -> tuple[tuple[AbortedFound, ...], Events]:
-    """The entries of a .txnindex, and the findings about it. Raises OSError."""
+def aborted(files: Files, path: str, base: int) -> tuple[Sequence[AbortedTransaction], list[Finding]]:
+    """The entries of a .txnindex, and the findings about the file. Raises OSError."""
     try:
         entries = TransactionIndex(files, path, Offset(base)).entries
     except CorruptIndex as error:
-        finding = damage(path, str(error), _DERIVED)
-        return (), iter((finding,))
+        return (), [damage(path, str(error), _DERIVED)]
     size = files.size(path) or 0
-    found = tuple(AbortedFound(path, 0, *entry) for entry in entries)
-    if size % TXN_ENTRY_BYTES:
-        cut = damage(
-            path,
-            f"{size} bytes are no whole number of entries of {TXN_ENTRY_BYTES} bytes: it was truncated",
-            _DERIVED,
-            position=size - size % TXN_ENTRY_BYTES,
-        )
-        return found, iter((cut,))
-    return found, iter(())
+    if not size % TXN_ENTRY_BYTES:
+        return entries, []
+    cut = f"{size} bytes are no whole number of entries of {TXN_ENTRY_BYTES} bytes: it was truncated"
+    return entries, [damage(path, cut, _DERIVED, position=size - size % TXN_ENTRY_BYTES)]
 
 
 def _snapshot(files: Files, path: str) -> Events:

@@ -27,10 +27,11 @@ from storage.checkpoints.directory_identity import META_PROPERTIES
 from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
 from storage.dump.chain import Known, LogChain
 from storage.dump.events import Events, Finding, LogSummed, Severity, damage, note
-from storage.dump.segment_files import LOG_SUFFIX, dump_index_alone, dump_log_alone, dump_segment
+from storage.dump.segment_files import dump_index_alone, dump_log_alone, dump_segment
 from storage.dump.small_files import ASIDE, dump_small, kind_of
 from storage.files.file_system import Files, read_file
 from storage.producers.producer_snapshot import snapshot_offset
+from storage.segment.segment import LOG_SUFFIX
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Offset, PartitionIndex, PartitionKey, TopicPartition
 

@@ -11,15 +11,15 @@ Source: Kafka's LeaderEpochFileCache and LogLoader; KIP-101.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 from storage.checkpoints.checkpoint_file import read_epochs
 from storage.recovery.loaded import Damage
 from storage.recovery.loading_site import LoadingSite
 from storage.segment.batch_walk import BrokenChain
-from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
+from storage.segment.epoch_cache import EpochFile, LeaderEpochCache, epoch_due
 from storage.segment.segment import LogSegment
+from storage.segment.verifier import falling_epoch
 from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog
 from tidelog.records.v2.header import BatchHeader
@@ -57,7 +57,8 @@ class EpochRecovery:
             for segment in below:
                 try:
                     for header in segment.walk():
-                        self.ensure_grows(header, self.cache.latest)
+                        if (reason := falling_epoch(header, self.cache.latest)) is not None:
+                            raise BrokenChain(header.position, header.base_offset, reason)
                         self.take(header)
                 except BrokenChain as error:
                     self._site.lose(segment.path, error.position, Offset(error.next_offset), None, error.reason)
@@ -67,23 +68,11 @@ class EpochRecovery:
         """The lowest epoch allowed for a batch at `offset`; -1 if there is no limit."""
         return int(self.cache.last_with_data(offset))
 
-    @staticmethod
-    def ensure_grows(header: BatchHeader, before: int) -> None:
-        """Raises BrokenChain for a v2 batch whose leader epoch is below that of the previous batch."""
-        if header.magic == _V2 and header.leader_epoch < before:
-            reason = f"the batch has leader epoch {header.leader_epoch}, below the previous epoch {before}"
-            raise BrokenChain(header.position, header.base_offset, reason)
-
     def due(self, header: BatchHeader) -> LeaderEpoch:
         """The leader epoch that a batch must have. No checksum covers it: this is the entry of the file for its offset
         if the file is complete, else the epoch of the batch itself."""
-        entries, offset = self.found or (), header.base_offset
-        if header.magic < _V2 or offset >= self._complete_below:
-            return header.leader_epoch
-        at = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
-        if at == 0 and (not entries or header.leader_epoch <= entries[0].epoch):
-            return header.leader_epoch  # below the log start: the entries are gone, the batch may remain
-        return entries[at - 1].epoch if at else NO_LEADER_EPOCH
+        complete = header.base_offset < self._complete_below
+        return epoch_due(self.found or (), header) if complete else header.leader_epoch
 
     def take(self, header: BatchHeader) -> None:
         """Add a batch, in log order. The entries of the file stay unless a batch contradicts them."""

@@ -16,7 +16,7 @@ Source: Kafka's LogLoader and LogSegment.recover, without the parts that the vec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Final
@@ -26,23 +26,15 @@ from storage.files.file_system import directory_of, read_file, sync_all, write_f
 from storage.recovery.epoch_recovery import EpochRecovery
 from storage.recovery.loaded import Damage, LoadedLog
 from storage.recovery.loading_site import LoadingSite
-from storage.segment.batch_walk import BrokenChain, Link, scan_file
+from storage.segment.batch_walk import BrokenChain, Link
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
-from storage.settings import INT32_MAX
+from storage.segment.verifier import FaultKind, SegmentRules, is_sound, verify
+from storage.settings import INT32_MAX, INT64_MAX
 from tidelog.records.v2.header import HEADER_BYTES, BatchHeader
-from tidelog.types import Durability, LeaderEpoch, Offset
+from tidelog.types import Durability, Offset
 
 _REWRITE_BYTES: Final = 1 << 20
-
-
-class WrongEpoch(BrokenChain):
-    """A batch with a correct checksum and a wrong leader epoch: its records can be read, but followers reject it.
-    `header` has the expected epoch."""
-
-    def __init__(self, link: Link, header: BatchHeader, due: LeaderEpoch) -> None:
-        reason = f"the batch has leader epoch {header.leader_epoch}, but the epoch file has {due} for its offset"
-        super().__init__(link.position, link.next_offset, reason, header._replace(leader_epoch=due))
 
 
 class Recovery:
@@ -183,51 +175,56 @@ class Recovery:
         """
         site, began, epochs_before = self._site, next_offset, self._epochs.cache.entries
         position, next_offset = self._walk_below(segment, next_offset)
+        protected = 0 if site.config.compact else site.protected
+        rules = SegmentRules(segment.base_offset, INT64_MAX if behind is None else behind, self._epochs.due, protected)
         rewrite_from = end = segment.size
         leap: Link | None = None  # the chain before the last batch, if that leaves a hole or begins an epoch,
         without: Link | None = None  # and the same chain without that hole or epoch
         while position < end:
-            try:
-                began_at = Link(position, end, next_offset, self._epochs.before(next_offset))
-                for header, link in self._scan(segment, began_at, behind):
-                    self._take(segment, header)
-                    hole = header.base_offset > link.next_offset
-                    leap = link if hole or header.leader_epoch > link.epoch else None
-                    without = link if hole else link._replace(next_offset=header.last_offset + 1)
-                    if header.last_offset >= self._known.recovery_point:
-                        rewrite_from = min(rewrite_from, header.position)
-                    position, next_offset = header.end, Offset(header.last_offset + 1)
-            except BrokenChain as broken:
-                position = broken.position
-                if next_offset == behind and self._ends_before(segment, position, behind):
+            began_at = Link(position, end, next_offset, self._epochs.before(next_offset))
+            for _, header, link, _, broken in verify(segment.file, began_at, rules):
+                if broken is not None:
                     break
-                header_only, reason = broken.header, broken.reason
-                sound = Link(position, end, next_offset, self._epochs.before(next_offset))
-                if leap and without and header_only is None and self._contradicts_last(segment, sound, without):
-                    sound, reason = leap, f"the batch contradicts the next one: {reason}"
-                sound_end = Offset(sound.next_offset)
-                if next_offset >= site.protected and not isinstance(broken, WrongEpoch):
-                    if sound_end < site.protected:
-                        site.lose(segment.path, sound.position, sound_end, next_offset, reason)
-                    if site.damage is not None:  # lengths may be wrong: do not append or destroy anything
-                        segment.size = position
-                        return next_offset, min(rewrite_from, position), True
-                    self._cut(segment, sound.position, sound_end, reason)
-                    if sound.position < position:  # indexes and epochs without the truncated batch
-                        self._epochs.cache.restore(epochs_before)
-                        sound_end, from_byte, _ = self._recover_segment(segment, began, behind)
-                        rewrite_from = min(rewrite_from, from_byte)
-                    return sound_end, min(rewrite_from, sound.position), True
-                if header_only is None:
-                    site.lose(segment.path, sound.position, sound_end, behind, reason)
+                assert header is not None
+                self._take(segment, header)
+                hole = header.base_offset > link.next_offset
+                leap = link if hole or header.leader_epoch > link.epoch else None
+                without = link if hole else link._replace(next_offset=header.last_offset + 1)
+                if header.last_offset >= self._known.recovery_point:
+                    rewrite_from = min(rewrite_from, header.position)
+                position, next_offset = header.end, Offset(header.last_offset + 1)
+            else:
+                break
+            position = broken.position
+            if next_offset == behind and self._ends_before(segment, position, behind):
+                break
+            header_only, reason = broken.header, broken.reason
+            sound = Link(position, end, next_offset, self._epochs.before(next_offset))
+            if leap and without and header_only is None and self._contradicts_last(segment, sound, without):
+                sound, reason = leap, f"the batch contradicts the next one: {reason}"
+            sound_end = Offset(sound.next_offset)
+            if next_offset >= site.protected and broken.kind is not FaultKind.EPOCH:
+                if sound_end < site.protected:
+                    site.lose(segment.path, sound.position, sound_end, next_offset, reason)
+                if site.damage is not None:  # lengths may be wrong: do not append or destroy anything
                     segment.size = position
-                    return next_offset, min(rewrite_from, position), False
-                damaged_end = self._end_of_damaged(segment, header_only, behind)
-                first, leap = header_only.base_offset, None
-                readable = isinstance(broken, WrongEpoch)
-                site.join(Damage(segment.path, position, first, damaged_end, reason, readable))
-                self._take(segment, header_only._replace(last_offset_delta=damaged_end - 1 - first))
-                position, next_offset = header_only.end, damaged_end
+                    return next_offset, min(rewrite_from, position), True
+                self._cut(segment, sound.position, sound_end, reason)
+                if sound.position < position:  # indexes and epochs without the truncated batch
+                    self._epochs.cache.restore(epochs_before)
+                    sound_end, from_byte, _ = self._recover_segment(segment, began, behind)
+                    rewrite_from = min(rewrite_from, from_byte)
+                return sound_end, min(rewrite_from, sound.position), True
+            if header_only is None:
+                site.lose(segment.path, sound.position, sound_end, behind, reason)
+                segment.size = position
+                return next_offset, min(rewrite_from, position), False
+            damaged_end = self._end_of_damaged(segment, header_only, behind)
+            first, leap = header_only.base_offset, None
+            readable = broken.kind is FaultKind.EPOCH
+            site.join(Damage(segment.path, position, first, damaged_end, reason, readable))
+            self._take(segment, header_only._replace(last_offset_delta=damaged_end - 1 - first))
+            position, next_offset = header_only.end, damaged_end
         return next_offset, rewrite_from, False
 
     def _contradicts_last(self, segment: LogSegment, link: Link, without: Link) -> bool:
@@ -237,7 +234,7 @@ class Recovery:
         if header is None or header.leader_epoch < without.epoch:
             return False
         goes_back = header.base_offset < link.next_offset or header.leader_epoch < link.epoch
-        return goes_back and self._is_whole(segment, header)
+        return goes_back and is_sound(segment.file, header)
 
     def _end_of_damaged(self, segment: LogSegment, header: BatchHeader, behind: Offset | None) -> Offset:
         """The offset after a batch with a wrong checksum. Its own claim may be wrong too, so at most where the next
@@ -276,47 +273,12 @@ class Recovery:
             sound = True
         except BrokenChain:
             reached = next_offset >= self._known.recovery_point and not hole
-            sound = reached and (last is None or self._is_whole(segment, last))
+            sound = reached and (last is None or is_sound(segment.file, last))
         if not sound:
             segment.start_rebuild()
             epochs.cache.restore(before)
             return 0, start
         return position, next_offset
-
-    @staticmethod
-    def _is_whole(segment: LogSegment, header: BatchHeader) -> bool:
-        """True if the checksum of the batch is correct. Otherwise its length may be wrong too, and the bytes after it
-        are not a torn tail."""
-        try:
-            for _ in scan_file(segment.file, header.position, header.end, header.base_offset):
-                pass
-        except BrokenChain:
-            return False
-        return True
-
-    def _scan(self, segment: LogSegment, link: Link, behind: Offset | None) -> Iterator[tuple[BatchHeader, Link]]:
-        """The batches of a segment from `link` on, validated, with their `position` in the file and the chain before
-        each. Raises BrokenChain."""
-        for batch, position in scan_file(segment.file, link.position, link.end, link.next_offset):
-            header = batch.header._replace(position=position)
-            self._check_offset(segment, header, link, behind)
-            due = self._epochs.due(header)
-            if header.leader_epoch != due:
-                raise WrongEpoch(link, header, due)
-            self._epochs.ensure_grows(header, link.epoch)
-            yield header, link
-            link = link.behind(header)
-
-    def _check_offset(self, segment: LogSegment, header: BatchHeader, link: Link, behind: Offset | None) -> None:
-        """Raises BrokenChain if the offset of a batch is wrong: too far from the base offset; after a hole and in the
-        next segment; or above what was durable after a hole that begins below it, since a log has always ended at the
-        end of a batch."""
-        if header.last_offset - segment.base_offset > INT32_MAX:
-            raise link.broken(f"offset {header.last_offset} is too far from the base offset {segment.base_offset}")
-        if behind is not None and link.next_offset < header.base_offset and header.last_offset >= behind:
-            raise link.broken(f"the batch ends at offset {header.last_offset}, but the next segment begins at {behind}")
-        if link.next_offset < self._site.protected <= header.base_offset and not self._site.config.compact:
-            raise link.broken(f"the batch starts at offset {header.base_offset}, expected {link.next_offset}")
 
     def _take(self, segment: LogSegment, header: BatchHeader) -> None:
         segment.index_batch(header, header.position)
@@ -336,7 +298,7 @@ class Recovery:
         wrong."""
         left = segment.file.pread(segment.size - position, position)
         last = self._last_before(segment, position)
-        if last is not None and not self._is_whole(segment, last):
+        if last is not None and not is_sound(segment.file, last):
             reason = f"its checksum is wrong, and its length may be: the {len(left)} bytes after it are no batch"
             self._site.lose(segment.path, last.position, last.base_offset, behind, reason)
         elif any(left):

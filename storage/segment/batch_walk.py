@@ -1,4 +1,4 @@
-"""Iteration over the batches of a .log file: by headers only, or with every byte read and checked.
+"""Iteration over the batch headers of a .log file, without reading the payloads.
 
 A file may contain formats v0, v1 and v2. A v0 or v1 message has one offset, for a wrapper that of its last inner
 record, and no leader epoch.
@@ -6,7 +6,7 @@ record, and no leader epoch.
 Invariants: a length is used only after a comparison with the file's size. At the first invalid batch the walk reports
 its byte position and the reason; the batches before it are valid. A v2 batch with a corrupt magic byte is not accepted
 as an older message, even without a checksum.
-Not here: whether an invalid batch is a torn tail or damage (recovery.py).
+Not here: checksums (verifier.py), whether an invalid batch is a torn tail or damage (recovery.py).
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from storage.files.file_system import Buffer, File
-from tidelog.errors import CorruptRecord, TidelogError
-from tidelog.records.batches import view
 from tidelog.records.legacy.message import ATTRIBUTES_AT, CODEC_BITS
-from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.chain import Place
 from tidelog.records.v2.header import (
     HEADER_BYTES,
@@ -34,7 +31,6 @@ from tidelog.types import Codec
 
 _HEADER_CHUNK_BYTES: Final = 16 << 10
 """For small batches, one read returns many headers. For large batches, the unused bytes are cheap."""
-_SCAN_CHUNK_BYTES: Final = 1 << 20
 _MAGIC_MAX: Final = 2
 _KEY_AT: Final = (18, 26)
 """Position of the key length in a message, by magic."""
@@ -42,12 +38,12 @@ _LENGTH: Final = Struct(">i")
 
 
 class BrokenChain(Exception):
-    """There is no valid batch at byte `position`, where offset `next_offset` or a later one is expected. `reason`: why.
-    `header`: the header found there, if it is readable and its length is plausible."""
+    """There is no valid batch at byte `position`, where offset `next_offset` or a later one is expected. `reason`:
+    why."""
 
-    def __init__(self, position: int, next_offset: int, reason: str, header: BatchHeader | None = None) -> None:
+    def __init__(self, position: int, next_offset: int, reason: str) -> None:
         super().__init__(f"byte {position}, offset {next_offset}: {reason}")
-        self.position, self.next_offset, self.reason, self.header = position, next_offset, reason, header
+        self.position, self.next_offset, self.reason = position, next_offset, reason
 
 
 class Hole(BrokenChain):
@@ -57,13 +53,6 @@ class Hole(BrokenChain):
     def __init__(self, position: int, next_offset: int, end: int) -> None:
         super().__init__(position, next_offset, f"offsets {next_offset} to {end - 1} are in no batch")
         self.end = end
-
-
-class ScannedBatch(NamedTuple):
-    """A complete, checked batch and its position in the file."""
-
-    batch: RecordBatch
-    position: int
 
 
 class Link(NamedTuple):
@@ -89,38 +78,40 @@ class Link(NamedTuple):
         """The position in the chain for a place in a buffer that begins at the current position (`follow_chain`)."""
         return Link(self.position + place.position, self.end, place.next_offset, place.epoch)
 
-    def broken(self, reason: str, header: BatchHeader | None = None) -> BrokenChain:
+    def broken(self, reason: str) -> BrokenChain:
         """The error for a chain that ends here."""
-        return BrokenChain(self.position, self.next_offset, reason, header)
+        return BrokenChain(self.position, self.next_offset, reason)
 
     def read(self, data: ByteBuffer, at: int) -> BatchHeader | None:
         """The header of the next batch, which begins at `at` in `data` (its `position` is that in the file). None if
         the data end within the header. Raises BrokenChain if the header does not continue the chain."""
-        header = peek_header(data, at, position=self.position)
-        if header is None:
-            return None
-        problem = self._problem(header) or (_odd_message(data, at, header) if header.magic < _MAGIC_MAX else None)
-        if problem is not None:
+        header = self.peek(data, at)
+        if header is not None and (problem := self.problem(header, data, at)) is not None:
             raise self.broken(problem)
         return header
 
-    def _problem(self, header: BatchHeader) -> str | None:
-        """What makes the header invalid as the next one, None if it is valid."""
+    def peek(self, data: ByteBuffer, at: int) -> BatchHeader | None:
+        """As `read`, but a header with a possible magic and length is returned whatever its other fields are."""
+        header = peek_header(data, at, position=self.position)
+        if header is None:
+            return None
         magic, length = header.magic, header.length
         if magic > _MAGIC_MAX or magic < 0:
-            return f"the batch has unknown magic {magic}"
+            raise self.broken(f"the batch has unknown magic {magic}")
         if length < LENGTHS_MIN[magic]:
-            return f"the batch claims a length of {length} bytes, below the minimum of format v{magic}"
+            raise self.broken(f"the batch claims a length of {length} bytes, below the minimum of format v{magic}")
         if self.position + LOG_OVERHEAD + length > self.end:
-            return (
-                f"the batch claims to end at byte {self.position + LOG_OVERHEAD + length}, beyond the end of the file "
-                f"at {self.end}"
-            )
+            left = self.end - self.position
+            raise self.broken(f"the batch claims {LOG_OVERHEAD + length} bytes, but {left} are left in the file")
+        return header
+
+    def problem(self, header: BatchHeader, data: ByteBuffer, at: int) -> str | None:
+        """Why a header from `peek` does not continue the chain, None if it does."""
         if header.base_offset < self.next_offset:
             return f"the batch starts at offset {header.base_offset}, expected {self.next_offset} or larger"
         if (problem := header_problem(header)) is not None:
             return f"the batch {problem}"
-        return None
+        return _odd_message(data, at, header) if header.magic < _MAGIC_MAX else None
 
 
 def _odd_message(data: ByteBuffer, at: int, header: BatchHeader) -> str | None:
@@ -145,7 +136,7 @@ def _odd_message(data: ByteBuffer, at: int, header: BatchHeader) -> str | None:
     return None if position == end else f"{end - position} bytes follow the value of the message of format v{magic}"
 
 
-class _Window:
+class Window:
     """The part of a file that was read last."""
 
     __slots__ = ("_chunk", "_data", "_end", "_read", "_start")
@@ -165,38 +156,22 @@ class _Window:
         return self._data, at
 
 
-def _headers(window: _Window, link: Link) -> Iterator[tuple[BatchHeader, Link]]:
-    """The batch headers of a chain, each with the position in the chain before it. Raises BrokenChain."""
-    while link.position < link.end:
-        data, at = window.at(link.position, HEADER_BYTES)
-        header = link.read(data, at)
-        if header is None:
-            raise link.broken(f"only {len(data) - at} bytes are left, less than a batch header")
-        yield header, link
-        link = link.behind(header)
+def next_header(window: Window, link: Link) -> tuple[BatchHeader, str | None]:
+    """The header of the next batch, and why it does not continue the chain. Raises BrokenChain if there is no batch."""
+    data, at = window.at(link.position, HEADER_BYTES)
+    header = link.peek(data, at)
+    if header is None:
+        raise link.broken(f"{len(data) - at} bytes are left, less than the smallest batch")
+    return header, link.problem(header, data, at)
 
 
 def walk_file(file: File, position: int, end: int, next_offset: int, *, now: bool = False) -> Iterator[BatchHeader]:
     """Headers of the batches between the bytes `position` and `end`; their positions are those in the file. Payloads
     are not read. now: do not wait for the disk. Raises BrokenChain, and WouldBlock with `now`."""
-    window = _Window(file, end, _HEADER_CHUNK_BYTES, now=now)
-    for header, _ in _headers(window, Link(position, end, next_offset)):
+    window, link = Window(file, end, _HEADER_CHUNK_BYTES, now=now), Link(position, end, next_offset)
+    while link.position < end:
+        header, problem = next_header(window, link)
+        if problem is not None:
+            raise link.broken(problem)
         yield header
-
-
-def scan_file(file: File, position: int, end: int, next_offset: int) -> Iterator[ScannedBatch]:
-    """The batches between the bytes `position` and `end`, each read completely and its checksum checked.
-
-    A view is valid until the next step. Raises BrokenChain; with `header` if only the batch's contents are corrupt.
-    """
-    window = _Window(file, end, _SCAN_CHUNK_BYTES)
-    for header, link in _headers(window, Link(position, end, next_offset)):
-        data, at = window.at(link.position, header.size)
-        if at + header.size > len(data):
-            raise link.broken(f"the file ended at byte {link.position + len(data) - at} while it was being read")
-        batch = view(data, header._replace(position=at))
-        try:
-            batch.ensure_valid()
-        except TidelogError as error:
-            raise link.broken(error.message, header if isinstance(error, CorruptRecord) else None) from error
-        yield ScannedBatch(batch, link.position)
+        link = link.behind(header)

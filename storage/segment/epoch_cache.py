@@ -149,5 +149,16 @@ def ensure_agreed(headers: Iterable[BatchHeader], epochs: Sequence[EpochStart]) 
             )
 
 
+def epoch_due(entries: Sequence[EpochStart], header: BatchHeader) -> LeaderEpoch:
+    """The leader epoch that a stored batch must have; its own for v0 and v1. Entries below the log start are gone while
+    the batch that contains it may remain: that batch may have any epoch up to the first entry."""
+    if header.magic != 2:
+        return header.leader_epoch
+    at = bisect_right(entries, header.base_offset, key=_start_of)
+    if at == 0 and (not entries or header.leader_epoch <= entries[0].epoch):
+        return header.leader_epoch
+    return entries[at - 1].epoch if at else NO_LEADER_EPOCH
+
+
 def _start_of(entry: EpochStart) -> Offset:
     return entry.start_offset

@@ -19,13 +19,14 @@ from typing import Final, NamedTuple
 
 from storage.config import LogConfig
 from storage.files.file_system import Buffer, File, Files, WouldBlock, sync_all, sync_paths
-from storage.segment.batch_walk import BrokenChain, Link, scan_file, walk_file
+from storage.segment.batch_walk import BrokenChain, Link, walk_file
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.lazy_index import LazyIndex
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.open_segments import OpenSegments
 from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from storage.segment.verifier import first_fault
 from storage.settings import INT32_MAX
 from tidelog.errors import TidelogError
 from tidelog.records.batches import view
@@ -382,13 +383,7 @@ class LogSegment:
 
     def check_from(self, offset: Offset) -> BrokenChain | None:
         """Read and check everything from the last index entry below `offset` on. Returns the first break, or None."""
-        start = self.start_for(Offset(offset - 1))
-        try:
-            for _ in scan_file(self.file, start, self.size, self.base_offset):
-                pass
-        except BrokenChain as broken:
-            return broken
-        return None
+        return first_fault(self.file, Link(self.start_for(Offset(offset - 1)), self.size, self.base_offset))
 
     def read(
         self,

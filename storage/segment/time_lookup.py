@@ -115,7 +115,7 @@ def _whose_fault(batch: RecordBatch, header: BatchHeader, error: TidelogError) -
     try:
         batch.ensure_valid()
     except CorruptRecord as damage:
-        return BrokenChain(header.position, header.base_offset, damage.message, header)
+        return BrokenChain(header.position, header.base_offset, damage.message)
     return CorruptRecord(
         f"the records of the batch with offsets {header.base_offset}..{header.last_offset} cannot be read, although "
         f"its checksum is correct ({error.message}): use an offset after that batch instead of a timestamp"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.files.file_system import File
-from storage.segment.batch_walk import BrokenChain, scan_file, walk_file
+from storage.segment.batch_walk import BrokenChain, Link, walk_file
+from storage.segment.verifier import sound_batches, verify
 from tests.fakes.fake_disk import FakeDisk
-from tidelog.records import Record, build_batch, build_message_set
+from tidelog.records import Record, RecordBatch, build_batch, build_message_set
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset
 
 NOW = 1_700_000_000_000
@@ -49,7 +51,17 @@ def walked(data: bytes) -> list[tuple[int, int, int]]:
 
 
 def scanned(data: bytes) -> list[tuple[int, int, int]]:
-    return [(at, found.magic, found.last_offset) for found, at in scan_file(file_of(data), 0, len(data), 0)]
+    found = []
+    for _, header, _, _, fault in verify(file_of(data), Link(0, len(data), 0)):
+        if fault is not None:
+            raise fault
+        assert header is not None
+        found.append((header.position, header.magic, header.last_offset))
+    return found
+
+
+def sound(file: File, position: int, end: int, next_offset: int) -> Iterator[RecordBatch]:
+    return sound_batches(file, Link(position, end, next_offset))
 
 
 def test_both_walks_see_every_format() -> None:
@@ -107,7 +119,7 @@ def test_headers_alone_tell_a_v2_batch_under_an_older_magic(count: int, size: in
 def test_any_bytes_end_in_a_break(garbage: bytes, before: bytes) -> None:
     """Nothing else is raised, and what came before stands."""
     data = before + garbage
-    for walk in (walk_file, scan_file):
+    for walk in (walk_file, sound):
         seen = 0
         with suppress(BrokenChain):
             for _ in walk(file_of(data), 0, len(data), 0):
@@ -120,7 +132,7 @@ def test_any_bytes_end_in_a_break(garbage: bytes, before: bytes) -> None:
 def test_a_file_that_ends_anywhere_keeps_its_whole_batches(length: int) -> None:
     starts = [position for position, _, _ in walked(MIXED)]
     ends = [*starts[1:], len(MIXED)]
-    for walk in (walk_file, scan_file):
+    for walk in (walk_file, sound):
         seen = 0
         with suppress(BrokenChain):
             for _ in walk(file_of(MIXED[:length]), 0, length, 0):

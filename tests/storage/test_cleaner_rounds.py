@@ -73,7 +73,7 @@ def test_a_batch_that_reaches_into_the_next_segment_is_not_cleaned() -> None:
     troubles: list[TidelogError] = []
     clean(bench.log, cleaner=make_cleaner(troubles))
     assert len(troubles) == 1
-    assert "the batch claims offsets up to 129, not below 2" in troubles[0].message
+    assert "the batch ends at offset 129, but the next segment begins at 2" in troubles[0].message
     assert [segment.size for segment in bench.log.segments] == before
 
 
@@ -89,7 +89,7 @@ def test_a_batch_whose_leader_epoch_has_rotted_is_not_cleaned() -> None:
     troubles: list[TidelogError] = []
     clean(bench.log, cleaner=make_cleaner(troubles))
     assert len(troubles) == 1
-    assert "the batch at offset 1 has leader epoch 2048, but the epoch there is 0" in troubles[0].message
+    assert "the batch has leader epoch 2048, but the epoch cache has 0 for its offset" in troubles[0].message
     assert [segment.size for segment in bench.log.segments] == before
 
 

@@ -29,7 +29,7 @@ from storage.dump.events import (
     Severity,
     TimeEntryFound,
 )
-from storage.dump.log_file import LogReader, Read
+from storage.dump.log_file import Read, read_log
 from storage.dump.text import bytes_text, size_text, time_text
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
@@ -284,7 +284,7 @@ def test_any_bytes_at_all_are_dumped(data: bytes) -> None:
     file = disk.open("/x/00000000000000000000.log", create=True)
     file.pwritev([data], 0)
     covered = 0
-    for step in LogReader(file, file.path, records=True).walk():
+    for step in read_log(file, file.path, len(data), records=True):
         covered += step.batch.size if isinstance(step, Read) else step.end - step.position
     assert covered == len(data)
 

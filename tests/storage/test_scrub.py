@@ -385,7 +385,10 @@ def test_a_disk_that_cannot_be_read_goes_offline() -> None:
     assert len(world.troubles) == 1
 
 
-@pytest.mark.parametrize(("position", "reason"), [(9, "no marker"), (25, "no marker"), (1, "version"), (19, "ends at")])
+@pytest.mark.parametrize(
+    ("position", "reason"),
+    [(9, "belongs to producer"), (25, "no abort marker"), (1, "version"), (19, "no abort marker")],
+)
 def test_a_wrong_transaction_index_is_told(position: int, reason: str, tmp_path: Path) -> None:
     """Of the `txn` topic of Kafka's cluster: whoever opens the log anew rebuilds it."""
     root = unpack("cluster", tmp_path)
