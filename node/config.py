@@ -21,7 +21,6 @@ from storage.config import CLEANUP_POLICY, LogConfig
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.settings import (
     INT32_MAX,
-    Kind,
     Setting,
     Unfit,
     choice,
@@ -34,6 +33,9 @@ from storage.settings import (
     size,
     text,
     texts,
+)
+from storage.settings import (
+    SettingKind as Kind,
 )
 from tidelog.errors import InvalidConfig
 from tidelog.types import Endpoint, Millis, NodeId

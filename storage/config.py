@@ -16,8 +16,8 @@ from typing import Any, Final
 from storage.settings import (
     INT32_MAX,
     INT64_MAX,
-    Kind,
     Setting,
+    SettingKind,
     choice,
     flag,
     millis,
@@ -53,7 +53,9 @@ def _policies(value: object) -> frozenset[str]:
 CLEANUP_POLICY: Final = Setting(
     "log.cleanup.policy",
     frozenset({"delete"}),
-    Kind("delete or compact or compact,delete", _policies, _policies, lambda policies: ",".join(sorted(policies))),
+    SettingKind(
+        "delete or compact or compact,delete", _policies, _policies, lambda policies: ",".join(sorted(policies))
+    ),
     topic="cleanup.policy",
 )
 """`delete`: segments are deleted by age and size; `compact`: the last record of each key is kept"""

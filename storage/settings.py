@@ -24,7 +24,7 @@ class Unfit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class SettingKind(Generic[T]):
     """A type of values.
 
     wanted: completes "must be ...". unit: for the documentation. parse: from text (the environment, or a topic's
@@ -48,7 +48,7 @@ class Setting(Generic[T]):
 
     name: str
     default: T
-    kind: Kind[T]
+    kind: SettingKind[T]
     topic: str | None = None
 
     @property
@@ -74,12 +74,12 @@ class Setting(Generic[T]):
         raise InvalidConfig(f"{name} = {value!r}: {reason}")
 
 
-def setting(name: str, default: T | Any, kind: Kind[T], *, topic: str | None = None) -> Any:
+def setting(name: str, default: T | Any, kind: SettingKind[T], *, topic: str | None = None) -> Any:
     """Declare a setting as a field of a dataclass. The parameters are those of Setting."""
     return field(default=default, metadata={"setting": Setting(name, default, kind, topic)})
 
 
-def topic_setting(name: str, default: T | Any, kind: Kind[T], *, node: str = "") -> Any:
+def topic_setting(name: str, default: T | Any, kind: SettingKind[T], *, node: str = "") -> Any:
     """Declare a setting that topics may have. node: the node's key for the default, if it is not `log.NAME`."""
     return setting(node or f"log.{name}", default, kind, topic=name)
 
@@ -103,7 +103,9 @@ def _typed(wanted: type, value: object) -> Any:
     return value
 
 
-def number(low: int, high: int = INT64_MAX, *, unit: str = "", also: int | None = None, scale: int = 1) -> Kind[int]:
+def number(
+    low: int, high: int = INT64_MAX, *, unit: str = "", also: int | None = None, scale: int = 1
+) -> SettingKind[int]:
     """A whole number. also: a value outside the bounds that is allowed. scale: what one unit counts in the field."""
 
     def check(value: object) -> int:
@@ -112,7 +114,7 @@ def number(low: int, high: int = INT64_MAX, *, unit: str = "", also: int | None 
             raise ValueError(value)
         return found * scale
 
-    return Kind(
+    return SettingKind(
         ("" if also is None else f"{also} or ") + f"a whole number from {low} to {high}",
         parse=lambda text: check(int(text)),
         check=check,
@@ -121,17 +123,17 @@ def number(low: int, high: int = INT64_MAX, *, unit: str = "", also: int | None 
     )
 
 
-def size(low: int, high: int = INT64_MAX) -> Kind[int]:
+def size(low: int, high: int = INT64_MAX) -> SettingKind[int]:
     """A number of bytes."""
     return number(low, high, unit="bytes")
 
 
-def millis(low: int, high: int = INT64_MAX) -> Kind[int]:
+def millis(low: int, high: int = INT64_MAX) -> SettingKind[int]:
     """A duration in milliseconds."""
     return number(low, high, unit="ms")
 
 
-def ratio() -> Kind[float]:
+def ratio() -> SettingKind[float]:
     """A number from 0 to 1."""
 
     def check(value: object) -> float:
@@ -140,10 +142,10 @@ def ratio() -> Kind[float]:
             raise ValueError(value)
         return float(found)
 
-    return Kind("a number from 0 to 1", parse=lambda text: check(float(text)), check=check)
+    return SettingKind("a number from 0 to 1", parse=lambda text: check(float(text)), check=check)
 
 
-def choice(values: Mapping[str, T]) -> Kind[T]:
+def choice(values: Mapping[str, T]) -> SettingKind[T]:
     """One of some words, each for a value."""
     words = {value: word for word, value in values.items()}
 
@@ -152,21 +154,21 @@ def choice(values: Mapping[str, T]) -> Kind[T]:
             raise ValueError(text)
         return values[text]
 
-    return Kind(" or ".join(values), parse=parse, check=parse, show=words.__getitem__)
+    return SettingKind(" or ".join(values), parse=parse, check=parse, show=words.__getitem__)
 
 
-def flag() -> Kind[bool]:
+def flag() -> SettingKind[bool]:
     """True or false."""
     text = choice({"true": True, "false": False})
-    return Kind(text.wanted, text.parse, lambda value: bool(_typed(bool, value)), text.show)
+    return SettingKind(text.wanted, text.parse, lambda value: bool(_typed(bool, value)), text.show)
 
 
-def text() -> Kind[str]:
+def text() -> SettingKind[str]:
     """Any text."""
-    return Kind("text in quotes", parse=str, check=lambda value: str(_typed(str, value)))
+    return SettingKind("text in quotes", parse=str, check=lambda value: str(_typed(str, value)))
 
 
-def texts(what: str, convert: Callable[[list[str]], T], show: Callable[[T], str]) -> Kind[T]:
+def texts(what: str, convert: Callable[[list[str]], T], show: Callable[[T], str]) -> SettingKind[T]:
     """A list of texts, separated by commas in text. what: names them. convert: may raise Unfit."""
 
     def check(value: object) -> T:
@@ -174,7 +176,7 @@ def texts(what: str, convert: Callable[[list[str]], T], show: Callable[[T], str]
             raise ValueError(value)
         return convert(value)
 
-    return Kind(
+    return SettingKind(
         f"a list of one or more {what} in quotes",
         parse=lambda given: check([item.strip() for item in given.split(",") if item.strip()]),
         check=check,

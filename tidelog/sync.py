@@ -189,13 +189,13 @@ class Admin(_Face[_admin.Admin]):
 
     def elect_leaders(
         self, partitions: Iterable[_admin.Place] = (), *, unclean: bool = False, validate_only: bool = False
-    ) -> list[_admin.PartitionOutcome]:
+    ) -> list[_admin.PartitionResult]:
         """Elect preferred leaders; `unclean`: elect the most complete available replica. validate_only: report the
         expected loss and change nothing."""
         asked = self._client.elect_leaders(list(partitions), unclean=unclean, validate_only=validate_only)
         return self._thread.run(asked)
 
-    def reassign(self, replicas: Mapping[_admin.Place, Sequence[int] | None]) -> list[_admin.PartitionOutcome]:
+    def reassign(self, replicas: Mapping[_admin.Place, Sequence[int] | None]) -> list[_admin.PartitionResult]:
         """Move replicas; None cancels a reassignment."""
         return self._thread.run(self._client.reassign(replicas))
 

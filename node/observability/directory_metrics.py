@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from storage.directory.log_directory import LoadProgress, LogDirectory
+from storage.directory.load_progress import LoadProgress
+from storage.directory.log_directory import LogDirectory
 from storage.directory.maintenance import Maintenance
 
 

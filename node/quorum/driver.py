@@ -88,8 +88,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownServerError,
 )
-from tidelog.records import LeaderChange
-from tidelog.records import Voter as ControlVoter
+from tidelog.records import ControlVoter, LeaderChange
 from tidelog.types import Endpoint, LeaderEpoch, Millis, NodeId
 
 _log = logging.getLogger("node.quorum")

@@ -4,6 +4,7 @@ The client sends the same calls and must not import `node`, so the table itself 
 """
 
 from tidelog.protocol.methods import *  # noqa: F403
-from tidelog.protocol.methods import ALL, Answer, Kind, Method, Request, WireMessage, of_service
+from tidelog.protocol.methods import ALL, Answer, Method, Request, WireMessage, of_service
+from tidelog.protocol.methods import CallKind as Kind
 
 __all__ = ["ALL", "Answer", "Kind", "Method", "Request", "WireMessage", "of_service"]

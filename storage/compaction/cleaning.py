@@ -47,7 +47,7 @@ class CleaningCancelled(Exception):
     """The log has changed or is closed: the files of the round are useless."""
 
 
-class Source(NamedTuple):
+class CleaningSource(NamedTuple):
     """A segment to clean. end: next segment's base offset. size: bytes. youngest_ms: timestamp of its youngest
     record."""
 
@@ -69,7 +69,7 @@ class CleaningPlan(NamedTuple):
     files: Files
     directory: str
     config: LogConfig
-    sources: Sequence[Source]
+    sources: Sequence[CleaningSource]
     first_dirty: Offset
     aborted: Sequence[AbortedTransaction]
     producers: Mapping[ProducerId, LastRecord]
@@ -81,7 +81,7 @@ class CleaningPlan(NamedTuple):
 class CleanedGroup(NamedTuple):
     """Source segments and their replacement, durable as `.cleaned`."""
 
-    sources: Sequence[Source]
+    sources: Sequence[CleaningSource]
     cleaned: LogSegment
 
 
@@ -145,7 +145,7 @@ class Cleaning:
         self.ended = True
         yield 0
 
-    def _scan(self, source: Source) -> Iterator[RecordBatch]:
+    def _scan(self, source: CleaningSource) -> Iterator[RecordBatch]:
         """The batches of a segment, with checksums, offsets and leader epochs checked."""
         rules = SegmentRules(source.base_offset, source.end, partial(epoch_due, self.plan.epochs))
         file = self.plan.files.open(source.path, read_only=True)
@@ -179,10 +179,10 @@ class Cleaning:
                 yield batch.size
             offsets.latest_offset = Offset(source.end - 1)
 
-    def _groups(self) -> Iterator[Sequence[Source]]:
+    def _groups(self) -> Iterator[Sequence[CleaningSource]]:
         """The segments to clean; each group becomes one segment."""
         files, config = self.plan.files, self.plan.config
-        group: list[Source] = []
+        group: list[CleaningSource] = []
         sizes = [0, 0, 0]
         for source in self.plan.sources:
             if source.base_offset >= self.end:
@@ -202,7 +202,7 @@ class Cleaning:
             yield group
 
     def _clean(
-        self, group: Sequence[Source], keep: BatchFilter, transactions: CleanedTransactions, old_horizon: int
+        self, group: Sequence[CleaningSource], keep: BatchFilter, transactions: CleanedTransactions, old_horizon: int
     ) -> Iterator[int]:
         """Write the segments of a group to one cleaned segment, and make it durable."""
         plan, base = self.plan, group[0].base_offset
@@ -226,7 +226,7 @@ class Cleaning:
         self.ready = CleanedGroup(group, cleaned)
         yield 0
 
-    def _copy(self, source: Source, cleaned: LogSegment, keep: BatchFilter) -> Iterator[int]:
+    def _copy(self, source: CleaningSource, cleaned: LogSegment, keep: BatchFilter) -> Iterator[int]:
         """Append the remaining batches of a segment to the cleaned one."""
         buffers: list[Buffer] = []
         headers: list[BatchHeader] = []

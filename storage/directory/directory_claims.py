@@ -27,7 +27,6 @@ from storage.checkpoints.durable_offsets import HELD_MARKS, DurableOffsets
 from storage.checkpoints.offset_checkpoint import OffsetCheckpoint
 from storage.files.file_system import Files
 from storage.log.log import Log
-from storage.log.log_host import TruncateLog
 from storage.recovery.loaded import Known
 from tidelog.errors import CorruptLog
 from tidelog.types import Offset, PartitionKey, TopicPartition
@@ -83,7 +82,7 @@ class DirectoryClaims:
 
     # --- one log --------------------------------------------------------------------------------------------------
 
-    def lowering(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
+    def lowering(self, log: Log, offset: Offset) -> Callable[[], None]:
         """Lower all recorded offsets of the log to at most `offset`, and a recorded log start above its log start,
         which a full disk may have left. Returns a function that makes this durable; it may run on any thread and raises
         OSError. Raises OSError."""

@@ -24,9 +24,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from storage.compaction.batch_filter import FilterStats, LastRecord
-from storage.compaction.cleaning import Cleaning, CleaningCancelled, CleaningPlan, Source
+from storage.compaction.cleaning import Cleaning, CleaningCancelled, CleaningPlan, CleaningSource
 from storage.directory.cleanable import Cleanable, measure
-from storage.directory.throttle import Throttle
 from storage.log.log import Log
 from storage.log.retention import youngest_ms
 from storage.producers.aborted_transactions import Told, tell
@@ -46,6 +45,22 @@ class Piece(NamedTuple):
 
     work: Callable[[], int]
     wait_ms: Millis
+
+
+class CleaningThrottle:
+    """A rate limit: how long to wait between two pieces."""
+
+    __slots__ = ("_free_at", "_rate")
+
+    def __init__(self, bytes_per_second: int) -> None:
+        self._rate = bytes_per_second
+        self._free_at = 0.0
+
+    def wait_after(self, worked: int, started: Millis, now: Millis) -> Millis:
+        """The milliseconds to wait after a piece of `worked` bytes, which ran from `started` to `now` (monotonic). Idle
+        time is not credited."""
+        self._free_at = max(self._free_at, float(started)) + worked * 1000 / self._rate
+        return Millis(max(0, int(self._free_at - now)))
 
 
 class Cleaned(NamedTuple):
@@ -83,7 +98,7 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
             log.path,
             log.config,
             [
-                Source(segment, segment.path, segment.base_offset, end, segment.size, youngest_ms(segment))
+                CleaningSource(segment, segment.path, segment.base_offset, end, segment.size, youngest_ms(segment))
                 for segment, end in zip(segments, ends, strict=True)
             ],
             cleanable.first_dirty,
@@ -144,7 +159,7 @@ class LogCleaner:
         """map_bytes: memory for the offset map. bytes_per_second: limit for reads and writes. on_trouble: called with
         each error that stops the cleaning of a log."""
         self._map_bytes = map_bytes
-        self._throttle = Throttle(bytes_per_second)
+        self._throttle = CleaningThrottle(bytes_per_second)
         self._on_trouble = on_trouble
         self._round: tuple[Log, Cleaning] | None = None
         self._reading: TransactionReading | None = None

@@ -19,7 +19,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from storage.checkpoints.checkpoint_file import PARTITION_DIRECTORY, read_partition_metadata
@@ -28,6 +27,7 @@ from storage.config import LogConfig
 from storage.directory.directory_changes import DirectoryChanges, Retired, Started
 from storage.directory.directory_claims import DirectoryClaims
 from storage.directory.group_commit import GroupCommit
+from storage.directory.load_progress import LoadProgress, segment_by_segment
 from storage.directory.new_log import NewLog, move_aside, run_ticket
 from storage.directory.reserve import Reserve
 from storage.directory.salvage import Salvage
@@ -36,7 +36,6 @@ from storage.files.deleted_files import Leaving, remove_files, remove_log_direct
 from storage.files.executor import Executor, InlineExecutor
 from storage.files.file_system import Files, is_full
 from storage.log.log import Log
-from storage.log.log_host import TruncateLog
 from storage.recovery.loaded import Damage, Progress
 from storage.recovery.loading import LogLoader
 from storage.segment.open_segments import OpenSegments
@@ -63,40 +62,8 @@ T = TypeVar("T")
 ConfigOf = Callable[[TopicPartition, TopicId], LogConfig]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadProgress:
-    """Progress of loading a directory's logs. log: the last one loaded. bytes: of all logs loaded."""
-
-    directory: str
-    log: str
-    done: int
-    total: int
-    bytes: int
-    segment: int = 0
-    """Segments recovered of the log in recovery, out of `segments`; 0 between two logs."""
-    segments: int = 0
-
-    def __str__(self) -> str:
-        within = f" (segment {self.segment} of {self.segments})" if self.segment < self.segments else ""
-        return (
-            f"{self.directory}: {self.done} of {self.total} logs, {self.bytes >> 20} MiB, the last one "
-            f"{self.log}{within}"
-        )
-
-
 def _ignore(_: object) -> None:
     return None
-
-
-def _segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress], None]) -> Progress:
-    """The callback that reports each recovered segment of one log."""
-
-    def tell(done: int, total: int, size: int) -> None:
-        nonlocal so_far
-        so_far = replace(so_far, bytes=so_far.bytes + size, segment=done, segments=total)
-        progress(so_far)
-
-    return tell
 
 
 def waits(log: Log) -> bool:
@@ -285,7 +252,7 @@ class LogDirectory:
         loaded_bytes = 0
         for number, tp in enumerate(wanted, 1):
             so_far = LoadProgress(self.path, str(tp), number - 1, len(wanted), loaded_bytes)
-            tell = _segment_by_segment(so_far, progress)
+            tell = segment_by_segment(so_far, progress)
             self._guard(f"loading {self.path}/{tp}", lambda tp=tp, tell=tell: self._load(tp, config_of, tell))  # type: ignore[misc]
             log = self.logs.get(tp)
             loaded_bytes += 0 if log is None else log.size
@@ -504,12 +471,12 @@ class LogDirectory:
             except OSError as error:
                 raise self.fail(f"querying the free space of {self.path}", error) from error
 
-    def lowering_marks(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
+    def lowering_marks(self, log: Log, offset: Offset) -> Callable[[], None]:
         """Before a truncation: lower the recorded offsets of the log to at most `offset`. Returns a function that makes
         this durable; it may run on any thread and raises OSError. Raises OSError."""
         return self.claims.lowering(log, offset)
 
-    def moving_log_start(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
+    def moving_log_start(self, log: Log, offset: Offset) -> Callable[[], None]:
         """Set the start of a log that was emptied to `offset`. Returns a function that makes this durable, as above."""
         return self.claims.starting(log.topic_partition, offset)
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from storage.config import LogConfig
-from storage.directory.log_directory import ConfigOf, LoadProgress, LogDirectory
+from storage.directory.load_progress import LoadProgress
+from storage.directory.log_directory import ConfigOf, LogDirectory
 from storage.files.executor import Executor
 from storage.log.log import Log
 from storage.recovery.loading import Damage

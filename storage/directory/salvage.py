@@ -37,7 +37,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostOffsets:
     """Offsets from `first` to below `end` that cannot be read."""
 
     first: Offset
@@ -70,7 +70,7 @@ class Salvage:
     holes: bool
     end: Offset = Offset(0)
     """The end of the log, after `look` or `prepare`."""
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostOffsets] = field(default_factory=list)
     _damaged: list[int] = field(default_factory=list)
     """Base offsets of the segments to rewrite."""
     _empty: set[int] = field(default_factory=set)
@@ -122,12 +122,12 @@ class Salvage:
                 self._damaged.append(base)
             for batch in sound:
                 if batch.first > next_offset and not (self.holes and whole):
-                    self.lost.append(Lost(Offset(next_offset), Offset(batch.first)))
+                    self.lost.append(LostOffsets(Offset(next_offset), Offset(batch.first)))
                 next_offset = max(next_offset, batch.last + 1)
             yield base, sound
         self.end = Offset(next_offset)
         if self.durable_offset > next_offset:
-            self.lost.append(Lost(Offset(next_offset), self.durable_offset))
+            self.lost.append(LostOffsets(Offset(next_offset), self.durable_offset))
 
     def _sound(self, file: File, base: int, behind: int) -> tuple[list[_Sound], bool]:
         """The batches of a segment that stay, and True if they are the whole segment."""

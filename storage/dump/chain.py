@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.dump.events import BatchFound, Finding, damage, note
+from storage.dump.events import BatchFound, DumpFinding, damage, note
 from storage.dump.log_file import Read
 from storage.segment.verifier import Gap
 from tidelog.types import EpochStart
@@ -25,7 +25,7 @@ RESTORE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LogFacts:
     """What other files record about the log; None where there is no such file.
 
     vouched: the larger of recovery point and durable-offset mark: everything below was durable. log_start: from the
@@ -42,7 +42,7 @@ class Known:
 class LogChain:
     """Checks the batches of a log, added in order, against the batches before them."""
 
-    def __init__(self, known: Known, epochs: Sequence[EpochStart] | None, epochs_path: str) -> None:
+    def __init__(self, known: LogFacts, epochs: Sequence[EpochStart] | None, epochs_path: str) -> None:
         """epochs: entries of the log's leader-epoch-checkpoint; None if there is no readable one."""
         self.known = known
         self.next_offset = 0
@@ -64,7 +64,7 @@ class LogChain:
 
     # --- segments -------------------------------------------------------------------------------------------------
 
-    def begin_segment(self, path: str, base: int) -> Iterator[Finding]:
+    def begin_segment(self, path: str, base: int) -> Iterator[DumpFinding]:
         """Begin the next .log file, given its name."""
         if self._begun and base > self.next_offset and not self._may_lack(base):
             cause = f"offsets {self.next_offset} to {base - 1} are missing between the previous segment and this one"
@@ -89,7 +89,7 @@ class LogChain:
         """A .log file was deleted meanwhile by retention or compaction: the next one need not continue it."""
         self._begun = False
 
-    def end_segment(self, path: str) -> Iterator[Finding]:
+    def end_segment(self, path: str) -> Iterator[DumpFinding]:
         """End the .log file."""
         if self._holes and not self._may_lack(self._first_hole[0]):
             first, last = self._first_hole
@@ -106,7 +106,7 @@ class LogChain:
 
     # --- batches --------------------------------------------------------------------------------------------------
 
-    def batch(self, read: Read) -> Iterator[Finding]:
+    def batch(self, read: Read) -> Iterator[DumpFinding]:
         """Add the next batch."""
         batch, path = read.batch, read.batch.path
         first = min(self.next_offset, batch.last_offset) if batch.base_offset is None else batch.base_offset
@@ -131,7 +131,7 @@ class LogChain:
         self._count(batch, first)
         self.next_offset = max(self.next_offset, batch.last_offset + 1)
 
-    def gap(self, path: str, gap: Gap) -> Iterator[Finding]:
+    def gap(self, path: str, gap: Gap) -> Iterator[DumpFinding]:
         """Add bytes without a batch."""
         size = gap.end - gap.position
         if gap.zeros and gap.to_the_end and not self._vouched_for():
@@ -170,7 +170,7 @@ class LogChain:
         """True if a file records that the next offset was durable."""
         return self.known.vouched is not None and self.next_offset < self.known.vouched
 
-    def _bad_batch(self, batch: BatchFound, first: int, problem: str) -> Finding:
+    def _bad_batch(self, batch: BatchFound, first: int, problem: str) -> DumpFinding:
         self.records = None
         vouched = self.known.vouched
         if vouched is not None and first >= vouched and not batch.crc_ok:
@@ -197,7 +197,7 @@ class LogChain:
 
     # --- epochs ---------------------------------------------------------------------------------------------------
 
-    def _check_epoch(self, batch: BatchFound, first: int) -> Iterator[Finding]:
+    def _check_epoch(self, batch: BatchFound, first: int) -> Iterator[DumpFinding]:
         epoch = batch.leader_epoch
         if epoch is None or epoch < 0:
             return
@@ -227,7 +227,7 @@ class LogChain:
             yield self._lacks(batch, epoch, first)
         self._epoch, self._epoch_at = epoch, f"at byte {batch.position} of {batch.path}"
 
-    def _lacks(self, batch: BatchFound, epoch: int, first: int) -> Finding:
+    def _lacks(self, batch: BatchFound, epoch: int, first: int) -> DumpFinding:
         """The finding that the checkpoint lacks an epoch of the log."""
         if self._epochs is None:
             step = "nothing: it is rebuilt from the log when the log is next opened"
@@ -269,7 +269,7 @@ class LogChain:
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def end(self, directory: str) -> Iterator[Finding]:
+    def end(self, directory: str) -> Iterator[DumpFinding]:
         """End the log."""
         vouched = self.known.vouched
         if vouched is not None and self.next_offset < vouched:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from storage.dump.events import Event, Finding, LogSummed, Severity, damage
+from storage.dump.events import DumpFinding, Event, LogSummed, Severity, damage
 from storage.dump.json_lines import JsonWriter
 from storage.dump.text import TextWriter
 from storage.dump.walk import NotFound, dump
@@ -42,9 +42,9 @@ def show(files: Files, paths: Sequence[str], writer: Writer, *, records: bool = 
     for path in paths:
         try:
             for event in dump(files, path, records=records):
-                if isinstance(event, Finding):
+                if isinstance(event, DumpFinding):
                     found[event.severity] += 1
-                if not brief or isinstance(event, Finding | LogSummed):
+                if not brief or isinstance(event, DumpFinding | LogSummed):
                     writer.event(event)
         except OSError as error:
             found[Severity.DAMAGE] += 1

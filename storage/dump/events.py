@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TypeAlias
 
 
@@ -23,7 +24,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DumpFinding:
     """A problem: the file, the byte in it (None: the whole file), the offsets (None: none or unknown; the last one is
     inclusive), the cause, and what to do."""
 
@@ -195,7 +196,7 @@ class LogSummed:
 
 
 Event: TypeAlias = (
-    Finding
+    DumpFinding
     | FileFound
     | BatchFound
     | RecordFound
@@ -212,7 +213,8 @@ Event: TypeAlias = (
 Events: TypeAlias = Iterator[Event]
 
 
-def damage(
+def _finding(
+    severity: Severity,
     path: str,
     cause: str,
     next_step: str,
@@ -220,19 +222,11 @@ def damage(
     position: int | None = None,
     first: int | None = None,
     last: int | None = None,
-) -> Finding:
-    """A finding of lost or contradictory data."""
-    return Finding(Severity.DAMAGE, path, position, first, last, cause, next_step)
+) -> DumpFinding:
+    return DumpFinding(severity, path, position, first, last, cause, next_step)
 
 
-def note(
-    path: str,
-    cause: str,
-    next_step: str,
-    *,
-    position: int | None = None,
-    first: int | None = None,
-    last: int | None = None,
-) -> Finding:
-    """A finding without loss of data."""
-    return Finding(Severity.NOTE, path, position, first, last, cause, next_step)
+damage = partial(_finding, Severity.DAMAGE)
+"""A finding of lost or contradictory data."""
+note = partial(_finding, Severity.NOTE)
+"""A finding without loss of data."""

@@ -14,41 +14,26 @@ from dataclasses import fields
 from enum import Enum
 from typing import Final
 
-from storage.dump.events import (
-    AbortedFound,
-    BatchFound,
-    EpochFound,
-    Event,
-    FileFound,
-    Finding,
-    LogSummed,
-    MarkFound,
-    OffsetEntryFound,
-    OffsetFound,
-    ProducerFound,
-    PropertyFound,
-    RecordFound,
-    TimeEntryFound,
-)
+from storage.dump import events
 
-TYPES: Final[dict[type[Event], str]] = {
-    Finding: "finding",
-    FileFound: "file",
-    BatchFound: "batch",
-    RecordFound: "record",
-    OffsetEntryFound: "offset_entry",
-    TimeEntryFound: "time_entry",
-    AbortedFound: "aborted_transaction",
-    ProducerFound: "producer",
-    EpochFound: "epoch",
-    OffsetFound: "offset",
-    MarkFound: "held_mark",
-    PropertyFound: "property",
-    LogSummed: "log",
+TYPES: Final[dict[type[events.Event], str]] = {
+    events.DumpFinding: "finding",
+    events.FileFound: "file",
+    events.BatchFound: "batch",
+    events.RecordFound: "record",
+    events.OffsetEntryFound: "offset_entry",
+    events.TimeEntryFound: "time_entry",
+    events.AbortedFound: "aborted_transaction",
+    events.ProducerFound: "producer",
+    events.EpochFound: "epoch",
+    events.OffsetFound: "offset",
+    events.MarkFound: "held_mark",
+    events.PropertyFound: "property",
+    events.LogSummed: "log",
 }
 
 
-def plain(event: Event) -> dict[str, object]:
+def plain(event: events.Event) -> dict[str, object]:
     """The JSON object of one event."""
     told: dict[str, object] = {"type": TYPES[type(event)]}
     for field in fields(event):
@@ -62,7 +47,7 @@ class JsonWriter:
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
 
-    def event(self, event: Event) -> None:
+    def event(self, event: events.Event) -> None:
         """Write the next event."""
         self._line(plain(event))
 

@@ -1,7 +1,7 @@
 """One segment: its .log file batch by batch, with its indexes; or one of these files alone.
 
 Invariants: batches are streamed; indexes are kept in memory as bytes only.
-Not here: the rules between batches (chain.py), the rules for index entries (indexes.py).
+Not here: the rules between batches (chain.py), the rules for index entries (segment/index_check.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 from storage.dump.chain import LogChain
 from storage.dump.events import (
     AbortedFound,
+    DumpFinding,
     Events,
     FileFound,
-    Finding,
     OffsetEntryFound,
     Severity,
     TimeEntryFound,
@@ -124,7 +124,7 @@ def _index(path: str, suffix: str, check: OffsetIndexCheck | TimeIndexCheck) -> 
     yield from (_damage(path, fault) for fault in check.shape())
 
 
-def _damage(path: str, fault: EntryFault) -> Finding:
+def _damage(path: str, fault: EntryFault) -> DumpFinding:
     step = _BEFORE_KAFKA if fault.missing else _REBUILT
     return damage(path, fault.reason, step, position=fault.position, first=fault.first_offset, last=fault.last_offset)
 
@@ -142,7 +142,7 @@ class SegmentChecks:
         self._times = TimeIndexCheck(read_file(files, f"{stem}{TIME_INDEX_SUFFIX}") or b"", base)
         self._aborted, finding = aborted(files, f"{stem}{TRANSACTION_INDEX_SUFFIX}", base)
         self._transactions = TransactionIndexCheck(self._aborted, present=TRANSACTION_INDEX_SUFFIX in self._here)
-        self._found = {INDEX_SUFFIX: list[Finding](), TIME_INDEX_SUFFIX: [], TRANSACTION_INDEX_SUFFIX: finding}
+        self._found = {INDEX_SUFFIX: list[DumpFinding](), TIME_INDEX_SUFFIX: [], TRANSACTION_INDEX_SUFFIX: finding}
 
     def batch(self, read: Read, began: int | None) -> None:
         """Add the next batch of the segment. began: first offset of the transaction that it certainly aborts."""

@@ -23,10 +23,10 @@ from storage.checkpoints.checkpoint_file import (
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
 from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
 from storage.dump.events import (
+    DumpFinding,
     EpochFound,
     Events,
     FileFound,
-    Finding,
     MarkFound,
     OffsetFound,
     ProducerFound,
@@ -96,7 +96,7 @@ def dump_small(files: Files, path: str) -> Events:
         yield note(path, "a log or log directory has no file of this name", "nothing: it is not used")
 
 
-def aborted(files: Files, path: str, base: int) -> tuple[Sequence[AbortedTransaction], list[Finding]]:
+def aborted(files: Files, path: str, base: int) -> tuple[Sequence[AbortedTransaction], list[DumpFinding]]:
     """The entries of a .txnindex, and the findings about the file. Raises OSError."""
     try:
         entries = TransactionIndex(files, path, Offset(base)).entries

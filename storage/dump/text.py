@@ -15,10 +15,10 @@ from typing import Final
 from storage.dump.events import (
     AbortedFound,
     BatchFound,
+    DumpFinding,
     EpochFound,
     Event,
     FileFound,
-    Finding,
     LogSummed,
     MarkFound,
     OffsetEntryFound,
@@ -95,7 +95,7 @@ class TextWriter:
                 self._table = _Table(self._write, _HEADINGS[type(event)])
             assert self._table is not None
             self._table.row(_row(event))
-        elif isinstance(event, Finding):
+        elif isinstance(event, DumpFinding):
             self._flush()
             self._write(_finding_text(event))
         else:
@@ -238,7 +238,7 @@ def _record_line(record: RecordFound) -> str:
     return f"      | {'  '.join(parts)}\n"
 
 
-def _finding_text(finding: Finding) -> str:
+def _finding_text(finding: DumpFinding) -> str:
     where = finding.path
     if finding.position is not None:
         where += f", byte {finding.position}"

@@ -25,8 +25,8 @@ from storage.checkpoints.checkpoint_file import (
 )
 from storage.checkpoints.directory_identity import META_PROPERTIES
 from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
-from storage.dump.chain import Known, LogChain
-from storage.dump.events import Events, Finding, LogSummed, Severity, damage, note
+from storage.dump.chain import LogChain, LogFacts
+from storage.dump.events import DumpFinding, Events, LogSummed, Severity, damage, note
 from storage.dump.segment_files import dump_index_alone, dump_log_alone, dump_segment
 from storage.dump.small_files import ASIDE, dump_small, kind_of
 from storage.files.file_system import Files, read_file
@@ -124,13 +124,13 @@ def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
             )
 
 
-def known_of(files: Files, directory: str) -> Known:
+def known_of(files: Files, directory: str) -> LogFacts:
     """What the log directory around a partition directory records about its log."""
     outer, _, name = directory.rpartition("/")
     match = _PARTITION_DIRECTORY.fullmatch(name)
     outer = outer or "."
     if match is None:
-        return Known()
+        return LogFacts()
     tp = TopicPartition(match["topic"], PartitionIndex(int(match["partition"])))
     recovery_points = _offsets_of(files, f"{outer}/{RECOVERY_POINT_CHECKPOINT}")
     vouched: list[int] = [] if recovery_points is None else [recovery_points.get(tp, Offset(0))]
@@ -139,7 +139,7 @@ def known_of(files: Files, directory: str) -> Known:
     if topic_id is not None and marks is not None:
         durable_offset = dict(mark for mark in parse_marks(marks) if mark is not None)
         vouched.append(durable_offset.get(PartitionKey(topic_id, tp.partition), Offset(0)))
-    return Known(
+    return LogFacts(
         vouched=max(vouched) if vouched else None,
         log_start=(_offsets_of(files, f"{outer}/{LOG_START_CHECKPOINT}") or {}).get(tp),
         cleaned_to=(_offsets_of(files, f"{outer}/{CLEANER_CHECKPOINT}") or {}).get(tp),
@@ -250,9 +250,9 @@ class _Tally:
     def told(self, events: Events) -> Events:
         """The same events, counted. Of the findings of one call, only the first ones are passed on."""
         told = 0
-        last: Finding | None = None
+        last: DumpFinding | None = None
         for event in events:
-            if isinstance(event, Finding):
+            if isinstance(event, DumpFinding):
                 told += 1
                 last = event
                 if event.severity is Severity.DAMAGE:
@@ -300,7 +300,7 @@ def _chain_around(files: Files, path: str) -> LogChain:
     directory = directory or "."
     epochs_path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
     if not _SEGMENT_FILE.fullmatch(name):
-        return LogChain(Known(), None, epochs_path)
+        return LogChain(LogFacts(), None, epochs_path)
     known = known_of(files, directory)
     later = [other for other in files.list(directory) if _SEGMENT_FILE.fullmatch(other) and other > name]
     later = [other for other in later if other.endswith(LOG_SUFFIX)]

@@ -18,7 +18,7 @@ from storage.files.file_system import Buffer, File, Files
 from storage.producers.aborted_transactions import AbortedTransactions, Told, tell
 from storage.segment.batch_walk import Link, walk_file
 from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment import INDEX_SUFFIX, LogSegment, Place, place_of, segment_path
+from storage.segment.segment import INDEX_SUFFIX, BatchPlace, LogSegment, place_of, segment_path
 from storage.segment.segment_bytes import SegmentBytes
 from tidelog.records.v2.header import HEADER_BYTES, peek_header
 from tidelog.types import Offset
@@ -49,7 +49,7 @@ class BytesRead:
         segment: LogSegment,
         behind: LogSegment | None,
         offset: Offset,
-        at: Place | None,
+        at: BatchPlace | None,
         max_bytes: int,
         generation: int,
     ) -> None:
@@ -72,12 +72,12 @@ class BytesRead:
             self.release()
             self.segment, self._path, self._size = self._behind
             self.file = self._files.open(self._path)
-            self.at = Place(0, self.segment.base_offset)
+            self.at = BatchPlace(0, self.segment.base_offset)
         if self.at is not None:
             assert self.file is not None
             self.data = self._read(self.file, self.at.position)
 
-    def _find(self, file: File) -> Place | None:
+    def _find(self, file: File) -> BatchPlace | None:
         start = self._start(file)
         return place_of(self.offset, walk_file(file, start, self._size, self._base), Offset(0) if start else self._base)
 

@@ -13,7 +13,7 @@ Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
@@ -28,7 +28,7 @@ from storage.log.log_reader import LogRead, LogReader
 from storage.log.log_start import LogStart
 from storage.log.log_truncation import Emptying, LogTruncator, TruncationTicket, as_judged, run_here
 from storage.log.log_writer import LogWriter
-from storage.log.validation import Prepared, append_rules, prepare_follower, prepare_leader
+from storage.log.validation import append_rules
 from storage.producers.aborted_transactions import Unbelieved
 from storage.producers.producer_entry import ProducerState
 from storage.producers.producer_state import Duplicate
@@ -50,7 +50,6 @@ from storage.settings import INT64_MAX
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
-    InvalidTopic,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
@@ -71,8 +70,6 @@ from tidelog.types import (
 )
 
 T = TypeVar("T")
-_INTERNAL: Final = "__"
-"""Prefix of the names of internal topics, as in Kafka."""
 
 
 class Log:
@@ -248,7 +245,14 @@ class Log:
         self.lost.ensure_takes_appends(self.topic_partition)
         now = self.directory.clock.wall_ms()
         try:
-            prepared = self._prepare(records, assign_offsets, leader_epoch, origin, now, inspected)
+            prepared = self._writer.prepare(
+                records,
+                assign_offsets=assign_offsets,
+                leader_epoch=leader_epoch,
+                origin=origin,
+                now=now,
+                inspected=inspected,
+            )
         except RecordTooLarge:
             self.bytes_rejected += len(records)
             raise
@@ -280,43 +284,6 @@ class Log:
         if info.last_leader_epoch == NO_LEADER_EPOCH:
             return info._replace(last_leader_epoch=self.last_epoch)
         return info
-
-    def _prepare(
-        self,
-        records: Buffer,
-        assign_offsets: bool,
-        leader_epoch: LeaderEpoch,
-        origin: Origin,
-        now: Millis,
-        inspected: Inspected | None,
-    ) -> Prepared | None:
-        if not assign_offsets:
-            return prepare_follower(
-                records, log_start=self.log_start_offset, log_end=self.log_end_offset, last_epoch=self.last_epoch
-            )
-        if leader_epoch < self._epochs.latest:
-            raise FencedLeaderEpoch(
-                f"append to {self.topic_partition} in leader epoch {leader_epoch} rejected: the log has epoch "
-                f"{self._epochs.latest}"
-            )
-        if origin is Origin.CLIENT and self.topic_partition.topic.startswith(_INTERNAL):
-            raise InvalidTopic(
-                f"{self.topic_partition.topic} is an internal topic that only nodes may write to: use another topic"
-            )
-        prepared = prepare_leader(
-            records,
-            self.rules,
-            log_start=self.log_start_offset,
-            log_end=self.log_end_offset,
-            leader_epoch=leader_epoch,
-            now=now,
-            origin=origin,
-            inspected=inspected,
-        )
-        if prepared is not None and prepared.info.stats.converted_records:
-            stats = prepared.info.stats._replace(conversion_ms=max(0, self.directory.clock.wall_ms() - now))
-            prepared = prepared._replace(info=prepared.info._replace(stats=stats))
-        return prepared
 
     # --- roll -----------------------------------------------------------------------------------------------------
 

@@ -11,21 +11,10 @@ from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.segment.open_segments import OpenSegments
 from tidelog.errors import TidelogError
-from tidelog.types import Offset, TopicId, TopicPartition
+from tidelog.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
     from storage.log.log import Log
-
-
-class TruncateLog(Protocol):
-    """A log whose recorded offsets are lowered."""
-
-    log_start_offset: Offset
-
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-    @property
-    def topic_id(self) -> TopicId: ...
 
 
 class LogHost(Protocol):
@@ -68,12 +57,12 @@ class LogHost(Protocol):
         """Reserve free space for an append of `size` bytes to one of its logs. Raises DiskFull below the reserve."""
         ...
 
-    def lowering_marks(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
+    def lowering_marks(self, log: Log, offset: Offset) -> Callable[[], None]:
         """Lower the directory's recorded offsets of the log to at most `offset`. Returns a function that makes this
         durable; it may run on any thread and raises OSError. Raises OSError."""
         ...
 
-    def moving_log_start(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
+    def moving_log_start(self, log: Log, offset: Offset) -> Callable[[], None]:
         """Set the start of a log that was emptied to `offset`. Returns a function that makes this durable, as above."""
         ...
 

@@ -13,7 +13,7 @@ from storage.files.file_system import Buffer, Files
 from storage.log.cold_read import BytesRead
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.epoch_cache import LeaderEpochCache
-from storage.segment.segment import LogSegment, Place, SegmentRead
+from storage.segment.segment import BatchPlace, LogSegment, SegmentRead
 from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import AbortedTransaction
 from storage.settings import INT32_MAX
@@ -48,7 +48,7 @@ class LogReader:
         """holes_below: compaction may have removed the last batches of segments that end below it."""
         self._segments, self._epochs = segments, epochs
         self.holes_below = holes_below
-        self._hints: dict[Offset, tuple[LogSegment, Place]] = {}
+        self._hints: dict[Offset, tuple[LogSegment, BatchPlace]] = {}
         self.generation = 0
         """Incremented whenever bytes or segments are removed: earlier reads may no longer be part of the log."""
 
@@ -62,7 +62,7 @@ class LogReader:
         hints = self._hints
         if len(hints) >= _HINTS_MAX and offset not in hints:
             del hints[next(iter(hints))]
-        hints[offset] = (segment, Place(position, offset))
+        hints[offset] = (segment, BatchPlace(position, offset))
 
     def begin(self, files: Files, offset: Offset, max_bytes: int) -> BytesRead:
         """The ticket for a read that would have to wait for the disk."""
@@ -70,7 +70,7 @@ class LogReader:
         if at is not None and at.position >= segment.size:
             segment, at = self._segments.from_offset(offset)[0], None
         if offset <= segment.base_offset and segment.size:
-            at = Place(0, segment.base_offset)
+            at = BatchPlace(0, segment.base_offset)
         behind = next((each for each in self._segments.behind(segment) if each.size), None)
         return BytesRead(files, segment, behind, offset, at, max_bytes, self.generation)
 

@@ -17,21 +17,21 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.compaction.cleaning import Cleaning
-from storage.config import LogConfig
 from storage.files.deleted_files import DeletedFiles, Leaving
-from storage.files.file_system import Files
 from storage.log.flush import FlushState
 from storage.log.log_producers import LogProducers
 from storage.log.retention import count_deletable
 from storage.producers.aborted_transactions import Told
-from storage.recovery.loading import Damage
 from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from storage.segment.segments import DELETED_SUFFIX, LogSegments
 from tidelog.types import Millis, Offset
+
+if TYPE_CHECKING:
+    from storage.log.log import Log
 
 
 class Expired(NamedTuple):
@@ -42,40 +42,6 @@ class Expired(NamedTuple):
     keep: Callable[[], None]
 
 
-class OwnLog(Protocol):
-    """The operations of the log that LogStart uses."""
-
-    config: LogConfig
-    log_start_offset: Offset
-    log_end_offset: Offset
-    high_watermark: Offset
-
-    @property
-    def damage(self) -> Damage | None: ...
-    @property
-    def files(self) -> Files: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def recovery_point(self) -> Offset: ...
-
-    def log_start_moved(self) -> None:
-        """Make the log start durable. Raises OSError."""
-        ...
-
-    def allow_holes(self, end: Offset) -> None:
-        """Record durably that segments below `end` may be emptied. Raises OSError."""
-        ...
-
-    def segments_went(self) -> None:
-        """Segments left the log: drop cached read positions."""
-        ...
-
-    def roll(self, now: Millis, why: str) -> LogSegment:
-        """Start a new segment at the log end. why: for the log line. Raises OSError."""
-        ...
-
-
 class LogStart:
     """The start of one log. Its methods raise OSError. `cleaning`: the cleaning in progress."""
 
@@ -83,7 +49,7 @@ class LogStart:
 
     def __init__(
         self,
-        log: OwnLog,
+        log: Log,
         segments: LogSegments,
         epochs: LeaderEpochCache,
         flush: FlushState,

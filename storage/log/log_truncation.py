@@ -25,15 +25,11 @@ import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from storage.config import LogConfig
 from storage.files.file_system import File, Files, sync_all
 from storage.log.flush import FlushState
-from storage.log.log_damage import LogDamage
-from storage.log.log_host import LogHost
 from storage.log.log_producers import LogProducers
-from storage.log.log_start import LogStart
 from storage.producers.producer_snapshot import snapshot_path
 from storage.producers.producers_after_truncation import ProducersAfterTruncation
 from storage.segment.agreed_indexes import remove_agreements
@@ -42,37 +38,14 @@ from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import LogSegments
 from tidelog.errors import CorruptLog
-from tidelog.types import EpochStart, Millis, Offset, TopicId, TopicPartition
+from tidelog.types import EpochStart, Millis, Offset
+
+if TYPE_CHECKING:
+    from storage.log.log import Log
 
 _log: Final = logging.getLogger("storage.log")
 _REMOVAL_ORDER: Final = tuple(reversed(ALL_SUFFIXES))
 """Order in which a segment's files are removed. The .log file is last: after a crash, the rest is still a segment."""
-
-
-class OwnLog(Protocol):
-    """The operations of the log that LogTruncator uses."""
-
-    config: LogConfig
-    log_start_offset: Offset
-    log_end_offset: Offset
-    high_watermark: Offset
-    lost: LogDamage
-    front: LogStart
-
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-    @property
-    def topic_id(self) -> TopicId: ...
-    @property
-    def files(self) -> Files: ...
-    @property
-    def directory(self) -> LogHost: ...
-    @property
-    def path(self) -> str: ...
-
-    def lowered(self, offset: Offset) -> None:
-        """Nothing at or above `offset` is durable any more, and cached read positions are invalid."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +142,7 @@ class LogTruncator:
 
     def __init__(
         self,
-        log: OwnLog,
+        log: Log,
         segments: LogSegments,
         epochs: LeaderEpochCache,
         flush: FlushState,
@@ -336,13 +309,7 @@ class LogTruncator:
         log.high_watermark = max(min(log.high_watermark, offset), log.log_start_offset)
 
 
-class TruncateLog(Protocol):
-    """A log with a truncation in progress."""
-
-    def truncation_ran(self, ticket: TruncationTicket, error: BaseException | None) -> bool: ...
-
-
-def run_here(log: TruncateLog, ticket: TruncationTicket | None) -> None:
+def run_here(log: Log, ticket: TruncationTicket | None) -> None:
     """Run a truncation to its end on the owner's thread. Raises like `Log.truncate_to`."""
     ended = ticket is None
     while ticket is not None and not ended:

@@ -1,4 +1,4 @@
-"""The end of a log: writes batches into the active segment and starts a new segment when necessary.
+"""The end of a log: validates batches, writes them into the active segment, and starts new segments.
 
 Invariants:
   1. A failed append leaves no bytes, no epoch and no change of the log end. Only a follower's fetch that no single
@@ -6,7 +6,7 @@ Invariants:
   2. v0 and v1 bytes contain no leader epoch: their epoch is in the epoch file, fsynced, before the first byte is
      written.
   3. A segment begins at the log end, so that recovery can tell lost offsets from a hole.
-Not here: which batches may be appended (validation.py, log_producers.py), writing into a segment (segment.py), syncing
+Not here: the rules for batches (validation.py, log_producers.py), writing into a segment (segment.py), syncing
 (flush.py).
 Source: Kafka's LocalLog.append and UnifiedLog.maybeRoll; design section 3 for the order of steps.
 """
@@ -15,43 +15,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from storage.append_info import LogAppendInfo
-from storage.config import LogConfig
-from storage.files.file_system import Files
-from storage.log.epoch_notes import note_epochs
+from storage.append_info import LogAppendInfo, Origin
+from storage.files.file_system import Buffer
 from storage.log.flush import FlushState
-from storage.log.log_host import LogHost
 from storage.log.log_producers import LogProducers
 from storage.log.log_reader import LogReader
-from storage.log.validation import Prepared
+from storage.log.validation import Prepared, prepare_follower, prepare_leader
 from storage.producers.producer_entry import ProducerBatch
 from storage.segment.epoch_cache import LeaderEpochCache, ensure_agreed
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
 from storage.settings import INT32_MAX
+from tidelog.errors import FencedLeaderEpoch, InvalidTopic
+from tidelog.records.assignment import Inspected
 from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
 
+if TYPE_CHECKING:
+    from storage.log.log import Log
+
 _log: Final = logging.getLogger("storage.log")
-
-
-class OwnLog(Protocol):
-    """The operations of the log that LogWriter uses."""
-
-    config: LogConfig
-    log_end_offset: Offset
-
-    @property
-    def files(self) -> Files: ...
-    @property
-    def directory(self) -> LogHost: ...
-    @property
-    def path(self) -> str: ...
-
-    def rolled(self, notes: Sequence[str]) -> None:
-        """A new segment was started: flush up to it in the background. notes: files that were in its way."""
-        ...
+_INTERNAL: Final = "__"
+"""Prefix of the names of internal topics, as in Kafka."""
 
 
 class LogWriter:
@@ -62,7 +48,7 @@ class LogWriter:
 
     def __init__(
         self,
-        log: OwnLog,
+        log: Log,
         segments: LogSegments,
         epochs: LeaderEpochCache,
         flush: FlushState,
@@ -73,6 +59,47 @@ class LogWriter:
         self._reader = reader
         self._log, self._segments, self._epochs = log, segments, epochs
         self._flush, self._producers = flush, producers
+
+    def prepare(
+        self,
+        records: Buffer,
+        *,
+        assign_offsets: bool,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+        now: Millis,
+        inspected: Inspected | None,
+    ) -> Prepared | None:
+        """Validate the arguments of `Log.append`, and convert them into what is stored. None: there is no whole
+        batch. Raises like `Log.append`."""
+        log = self._log
+        if not assign_offsets:
+            return prepare_follower(
+                records, log_start=log.log_start_offset, log_end=log.log_end_offset, last_epoch=log.last_epoch
+            )
+        if leader_epoch < self._epochs.latest:
+            raise FencedLeaderEpoch(
+                f"append to {log.topic_partition} in leader epoch {leader_epoch} rejected: the log has epoch "
+                f"{self._epochs.latest}"
+            )
+        if origin is Origin.CLIENT and log.topic_partition.topic.startswith(_INTERNAL):
+            raise InvalidTopic(
+                f"{log.topic_partition.topic} is an internal topic that only nodes may write to: use another topic"
+            )
+        prepared = prepare_leader(
+            records,
+            log.rules,
+            log_start=log.log_start_offset,
+            log_end=log.log_end_offset,
+            leader_epoch=leader_epoch,
+            now=now,
+            origin=origin,
+            inspected=inspected,
+        )
+        if prepared is not None and prepared.info.stats.converted_records:
+            stats = prepared.info.stats._replace(conversion_ms=max(0, log.directory.clock.wall_ms() - now))
+            prepared = prepared._replace(info=prepared.info._replace(stats=stats))
+        return prepared
 
     def write(
         self,
@@ -101,7 +128,7 @@ class LogWriter:
                 self._write_apart(prepared, now, epochs, batches)
                 return
         debug = _log.isEnabledFor(logging.DEBUG)
-        before = note_epochs(self._epochs, log.log_end_offset, prepared, epochs, leader_epoch)
+        before = _note_epochs(self._epochs, log.log_end_offset, prepared, epochs, leader_epoch)
         try:
             if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
                 self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
@@ -188,3 +215,37 @@ class LogWriter:
             _log.debug("%s: closed segment has %d of %d bytes, %s index entries, opened %d ms ago", path, *figures)
         self._log.rolled(notes)
         return segment
+
+
+def _note_epochs(
+    cache: LeaderEpochCache,
+    log_end: Offset,
+    prepared: Prepared,
+    epochs: Sequence[EpochStart],
+    leader_epoch: LeaderEpoch | None,
+) -> tuple[EpochStart, ...] | None:
+    """Add the epochs of an append at `log_end` to the cache. leader_epoch: None on a follower. epochs: the entries that
+    the follower's leader sent. Returns the previous entries, or None if nothing changed.
+
+    A follower takes the epochs of its leader, or of the batches, which agree (`ensure_agreed`). An epoch that it
+    started as leader itself and that has no records is removed.
+    """
+    if leader_epoch is not None:
+        if leader_epoch == cache.latest:
+            return None
+        before = cache.entries
+        cache.assign(leader_epoch, log_end)
+        return before
+    end = prepared.info.last_offset
+    starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs if entry.start_offset <= end]
+    if not starts:
+        starts = [(header.leader_epoch, header.base_offset) for header in prepared.headers if header.magic == 2]
+    in_force = cache.last_with_data(log_end)
+    if in_force == cache.latest == (starts[-1][0] if starts else in_force):
+        return None
+    before = cache.entries
+    cache.truncate_from_end(log_end)
+    for epoch, start in starts:
+        if epoch > cache.latest:
+            cache.assign(epoch, start)
+    return before

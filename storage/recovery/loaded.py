@@ -5,8 +5,9 @@ Not here: the loading (loading.py, clean_start.py, recovery.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TypeAlias
 
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from storage.segment.segment import LogSegment
@@ -71,10 +72,8 @@ class Known:
     """True if the directory comes from Kafka and is opened here for the first time."""
 
 
-class Progress(Protocol):
-    """Called after each segment during loading: segments done, segments in total, bytes read of this one."""
-
-    def __call__(self, done: int, total: int, size: int) -> None: ...
+Progress: TypeAlias = Callable[[int, int, int], None]
+"""Called after each segment during loading: segments done, segments in total, bytes read of this one."""
 
 
 @dataclass(slots=True)

@@ -58,7 +58,7 @@ class SegmentRead(NamedTuple):
     left: BatchHeader | None
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """Byte `position` of a segment, at the start of a batch or at the end. least: the offset after the batch before it,
     0 if unknown."""
 
@@ -66,12 +66,12 @@ class Place(NamedTuple):
     least: Offset
 
 
-def place_of(offset: Offset, headers: Iterable[BatchHeader], least: Offset) -> Place | None:
+def place_of(offset: Offset, headers: Iterable[BatchHeader], least: Offset) -> BatchPlace | None:
     """Start of the first of these batches whose last offset is at or above `offset`, None if there is none. least: the
     offset after the batch before them, 0 if unknown. Raises BrokenChain."""
     for header in headers:
         if header.last_offset >= offset:
-            return Place(header.position, least)
+            return BatchPlace(header.position, least)
         least = Offset(header.last_offset + 1)
     return None
 
@@ -320,12 +320,12 @@ class LogSegment:
                 return header
         return None
 
-    def locate(self, offset: Offset) -> Place | None:
+    def locate(self, offset: Offset) -> BatchPlace | None:
         """Start of the batch that `find` returns. Raises BrokenChain."""
         start = self.start_for(offset)
         return place_of(offset, self.walk(start), Offset(0) if start else self.base_offset)
 
-    def locate_now(self, offset: Offset) -> Place | None:
+    def locate_now(self, offset: Offset) -> BatchPlace | None:
         """As `locate`, without waiting for the disk. Raises WouldBlock, BrokenChain, OSError."""
         position = 0
         if offset > self.base_offset:
@@ -392,7 +392,7 @@ class LogSegment:
         up_to: Offset,
         *,
         min_one: bool,
-        at: Place | None,
+        at: BatchPlace | None,
         wait: bool = True,
         data: Buffer | None = None,
     ) -> SegmentRead | None:

@@ -42,7 +42,7 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: Offset
 
 
-class AbortedFound(NamedTuple):
+class AbortedSearch(NamedTuple):
     """Result of a search. complete: no later segment can contain more."""
 
     transactions: tuple[AbortedTransaction, ...]
@@ -143,15 +143,15 @@ class TransactionIndex:
             raise error
         self._behind = True
 
-    def collect(self, start: Offset, end: Offset) -> AbortedFound:
+    def collect(self, start: Offset, end: Offset) -> AbortedSearch:
         """The transactions with records in [start, end). Raises CorruptIndex, OSError."""
         found = []
         for transaction in self.entries:
             if transaction.last_offset >= start and transaction.first_offset < end:
                 found.append(transaction)
             if transaction.last_stable_offset >= end:
-                return AbortedFound(tuple(found), complete=True)
-        return AbortedFound(tuple(found), complete=False)
+                return AbortedSearch(tuple(found), complete=True)
+        return AbortedSearch(tuple(found), complete=False)
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove the transactions whose markers are at or above `offset`. Raises OSError."""

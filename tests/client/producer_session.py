@@ -6,7 +6,7 @@ import random
 from uuid import UUID
 
 from tidelog.client.accumulator import OBJECT_BYTES, Attempt, PendingBatch, record_size
-from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
+from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.producer_events import (
     Acknowledged,
@@ -91,10 +91,10 @@ class RequestSession:
     def tick(self, ms: int = 0) -> list[Effect]:
         """Time passes, alarm by alarm."""
         end = self.now + ms
-        effects = self.note(self.core.handle(Ticked(Millis(self.now))))
+        effects = self.note(self.core.handle(TimePassed(Millis(self.now))))
         while (alarm := self.core.next_alarm()) is not None and alarm <= end:
             self.now = max(self.now, alarm)
-            effects += self.note(self.core.handle(Ticked(Millis(self.now))))
+            effects += self.note(self.core.handle(TimePassed(Millis(self.now))))
         self.now = end
         return effects
 

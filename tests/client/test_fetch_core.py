@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
+from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.fetch_core import (
     GONE_TOPIC_MS,
     NEAREST_MS,
@@ -15,6 +15,7 @@ from tidelog.client.fetch_core import (
     NO_HINT_MS,
     REFUSED_MS,
     SILENT_MS,
+    BatchesFetched,
     CheckEpoch,
     Cursor,
     Doing,
@@ -22,12 +23,11 @@ from tidelog.client.fetch_core import (
     EpochChecked,
     Event,
     Failed,
+    FetchBatches,
     FetchCore,
-    Fetched,
     FetchPolicy,
     FindPlace,
     FixedRange,
-    OpenFetch,
     PlaceFound,
     Ready,
     Sought,
@@ -94,7 +94,7 @@ class RequestSession:
 
     def tick(self, ms: int = 0) -> list[Effect]:
         self.now += ms
-        return self.handle(Ticked(Millis(self.now)))
+        return self.handle(TimePassed(Millis(self.now)))
 
     def lead(
         self,
@@ -110,12 +110,12 @@ class RequestSession:
     def fetched(self, *batches: RecordBatch, epoch: int = 0, partition: int = 0) -> list[Effect]:
         number = self.cursor(partition).number
         at, end = Millis(self.now), Offset(100)
-        return self.handle(Fetched(key(partition), number, batches, LeaderEpoch(epoch), end, Offset(0), at))
+        return self.handle(BatchesFetched(key(partition), number, batches, LeaderEpoch(epoch), end, Offset(0), at))
 
     def diverged(self, end: EpochEnd) -> list[Effect]:
         number, at = self.cursor().number, Millis(self.now)
         epoch, nothing = self.cursor().leader_epoch, Offset(-1)
-        return self.handle(Fetched(key(), number, (), epoch, nothing, Offset(0), at, diverging=end))
+        return self.handle(BatchesFetched(key(), number, (), epoch, nothing, Offset(0), at, diverging=end))
 
     def failed(self, error: TidelogError, partition: int = 0) -> list[Effect]:
         return self.handle(Failed(key(partition), self.cursor(partition).number, error, Millis(self.now)))
@@ -134,8 +134,8 @@ class RequestSession:
         return self.handle(Taken(key(), Millis(self.now)))
 
 
-def opened(effects: list[Effect]) -> list[OpenFetch]:
-    return [effect for effect in effects if isinstance(effect, OpenFetch)]
+def opened(effects: list[Effect]) -> list[FetchBatches]:
+    return [effect for effect in effects if isinstance(effect, FetchBatches)]
 
 
 def test_a_new_partition_asks_for_its_leader_then_its_place_then_fetches() -> None:
@@ -187,7 +187,9 @@ def test_a_seek_makes_the_open_fetch_stale() -> None:
     stale = session.cursor().number
     (fetch,) = opened(session.handle(Sought(key(), Offset(50), NO_LEADER_EPOCH, Millis(session.now))))
     assert fetch.offset == 50
-    session.handle(Fetched(key(), stale, (batch(60),), LeaderEpoch(0), Offset(9), Offset(0), Millis(session.now)))
+    session.handle(
+        BatchesFetched(key(), stale, (batch(60),), LeaderEpoch(0), Offset(9), Offset(0), Millis(session.now))
+    )
     assert not session.cursor().has_data
 
 
@@ -478,7 +480,7 @@ def test_partitions_assigned_again_keep_their_place() -> None:
 def hinted(session: RequestSession, node: int = 3) -> list[Effect]:
     """The leader names a nearer node instead of answering."""
     at, number = Millis(session.now), session.cursor().number
-    told = Fetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(0), at, NodeId(node))
+    told = BatchesFetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(0), at, NodeId(node))
     return session.handle(told)
 
 

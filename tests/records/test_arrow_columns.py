@@ -20,7 +20,7 @@ from tidelog.records import (
     build_message_set,
     control_batch,
 )
-from tidelog.records.arrow_columns import AbortedTransaction, ColumnDecoder, encode_columns
+from tidelog.records.arrow_columns import ColumnDecoder, SkippedTransaction, encode_columns
 from tidelog.records.v2 import columns, records_buffer
 from tidelog.types import Codec, Millis, Offset, ProducerId, TimestampType
 
@@ -121,7 +121,7 @@ def test_aborted_transactions_are_skipped_from_their_first_offset_to_their_marke
             build_batch(records(11, 1)),
         )
     )
-    everything, committed = ColumnDecoder(), ColumnDecoder(aborted=[AbortedTransaction(ProducerId(1), Offset(0))])
+    everything, committed = ColumnDecoder(), ColumnDecoder(aborted=[SkippedTransaction(ProducerId(1), Offset(0))])
     for decoder in (everything, committed):
         decoder.add(log)
     assert offsets_of(everything) == [0, 1, 2, 3, 4, 5, 8, 9, 11]

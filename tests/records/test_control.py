@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tidelog.errors import CorruptRecord, TidelogError, UnsupportedVersion
 from tidelog.records import (
     ControlType,
+    ControlVoter,
     EndTxnMarker,
     LeaderChange,
     Record,
     RecordBatch,
     SnapshotFooter,
     SnapshotHeader,
-    Voter,
     control_batch,
     decode_control,
     encode_control,
@@ -29,11 +29,11 @@ from tidelog.types import DirectoryId, Millis, NodeId, Offset
 CONTROLS = [
     EndTxnMarker(committed=True, coordinator_epoch=7),
     EndTxnMarker(committed=False, coordinator_epoch=-1),
-    LeaderChange(NodeId(1), (Voter(NodeId(1)),), (Voter(NodeId(1)),)),
+    LeaderChange(NodeId(1), (ControlVoter(NodeId(1)),), (ControlVoter(NodeId(1)),)),
     LeaderChange(
         NodeId(300),
-        tuple(Voter(NodeId(node), DirectoryId(UUID(int=node))) for node in (1, 2, 300)),
-        (Voter(NodeId(300), DirectoryId(UUID(int=300))),),
+        tuple(ControlVoter(NodeId(node), DirectoryId(UUID(int=node))) for node in (1, 2, 300)),
+        (ControlVoter(NodeId(300), DirectoryId(UUID(int=300))),),
     ),
     LeaderChange(NodeId(0), (), ()),
     SnapshotHeader(Millis(1_700_000_000_000)),
@@ -55,7 +55,7 @@ def test_a_control_batch_says_what_was_put_in(control: Control) -> None:
 
 
 def test_a_voter_set_without_directory_ids_is_written_in_the_version_that_has_none() -> None:
-    key, value = encode_control(LeaderChange(NodeId(1), (Voter(NodeId(1)),), (Voter(NodeId(1)),)))
+    key, value = encode_control(LeaderChange(NodeId(1), (ControlVoter(NodeId(1)),), (ControlVoter(NodeId(1)),)))
     assert key.hex() == "00000002"
     assert value.hex() == "00000000000102000000010002000000010000"
 
@@ -70,9 +70,9 @@ def test_types_of_no_use_here_are_named_and_unknown_ones_are_none() -> None:
 
 
 def test_tagged_fields_of_later_releases_are_skipped() -> None:
-    _, value = encode_control(LeaderChange(NodeId(1), (Voter(NodeId(2)),), ()))
+    _, value = encode_control(LeaderChange(NodeId(1), (ControlVoter(NodeId(2)),), ()))
     with_tag = value[:11] + b"\x01\x05\x02hi" + value[12:]
-    assert decode_control(_record(b"\0\0\0\2", with_tag)) == LeaderChange(NodeId(1), (Voter(NodeId(2)),), ())
+    assert decode_control(_record(b"\0\0\0\2", with_tag)) == LeaderChange(NodeId(1), (ControlVoter(NodeId(2)),), ())
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=repr)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from storage.dump.command import main
-from storage.dump.events import Event, Finding, Severity
+from storage.dump.events import DumpFinding, Event, Severity
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
 
@@ -23,9 +23,9 @@ def of(kind: type[T], found: list[Event]) -> list[T]:
     return [event for event in found if isinstance(event, kind)]
 
 
-def damage(found: list[Event]) -> list[Finding]:
+def damage(found: list[Event]) -> list[DumpFinding]:
     """The findings of damage."""
-    return [finding for finding in of(Finding, found) if finding.severity is Severity.DAMAGE]
+    return [finding for finding in of(DumpFinding, found) if finding.severity is Severity.DAMAGE]
 
 
 def command(*arguments: Path | str) -> tuple[int, str]:

@@ -51,7 +51,7 @@ def walked(data: bytes) -> list[tuple[int, int, int]]:
 
 
 def scanned(data: bytes) -> list[tuple[int, int, int]]:
-    found = []
+    found = list[tuple[int, int, int]]()
     for _, header, _, _, fault in verify(file_of(data), Link(0, len(data), 0)):
         if fault is not None:
             raise fault

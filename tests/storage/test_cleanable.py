@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from storage.directory.log_cleaner import LogCleaner, measure_log
-from storage.directory.throttle import Throttle
+from storage.directory.log_cleaner import CleaningThrottle, LogCleaner, measure_log
 from tests.storage.cleaning_bench import COMPACTED, DAY, CleaningBench, clean, make_cleaner, records_of
 from tests.storage.workbench import NOW
 from tidelog.types import Millis, Offset
@@ -147,7 +146,7 @@ def test_a_restarted_log_is_tried_again() -> None:
 
 
 def test_work_is_no_faster_than_allowed() -> None:
-    throttle = Throttle(1000)
+    throttle = CleaningThrottle(1000)
     assert throttle.wait_after(500, Millis(0), Millis(100)) == 400
     assert throttle.wait_after(500, Millis(500), Millis(1100)) == 0, "it was slower by itself"
     assert throttle.wait_after(500, Millis(9000), Millis(9000)) == 500, "a pause is not made up for"

@@ -20,8 +20,8 @@ from storage.checkpoints.checkpoint_file import encode_topic_id
 from storage.directory.log_directory import LogDirectory
 from storage.dump.events import (
     BatchFound,
+    DumpFinding,
     Event,
-    Finding,
     LogSummed,
     MarkFound,
     OffsetEntryFound,
@@ -77,7 +77,7 @@ def flip(path: Path, position: int) -> None:
     overwrite(path, position, bytes([path.read_bytes()[position] ^ 0x40]))
 
 
-def only(found: list[Finding]) -> Finding:
+def only(found: list[DumpFinding]) -> DumpFinding:
     assert len(found) == 1, found
     return found[0]
 
@@ -166,11 +166,11 @@ def test_a_log_that_lost_what_was_durable_is_damaged_and_a_torn_tail_is_not(benc
     log.write_bytes(whole + whole[:30])
     found = events(directory)
     assert damage(found) == []
-    assert any("torn" in finding.cause for finding in of(Finding, found))
+    assert any("torn" in finding.cause for finding in of(DumpFinding, found))
     log.write_bytes(whole + bytes(8192))
     found = events(directory)
     assert damage(found) == []
-    assert any("8192 bytes of zeros" in finding.cause for finding in of(Finding, found))
+    assert any("8192 bytes of zeros" in finding.cause for finding in of(DumpFinding, found))
 
 
 # --- indexes and state ----------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_a_missing_index_is_no_damage_but_a_missing_transaction_index_is(root: P
     (root / "segments-0/00000000000000000026.index").unlink()
     found = events(root / "segments-0")
     assert damage(found) == []
-    assert any(finding.path.endswith("26.index") for finding in of(Finding, found))
+    assert any(finding.path.endswith("26.index") for finding in of(DumpFinding, found))
 
     (root / "txn-0/00000000000000000016.txnindex").unlink()
     told = only(damage(events(root / "txn-0")))
@@ -273,7 +273,7 @@ def test_every_file_of_a_small_log_can_be_cut_anywhere_and_the_dump_ends_in_word
             )
             found = events(directory, records=True)
             if file.suffix == ".log":
-                assert of(Finding, found), (file, position)
+                assert of(DumpFinding, found), (file, position)
         file.write_bytes(whole)
 
 

@@ -11,9 +11,9 @@ import pytest
 from storage.dump.events import (
     AbortedFound,
     BatchFound,
+    DumpFinding,
     EpochFound,
     Event,
-    Finding,
     LogSummed,
     OffsetEntryFound,
     OffsetFound,
@@ -230,7 +230,7 @@ def found_in(root: Path) -> dict[str, set[tuple[str, str]]]:
     """By partition, severity and cause of all findings, but what waits to be deleted."""
     found = events(root)
     told_of: dict[str, set[tuple[str, str]]] = {Path(log.path).name: set() for log in of(LogSummed, found)}
-    for finding in of(Finding, found):
+    for finding in of(DumpFinding, found):
         partition = next((name for name in told_of if f"/{name}/" in f"{finding.path}/"), None)
         if partition is not None and ".deleted" not in finding.cause:
             told_of[partition].add((finding.severity.value, finding.cause.replace(str(root), "")))

@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
-from storage.directory.log_directory import LoadProgress, LogDirectory
+from storage.directory.load_progress import LoadProgress
+from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.files.executor import Executor, InlineExecutor
 from storage.log.log import Log

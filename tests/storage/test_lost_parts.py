@@ -12,7 +12,7 @@ import pytest
 
 from storage.checkpoints.checkpoint_file import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.config import LogConfig
-from storage.directory.log_directory import LoadProgress
+from storage.directory.load_progress import LoadProgress
 from storage.files.file_system import read_file, write_file
 from storage.segment.segment import segment_path
 from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped

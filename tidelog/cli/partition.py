@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, counted, print_json, print_table, say
-from tidelog.client.admin import Admin, PartitionExplanation, PartitionOutcome, ReassignmentDescription
+from tidelog.client.admin import Admin, PartitionExplanation, PartitionResult, ReassignmentDescription
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import PartitionIndex, TopicPartition
 
@@ -80,7 +80,7 @@ def elect(
     if unclean and not wanted:
         raise InvalidRequest("--unclean loses records: name the partitions as TOPIC-N")
 
-    async def work(*, validate_only: bool = False) -> list[PartitionOutcome]:
+    async def work(*, validate_only: bool = False) -> list[PartitionResult]:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
             return await admin.elect_leaders(wanted, unclean=unclean, validate_only=validate_only)
 
@@ -94,7 +94,7 @@ def elect(
     _show(asyncio.run(work()), as_json=as_json)
 
 
-def _agreed(told: list[PartitionOutcome]) -> bool:
+def _agreed(told: list[PartitionResult]) -> bool:
     """Show what an unclean election would lose, and ask for confirmation."""
     for each in told:
         if each.error is not None:
@@ -130,7 +130,7 @@ def reassign(
     target = None if cancel else [int(node) for node in nodes]
     partition = _partition(name)
 
-    async def work() -> list[PartitionOutcome]:
+    async def work() -> list[PartitionResult]:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
             return await admin.reassign({partition: target})
 
@@ -153,7 +153,7 @@ def moves(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> No
     print_table("reassignments in progress", ("partition", "replicas", "adding", "removing", "in sync"), rows)
 
 
-def _show(outcomes: list[PartitionOutcome], *, as_json: bool) -> None:
+def _show(outcomes: list[PartitionResult], *, as_json: bool) -> None:
     refused = [each for each in outcomes if each.error is not None]
     if as_json:
         print_json([_plain(each.error, each) for each in outcomes])
@@ -172,7 +172,7 @@ def _show(outcomes: list[PartitionOutcome], *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _plain(error: TidelogError | None, told: PartitionExplanation | PartitionOutcome) -> dict[str, object]:
+def _plain(error: TidelogError | None, told: PartitionExplanation | PartitionResult) -> dict[str, object]:
     """Convert to JSON fields; the error by name and message."""
     fields: dict[str, object] = {name: getattr(told, name) for name in told.__dataclass_fields__}
     fields["partition"] = {"topic": told.partition.topic, "partition": told.partition.partition}

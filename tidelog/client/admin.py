@@ -29,7 +29,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
-from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.protocol.status import address_from_proto, from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import (
@@ -149,7 +149,7 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionOutcome:
+class PartitionResult:
     """Result of a request for one partition. error: why it was rejected. leader: the leader afterwards, -1 if there is
     none. loss: description of the possible data loss, empty if there is none."""
 
@@ -209,8 +209,8 @@ class Admin(Service):
         *,
         request_timeout_ms: int = 30_000,
         patience_ms: int = 30_000,
-        transport: Transport | None = None,
-        clock: Clock | None = None,
+        transport: ClientTransport | None = None,
+        clock: ClientClock | None = None,
         rng: Random | None = None,
     ) -> None:
         super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
@@ -287,7 +287,7 @@ class Admin(Service):
 
     async def elect_leaders(
         self, partitions: Iterable[Place] = (), *, unclean: bool = False, validate_only: bool = False
-    ) -> list[PartitionOutcome]:
+    ) -> list[PartitionResult]:
         """Elect leaders. By default the preferred leader of each partition becomes leader. `unclean`: if no replica is
         eligible, elect the available replica with the most records; records that only other replicas have are lost, and
         each outcome states the loss. No partitions: all partitions that need the election. validate_only: for an
@@ -304,7 +304,7 @@ class Admin(Service):
         answer = await self._change(methods.ADMIN_ELECT_LEADERS, request)
         return [_outcome(told) for told in answer.partitions]
 
-    async def reassign(self, replicas: Mapping[Place, Sequence[int] | None]) -> list[PartitionOutcome]:
+    async def reassign(self, replicas: Mapping[Place, Sequence[int] | None]) -> list[PartitionResult]:
         """Reassign partitions to these replicas, the preferred leader first; None cancels the reassignment in progress.
         Returns once the reassignment has started; `list_reassignments` shows its progress.
 
@@ -555,8 +555,8 @@ def _named(told: admin_pb2.TopicPartitionId) -> TopicPartition:
     return TopicPartition(told.topic, PartitionIndex(told.partition))
 
 
-def _outcome(told: admin_pb2.PartitionOutcome) -> PartitionOutcome:
-    return PartitionOutcome(
+def _outcome(told: admin_pb2.PartitionOutcome) -> PartitionResult:
+    return PartitionResult(
         _named(told.partition),
         from_proto(told.error) if told.HasField("error") else None,
         NodeId(told.leader),

@@ -31,7 +31,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
-from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import (
@@ -225,7 +225,9 @@ def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Endpoint, ...]:
 class Cluster:
     """Queries nodes, keeps the view and notifies listeners. `ask` has an effect only while `run` is running."""
 
-    def __init__(self, bootstrap: Iterable[Endpoint], transport: Transport, clock: Clock, rng: Random) -> None:
+    def __init__(
+        self, bootstrap: Iterable[Endpoint], transport: ClientTransport, clock: ClientClock, rng: Random
+    ) -> None:
         self.view = ClusterView()
         self.transport = transport
         self.clock = clock

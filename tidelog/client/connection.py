@@ -13,7 +13,7 @@ from typing import Any, Self
 from tidelog.client.cluster import Cluster, parse_bootstrap
 from tidelog.client.machine import RealClock, real_rng, start_root_task
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.network import ClientClock, ClientTransport
 
 
 class Service:
@@ -23,13 +23,13 @@ class Service:
         self,
         bootstrap: str | list[str] | tuple[str, ...],
         *,
-        transport: Transport | None,
-        clock: Clock | None,
+        transport: ClientTransport | None,
+        clock: ClientClock | None,
         rng: Random | None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
         self._transport = transport
-        self._clock: Clock = clock or RealClock()
+        self._clock: ClientClock = clock or RealClock()
         self._rng = rng or real_rng()
         self._root: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None

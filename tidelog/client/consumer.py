@@ -15,7 +15,7 @@ from operator import index
 from random import Random
 from typing import Literal, NamedTuple, SupportsIndex, TypeAlias
 
-from tidelog.client.core_events import Ticked
+from tidelog.client.core_events import TimePassed
 from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import (
     Cursor,
@@ -38,7 +38,7 @@ from tidelog.client.options import (
     yes_or_no,
 )
 from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
-from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.records import RecordBatch
 from tidelog.records.v2.record import Header
 from tidelog.records.v2.varint import INT64_MAX
@@ -99,8 +99,8 @@ class Consumer(FetchClient):
         isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
         on_out_of_range: Literal["raise", "earliest", "latest"] = "raise",
         rack: str = "",
-        transport: Transport | None = None,
-        clock: Clock | None = None,
+        transport: ClientTransport | None = None,
+        clock: ClientClock | None = None,
         rng: Random | None = None,
     ) -> None:
         at_least(1, most=INT64_MAX, buffer_bytes=buffer_bytes)
@@ -136,7 +136,7 @@ class Consumer(FetchClient):
         keys = topic_partitions(partitions)
         self._core.assign(keys, _where(start))
         self._turn = deque(self._core.cursors.values())
-        self._handle(Ticked(self._clock.monotonic_ms()))
+        self._handle(TimePassed(self._clock.monotonic_ms()))
         self._ready.set()
 
     @property

@@ -22,7 +22,7 @@ class LeaderKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
+class TimePassed:
     """Time has passed, records were queued or partitions were assigned."""
 
     at: Millis

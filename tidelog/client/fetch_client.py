@@ -16,18 +16,18 @@ from random import Random
 from typing import Any, Final
 
 from tidelog.client.connection import Service
-from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
+from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.fetch_core import (
+    BatchesFetched,
     CheckEpoch,
     Cursor,
     EpochChecked,
     Event,
     Failed,
+    FetchBatches,
     FetchCore,
-    Fetched,
     FetchPolicy,
     FindPlace,
-    OpenFetch,
     PlaceFound,
     Ready,
     Where,
@@ -37,7 +37,7 @@ from tidelog.client.isolation import hide_aborted
 from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.errors import CorruptRecord, LeaderNotAvailable, TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, iter_batches
@@ -68,8 +68,8 @@ class FetchClient(Service):
         min_bytes: int = 1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         rack: str = "",
-        transport: Transport | None,
-        clock: Clock | None,
+        transport: ClientTransport | None,
+        clock: ClientClock | None,
         rng: Random | None,
     ) -> None:
         super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
@@ -103,7 +103,7 @@ class FetchClient(Service):
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep_ms(TICK_MS)
-            self._handle(Ticked(self._clock.monotonic_ms()))
+            self._handle(TimePassed(self._clock.monotonic_ms()))
 
     def _handle(self, event: Event) -> None:
         todo = deque(self._core.handle(event))
@@ -116,7 +116,7 @@ class FetchClient(Service):
                     self._spawn(self._find_place(effect), f"find {effect.where} of {effect.topic_partition}")
                 case CheckEpoch():
                     self._spawn(self._check_epoch(effect), f"check {effect.topic_partition}")
-                case OpenFetch():
+                case FetchBatches():
                     error = self._open(effect)
                     if error is not None:
                         at = self._clock.monotonic_ms()
@@ -124,7 +124,7 @@ class FetchClient(Service):
                 case Ready():
                     self._ready.set()
 
-    def _open(self, fetch: OpenFetch) -> TidelogError | None:
+    def _open(self, fetch: FetchBatches) -> TidelogError | None:
         endpoint = self._cluster.view.nodes.get(fetch.node)
         if endpoint is None:
             return LeaderNotAvailable(
@@ -165,7 +165,7 @@ class FetchClient(Service):
             return
         diverging = answer.diverging
         self._handle(
-            Fetched(
+            BatchesFetched(
                 topic_partition,
                 number,
                 batches,

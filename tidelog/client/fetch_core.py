@@ -25,7 +25,7 @@ from enum import Enum
 from random import Random
 from typing import Final, Literal, TypeAlias
 
-from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
+from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.errors import (
     CorruptRecord,
     InconsistentTopicId,
@@ -221,8 +221,8 @@ class EpochChecked:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """Answer to OpenFetch."""
+class BatchesFetched:
+    """Answer to FetchBatches."""
 
     topic_partition: TopicPartition
     number: int
@@ -234,8 +234,8 @@ class Fetched:
     preferred: NodeId = NO_NODE
     """Preferred read replica: nothing was read, fetch from this node."""
     diverging: EpochEnd | None = None
-    """Nothing was read: the log does not contain `OpenFetch.last_epoch` up to the offset. The largest epoch not above
-    it and its end offset."""
+    """Nothing was read: the log does not contain `FetchBatches.last_epoch` up to the offset. The largest epoch not
+    above it and its end offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class Taken:
     at: Millis
 
 
-Event: TypeAlias = LeaderKnown | Sought | PlaceFound | EpochChecked | Fetched | Failed | Taken | Ticked
+Event: TypeAlias = LeaderKnown | Sought | PlaceFound | EpochChecked | BatchesFetched | Failed | Taken | TimePassed
 
 
 # --- effects ----------------------------------------------------------------------------------------------------
@@ -284,8 +284,8 @@ class CheckEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenFetch:
-    """Fetch from this node; answer with Fetched or Failed."""
+class FetchBatches:
+    """Fetch from this node; answer with BatchesFetched or Failed."""
 
     topic_partition: TopicPartition
     number: int
@@ -307,7 +307,7 @@ class Ready:
     """Records or an error are available for the user."""
 
 
-Effect: TypeAlias = FindLeader | FindPlace | CheckEpoch | OpenFetch | Ready
+Effect: TypeAlias = FindLeader | FindPlace | CheckEpoch | FetchBatches | Ready
 
 
 class FetchCore:
@@ -320,7 +320,7 @@ class FetchCore:
         self._numbers = 0
 
     def assign(self, partitions: Iterable[TopicPartition], start: Where) -> None:
-        """Replace the assignment; the caller sends Ticked next. Partitions that stay keep their cursor."""
+        """Replace the assignment; the caller sends TimePassed next. Partitions that stay keep their cursor."""
         wanted = dict.fromkeys(partitions)
         kept = {key: cursor for key, cursor in self.cursors.items() if key in wanted and cursor.error is None}
         for key, cursor in self.cursors.items():
@@ -329,7 +329,7 @@ class FetchCore:
         self.cursors = {key: kept.get(key) or Cursor(key, start) for key in wanted}
 
     def assign_range(self, topic_partition: TopicPartition, planned: FixedRange) -> Cursor:
-        """Replace the assignment by one range; must be followed by Ticked. Returns its cursor, at the start."""
+        """Replace the assignment by one range; must be followed by TimePassed. Returns its cursor, at the start."""
         cursor = Cursor(topic_partition, "earliest", planned, planned.topic_id)
         cursor.place(planned.start, NO_LEADER_EPOCH)
         self.cursors = {topic_partition: cursor}
@@ -348,7 +348,7 @@ class FetchCore:
     def handle(self, event: Event) -> list[Effect]:
         """Apply an event and return the effects."""
         effects: list[Effect] = []
-        if isinstance(event, Ticked):
+        if isinstance(event, TimePassed):
             for cursor in self.cursors.values():
                 self._advance(cursor, event.at, effects)
             return effects
@@ -375,7 +375,7 @@ class FetchCore:
             case EpochChecked(_, _, end, _):
                 self._done(cursor)
                 self._note_checked(cursor, end, effects)
-            case Fetched():
+            case BatchesFetched():
                 self._done(cursor)
                 self._take_in(cursor, event, effects)
             case Failed(_, _, error, at):
@@ -470,7 +470,7 @@ class FetchCore:
         error.diverging = end
         self._fail(cursor, error, effects)
 
-    def _take_in(self, cursor: Cursor, event: Fetched, effects: list[Effect]) -> None:
+    def _take_in(self, cursor: Cursor, event: BatchesFetched, effects: list[Effect]) -> None:
         if event.preferred != NO_NODE:
             cursor.nearest, cursor.nearest_until = event.preferred, Millis(event.at + NEAREST_MS)
             return
@@ -573,7 +573,7 @@ class FetchCore:
         patience = self.policy.request_timeout_ms if cursor.nearest == NO_NODE else NEAREST_SILENT_MS
         cursor.silent_ms, cursor.give_up_ms = Millis(at + wait + SILENT_MS), Millis(at + wait + patience)
         effects.append(
-            OpenFetch(
+            FetchBatches(
                 cursor.topic_partition,
                 cursor.number,
                 topic_id,

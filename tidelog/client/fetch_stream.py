@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tidelog.client.fetch_core import OpenFetch
+from tidelog.client.fetch_core import FetchBatches
 from tidelog.client.isolation import LEVELS
 from tidelog.client.node_stream import NodeStream
 from tidelog.errors import OffsetOutOfRange, TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.network import Transport
+from tidelog.protocol.network import ClientTransport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
@@ -23,13 +23,13 @@ Answered: TypeAlias = Callable[[TopicPartition, int, wire.PartitionFetched | Tid
 """Called with the partition, the number of its fetch, and the answer or the error."""
 
 
-class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchResponse]):
+class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResponse]):
     """Fetches from one address."""
 
     def __init__(
         self,
         endpoint: Endpoint,
-        transport: Transport,
+        transport: ClientTransport,
         answered: Answered,
         *,
         max_wait_ms: int,
@@ -80,7 +80,7 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
             if topic_partition is not None:
                 self._answered(topic_partition, told.fetch_id, told if told.error is None else _refusal(told))
 
-    def _failed(self, unsent: Sequence[OpenFetch], cause: TidelogError) -> None:
+    def _failed(self, unsent: Sequence[FetchBatches], cause: TidelogError) -> None:
         opened, self._open = self._open, {}
         for number, topic_partition in opened.items():
             self._answered(topic_partition, number, cause)

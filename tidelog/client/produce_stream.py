@@ -15,7 +15,7 @@ from tidelog.client.node_stream import NodeStream
 from tidelog.client.producer_events import Acknowledged, Lost, Refused
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NO_TIMESTAMP, Acks, Endpoint, Millis, Offset, RecordError
@@ -34,7 +34,14 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
     """Batches for one node at one address."""
 
     def __init__(
-        self, endpoint: Endpoint, transport: Transport, clock: Clock, *, acks: Acks, take: Take, report: Report
+        self,
+        endpoint: Endpoint,
+        transport: ClientTransport,
+        clock: ClientClock,
+        *,
+        acks: Acks,
+        take: Take,
+        report: Report,
     ) -> None:
         super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM)
         self._clock, self._acks, self._take, self._report = clock, acks, take, report

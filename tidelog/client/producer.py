@@ -28,7 +28,7 @@ from tidelog.client.accumulator import (
 )
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import Service
-from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
+from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.options import (
     acks_of,
@@ -67,7 +67,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatchBuilder
 from tidelog.records.v2.header import HEADER_BYTES
@@ -194,8 +194,8 @@ class Producer(Service):
         retry_backoff_ms: int = 100,
         retry_backoff_ms_max: int = 1_000,
         on_unknown: Literal["raise", "resend"] = "raise",
-        transport: Transport | None = None,
-        clock: Clock | None = None,
+        transport: ClientTransport | None = None,
+        clock: ClientClock | None = None,
         rng: Random | None = None,
     ) -> None:
         super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
@@ -504,7 +504,7 @@ class Producer(Service):
         while True:
             await self._wake.wait()
             self._wake.clear()
-            self._handle(Ticked(self._clock.monotonic_ms()))
+            self._handle(TimePassed(self._clock.monotonic_ms()))
 
     def _handle(self, event: Event) -> None:
         """Pass the event to the core, execute its effects, set the timer."""

@@ -27,7 +27,7 @@ from random import Random
 from typing import Final
 
 from tidelog.client.accumulator import Attempt, Memory, PartitionQueue, PendingBatch
-from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
+from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.producer_events import (
     Acknowledged,
     Effect,
@@ -110,7 +110,7 @@ class ProducerCore:
         return found
 
     def open_batch(self, queue: PartitionQueue, at: Millis) -> PendingBatch:
-        """Seal the open batch of the queue and open a new one; the caller sends Ticked next."""
+        """Seal the open batch of the queue and open a new one; the caller sends TimePassed next."""
         if queue.batches:
             queue.batches[-1].sealed = True
         batch = PendingBatch(self._number(), queue, at, Millis(at + self.policy.delivery_timeout_ms))
@@ -135,7 +135,7 @@ class ProducerCore:
         )
 
     def next_alarm(self) -> Millis | None:
-        """Return the latest time of the next Ticked, or None if no time is set."""
+        """Return the latest time of the next TimePassed, or None if no time is set."""
         while self._alarms and self._alarms[0][2].alarm_ms != self._alarms[0][0]:
             heapq.heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
@@ -181,7 +181,7 @@ class ProducerCore:
                     batch = attempt.batch
                     self._finish(at, effects, Finished(batch, None, base_offset, append_time))
                     self._advance(batch.queue, at, effects)
-            case Ticked(at):
+            case TimePassed(at):
                 self._tick(at, effects)
             case LeaderKnown():
                 self._note_leader(event, effects)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.client.accumulator import Attempt, PendingBatch
-from tidelog.client.core_events import FindLeader, LeaderKnown, Ticked
+from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.errors import TidelogError
 from tidelog.types import (
     NO_TIMESTAMP,
@@ -101,7 +101,15 @@ class Flushed:
 
 
 Event: TypeAlias = (
-    LeaderKnown | ProducerIdKnown | ProducerIdRefused | Acknowledged | Refused | Lost | NotEncoded | Flushed | Ticked
+    LeaderKnown
+    | ProducerIdKnown
+    | ProducerIdRefused
+    | Acknowledged
+    | Refused
+    | Lost
+    | NotEncoded
+    | Flushed
+    | TimePassed
 )
 
 

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
 from tidelog.protocol import status
-from tidelog.protocol.methods import Answer, Kind, Method, Request
+from tidelog.protocol.methods import Answer, CallKind, Method, Request
 from tidelog.types import Endpoint
 
 KEEPALIVE_MS: Final = 5_000
@@ -62,7 +62,7 @@ class GrpcTransport:
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
         """Call a unary method; see `node.runtime.transport.Transport.call`."""
-        assert method.kind is Kind.UNARY, f"{method} is a stream"
+        assert method.kind is CallKind.UNARY, f"{method} is a stream"
         invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
         try:
             answer: Answer = await invoke(request, timeout=timeout_ms / 1000)
@@ -77,7 +77,7 @@ class GrpcTransport:
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> GrpcStream[Request, Answer]:
         """Open a stream and wait for the connection. Raises ConnectionFailed if the node cannot be reached. If the node
         rejects the stream, its error is raised here or by `receive` and `send`."""
-        assert method.kind is Kind.STREAM, f"{method} is not a stream"
+        assert method.kind is CallKind.STREAM, f"{method} is not a stream"
         invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
         stream: GrpcStream[Request, Answer] = GrpcStream(invoke(), to, method)
         await stream.wait_connected()
@@ -104,7 +104,7 @@ class GrpcTransport:
         if channel is None:
             channel = grpc.aio.insecure_channel(_target(to), options=self._options)
             self._channels[to] = channel
-        make = channel.unary_unary if method.kind is Kind.UNARY else channel.stream_stream
+        make = channel.unary_unary if method.kind is CallKind.UNARY else channel.stream_stream
         invoke = make(
             method.path,
             request_serializer=method.request.SerializeToString,

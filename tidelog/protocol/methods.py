@@ -37,7 +37,7 @@ def _with_underscores(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-class Kind(Enum):
+class CallKind(Enum):
     """Message flow of a method."""
 
     UNARY = "one request, one answer"
@@ -52,7 +52,7 @@ class Method(Generic[Request, Answer]):
     name: str
     request: type[Request]
     answer: type[Answer]
-    kind: Kind = Kind.UNARY
+    kind: CallKind = CallKind.UNARY
 
     @property
     def path(self) -> str:
@@ -73,9 +73,11 @@ ADMIN: Final = "tidelog.v1.Admin"
 CONTROLLER: Final = "tidelog.v1.Controller"
 QUORUM: Final = "tidelog.v1.Quorum"
 
-DATA_PRODUCE_STREAM: Final = Method(DATA, "ProduceStream", wire.ProduceRequest, data_pb2.ProduceResponse, Kind.STREAM)
+DATA_PRODUCE_STREAM: Final = Method(
+    DATA, "ProduceStream", wire.ProduceRequest, data_pb2.ProduceResponse, CallKind.STREAM
+)
 DATA_PRODUCE: Final = Method(DATA, "Produce", wire.ProduceRequest, data_pb2.ProduceResponse)
-DATA_FETCH_STREAM: Final = Method(DATA, "FetchStream", data_pb2.FetchRequest, wire.FetchResponse, Kind.STREAM)
+DATA_FETCH_STREAM: Final = Method(DATA, "FetchStream", data_pb2.FetchRequest, wire.FetchResponse, CallKind.STREAM)
 DATA_FETCH: Final = Method(DATA, "Fetch", data_pb2.FetchRequest, wire.FetchResponse)
 DATA_LIST_OFFSETS: Final = Method(DATA, "ListOffsets", data_pb2.ListOffsetsRequest, data_pb2.ListOffsetsResponse)
 DATA_OFFSET_FOR_LEADER_EPOCH: Final = Method(

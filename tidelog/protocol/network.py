@@ -14,7 +14,7 @@ Sent_contra = TypeVar("Sent_contra", bound=WireMessage, contravariant=True)
 Received_co = TypeVar("Received_co", bound=WireMessage, covariant=True)
 
 
-class Clock(Protocol):
+class ClientClock(Protocol):
     """Wall-clock time for timestamps, monotonic time for delays, and sleeping."""
 
     def wall_ms(self) -> Millis:
@@ -30,7 +30,7 @@ class Clock(Protocol):
         ...
 
 
-class MessageStream(Protocol[Sent_contra, Received_co]):
+class ClientStream(Protocol[Sent_contra, Received_co]):
     """An open stream. One task may send while another one receives."""
 
     async def send(self, message: Sent_contra, /) -> None:
@@ -47,7 +47,7 @@ class MessageStream(Protocol[Sent_contra, Received_co]):
         ...
 
 
-class Transport(Protocol):
+class ClientTransport(Protocol):
     """Connections to nodes, cached by endpoint."""
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
@@ -55,7 +55,7 @@ class Transport(Protocol):
         ConnectionLost if the connection breaks, RequestTimedOut after `timeout_ms`."""
         ...
 
-    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
+    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> ClientStream[Request, Answer]:
         """Open a stream. ConnectionFailed for an unreachable node, and the error of a node that rejects the stream, are
         raised here or at the first receive."""
         ...

@@ -17,11 +17,11 @@ from tidelog.records.v2.checksum import crc32c
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from tidelog.records.v2.control import (
     ControlType,
+    ControlVoter,
     EndTxnMarker,
     LeaderChange,
     SnapshotFooter,
     SnapshotHeader,
-    Voter,
     control_batch,
     decode_control,
     encode_control,
@@ -41,6 +41,7 @@ __all__ = [
     "Assigned",
     "BatchHeader",
     "ControlType",
+    "ControlVoter",
     "EndTxnMarker",
     "Header",
     "Inspected",
@@ -57,7 +58,6 @@ __all__ = [
     "Rules",
     "SnapshotFooter",
     "SnapshotHeader",
-    "Voter",
     "analyze",
     "assign_offsets",
     "batch_at",

@@ -34,7 +34,7 @@ else:
         from tidelog.records.v2.columns import ColumnsBuffer
 
 
-class AbortedTransaction(NamedTuple):
+class SkippedTransaction(NamedTuple):
     """A transaction whose records a read-committed reader skips. first_offset: of its first record."""
 
     producer_id: ProducerId
@@ -54,7 +54,7 @@ class ColumnDecoder:
         *,
         start: int = 0,
         end: int = INT64_MAX,
-        aborted: Iterable[AbortedTransaction] = (),
+        aborted: Iterable[SkippedTransaction] = (),
         check_crcs: bool = True,
         max_bytes: int = DECOMPRESSED_BYTES_MAX,
     ) -> None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable
 from random import Random
 from typing import Final
 
-from tidelog.client.core_events import Ticked
+from tidelog.client.core_events import TimePassed
 from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import (
     Cursor,
@@ -30,7 +30,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicOrPartition,
 )
-from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.records import RecordBatch
 from tidelog.spark.planning import OffsetRange
 
@@ -52,8 +52,8 @@ class RangeReader(FetchClient):
         fetch_bytes: int,
         rack: str = "",
         patience_ms: int = PATIENCE_MS,
-        transport: Transport | None = None,
-        clock: Clock | None = None,
+        transport: ClientTransport | None = None,
+        clock: ClientClock | None = None,
         rng: Random | None = None,
     ) -> None:
         """fetch_bytes: most that one fetch returns, apart from a larger single batch. While one answer is decoded, the
@@ -80,7 +80,7 @@ class RangeReader(FetchClient):
         """
         planned = FixedRange(wanted.topic_id, wanted.start, wanted.end, wanted.planned_epoch)
         cursor = self._core.assign_range(wanted.topic_partition, planned)
-        self._handle(Ticked(self._clock.monotonic_ms()))
+        self._handle(TimePassed(self._clock.monotonic_ms()))
         progress_at = self._clock.monotonic_ms()
         while True:
             _ = self._cluster

@@ -13,8 +13,7 @@ from replication.partition import follower
 from replication.partition import leader as partition_leader
 from replication.partition.follower_events import AdvanceWatermark, AppendRecords, RestartAt, Waited, WantFetch
 from replication.partition.follower_states import FollowerCause, FollowerState
-from storage.log import log as storage_log
-from storage.log import validation
+from storage.log import log_writer, validation
 from tests.sim.mutants.mutant import Patch
 from tidelog.types import Offset
 
@@ -65,7 +64,7 @@ def an_answer_counts_for_any_fetch(patch: Patch) -> None:
         return prepare(records, **{**state, "last_epoch": -1})
 
     original, prepare = follower.PartitionFollower._answered, validation.prepare_follower
-    patch.setattr(storage_log, "prepare_follower", prepare_follower)
+    patch.setattr(log_writer, "prepare_follower", prepare_follower)
     patch.setattr(replica_fetcher.ReplicaFetcher, "_receive", receive)
     patch.setattr(replica_fetcher.ReplicaFetcher, "want", want)
     patch.setattr(replica_fetcher.ReplicaFetcher, "tick", lambda self, ticks: None)

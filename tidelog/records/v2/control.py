@@ -50,7 +50,7 @@ class EndTxnMarker:
 
 
 @dataclass(frozen=True, slots=True)
-class Voter:
+class ControlVoter:
     """A member of the metadata quorum. directory_id: None in messages from before KIP-853."""
 
     node_id: NodeId
@@ -62,8 +62,8 @@ class LeaderChange:
     """A new leader of the metadata quorum, its voters, and the voters that granted their vote."""
 
     leader_id: NodeId
-    voters: tuple[Voter, ...]
-    granting_voters: tuple[Voter, ...]
+    voters: tuple[ControlVoter, ...]
+    granting_voters: tuple[ControlVoter, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,9 @@ def control_batch(
     return builder.build()
 
 
-def _encode_leader_change(leader: NodeId, voters: tuple[Voter, ...], granting: tuple[Voter, ...]) -> bytes:
+def _encode_leader_change(
+    leader: NodeId, voters: tuple[ControlVoter, ...], granting: tuple[ControlVoter, ...]
+) -> bytes:
     """Encode as version 1 if every voter has a directory id, else as version 0."""
     version = 1 if all(voter.directory_id is not None for voter in voters + granting) else 0
     parts = [_LEADER.pack(version, leader)]
@@ -182,7 +184,7 @@ def _decode_leader_change(value: bytes) -> LeaderChange:
     return LeaderChange(NodeId(leader), voters, granting)
 
 
-def _decode_voters(value: bytes, position: int, version: int) -> tuple[tuple[Voter, ...], int]:
+def _decode_voters(value: bytes, position: int, version: int) -> tuple[tuple[ControlVoter, ...], int]:
     length, position = read_unsigned_varint(value, position)
     voters = []
     for _ in range(length - 1):
@@ -193,7 +195,7 @@ def _decode_voters(value: bytes, position: int, version: int) -> tuple[tuple[Vot
             directory = DirectoryId(UUID(bytes=value[position : position + 16]))
             position += 16
         position = _skip_tagged_fields(value, position)
-        voters.append(Voter(NodeId(node), directory))
+        voters.append(ControlVoter(NodeId(node), directory))
     return tuple(voters), position
 
 
