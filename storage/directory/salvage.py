@@ -14,7 +14,6 @@ Not here: whether to give records up (node/replicas/replica_manager.py), opening
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,7 +22,7 @@ from typing import Final
 from storage.directory.kept_copy import keep_copy, names_of
 from storage.files.file_system import File, Files
 from storage.segment.epoch_cache import epoch_due
-from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_FILE, TIME_INDEX_SUFFIX, segment_path
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
 from storage.segment.verifier import Checked, verify_around_gaps
 from storage.settings import INT64_MAX
@@ -32,7 +31,6 @@ from tidelog.types import EpochStart, Offset
 
 SALVAGED: Final = ".salvaged"
 """Suffix of a segment that is being rewritten. Loading ignores such files."""
-_LOG_FILE: Final = re.compile(r"(\d{20})\.log")
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -105,8 +103,8 @@ class Salvage:
         self.files.sync_directory(self.directory)
 
     def _bases(self) -> list[int]:
-        names = map(_LOG_FILE.fullmatch, self.files.list(self.directory))
-        return sorted(int(match[1]) for match in names if match is not None)
+        names = map(SEGMENT_FILE.fullmatch, self.files.list(self.directory))
+        return sorted(int(match["base"]) for match in names if match is not None and match["suffix"] == LOG_SUFFIX)
 
     def _look(self) -> Iterator[tuple[int, list[_Sound]]]:
         """The batches that stay, segment by segment."""

@@ -11,26 +11,17 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
-from storage.dump.events import DumpFinding, Event, LogSummed, Severity, damage
+from storage.dump.events import DumpFinding, LogSummed, Severity, damage
 from storage.dump.json_lines import JsonWriter
 from storage.dump.text import TextWriter
 from storage.dump.walk import NotFound, dump
 from storage.files.file_system import Files
 from storage.files.os_files import OsFiles
 
-
-class Writer(Protocol):
-    """The output of a dump."""
-
-    def event(self, event: Event) -> None:
-        """Write the next event."""
-        ...
-
-    def end(self, damage: int, notes: int) -> None:
-        """Finish, after all paths."""
-        ...
+Writer: TypeAlias = JsonWriter | TextWriter
+"""The output of a dump."""
 
 
 def show(files: Files, paths: Sequence[str], writer: Writer, *, records: bool = False, brief: bool = False) -> int:

@@ -53,8 +53,7 @@ def read_log(file: File, path: str, size: int, *, records: bool) -> Iterator[Rea
 def _describe(batch: RecordBatch, header: BatchHeader, fault: Fault | None, path: str, *, records: bool) -> Read:
     """The facts of a batch, and whether it is valid."""
     problem = None if fault is None else fault.reason
-    computed = batch.computed_crc()
-    crc_ok = computed == batch.crc
+    crc_ok = fault is None or (computed := batch.computed_crc()) == batch.crc
     if not crc_ok:
         problem = f"the bytes of the batch have checksum {computed:#010x}, but its header has {batch.crc:#010x}"
     base_offset, count = _deep_facts(batch)

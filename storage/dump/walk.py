@@ -16,6 +16,7 @@ from typing import Final
 from storage.checkpoints.checkpoint_file import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
+    PARTITION_DIRECTORY,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     encode_topic_id,
@@ -31,7 +32,7 @@ from storage.dump.segment_files import dump_index_alone, dump_log_alone, dump_se
 from storage.dump.small_files import ASIDE, dump_small, kind_of
 from storage.files.file_system import Files, read_file
 from storage.producers.producer_snapshot import snapshot_offset
-from storage.segment.segment import LOG_SUFFIX
+from storage.segment.segment import LOG_SUFFIX, SEGMENT_FILE
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Offset, PartitionIndex, PartitionKey, TopicPartition
 
@@ -39,8 +40,6 @@ CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 FINDINGS_MAX: Final = 20
 """Findings shown per file; the others are only counted."""
 
-_SEGMENT_FILE: Final = re.compile(r"(?P<base>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)")
-_PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _OUT_OF_USE: Final = re.compile(r".+-\d+\.[0-9a-f]+-(?P<why>stray|delete|future)")
 _LOOK: Final = "to read one, give its path"
 _INTERRUPTED: Final = ("left by an interrupted operation", "nothing: the next start completes it or rolls it back")
@@ -90,7 +89,7 @@ def _log_directory(files: Files, path: str, names: Sequence[str], *, records: bo
         if out_of_use is not None:
             cause = "set aside" if out_of_use["why"] == "stray" else f"in its name: {out_of_use['why']}"
             yield note(f"{path}/{name}", f"the directory is out of use ({cause})", "to read it, give its path")
-        elif _PARTITION_DIRECTORY.fullmatch(name):
+        elif PARTITION_DIRECTORY.fullmatch(name):
             yield from _unless_gone(dump_log_directory(files, f"{path}/{name}", records=records))
     yield from _missing(files, path, directories)
 
@@ -108,7 +107,7 @@ def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
     here = {
         (read_partition_metadata(files, f"{path}/{name}"), int(match["partition"]))
         for name in directories
-        if (match := _PARTITION_DIRECTORY.fullmatch(name))
+        if (match := PARTITION_DIRECTORY.fullmatch(name))
     }
     for key, durable_offset in filter(None, parse_marks(read_file(files, f"{path}/{HELD_MARKS}") or b"")):
         if (key.topic_id, key.partition) not in here:
@@ -127,7 +126,7 @@ def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
 def known_of(files: Files, directory: str) -> LogFacts:
     """What the log directory around a partition directory records about its log."""
     outer, _, name = directory.rpartition("/")
-    match = _PARTITION_DIRECTORY.fullmatch(name)
+    match = PARTITION_DIRECTORY.fullmatch(name)
     outer = outer or "."
     if match is None:
         return LogFacts()
@@ -163,18 +162,18 @@ def dump_log_directory(files: Files, directory: str, *, records: bool) -> Events
     """A partition directory: its small files, then its segments, checked against each other."""
     known = known_of(files, directory)  # before the log: on a running node the log only grows meanwhile
     names = files.list(directory)
-    segments = sorted(name for name in names if _SEGMENT_FILE.fullmatch(name) and name.endswith(LOG_SUFFIX))
+    segments = sorted(name for name in names if SEGMENT_FILE.fullmatch(name) and name.endswith(LOG_SUFFIX))
     epochs_path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
     chain = LogChain(known, _epochs_of(files, epochs_path), epochs_path)
     tally = _Tally()
     for name in names:
-        if not _SEGMENT_FILE.fullmatch(name) and not name.endswith(ASIDE) and snapshot_offset(name) is None:
+        if not SEGMENT_FILE.fullmatch(name) and not name.endswith(ASIDE) and snapshot_offset(name) is None:
             yield from tally.told(_unless_gone(_file(files, f"{directory}/{name}", records=records)))
     yield from tally.told(_out_of_use(files, directory, names))
     for name in segments:
         yield from tally.told(_segment(files, f"{directory}/{name}", names, chain, records=records))
     for name in names:
-        match = _SEGMENT_FILE.fullmatch(name)
+        match = SEGMENT_FILE.fullmatch(name)
         if match and f"{match['base']}{LOG_SUFFIX}" not in segments:
             yield from tally.told(
                 iter((note(f"{directory}/{name}", "it has no .log file beside it", "nothing: it is not used"),))
@@ -299,10 +298,10 @@ def _chain_around(files: Files, path: str) -> LogChain:
     directory, _, name = path.rpartition("/")
     directory = directory or "."
     epochs_path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
-    if not _SEGMENT_FILE.fullmatch(name):
+    if not SEGMENT_FILE.fullmatch(name):
         return LogChain(LogFacts(), None, epochs_path)
     known = known_of(files, directory)
-    later = [other for other in files.list(directory) if _SEGMENT_FILE.fullmatch(other) and other > name]
+    later = [other for other in files.list(directory) if SEGMENT_FILE.fullmatch(other) and other > name]
     later = [other for other in later if other.endswith(LOG_SUFFIX)]
     if later:
         known = replace(known, vouched=int(later[0][:20]))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from storage.files.file_system import Files, WouldBlock
 from storage.producers.producer_replay import Batches, replay, walk_producers
@@ -63,15 +63,6 @@ class Unbelieved(WouldBlock):
     def __init__(self, segment: LogSegment) -> None:
         super().__init__(segment)
         self.segment = segment
-
-
-class SizedSegment(Protocol):
-    """Base offset and current size of a segment."""
-
-    @property
-    def base_offset(self) -> Offset: ...
-    @property
-    def size(self) -> int: ...
 
 
 class AbortedTransactions:
@@ -171,7 +162,7 @@ class AbortedTransactions:
             self._agreed = read_agreements(self._files, self._directory)
         return self._agreed
 
-    def recall(self, segment: SizedSegment) -> bool:
+    def recall(self, segment: Batches) -> bool:
         """Trust the index if segment and index have the sizes and checksum recorded by an earlier process. Returns
         whether it is trusted. Raises OSError."""
         base, index = segment.base_offset, self._index(segment.base_offset)

@@ -7,34 +7,19 @@ Not here: the effect of a batch (producer_state.py). Source: Kafka's UnifiedLog.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
-from storage.files.file_system import File
 from storage.producers.producer_entry import ProducerBatch, read_marker
 from storage.producers.producer_state import ProducerStateManager
 from storage.segment.batch_walk import BrokenChain
+from storage.segment.segment import LogSegment
+from storage.segment.segment_bytes import SegmentBytes
 from tidelog.errors import TidelogError
 from tidelog.records.v2.batch import CONTROL_BIT, RecordBatch
-from tidelog.records.v2.header import BatchHeader
 from tidelog.types import NO_PRODUCER_ID, Offset
 
-
-class Batches(Protocol):
-    """The batches of one segment."""
-
-    @property
-    def base_offset(self) -> Offset: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def file(self) -> File: ...
-    def start_for(self, offset: Offset, /) -> int:
-        """Byte position at which a search for `offset` starts. Raises BrokenChain, OSError."""
-        ...
-
-    def walk(self, position: int) -> Iterator[BatchHeader]:
-        """Headers of the batches from byte `position` on. Raises BrokenChain, OSError."""
-        ...
+Batches: TypeAlias = LogSegment | SegmentBytes
+"""The batches of one segment."""
 
 
 def walk_producers(segment: Batches, start: Offset, end: Offset) -> Iterator[ProducerBatch]:

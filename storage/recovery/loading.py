@@ -13,8 +13,6 @@ Source: Kafka's LogLoader; design section 3.
 from __future__ import annotations
 
 import random
-import re
-from typing import Final
 
 from storage.config import LogConfig
 from storage.files.clock import WallClock
@@ -25,13 +23,11 @@ from storage.recovery.interrupted import finish_interrupted
 from storage.recovery.loaded import Damage, Known, LoadedLog, Progress
 from storage.recovery.loading_site import LoadingSite
 from storage.recovery.recovery import Recovery
-from storage.segment.segment import LOG_SUFFIX, LogSegment
+from storage.segment.segment import LOG_SUFFIX, SEGMENT_FILE, LogSegment
 from storage.segment.segments import make_segment
 from tidelog.types import Offset
 
 __all__ = ["Damage", "Known", "LoadedLog", "LogLoader"]
-
-_SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)")
 
 
 class LogLoader:
@@ -72,7 +68,7 @@ class LogLoader:
     def _find_segments(self) -> list[LogSegment]:
         found: dict[int, set[str]] = {}
         for name in self._site.files.list(self._site.directory):
-            match = _SEGMENT_FILE.fullmatch(name)
+            match = SEGMENT_FILE.fullmatch(name)
             if match is not None:
                 found.setdefault(int(match[1]), set()).add(match[2])
         for base, suffixes in found.items():

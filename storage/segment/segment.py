@@ -13,6 +13,7 @@ Source: Kafka's LogSegment; README of the test vectors for the index rule.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -41,6 +42,7 @@ SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 """Files that every segment has."""
 ALL_SUFFIXES: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
 """Files that a segment may have."""
+SEGMENT_FILE: Final = re.compile(r"(?P<base>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)")
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
