@@ -2,8 +2,8 @@
 
 Each class carries four facts: Kafka's error number (`code`) and name (`kafka_name`), the gRPC status sent with it
 (`status`, by name: this module does not import grpc), when a retry can help (`retry`), and whether the records of the
-request are in the log (`written`: True, False, or None for unknown). `node/runtime/status.py` and
-`tidelog/protocol/status.py` convert errors to and from the wire. Numbers below 1000 are Kafka's
+request are in the log (`written`: True, False, or None for unknown). `tidelog/protocol/status.py` converts errors to
+and from the wire. Numbers below 1000 are Kafka's
 (`org.apache.kafka.common.protocol.Errors`); numbers above 1000 are Tidelog's own.
 
 A message names the thing, the cause and the next step.

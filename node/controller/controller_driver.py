@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 from node.config import CLIENT_LISTENER
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
-from node.requests.types.log_info import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
+from node.requests.types.offsets import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
 from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from replication.common_events import ClockTicked, Report

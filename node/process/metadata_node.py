@@ -26,6 +26,7 @@ from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
 from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
 from node.listeners.grpc.peers import GrpcPeers
 from node.listeners.grpc.quorum_codec import QUORUM_CODECS
+from node.listeners.grpc.transport import Transport
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.driver import QuorumDriver
@@ -41,9 +42,7 @@ from node.requests.types.controller import (
     CONTROLLER_ALTER_PARTITION,
     AlterPartitionAnswer,
 )
-from node.runtime import methods
 from node.runtime.clock import Clock
-from node.runtime.transport import Transport
 from node.runtime.work import run_in
 from replication.controller.controller import Controller, ControllerConfig
 from replication.controller.events import AllocateProducerIds, AlterPartition, ProducerIdBlock
@@ -55,6 +54,7 @@ from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
 from tidelog.errors import CorruptLog, DiskFull, NodeNotAvailable
+from tidelog.protocol import methods
 from tidelog.types import Endpoint, Incarnation, NodeId
 
 _log = logging.getLogger("node.metadata")

@@ -24,6 +24,7 @@ from node.listeners.grpc.codec import Endpoint
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.gate import Gate
 from node.listeners.grpc.peers import GrpcPeers
+from node.listeners.grpc.transport import Transport
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
 from node.observability.meters.topic_meter import TopicMeter
@@ -36,10 +37,8 @@ from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_handlers import DataHandlers
 from node.requests.producer_ids import ProducerIds
-from node.runtime import methods
 from node.runtime.clock import Clock
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
-from node.runtime.transport import Transport
 from node.runtime.work import finished, run_in
 from replication.controller.events import DamagedReplica
 from replication.controller.image import ClusterImage
@@ -50,6 +49,7 @@ from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
 from tidelog.errors import TidelogError
+from tidelog.protocol import methods
 from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.lifecycle")

@@ -33,7 +33,6 @@ from node import config as configuration
 from node.config import NodeConfig
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
-from node.listeners.grpc.transport import GrpcTransport
 from node.observability import logs
 from node.observability.meters.request_meter import RequestMeters
 from node.observability.meters.slow_requests import SlowRequestLog
@@ -45,6 +44,7 @@ from node.runtime.clock import MachineClock
 from node.runtime.executor import ThreadExecutor
 from storage.files.os_files import OsFiles
 from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.protocol.grpc_transport import GrpcTransport
 
 _log = logging.getLogger("node.process")
 

@@ -24,12 +24,11 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from node.runtime import methods
-from node.runtime.methods import Kind, Method
 from tests.fuzz.mutator import mutated
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import TidelogError
-from tidelog.protocol import wire
+from tidelog.protocol import methods, wire
+from tidelog.protocol.methods import Kind, Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2, quorum_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from node.runtime import methods
 from tests.fuzz.requests import Maker, assault
 from tests.node.test_hostile_quorum import EPOCHS
+from tidelog.protocol import methods
 
 
 @pytest.mark.parametrize(("seed", "nodes", "count"), [(1, 1, 500), (2, 1, 500), (3, 3, 400)])

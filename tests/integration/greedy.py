@@ -11,8 +11,7 @@ from typing import Any
 
 import grpc
 
-from node.runtime import methods
-from tidelog.protocol import wire
+from tidelog.protocol import methods, wire
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record

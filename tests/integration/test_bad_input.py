@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from node.process.local_cluster import LocalCluster
-from node.runtime import methods
-from node.runtime.status import from_proto
 from tidelog.errors import (
     CorruptRecord,
     DiskFull,
@@ -26,8 +24,9 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tidelog.protocol import wire
+from tidelog.protocol import methods, wire
 from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record

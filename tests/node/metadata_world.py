@@ -12,8 +12,6 @@ from typing import Any, Self, TypeVar
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
 from node.metadata.metadata_log import open_log
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
-from node.runtime import methods
-from node.runtime.methods import Answer, Method, Request
 from replication.controller.image import ClusterImage, NodeRegistration
 from storage.directory.log_directory import LogDirectory
 from tests.fakes.fake_disk import FakeDisk
@@ -22,6 +20,8 @@ from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
+from tidelog.protocol import methods
+from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.v1 import admin_pb2, quorum_pb2
 from tidelog.types import Endpoint, NodeId
 

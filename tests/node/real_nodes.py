@@ -12,14 +12,14 @@ from pathlib import Path
 
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
 from node.listeners.grpc.server import GrpcServer
-from node.listeners.grpc.transport import GrpcTransport
 from node.observability.meters.request_meter import RequestMeters
 from node.process.node import Node
 from node.requests.boundary import Boundary
 from node.runtime.clock import MachineClock
 from node.runtime.executor import ThreadExecutor
-from node.runtime.methods import Answer, Method, Request
 from storage.files.os_files import OsFiles
+from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.types import Endpoint, NodeId
 
 START_S = 30.0

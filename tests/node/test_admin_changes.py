@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from node.quorum.state import LOST_MS
-from node.runtime import methods
-from node.runtime.status import from_proto
 from replication.controller import features
 from tests.node.metadata_world import MetadataWorld
 from tidelog.errors import (
@@ -17,6 +15,8 @@ from tidelog.errors import (
     NotController,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol import methods
+from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
 
 PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)

@@ -13,12 +13,12 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
 
 from node.listeners.grpc.admin_codec import ADMIN_CODECS
 from node.listeners.grpc.codec import Codec
 from node.listeners.grpc.codec import Endpoint as ServiceEndpoint
 from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
-from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
 from node.listeners.grpc.peers import GrpcPeers
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_handlers import ControllerHandlers
@@ -26,7 +26,6 @@ from node.requests.types.administration import ADMIN_DESCRIBE_LOG_DIRS, Describe
 from node.requests.types.context import RequestContext
 from node.requests.types.controller import AlterPartitionAnswer, ProposalOutcome
 from node.requests.types.metadata import GetMetadataAnswer, PartitionMetadata, TopicMetadata
-from node.runtime import methods
 from replication.controller.image import PartitionState
 from tidelog.errors import (
     InvalidRequest,
@@ -36,6 +35,7 @@ from tidelog.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, common_pb2, controller_pb2
 from tidelog.types import (
     DirectoryId,

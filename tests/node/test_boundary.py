@@ -16,18 +16,17 @@ import pytest
 
 from node.listeners.grpc.codec import Codec, Endpoint
 from node.listeners.grpc.server import CLIENT_ID_KEY, GrpcServer
-from node.listeners.grpc.transport import GrpcTransport
 from node.observability.meters.request_meter import RequestMeter, RequestMeters
 from node.observability.meters.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
 from node.requests.boundary import Boundary, Quotas
 from node.requests.types.api import Api
 from node.requests.types.authorizer import Authorizer
 from node.requests.types.context import RequestContext
-from node.runtime import methods
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes
 from tests.node.test_metrics import Nanoseconds
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
-from tidelog.protocol import wire
+from tidelog.protocol import methods, wire
+from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.records import Record, build_batch
 from tidelog.types import Endpoint as Address

@@ -15,7 +15,6 @@ from node.listeners.grpc.codec import Codec
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.requests.types import fetch, offsets, produce, producers
 from node.requests.types.api import Api
-from node.runtime import methods, status
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
 from tidelog.errors import (
@@ -26,7 +25,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicId,
 )
-from tidelog.protocol import wire
+from tidelog.protocol import methods, status, wire
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Endpoint as Address
 from tidelog.types import (

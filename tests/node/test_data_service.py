@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 
 from node.replicas.replica_config import ReplicaConfig
-from node.runtime import methods
 from storage.log.log import Log
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
 from tidelog.errors import (
@@ -26,6 +25,7 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import Buffer, PartitionProduce, ProduceRequest
 from tidelog.records import iter_batches

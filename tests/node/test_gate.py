@@ -10,8 +10,8 @@ import pytest
 from node.listeners.grpc.gate import Gate
 from node.process.node import SERVICES
 from node.requests.types.context import RequestContext
-from node.runtime import methods
 from tidelog.errors import NodeNotAvailable
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import quorum_pb2
 
 CALLER = RequestContext("client", "here")

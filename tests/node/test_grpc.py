@@ -12,10 +12,8 @@ import grpc
 import pytest
 
 from node.listeners.grpc.server import GrpcServer
-from node.listeners.grpc.transport import GrpcTransport
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
-from node.runtime import methods
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -27,7 +25,8 @@ from tidelog.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from tidelog.protocol import wire
+from tidelog.protocol import methods, wire
+from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.status import DETAILS_KEY, from_rpc_error, to_details
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.types import Endpoint, NodeAddress, NodeId

@@ -9,11 +9,11 @@ import pytest
 
 from node.replicas.follower_log import append_answer
 from node.requests.types.fetch import FetchedPartition
-from node.runtime import methods
 from replication.common_events import ClockTicked
 from tests.node.metadata_world import MetadataWorld
 from tests.storage.workbench import Bench, stamped
 from tidelog.errors import CorruptRecord, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import controller_pb2
 from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset
 

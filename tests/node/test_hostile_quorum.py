@@ -14,7 +14,6 @@ import pytest
 from node.process.metadata_node import MetadataNode
 from node.quorum.state import read_state
 from node.requests.types.quorum import BEGIN_QUORUM_EPOCH
-from node.runtime import methods
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
 from replication.raft.quorum_events import BeginEpochAsked
@@ -28,6 +27,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownServerError,
 )
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, quorum_pb2
 from tidelog.types import NodeId
 

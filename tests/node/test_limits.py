@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from node.listeners.grpc import server as grpc_server
-from node.runtime import methods
-from node.runtime.limits import ENTRIES_MAX, FIELDS_MAX, UNSENT_MAX
+from node.listeners.grpc.field_limit import FIELDS_MAX
+from node.runtime.limits import ENTRIES_MAX, UNSENT_MAX
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, fetch_request
 from tidelog.errors import InvalidRequest
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import controller_pb2, data_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 

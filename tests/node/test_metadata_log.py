@@ -12,7 +12,6 @@ import pytest
 from node.metadata.metadata_log import MetadataLog, open_log
 from node.quorum.state import QuorumView, read_state, write_state
 from node.requests.topic_settings import TopicSettings
-from node.runtime import methods
 from replication.controller.image import EMPTY, ClusterImage
 from replication.controller.metadata import ClusterRecord, VotersRecord
 from replication.raft.roles import QuorumState
@@ -23,6 +22,7 @@ from tests.node.metadata_world import MetadataWorld
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import CorruptLog, InvalidConfig, RequestTimedOut, TidelogError
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.records import LeaderChange
 from tidelog.types import NO_NODE, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset

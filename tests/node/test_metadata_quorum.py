@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from node.quorum.state import read_state
-from node.runtime import methods
 from tests.node.metadata_world import MetadataWorld, endpoint_of
 from tidelog.errors import InconsistentClusterId, InvalidReplicationFactor, NotController, TopicExists
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, quorum_pb2
 from tidelog.records import LeaderChange, decode_control, iter_batches
 from tidelog.types import NO_NODE, NodeId, Offset

@@ -9,7 +9,6 @@ import pytest
 
 from node.metadata.metadata_log import MetadataLog, open_log
 from node.metadata.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
-from node.runtime import methods
 from replication.controller.image import EMPTY, ClusterImage, apply
 from replication.controller.image_records import records_of
 from replication.controller.metadata import ClusterRecord, VotersRecord
@@ -21,6 +20,7 @@ from tests.node.test_metadata_log import EPOCH, Later
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import CorruptLog, TidelogError
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, quorum_pb2
 from tidelog.types import LeaderEpoch, Millis, NodeId, Offset
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.descriptor import ServiceDescriptor
 
-from node.runtime import methods
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2, quorum_pb2
 
 FILES = (data_pb2, admin_pb2, controller_pb2, quorum_pb2)

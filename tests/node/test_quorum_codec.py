@@ -11,10 +11,10 @@ from node.listeners.grpc.codec import Codec
 from node.listeners.grpc.quorum_codec import QUORUM_CODECS
 from node.requests.types import quorum as values
 from node.requests.types.quorum import UncheckedReplicaKey
-from node.runtime import methods
 from replication.raft.log_view import SnapshotId
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.errors import NotLeaderOrFollower, TidelogError
+from tidelog.protocol import methods
 from tidelog.types import Endpoint, EpochEnd, EpochStart, LeaderEpoch, NodeAddress, NodeId, Offset
 
 KEY = UncheckedReplicaKey(3, UUID(int=7).bytes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from node.runtime import methods
 from tests.node.metadata_world import MetadataWorld
 from tidelog.errors import NotController, VoterNotFound
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
 
 

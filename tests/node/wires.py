@@ -16,6 +16,7 @@ from uuid import UUID
 from node.listeners.grpc.codec import Endpoint as GrpcEndpoint
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.peers import GrpcPeers
+from node.listeners.grpc.transport import MessageStream
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
@@ -24,9 +25,6 @@ from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
 from node.requests.types.controller import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from node.requests.types.fetch import DATA_FETCH, FetchRequest
-from node.runtime import methods, status
-from node.runtime.methods import Answer, Method, Request, WireMessage
-from node.runtime.transport import MessageStream
 from replication.controller.events import AlterPartition, Proposal
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
 from replication.controller.metadata import DirectoryState
@@ -39,6 +37,8 @@ from tests.fakes.fake_disk import FakeDisk
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import ConnectionFailed, InvalidUpdateVersion, NotController, RequestTimedOut, TidelogError
+from tidelog.protocol import methods, status
+from tidelog.protocol.methods import Answer, Method, Request, WireMessage
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse, PartitionProduce, ProduceRequest
 from tidelog.records import RecordBatchBuilder

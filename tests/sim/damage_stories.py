@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 
-from node.runtime import methods
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tests.sim.consumers import SimConsumer
@@ -15,6 +14,7 @@ from tests.sim.log_stories import three_replicas
 from tests.sim.stories import TOPIC, durable_offset, fenced, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import CorruptLog, CorruptRecord
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.records.v2.record import Record
 from tidelog.types import Offset

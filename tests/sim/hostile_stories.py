@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from node.process.metadata_node import MetadataNode
-from node.runtime import methods
-from node.runtime.methods import Answer, Method, Request
 from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
 from replication.raft.quorum import Quorum
 from replication.raft.quorum_events import BeginEpochAsked
@@ -19,6 +17,8 @@ from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, durable_offset, write
 from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
+from tidelog.protocol import methods
+from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.v1 import data_pb2, quorum_pb2
 from tidelog.types import NodeId
 

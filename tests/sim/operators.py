@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from node.runtime import methods
 from replication.controller.image import PartitionState, TopicState
 from tests.sim import views
 from tests.sim.loop import MICROS
@@ -19,6 +18,7 @@ from tests.sim.plan import Fault
 from tests.sim.process import ProcessState
 from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
 
 ATTEMPTS_MAX: Final = 5

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from node.runtime import methods, status
-from node.runtime.methods import DATA_FETCH
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
 from tests.sim.machine import endpoint_of
@@ -40,6 +38,8 @@ from tidelog.errors import (
     OffsetNotAvailable,
     StaleNodeEpoch,
 )
+from tidelog.protocol import methods, status
+from tidelog.protocol.methods import DATA_FETCH
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.protocol.wire import PartitionFetched
 from tidelog.types import Millis

@@ -11,10 +11,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from node.requests.types.context import RequestContext
-from node.runtime.methods import Method
 from tests.sim.loop import MICROS
 from tests.sim.process import Process
 from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
+from tidelog.protocol.methods import Method
 from tidelog.types import Endpoint
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Pipe:
 
 
 class SimStream:
-    """One end of a stream: see MessageStream in node/runtime/transport.py."""
+    """One end of a stream: see MessageStream in node/listeners/grpc/transport.py."""
 
     def __init__(self, connection: Connection, process: Process, out: Pipe, inbound: Pipe, receives: Any) -> None:
         self.process = process

@@ -18,9 +18,6 @@ from typing import Any, Self
 import pytest
 
 from node.config import SNAPSHOT_BYTES, ReplicationConfig
-from node.runtime import methods
-from node.runtime.methods import Answer, Method, Request
-from node.runtime.status import from_proto
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.checkpoints import offset_checkpoint
 from storage.isolation import FetchIsolation
@@ -44,6 +41,9 @@ from tests.sim.trace import Trace, TraceHandler
 from tests.sim.transactions import append_marker, unmarked
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
 from tidelog.errors import LeadershipLost
+from tidelog.protocol import methods
+from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import Acks, NodeId, PartitionKey
 

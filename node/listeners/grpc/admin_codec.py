@@ -14,9 +14,9 @@ from node.requests.types.metadata import (
     GetMetadataRequest,
     PartitionMetadata,
 )
-from node.runtime import methods
 from replication.controller.events import ElectionType
 from replication.controller.image import PartitionState
+from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
 
 _PARTITION: Final = MessageMapping(

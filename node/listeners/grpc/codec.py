@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from node.listeners.grpc.transport import MessageStream
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
-from node.runtime.methods import Kind, Method
-from node.runtime.transport import MessageStream
 from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.protocol.methods import Kind, Method
 
 
 @dataclass(frozen=True, slots=True)

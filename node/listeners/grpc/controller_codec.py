@@ -10,9 +10,9 @@ from node.listeners.grpc.derived_codec import Conversion, derived
 from node.metadata.message_mapping import MessageMapping
 from node.requests.types import controller as apis
 from node.requests.types.administration import ChangedPartitions
-from node.runtime import methods, status
 from replication.controller.events import AlterPartition, AlterReassignments, ElectLeaders, Reassignment
 from tidelog.errors import TidelogError
+from tidelog.protocol import methods, status
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
 from tidelog.types import NodeId, PartitionKey
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from node.listeners.grpc.codec import Codec
 from node.metadata.message_mapping import Converter, MessageMapping
 from node.requests.types.api import Answered, Api, Asked
-from node.runtime.methods import Method
-from node.runtime.status import from_proto, to_proto
 from tidelog.errors import TidelogError
+from tidelog.protocol.methods import Method
+from tidelog.protocol.status import from_proto, to_proto
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from node.requests.types.context import RequestContext
-from node.runtime.methods import Kind, Method, WireMessage, of_service
 from tidelog.errors import NodeNotAvailable
+from tidelog.protocol.methods import Kind, Method, WireMessage, of_service
 
 
 class Gate:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from node.listeners.grpc.codec import Codec, ConvertedStream
+from node.listeners.grpc.transport import Transport
 from node.requests.types.api import Answered, Api, Asked
 from node.runtime.peers import ValueStream
-from node.runtime.transport import Transport
 from tidelog.errors import UnknownServerError
 from tidelog.types import Endpoint
 

@@ -19,9 +19,9 @@ from node.requests.types.quorum import (
     INTRODUCE,
     VOTE,
 )
-from node.runtime import methods, status
-from node.runtime.methods import Method
 from tidelog.errors import TidelogError
+from tidelog.protocol import methods, status
+from tidelog.protocol.methods import Method
 
 _ERRORS: Final[dict[object, Converter]] = {TidelogError: Converter(status.to_proto, status.from_proto)}
 

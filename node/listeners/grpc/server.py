@@ -22,19 +22,25 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from node.listeners.grpc.connections import shut_down_connection
+from node.listeners.grpc.field_limit import ensure_few_fields
 from node.observability.meters.request_meter import RequestMeter, name_of
 from node.requests.boundary import Boundary, Quotas
 from node.requests.types.context import RequestContext
-from node.runtime import methods
-from node.runtime.limits import ensure_few_fields
-from node.runtime.methods import Kind, Method, WireMessage
-from node.runtime.status import as_tidelog_error
-from tidelog.errors import ConnectionLost, InvalidConfig, InvalidRequest, NodeShuttingDown, TidelogError
+from tidelog.errors import (
+    ConnectionLost,
+    InvalidConfig,
+    InvalidRequest,
+    NodeShuttingDown,
+    TidelogError,
+    UnknownServerError,
+)
+from tidelog.protocol import methods
 from tidelog.protocol import status as _status
 from tidelog.protocol.grpc_transport import KEEPALIVE_MS, MESSAGE_BYTES_MAX
+from tidelog.protocol.methods import Kind, Method, WireMessage
 from tidelog.types import Endpoint
 
-_log = logging.getLogger("node.grpc")
+_log = logging.getLogger("node.requests")
 
 CONCURRENT_STREAMS_MAX: Final = 10_000
 """Calls and streams open at once on one connection. A stream costs some KiB; a client opens a handful."""
@@ -133,7 +139,7 @@ class GrpcServer:
                     await asyncio.sleep(throttle_ms / 1000)
                 answer = await request.on_loop(serve(message, context))
             except Exception as cause:  # noqa: BLE001 (the boundary: everything becomes a status)
-                error = as_tidelog_error(cause, doing=method)
+                error = _as_tidelog_error(cause, doing=method)
                 request.fail(error)
                 await _abort(call, error)
             request.entry_ended()
@@ -198,7 +204,7 @@ class GrpcServer:
             stream.take_back_cancel()
             return None if stream.closed else self._shutting_down()
         except Exception as cause:  # noqa: BLE001 (the boundary: everything becomes a status)
-            return as_tidelog_error(cause, doing=method)
+            return _as_tidelog_error(cause, doing=method)
         return None
 
     def _shutting_down(self) -> NodeShuttingDown:
@@ -206,7 +212,7 @@ class GrpcServer:
 
 
 class ServerStream:
-    """The serving side of an open stream; see `node.runtime.transport.MessageStream`. Several tasks may send."""
+    """The serving side of an open stream; see `node.listeners.grpc.transport.MessageStream`. Several tasks may send."""
 
     def __init__(self, call: Any, task: asyncio.Task[Any], context: RequestContext, quotas: Quotas) -> None:
         self._call = call
@@ -357,3 +363,14 @@ async def _abort(call: Any, error: TidelogError) -> NoReturn:
     details: Iterable[tuple[str, bytes]] = ((_status.DETAILS_KEY, _status.to_details(error)),)
     await call.abort(_status.status_code(error), error.message, details)
     raise AssertionError("abort raises")
+
+
+def _as_tidelog_error(error: Exception, *, doing: object) -> TidelogError:
+    """The error for the caller of a failed handler. An exception that is no TidelogError is a defect: it is logged with
+    its traceback and becomes UnknownServerError."""
+    if isinstance(error, TidelogError):
+        return error
+    _log.error("a defect: %s failed", doing, exc_info=error)
+    return UnknownServerError(
+        f"{doing} failed on the node by a defect ({type(error).__name__}); see the traceback in the node's log"
+    )

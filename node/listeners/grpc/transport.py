@@ -1,5 +1,52 @@
-"""The `Transport` of a real node: gRPC, by the code that the client uses too (`tidelog/protocol/grpc_transport.py`)."""
+"""Interface for messages between nodes, and from clients to a node, independent of any network.
 
-from tidelog.protocol.grpc_transport import GrpcStream, GrpcTransport
+Implementations: gRPC (`tidelog/protocol/grpc_transport.py`, `node/listeners/grpc/server.py`), and the simulator's in
+memory. Both guarantee: messages of one stream arrive in the order in which they were sent, each once, or the stream
+breaks. A call either returns the answer or raises a `TidelogError`.
 
-__all__ = ["GrpcStream", "GrpcTransport"]
+A service is an object with one async method for each of its RPCs, named in snake_case:
+    async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse
+    async def fetch_stream(self, stream: MessageStream[FetchResponse, FetchRequest], context: RequestContext) -> None
+A stream ends when its method returns. A `TidelogError` raised by a method reaches the caller as that error.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from tidelog.protocol.methods import Answer, Method, Request, WireMessage
+from tidelog.types import Endpoint
+
+Sent_contra = TypeVar("Sent_contra", bound=WireMessage, contravariant=True)
+Received_co = TypeVar("Received_co", bound=WireMessage, covariant=True)
+
+
+class MessageStream(Protocol[Sent_contra, Received_co]):
+    """One side of an open stream. Any number of tasks may send while one receives. On the calling side a cancelled
+    `send` or `receive` ends the stream."""
+
+    async def send(self, message: Sent_contra, /) -> None:
+        """Send one message; waits while the other side does not keep up. Raises ConnectionFailed on a broken stream."""
+        ...
+
+    async def receive(self) -> Received_co | None:
+        """The next message; None once the other side has ended the stream. Raises the error with which the other side
+        ended it, or ConnectionFailed on a broken stream."""
+        ...
+
+    def close(self) -> None:
+        """End the stream at once. Pending calls raise ConnectionFailed. A second call has no effect."""
+        ...
+
+
+class Transport(Protocol):
+    """Calls from this node to others. Connections are kept, and shared by endpoint."""
+
+    async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
+        """Call a unary method. Raises the TidelogError of the answer; ConnectionFailed if the node cannot be reached or
+        the connection breaks; RequestTimedOut after `timeout_ms` (milliseconds, including the connection)."""
+        ...
+
+    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
+        """Open a stream. For an unreachable node ConnectionFailed is raised here or by the first receive."""
+        ...
