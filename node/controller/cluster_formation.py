@@ -1,8 +1,9 @@
-"""Forming a cluster, once: by the node told to, after all nodes of its list have said that they belong to none.
+"""Formation of a cluster, once: by the configured node, after all nodes of its list have answered that they belong to
+no cluster.
 
-Kept true (scenario 16): where any directory of the list ever belonged to a cluster, no other cluster is formed; an
-emptied directory does not make one anew. Where another node's log names voters already, this node joins them.
-Left to others: the election and the first records of the log (driver.py).
+Invariants (scenario 16): if any directory of the list ever belonged to a cluster, no other cluster is formed; a node
+with an emptied directory does not form the cluster again. If another node's log names voters, this node joins them.
+Not here: the election and the first records of the log (node/quorum/driver.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from node.quorum.checks import directory_id_of, key_of
-from node.requests.types.quorum import INTRODUCE, IntroduceAnswer, IntroduceRequest
+from node.requests.types.quorum import QUORUM_INTRODUCE, IntroduceAnswer, IntroduceRequest
 from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
@@ -26,24 +27,24 @@ ASK_AGAIN_MS = 200
 
 
 class ClusterFormation:
-    """Asks every node of the initial list until all have answered."""
+    """Queries every node of the initial list until all have answered."""
 
     def __init__(
         self, node_id: NodeId, nodes: Sequence[Endpoint], *, listener: str, clock: Clock, peers: Peers
     ) -> None:
-        """nodes: addresses of the initial list; this node's own may be among them. listener: by which nodes reach each
-        other."""
+        """nodes: addresses of the initial list, which may include this node's own. listener: name of the listener
+        between nodes."""
         self._me, self._nodes, self._listener = node_id, tuple(dict.fromkeys(nodes)), listener
         self._clock, self._peers = clock, peers
 
     async def choose_voters(self, me: Voter, own_cluster: str | None, count: int) -> tuple[Voter, ...]:
-        """The voters of the new cluster, this node one of them, once every node has answered that it never belonged to
-        a cluster; none where this node has only to join: its own cluster was formed already, or it was emptied and a
+        """The voters of the new cluster, including this node, once every node has answered that it never belonged to a
+        cluster. Empty if this node only has to join: its cluster is formed already, or its directory was emptied and a
         majority of the voters are other nodes.
 
-        own_cluster: the cluster that this node belongs to, or began to form before it stopped; None: none. Raises
-        InconsistentClusterId where a node belongs to another one that this node cannot just join, InvalidConfig where
-        two have one number, CorruptLog where this node alone had the cluster's log, and has it no more.
+        own_cluster: the cluster that this node belongs to, or began to form before it stopped; None for none. Raises
+        InconsistentClusterId if a node belongs to another cluster that this node cannot join, InvalidConfig if two
+        nodes have the same id, CorruptLog if only this node had the cluster's log and it is gone.
         """
         others: dict[NodeId, Voter] = {}
         async with asyncio.TaskGroup() as asking:
@@ -100,7 +101,7 @@ class ClusterFormation:
         while True:
             try:
                 return await self._peers.call(
-                    endpoint, INTRODUCE, IntroduceRequest(self._me), timeout_ms=ASK_TIMEOUT_MS
+                    endpoint, QUORUM_INTRODUCE, IntroduceRequest(self._me), timeout_ms=ASK_TIMEOUT_MS
                 )
             except TidelogError as error:
                 if error.message != said:

@@ -30,10 +30,10 @@ from node.quorum.checks import key_of, unchecked
 from node.quorum.state import QuorumView, ensure_usable, read_state, write_state
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.quorum import (
-    BEGIN_QUORUM_EPOCH,
-    END_QUORUM_EPOCH,
-    INTRODUCE,
-    VOTE,
+    QUORUM_BEGIN_QUORUM_EPOCH,
+    QUORUM_END_QUORUM_EPOCH,
+    QUORUM_INTRODUCE,
+    QUORUM_VOTE,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     IntroduceAnswer,
@@ -441,13 +441,13 @@ class QuorumDriver:
                 announcement = BeginQuorumEpochRequest(
                     self._cluster_id(), begin.leader_id, begin.epoch, receiver=unchecked(to)
                 )
-                self._start(lambda: self._send_news(to.node_id, BEGIN_QUORUM_EPOCH, announcement), resigns=True)
+                self._start(lambda: self._send_news(to.node_id, QUORUM_BEGIN_QUORUM_EPOCH, announcement), resigns=True)
             case SendEndEpoch(to, end):
                 successors = tuple(map(unchecked, end.successors))
                 resignation = EndQuorumEpochRequest(
                     self._cluster_id(), end.leader_id, end.epoch, successors, receiver=unchecked(to)
                 )
-                farewell = self._start(lambda: self._send_news(to.node_id, END_QUORUM_EPOCH, resignation))
+                farewell = self._start(lambda: self._send_news(to.node_id, QUORUM_END_QUORUM_EPOCH, resignation))
                 self._farewells.add(farewell)
                 farewell.add_done_callback(self._farewells.discard)
             case AskBack(node_id):
@@ -480,7 +480,7 @@ class QuorumDriver:
             request.log_end,
             request.pre_vote,
         )
-        answer = await self._call(request.voter.node_id, VOTE, asked)
+        answer = await self._call(request.voter.node_id, QUORUM_VOTE, asked)
         if answer is not None:
             self.post(VoteAnswered(self._clock.monotonic_ms(), request, answer))
 
@@ -512,7 +512,7 @@ class QuorumDriver:
         an invalid identity, and the errors of the call."""
         request = IntroduceRequest(self.me.node_id)
         try:
-            answer = await self._peers.call(target, INTRODUCE, request, timeout_ms=SEND_MS)
+            answer = await self._peers.call(target, QUORUM_INTRODUCE, request, timeout_ms=SEND_MS)
         except ConnectionFailed:
             self._addresses.missed(target)
             raise

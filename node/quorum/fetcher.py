@@ -27,8 +27,8 @@ from node.quorum.addresses import QuorumAddresses
 from node.quorum.checks import epoch_of, offset_of, unchecked
 from node.quorum.driver import QuorumDriver
 from node.requests.types.quorum import (
-    FETCH_METADATA,
-    FETCH_SNAPSHOT,
+    QUORUM_FETCH_METADATA,
+    QUORUM_FETCH_SNAPSHOT,
     FetchMetadataAnswer,
     FetchMetadataRequest,
     FetchSnapshotRequest,
@@ -163,7 +163,7 @@ class QuorumFetcher:
                         return
                     continue
                 request = self._request(receiver, wait_ms)
-                call = partial(self._peers.call, target, FETCH_METADATA, request)
+                call = partial(self._peers.call, target, QUORUM_FETCH_METADATA, request)
                 answer = await run_unless(self._driver.changed, partial(call, timeout_ms=ANSWER_MS + wait_ms))
                 if answer is None:
                     return
@@ -286,7 +286,7 @@ class QuorumFetcher:
                 max_bytes=FETCH_BYTES,
                 receiver=unchecked(receiver),
             )
-            answer = await self._peers.call(target, FETCH_SNAPSHOT, request, timeout_ms=ANSWER_MS)
+            answer = await self._peers.call(target, QUORUM_FETCH_SNAPSHOT, request, timeout_ms=ANSWER_MS)
             if answer.error is not None:
                 self._say(f"the snapshot cannot be fetched from {target}: {answer.error.message}")
                 return

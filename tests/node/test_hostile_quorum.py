@@ -13,7 +13,7 @@ import pytest
 
 from node.process.metadata_node import MetadataNode
 from node.quorum.state import read_state
-from node.requests.types.quorum import BEGIN_QUORUM_EPOCH
+from node.requests.types.quorum import QUORUM_BEGIN_QUORUM_EPOCH
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
 from replication.raft.quorum_events import BeginEpochAsked
@@ -277,7 +277,7 @@ def test_a_leader_that_cannot_send_its_announcement_steps_down_and_lives(monkeyp
         call = side._quorum._peers.call
 
         async def broken(to: Any, api: Any, asked: Any, *, timeout_ms: int) -> Any:
-            if api is BEGIN_QUORUM_EPOCH and not failed:
+            if api is QUORUM_BEGIN_QUORUM_EPOCH and not failed:
                 assert side.view.leads
                 failed.append(side)
                 raise ValueError("Value out of range: 2147483648")

@@ -160,9 +160,9 @@ class FetchSnapshotAnswer:
     data: bytes = b""
 
 
-INTRODUCE: Final = Api("Quorum.Introduce", IntroduceRequest, IntroduceAnswer)
-VOTE: Final = Api("Quorum.Vote", QuorumVoteRequest, VoteAnswer)
-BEGIN_QUORUM_EPOCH: Final = Api("Quorum.BeginQuorumEpoch", BeginQuorumEpochRequest, LeaderAndEpoch)
-END_QUORUM_EPOCH: Final = Api("Quorum.EndQuorumEpoch", EndQuorumEpochRequest, LeaderAndEpoch)
-FETCH_METADATA: Final = Api("Quorum.FetchMetadata", FetchMetadataRequest, FetchMetadataAnswer)
-FETCH_SNAPSHOT: Final = Api("Quorum.FetchSnapshot", FetchSnapshotRequest, FetchSnapshotAnswer)
+QUORUM_INTRODUCE: Final = Api("Quorum.Introduce", IntroduceRequest, IntroduceAnswer)
+QUORUM_VOTE: Final = Api("Quorum.Vote", QuorumVoteRequest, VoteAnswer)
+QUORUM_BEGIN_QUORUM_EPOCH: Final = Api("Quorum.BeginQuorumEpoch", BeginQuorumEpochRequest, LeaderAndEpoch)
+QUORUM_END_QUORUM_EPOCH: Final = Api("Quorum.EndQuorumEpoch", EndQuorumEpochRequest, LeaderAndEpoch)
+QUORUM_FETCH_METADATA: Final = Api("Quorum.FetchMetadata", FetchMetadataRequest, FetchMetadataAnswer)
+QUORUM_FETCH_SNAPSHOT: Final = Api("Quorum.FetchSnapshot", FetchSnapshotRequest, FetchSnapshotAnswer)
