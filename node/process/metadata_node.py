@@ -21,12 +21,9 @@ from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
 from node.controller.registration import Damaged, Identity, Registration
 from node.listeners.grpc.admin_codec import ADMIN_CODECS
-from node.listeners.grpc.codec import Endpoint as ServiceEndpoint
+from node.listeners.grpc.codec import GrpcService
 from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
-from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
-from node.listeners.grpc.peers import GrpcPeers
 from node.listeners.grpc.quorum_codec import QUORUM_CODECS
-from node.listeners.grpc.transport import Transport
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.driver import QuorumDriver
@@ -43,6 +40,7 @@ from node.requests.types.controller import (
     AlterPartitionAnswer,
 )
 from node.runtime.clock import Clock
+from node.runtime.peers import Peers
 from node.runtime.work import run_in
 from replication.controller.controller import Controller, ControllerConfig
 from replication.controller.events import AllocateProducerIds, AlterPartition, ProducerIdBlock
@@ -83,7 +81,7 @@ class MetadataNode:
         files: Files,
         clock: Clock,
         rng: random.Random,
-        transport: Transport,
+        peers: Peers,
     ) -> None:
         """directories: the node's log directories, each with the executor that writes to it; the first holds the
         metadata log. log: from `metadata_log.open_log`. quorum: where the metadata log and the vote are fsynced. Raises
@@ -91,8 +89,7 @@ class MetadataNode:
         """
         self._config, self._identity = config, identity
         self._directories, self._home = tuple(directories), directories[0][0]
-        self._clock, self._rng, self._transport, self._executor = clock, rng, transport, quorum
-        self._peers = GrpcPeers(transport, (*ADMIN_CODECS, *CONTROLLER_CODECS, *QUORUM_CODECS, GET_REPLICA_LOG_INFO))
+        self._clock, self._rng, self._peers, self._executor = clock, rng, peers, quorum
         node_id = identity.node_id
         settings = TopicSettings(config.log_defaults)
         self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
@@ -142,9 +139,9 @@ class MetadataNode:
             self._quorum, self.metadata, self.view, clock=clock, cluster_id=lambda: self._home.cluster_id
         )
         self._services: dict[str, object] = {
-            methods.QUORUM: ServiceEndpoint(quorum_handlers, QUORUM_CODECS),
-            methods.CONTROLLER: ServiceEndpoint(handlers, CONTROLLER_CODECS),
-            methods.ADMIN: ServiceEndpoint(
+            methods.QUORUM: GrpcService(quorum_handlers, QUORUM_CODECS),
+            methods.CONTROLLER: GrpcService(handlers, CONTROLLER_CODECS),
+            methods.ADMIN: GrpcService(
                 AdminHandlers(self.metadata, self.view, self.client, settings, self._log_dirs()), ADMIN_CODECS
             ),
         }

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 from node.config import NodeConfig
-from node.listeners.grpc.codec import Endpoint
+from node.listeners.grpc.codec import GrpcService
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.gate import Gate
 from node.listeners.grpc.peers import GrpcPeers
@@ -101,7 +101,8 @@ class Node:
         machine. before_close: ends the listeners; called when all that waited has been answered."""
         self.incarnation = new_incarnation(rng)
         self._config = config
-        self._clock, self._rng, self._files, self._transport = clock, rng, files, transport
+        self._clock, self._rng, self._files = clock, rng, files
+        self._peers = GrpcPeers(transport)
         self._executors = executors
         self._boot_id = boot_id
         self._before_close = before_close
@@ -285,7 +286,7 @@ class Node:
             files=self._files,
             clock=self._clock,
             rng=self._rng,
-            transport=self._transport,
+            peers=self._peers,
         )
         for name, service in metadata.services().items():
             self._gates[name].open(service)
@@ -300,7 +301,7 @@ class Node:
             self._logs,
             clock=self._clock,
             rng=self._rng,
-            peers=GrpcPeers(self._transport, DATA_CODECS),
+            peers=self._peers,
             alter_partition=metadata.alter_partition,
             config=config,
         )
@@ -311,7 +312,7 @@ class Node:
             config=config,
             inspectors=self._executors("records"),
         )
-        self._gates[methods.DATA].open(Endpoint(data, DATA_CODECS))
+        self._gates[methods.DATA].open(GrpcService(data, DATA_CODECS))
         return replicas
 
     # --- living -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The boundary of a node: what each request passes between its listener and its handler.
 
-Listeners of all protocols share one `Boundary`. Authorization sees the value of the request (`Endpoint` in
+Listeners of all protocols share one `Boundary`. Authorization sees the value of the request (`GrpcService` in
 `node/listeners/grpc/codec.py` asks), quotas and meters see its bytes and times (the listener's server tells).
 """
 

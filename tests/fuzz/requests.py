@@ -28,7 +28,7 @@ from tests.fuzz.mutator import mutated
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.methods import Kind, Method
+from tidelog.protocol.methods import CallKind, Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2, quorum_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
@@ -179,7 +179,7 @@ class Assault:
             for method in plan:
                 await slots.acquire()
                 target = self._rng.choice(self._nodes.addresses)
-                pieces = [maker.bytes_of(method) for _ in range(1 if method.kind is Kind.UNARY else 4)]
+                pieces = [maker.bytes_of(method) for _ in range(1 if method.kind is CallKind.UNARY else 4)]
                 task = sending.create_task(self._one(method, target, pieces, ends=self._rng.random() < 0.5))
                 task.add_done_callback(lambda _: slots.release())
                 self.sent += 1
@@ -222,7 +222,7 @@ class Assault:
         if channel is None:
             channel = self._channels[target] = grpc.aio.insecure_channel(str(target))
         with contextlib.suppress(grpc.RpcError, grpc.aio.BaseError, TimeoutError, asyncio.InvalidStateError):
-            if method.kind is Kind.UNARY:
+            if method.kind is CallKind.UNARY:
                 unary: Any = channel.unary_unary(method.path)
                 await unary(pieces[0], timeout=ANSWER_S)
                 return

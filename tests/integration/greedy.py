@@ -63,7 +63,7 @@ class Greedy:
 
     @staticmethod
     def _call(channel: grpc.aio.Channel, method: methods.Method[Any, Any]) -> Any:
-        make = channel.unary_unary if method.kind is methods.Kind.UNARY else channel.stream_stream
+        make = channel.unary_unary if method.kind is methods.CallKind.UNARY else channel.stream_stream
         return make(
             method.path,
             request_serializer=method.request.SerializeToString,

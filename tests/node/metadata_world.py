@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
+from node.listeners.grpc.peers import GrpcPeers
 from node.metadata.metadata_log import open_log
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
 from replication.controller.image import ClusterImage, NodeRegistration
@@ -123,7 +124,7 @@ class MetadataWorld:
             files=self.disks[node],
             clock=clock,
             rng=random.Random(self.rng.random()),
-            transport=self.network.transport(f"node-{node}"),
+            peers=GrpcPeers(self.network.transport(f"node-{node}")),
         )
         self.network.listen(endpoint_of(node), life.process, f"node-{node}", "client", side.services())
         async with asyncio.TaskGroup() as tasks:

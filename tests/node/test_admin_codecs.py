@@ -13,11 +13,9 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from node.listeners.grpc.log_info_codec import GET_REPLICA_LOG_INFO
 
 from node.listeners.grpc.admin_codec import ADMIN_CODECS
-from node.listeners.grpc.codec import Codec
-from node.listeners.grpc.codec import Endpoint as ServiceEndpoint
+from node.listeners.grpc.codec import Codec, GrpcService
 from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
 from node.listeners.grpc.peers import GrpcPeers
 from node.requests.admin_handlers import AdminHandlers
@@ -107,7 +105,7 @@ def test_every_rpc_has_a_codec_and_a_handler_of_its_name() -> None:
             assert hasattr(handlers, codec.api.handler)
 
 
-@pytest.mark.parametrize("codec", [*CODECS, GET_REPLICA_LOG_INFO], ids=lambda codec: codec.api.name)
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.api.name)
 @settings(max_examples=30)
 @given(data=st.data())
 def test_values_survive_the_wire(codec: Codec[Any, Any], data: st.DataObject) -> None:
@@ -215,7 +213,7 @@ def test_a_malformed_id_is_refused_before_a_handler_sees_it(method: methods.Meth
         def __getattr__(self, name: str) -> Any:
             return lambda *_: pytest.fail(f"{name} was called")
 
-    served = ServiceEndpoint(Unreached(), [codec_of(method)])
+    served = GrpcService(Unreached(), [codec_of(method)])
     with pytest.raises(InvalidRequest, match=f"{method}: an id has 16 bytes, this one"):
         asyncio.run(getattr(served, method.attribute)(message, RequestContext("client", "test")))
 
@@ -228,7 +226,7 @@ def test_a_malformed_answer_is_an_error_of_the_other_node() -> None:
         async def open_stream(self, *_: object) -> Any:
             raise NotImplementedError
 
-    peers = GrpcPeers(Answers(), CODECS)  # type: ignore[arg-type]
+    peers = GrpcPeers(Answers())  # type: ignore[arg-type]
     with pytest.raises(UnknownServerError, match="an id has 16 bytes, this one 5"):
         asyncio.run(peers.call(ADDRESS.endpoint, ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(), timeout_ms=1))
 

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from node.listeners.grpc.codec import Codec, Endpoint
+from node.listeners.grpc.codec import Codec, GrpcService
 from node.listeners.grpc.server import CLIENT_ID_KEY, GrpcServer
 from node.observability.meters.request_meter import RequestMeter, RequestMeters
 from node.observability.meters.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
@@ -29,10 +29,9 @@ from tidelog.protocol import methods, wire
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.records import Record, build_batch
-from tidelog.types import Endpoint as Address
-from tidelog.types import Millis, Offset
+from tidelog.types import Endpoint, Millis, Offset
 
-LOOPBACK = Address("127.0.0.1", 0)
+LOOPBACK = Endpoint("127.0.0.1", 0)
 MS = 1_000_000
 
 
@@ -76,7 +75,7 @@ async def create_topic(nodes: RealNodes, **configs: str) -> bytes:
 
 
 @asynccontextmanager
-async def listener(service: object, boundary: Boundary) -> AsyncIterator[tuple[GrpcTransport, Address]]:
+async def listener(service: object, boundary: Boundary) -> AsyncIterator[tuple[GrpcTransport, Endpoint]]:
     """A listener of its own for the Data service."""
     server, transport = GrpcServer("client", boundary=boundary), GrpcTransport()
     address = server.bind(LOOPBACK)
@@ -89,13 +88,13 @@ async def listener(service: object, boundary: Boundary) -> AsyncIterator[tuple[G
         await server.stop(0)
 
 
-def unconverted(service: object) -> Endpoint:
+def unconverted(service: object) -> GrpcService:
     """The service with messages as values."""
     codecs = [
         Codec(Api(str(method), method.request, method.answer), method, lambda message: message, lambda value: value)
         for method in methods.of_service(methods.DATA)
     ]
-    return Endpoint(service, codecs)
+    return GrpcService(service, codecs)
 
 
 class NoProducing(Authorizer):

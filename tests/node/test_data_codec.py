@@ -198,7 +198,7 @@ def test_every_rpc_of_the_service_has_a_codec_that_names_it() -> None:
     assert {codec.method for codec in DATA_CODECS} == set(methods.of_service(methods.DATA))
     assert [str(codec.api) for codec in DATA_CODECS] == [str(codec.method) for codec in DATA_CODECS]
     assert {codec.api for codec in DATA_CODECS} == set(VALUES)
-    assert all(codec.api.is_stream is (codec.method.kind is methods.Kind.STREAM) for codec in DATA_CODECS)
+    assert all(codec.api.is_stream is (codec.method.kind is methods.CallKind.STREAM) for codec in DATA_CODECS)
 
 
 @every_codec

@@ -27,7 +27,7 @@ def test_the_table_has_every_rpc_of_every_service_with_its_messages() -> None:
         method.path: (
             method.request.__name__,
             method.answer.__name__,
-            (method.kind is methods.Kind.STREAM,) * 2,
+            (method.kind is methods.CallKind.STREAM,) * 2,
         )
         for method in methods.ALL
     }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from node.listeners.grpc.codec import Endpoint as GrpcEndpoint
+from node.listeners.grpc.codec import GrpcService
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.peers import GrpcPeers
 from node.listeners.grpc.transport import MessageStream
@@ -275,7 +275,7 @@ class Cluster:
             logs,
             clock=clock,
             rng=random.Random(number),
-            peers=GrpcPeers(self.wires, DATA_CODECS),
+            peers=GrpcPeers(self.wires),
             alter_partition=self.alter_partition,
             config=self.config,
         )
@@ -283,7 +283,7 @@ class Cluster:
         handlers = DataHandlers(
             manager, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
         )
-        machine.service = GrpcEndpoint(handlers, DATA_CODECS)
+        machine.service = GrpcService(handlers, DATA_CODECS)
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
         maintenance = LogMaintenance(
             logs,

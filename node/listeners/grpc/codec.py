@@ -1,6 +1,6 @@
 """The gRPC form of requests and answers: the conversion between messages and the values of `node/requests/types`.
 
-A `Codec` names the RPC of an `Api` and its conversions. `Endpoint` serves RPCs with handlers of values;
+A `Codec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
 `node/listeners/grpc/peers.py` sends values to other nodes. Each service has a module with the codecs of its RPCs.
 
 Invariants: a message that stands for no value (an id that does not have 16 bytes) is refused with InvalidRequest before
@@ -18,7 +18,7 @@ from node.listeners.grpc.transport import MessageStream
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.protocol.methods import Kind, Method
+from tidelog.protocol.methods import CallKind, Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Codec(Generic[Asked, Answered]):
             raise InvalidRequest(f"{self.method}: {error}") from None
 
 
-class Endpoint:
+class GrpcService:
     """A service as a listener serves it: one method for each RPC, which converts and passes on to the handlers.
 
     handlers: an object with one method for each codec, named as the RPC in snake_case, that takes and returns values.
@@ -52,7 +52,7 @@ class Endpoint:
     def __init__(self, handlers: object, codecs: Iterable[Codec[Any, Any]]) -> None:
         for codec in codecs:
             handle = getattr(handlers, codec.method.attribute)
-            serve = _call(codec, handle) if codec.method.kind is Kind.UNARY else _stream(codec, handle)
+            serve = _call(codec, handle) if codec.method.kind is CallKind.UNARY else _stream(codec, handle)
             setattr(self, codec.method.attribute, serve)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from node.requests.types.context import RequestContext
 from tidelog.errors import NodeNotAvailable
-from tidelog.protocol.methods import Kind, Method, WireMessage, of_service
+from tidelog.protocol.methods import CallKind, Method, WireMessage, of_service
 
 
 class Gate:
@@ -34,7 +34,7 @@ class Gate:
         async def stream(stream: Any, context: RequestContext) -> None:
             await getattr(self._served(method), attribute)(stream, context)
 
-        return call if method.kind is Kind.UNARY else stream
+        return call if method.kind is CallKind.UNARY else stream
 
     def _served(self, method: object) -> object:
         if self._inner is None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from node.listeners.grpc.admin_codec import ADMIN_CODECS
 from node.listeners.grpc.codec import Codec, ConvertedStream
+from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
+from node.listeners.grpc.data_codec import DATA_CODECS
+from node.listeners.grpc.quorum_codec import QUORUM_CODECS
 from node.listeners.grpc.transport import Transport
 from node.requests.types.api import Answered, Api, Asked
 from node.runtime.peers import ValueStream
 from tidelog.errors import UnknownServerError
 from tidelog.types import Endpoint
 
+ALL_CODECS: Final[tuple[Codec[Any, Any], ...]] = (*DATA_CODECS, *ADMIN_CODECS, *CONTROLLER_CODECS, *QUORUM_CODECS)
+
 
 class GrpcPeers:
     """The `Peers` of a node: converts values with the codecs and sends the messages through a transport."""
 
-    def __init__(self, transport: Transport, codecs: Iterable[Codec[Any, Any]]) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._codecs = {codec.api.name: codec for codec in codecs}
+        self._codecs = {codec.api.name: codec for codec in ALL_CODECS}
 
     async def call(self, to: Endpoint, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> Answered:
         codec = self._codecs[api.name]

@@ -37,7 +37,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol import status as _status
 from tidelog.protocol.grpc_transport import KEEPALIVE_MS, MESSAGE_BYTES_MAX
-from tidelog.protocol.methods import Kind, Method, WireMessage
+from tidelog.protocol.methods import CallKind, Method, WireMessage
 from tidelog.types import Endpoint
 
 _log = logging.getLogger("node.requests")
@@ -109,7 +109,7 @@ class GrpcServer:
         serve = getattr(service, method.attribute)
         meter = self._boundary.meters.of(str(method))
         make: Callable[..., grpc.RpcMethodHandler[Any, Any]]
-        if method.kind is Kind.UNARY:
+        if method.kind is CallKind.UNARY:
             make, handle = grpc.unary_unary_rpc_method_handler, self._unary(method, serve, meter)
         else:
             make, handle = grpc.stream_stream_rpc_method_handler, self._stream(method, serve, meter)
