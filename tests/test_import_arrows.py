@@ -147,6 +147,19 @@ def test_node_imports_neither_producer_nor_consumer() -> None:
     assert [str(found) for found in strays] == []
 
 
+def test_nothing_below_a_listener_knows_messages() -> None:
+    """Handlers, replicas, quorum and controller take and return values; records of the metadata log are protobuf."""
+    messages = {"google.protobuf", "grpc_health", "tidelog.protocol"}
+    above = ("node/listeners/", "node/process/")
+    formats = {"node/metadata/message_mapping.py", "node/metadata/metadata_codec.py"}
+    strays = [
+        found
+        for found in imports_of("node")
+        if found.within(messages) and not found.file.startswith(above) and found.file not in formats
+    ]
+    assert [str(found) for found in strays] == []
+
+
 def test_only_the_outermost_modules_of_a_node_reach_sockets_and_threads() -> None:
     outward = (MACHINE - {"asyncio"}) | {"threading", "concurrent"}
     strays = [
