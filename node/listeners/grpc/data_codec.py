@@ -94,7 +94,10 @@ def _replica_message(replica: FetchingReplica) -> data_pb2.Replica:
 
 
 def _read_fetch(message: data_pb2.FetchRequest) -> FetchRequest:
-    replica = _replica(message.replica.node_id, message.replica.incarnation) if message.HasField("replica") else None
+    replica = None
+    if message.HasField("replica"):
+        sent = message.replica
+        replica = _replica(sent.node_id, sent.incarnation)
     entries: Any = message.partitions
     positions: Any = message.durable_positions
     return FetchRequest(
@@ -182,7 +185,9 @@ def _write_partition(fetched: FetchedPartition) -> wire.PartitionFetched:
         diverging=None
         if diverging is None
         else common_pb2.EpochEnd(epoch=diverging.epoch, end_offset=diverging.end_offset),
-        epochs=[common_pb2.EpochStart(epoch=each.epoch, start_offset=each.start_offset) for each in fetched.epochs],
+        epochs=[common_pb2.EpochStart(epoch=each.epoch, start_offset=each.start_offset) for each in fetched.epochs]
+        if fetched.epochs
+        else None,
         aborted=[
             data_pb2.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
             for each in fetched.aborted
