@@ -121,8 +121,8 @@ def a_fenced_node_is_not_marked_as_stopped(patch: Patch) -> None:
     """A node that is stopped while it is fenced needs no drain, and is left as it is."""
     drain = controller.Controller._drain
 
-    def draining(self: Any, node: Any, beat: Any) -> Any:
-        return drain(self, node, beat) if not node.fenced else HeartbeatAnswer(fenced=True, drained=True)
+    def draining(self: Any, node: Any, at: Any) -> Any:
+        return drain(self, node, at) if not node.fenced else HeartbeatAnswer(fenced=True, drained=True)
 
     patch.setattr(controller.Controller, "_drain", draining)
 
