@@ -14,9 +14,9 @@ from node.requests.types.context import RequestContext
 
 
 class Quotas:
-    """Limits nobody."""
+    """Quotas of clients and principals; there are none yet, so that no request waits."""
 
-    def charge(self, context: RequestContext, size: int) -> int:  # noqa: ARG002 (for those that limit)
+    def charge(self, context: RequestContext, size: int) -> int:  # noqa: ARG002 (for subclasses)
         """Called with the size in bytes of each request, and of each message sent in answer. Returns how long the
         request waits before it is handled (milliseconds); an answer does not wait, its excess delays the requests that
         follow."""

@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from node.listeners.grpc.codec import Codec, GrpcService
-from node.listeners.grpc.server import CLIENT_ID_KEY, GrpcServer
+from node.listeners.grpc.server import CLIENT_ID_KEY, CLIENT_ID_MAX, GrpcServer
 from node.observability.meters.request_meter import RequestMeter, RequestMeters
 from node.observability.meters.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
 from node.requests.boundary import Boundary, Quotas
@@ -228,6 +228,11 @@ class Data:
         self.clock.pass_ms(30)
         return data_pb2.ProduceResponse()
 
+    async def produce_stream(self, stream: Any, context: RequestContext) -> None:
+        """Answers each message."""
+        while await stream.receive() is not None:
+            await stream.send(data_pb2.ProduceResponse())
+
     async def fetch(self, request: Any, context: RequestContext) -> Any:
         """Waits as long as it is asked to, and 1 ms."""
         over = asyncio.Event()
@@ -270,8 +275,15 @@ def test_a_context_says_who_asks_and_how_long_it_waits() -> None:
             await call(request)
             assert service.context is not None
             assert (service.context.client_id, service.context.deadline_ms) == ("", None)
+            calls, quotas.charged = quotas.charged, []
+            open_stream: Any = channel.stream_stream(methods.DATA_PRODUCE_STREAM.path)
+            stream = open_stream(metadata=((CLIENT_ID_KEY, "x" * 300),))
+            await stream.write(request)
+            assert await stream.read() == b""
         assert meters.of("Data.Produce").send_ns > 0
-        assert quotas.charged == [("loader-7", len(request)), ("loader-7", 0), ("", len(request)), ("", 0)]
+        assert calls == [("loader-7", len(request)), ("loader-7", 0), ("", len(request)), ("", 0)]
+        named = "x" * CLIENT_ID_MAX
+        assert quotas.charged == [(named, len(request)), (named, 0)], "a stream is charged for each message"
 
     asyncio.run(story())
 

@@ -122,7 +122,7 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_request_seconds_sum", "Data.Produce"] == pytest.approx(0.2)
     assert samples["tidelog_request_phase_seconds_total", "Data.Produce", "remote"] == pytest.approx(0.2)
     assert samples["tidelog_response_bytes_total", "Data.Fetch"] == 700
-    assert ("tidelog_response_bytes_total", "Admin.GetMetadata") not in samples, "nobody has asked for that"
+    assert ("tidelog_response_bytes_total", "Admin.GetMetadata") not in samples, "it has no requests"
     assert samples["tidelog_topic_bytes_in_total", "orders"] == 100
     assert samples["tidelog_topic_messages_in_total", "orders"] == 3
     assert samples["tidelog_topic_produce_message_conversions_total", "orders"] == 1

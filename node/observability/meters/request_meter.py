@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from node.observability.meters.slow_requests import SlowRequestLog
 from tidelog.errors import TidelogError
@@ -79,16 +79,6 @@ class RequestMeter:
         self.streams_ended[outcome] = self.streams_ended.get(outcome, 0) + 1
 
 
-class Origin(Protocol):
-    """The origin of a request, for the slow-request log: a RequestContext."""
-
-    @property
-    def connection(self) -> str: ...
-
-    @property
-    def client_id(self) -> str: ...
-
-
 class MeteredRequest:
     """One request until it is answered.
 
@@ -96,14 +86,15 @@ class MeteredRequest:
     and the request ends with that or with `entry_ended` for its last entry, whichever comes last.
     """
 
-    __slots__ = ("_arrived_ns", "_local_ns", "_meter", "_now_ns", "_open", "_origin", "_wait_ms")
+    __slots__ = ("_arrived_ns", "_client_id", "_connection", "_local_ns", "_meter", "_now_ns", "_open", "_wait_ms")
 
-    def __init__(self, meter: RequestMeter, origin: Origin, entries: int, wait_ms: int | None) -> None:
-        """entries: how many parts are answered one by one. wait_ms: how long the request asks to wait for records;
-        None: as long as it takes."""
+    def __init__(self, meter: RequestMeter, connection: str, client_id: str, entries: int, wait_ms: int | None) -> None:
+        """connection, client_id: for the slow-request log. entries: how many parts are answered one by one. wait_ms:
+        how long the request asks to wait for records; None: without a limit."""
         self._meter = meter
         self._now_ns = meter.now_ns
-        self._origin = origin
+        self._connection = connection
+        self._client_id = client_id
         self._open = entries + 1
         self._wait_ms = wait_ms
         self._local_ns = 0
@@ -154,9 +145,8 @@ class MeteredRequest:
         meter.remote_ns += total - local
         meter.times[bisect_left(_BOUNDS_NS, total)] += 1
         if total > meter.slow.threshold_ns:
-            origin = self._origin
             meter.slow.look_at(
-                meter.api, total, local, self._wait_ms, connection=origin.connection, client_id=origin.client_id
+                meter.api, total, local, self._wait_ms, connection=self._connection, client_id=self._client_id
             )
 
 

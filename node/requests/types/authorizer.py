@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Authorizer:
-    """Allows every request. Listeners authenticate nobody yet, so that there is nothing to decide by."""
+    """Allows every request: listeners do not authenticate callers yet."""
 
     def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
         """Called with each request, and with each message of a stream, before its handler. Raises

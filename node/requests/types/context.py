@@ -36,4 +36,4 @@ class RequestContext:
     def begin(self, *, entries: int = 0, wait_ms: int | None = 0) -> MeteredRequest:
         """Measure a request from now on. entries: parts that are answered one by one. wait_ms: how long it asks to wait
         for records; None: without a limit."""
-        return MeteredRequest(self.meter, self, entries, wait_ms)
+        return MeteredRequest(self.meter, self.connection, self.client_id, entries, wait_ms)
