@@ -69,8 +69,9 @@ class Checked(NamedTuple):
 class SegmentRules(NamedTuple):
     """What is known about a segment's batches from other files.
 
-    behind: base offset of the next segment. epoch_due: the leader epoch that a batch must have. protected: during a
-    recovery, every offset below it was durable, so that no hole may reach across it, and segments may overlap.
+    behind: base offset of the next segment. epoch_due: the leader epoch that a batch must have. protected: None for a
+    log in use. During a recovery segments may overlap, and every offset below `protected` was durable: no hole may
+    reach across it. 0: holes may be anywhere.
     """
 
     base_offset: int
