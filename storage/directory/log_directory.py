@@ -351,7 +351,7 @@ class LogDirectory:
         forget = self._guard(
             f"creating {tp}", lambda: self.claims.forgetting([(tp, PartitionKey(topic_id, tp.partition))])
         )
-        return NewLog(self, tp, topic_id, config, self._name_aside(tp, "stray"), forget)
+        return NewLog(self, tp, topic_id, config, self.name_aside(tp), forget)
 
     def finish_log(self, ticket: NewLog, result: Log | BaseException) -> Log:
         """Finish with the result of the ticket, or the error that it raised. Requests the first flush, which makes the
@@ -375,7 +375,7 @@ class LogDirectory:
 
     def delete_log(self, tp: TopicPartition) -> None:
         """Delete a log: closed at once, renamed and removed in the background. Raises KafkaStorageError."""
-        self._retire(self.logs[tp], self._name_aside(tp, "delete"), aside=False)
+        self._retire(self.logs[tp], self.name_aside(tp, "delete"), aside=False)
 
     def set_aside(self, tp: TopicPartition, why: str) -> str:
         """Rename a partition directory to `…-stray`, in the background, and keep its files. Returns its new path.
@@ -385,7 +385,7 @@ class LogDirectory:
         opened keeps its mark, so that it counts as missing.
         """
         self._ensure_online()
-        log, aside = self.logs.get(tp), self._name_aside(tp, "stray")
+        log, aside = self.logs.get(tp), self.name_aside(tp)
         if log is not None:
             self._retire(log, aside, aside=True)
         else:
@@ -412,12 +412,9 @@ class LogDirectory:
             self.files, log.path, log.log_start_offset, durable_offset, log.epoch_entries(), holes=log.config.compact
         )
 
-    def name_aside(self, tp: TopicPartition) -> str:
-        """A new path for a copy of a log or for a log that is set aside."""
-        return self._name_aside(tp, "stray")
-
-    def _name_aside(self, tp: TopicPartition, suffix: str) -> str:
-        """A new path for a log that is no longer used. A long topic name is shortened, as in Kafka."""
+    def name_aside(self, tp: TopicPartition, suffix: str = "stray") -> str:
+        """A new path for a copy of a log or for a log that is no longer used. A long topic name is shortened, as in
+        Kafka."""
         tail = f"-{tp.partition}.{self.rng.getrandbits(128):032x}-{suffix}"
         return f"{self.path}/{tp.topic[: _NAME_BYTES_MAX - len(tail)]}{tail}"
 

@@ -9,7 +9,7 @@ Kafka has no such limit. Each replica applies it by itself, as it does with expi
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage.directory.log_manager import LogManager
 from tidelog.types import ProducerId
@@ -18,19 +18,13 @@ _SLACK: Final = 16
 """A sixteenth of the limit more is removed than necessary, so that the next check need not repeat it."""
 
 
-class ProducersCounted(NamedTuple):
-    """Number of producers known, and number removed."""
-
-    known: int
-    forgotten: int
-
-
-def limit_producers(logs: LogManager, most: int) -> ProducersCounted:
-    """Count the producers of all logs. Above `most`, remove those whose last append is the oldest."""
+def limit_producers(logs: LogManager, most: int) -> tuple[int, int]:
+    """Above `most` producers in all logs, remove those whose last append is the oldest. Returns the number of known
+    and of removed producers."""
     known = [(log, count) for _, log in logs.logs() if (count := len(log.active_producers()))]
     total = sum(count for _, count in known)
     if total <= most:
-        return ProducersCounted(total, 0)
+        return total, 0
     idle = sorted((producer, at) for at, (log, _) in enumerate(known) for producer in log.producers.expirable())
     excess: dict[int, list[ProducerId]] = {}
     for (_, _, producer_id), at in idle[: total - most + most // _SLACK]:
@@ -38,4 +32,4 @@ def limit_producers(logs: LogManager, most: int) -> ProducersCounted:
     for at, producer_ids in excess.items():
         known[at][0].producers.forget(producer_ids)
     forgotten = sum(map(len, excess.values()))
-    return ProducersCounted(total - forgotten, forgotten)
+    return total - forgotten, forgotten
