@@ -75,6 +75,7 @@ class Watched:
     log_end: int = 0
     high_watermark: int = -1
     log_start: int = 0
+    size_max: int = 0  # the largest size of the log since its start moved
     compared: int = 0  # everything from the log's start up to here has been held against the ledger
 
 
@@ -160,6 +161,7 @@ class Checkers:
             seen.hidden = log is None
             if log is not None and log is not seen.log:  # one that is out of use for a while may come back
                 seen.log, seen.high_watermark, seen.log_start, seen.log_end, seen.compared = log, -1, 0, 0, 0
+                seen.size_max = 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
                 self._epoch_moved(node, life, replica, seen)
             if log is not None:
@@ -175,6 +177,7 @@ class Checkers:
                     if ended != log.log_end_offset == log.log_start_offset:
                         self._made_anew[node, replica.key] = log.log_start_offset
                     self._start_moved(node, replica, log, seen, since_us)
+                seen.size_max = max(seen.size_max, log.size)
                 seen.at_us = now_us
                 if log.high_watermark != seen.high_watermark:
                     self._watermark_moved(node, replica, log, seen, led=led)
@@ -271,6 +274,7 @@ class Checkers:
         """Only what is committed goes from the beginning of a log, and only where something allows it. since_us: it
         went then, or later."""
         start, seen.log_start = log.log_start_offset, log.log_start_offset
+        size, seen.size_max = seen.size_max, 0
         ledger = self.ledger(replica.key, replica.name)
         if start <= ledger.start or not ledger.is_judged(node):
             return
@@ -278,14 +282,18 @@ class Checkers:
             raise Violation(
                 f"{replica.name} on {node}: its log starts at {start}, but only what is below {ledger.end} is committed"
             )
-        if not (ledger.is_metadata or start <= ledger.deleted_to or self._has_expired(node, log, ledger, since_us)):
+        if ledger.is_metadata or start <= ledger.deleted_to:
+            return
+        if not self._has_expired(node, log, ledger, since_us, size):
             raise Violation(f"{replica.name} on {node}: what was below {start} is gone, and nothing lets it go")
         ledger.start = start
 
-    def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger, since_us: int) -> bool:
-        """Do the topic's limits of age or size let go what the log has just lost?"""
+    def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger, since_us: int, size: int) -> bool:
+        """Do the topic's limits of age or size let go what the log has just lost? size: of the log, before; it may have
+        been truncated since retention counted it, uncommitted records included (as Kafka does)."""
         begin = max(ledger.start, ledger.deleted_to)
-        if log.size >= ledger.cleanup.retention_bytes:
+        gone = sum(len(data) for base, data in ledger.batches.items() if begin <= base < log.log_start_offset)
+        if max(log.size, size - gone) >= ledger.cleanup.retention_bytes:
             return True
         youngest, latest = ledger.youngest_ms(begin, log.log_start_offset), self._wall_ms(node, since_us)
         return youngest < latest - ledger.cleanup.retention_ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 SEEDS: Final[dict[int, str]] = {
+    6005: "a log was truncated between the decision of retention and the removal of its segments",
     338508894: "a checker asked of a leader that heard late what leaders of newer epochs had committed",
     781919331: "healing looked for a replica where it had been before the reads of other partitions",
     1077190129: "healing asked replicas to start where their leader does, which need not have heard of a deletion",
