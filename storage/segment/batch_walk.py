@@ -161,7 +161,7 @@ def next_header(window: Window, link: Link) -> tuple[BatchHeader, str | None]:
     data, at = window.at(link.position, HEADER_BYTES)
     header = link.peek(data, at)
     if header is None:
-        raise link.broken(f"{len(data) - at} bytes are left, less than the smallest batch")
+        raise link.broken(f"only {len(data) - at} bytes are left, less than a batch header")
     return header, link.problem(header, data, at)
 
 
