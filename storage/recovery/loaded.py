@@ -41,7 +41,7 @@ class Damage:
     def joined(self, other: Damage) -> Damage:
         """The union of both: the range that spans them, with the cause of the first."""
         parts = sorted(
-            {*(self.parts or (self,)), *(other.parts or (other,))},
+            dict.fromkeys((*(self.parts or (self,)), *(other.parts or (other,)))),  # in order: which cause is first
             key=lambda part: (part.first_offset, part.end_offset),
         )
         if len(parts) == 1:
