@@ -1,18 +1,16 @@
-"""One partition on this node: its log joined with the core that says what may happen to it.
+"""One replica of a partition on this node: its log, and the core that decides what happens to it.
 
-The core (`PartitionLeader` or `PartitionFollower`, a new one for each leader epoch) decides, this module acts: appends,
-cuts, asks for fsyncs, wakes the fetches that wait, answers producers.
+The core (`PartitionLeader` or `PartitionFollower`, a new one for each leader epoch) decides. This module carries out:
+it appends, truncates, requests fsyncs, wakes waiting fetches and answers producers.
 
-Kept true:
-  1. What the core decided is carried out at once and in order, on the loop, before anything else can happen; a cut of
-     the log, whose fsyncs run elsewhere, is a barrier: until its end nothing is appended, flushed, read or reported.
-  2. A leadership that ends answers all that waits, fetches and produce requests alike.
-  3. The log's high watermark moves only by the core's word.
+Invariants:
+  1. Effects of the core are carried out on the loop, at once and in order. A truncation, whose fsyncs run on another
+     thread, is a barrier: until it ends, nothing is appended to the log, flushed, read from it or reported about it.
+  2. When a leadership ends, all waiting fetches and produce requests are answered.
+  3. Only the core advances the high watermark of the log.
 
-A disk error takes the whole log directory offline: the node calls `go_offline`, even in the middle of an append.
-
-Left to others: which role in which epoch, and who talks to whom (replica_manager.py); streams (data_handlers.py,
-replica_fetcher.py).
+A disk error takes the whole log directory offline: the node calls `go_offline`, possibly during an append.
+Not here: roles and epochs (replica_manager.py), streams (data_handlers.py, replica_fetcher.py).
 """
 
 from __future__ import annotations
@@ -109,17 +107,17 @@ from tidelog.types import (
 _log = logging.getLogger("node.partition")
 
 ProduceDone: TypeAlias = Callable[[LogAppendInfo | None, TidelogError | None], None]
-"""Called once with the outcome of a produce request: the append, or why it failed (then with the append, if any)."""
+"""Called once with the outcome of a produce request: the append (None if there was none), and the error, if any."""
 
 
 SMALL_BYTES: Final = 4 << 10
-"""Answers up to this size are held before the next fetch is sent. Behind larger ones waiting for the disk costs more
-than messages: with 64 KiB three nodes took 76,000 to 108,000 records of 100 B a second, not 233,000 to 312,000."""
+"""After an answer of up to this size, the next fetch waits for the fsync of its records. After larger ones, this costs
+more than extra messages: with 64 KiB three nodes took 76,000 to 108,000 records/s of 100 B, not 233,000 to 312,000."""
 
 
 @dataclass(slots=True)
 class _Told:
-    """What a follower has heard last, on which stream."""
+    """The stream of a follower, and the high watermark and log start offset that were last sent on it."""
 
     session: Session
     watermark: Offset
@@ -127,7 +125,7 @@ class _Told:
 
 
 class Partition:
-    """See the module's words."""
+    """The replica of one partition, as leader, follower or neither."""
 
     def __init__(
         self,
@@ -144,7 +142,7 @@ class Partition:
         self.key = key
         self.topic_meter = topic_meter
         self.topic_id = key.topic_id.bytes
-        """As it is on the wire."""
+        """The 16 bytes of requests."""
         self.name = name
         self.log = log
         self.directory = directory
@@ -157,13 +155,13 @@ class Partition:
         self.leader_epoch = NO_LEADER_EPOCH
         self.offline: TidelogError | None = None
         self.used_in = NO_LEADER_EPOCH
-        """The last epoch in which it led or followed."""
+        """The last leader epoch in which this replica led or followed."""
         self.proposed_on = PartitionEpoch(-1)
-        """Proposals of this node for the in-sync set may count as long as this is the partition epoch."""
+        """The newest partition epoch in which this node proposed an in-sync set: a proposal may take effect in it."""
         self.configs: Mapping[str, str] = {}
-        """The topic settings that its log has."""
+        """The topic settings that the log uses."""
         self.moves_here = False
-        """A reassignment brings this replica here, and it is not in sync yet: what it fetches is throttled."""
+        """True while a reassignment adds this replica and it is not in sync: its fetches are throttled."""
         self._tickets = 0
         self._pending: dict[Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
         self._followers_waiting: dict[OpenFetch, None] = {}
@@ -176,7 +174,7 @@ class Partition:
 
     @property
     def log_start(self) -> Offset:
-        """Where the log starts."""
+        """The log start offset."""
         return self.log.log_start_offset
 
     # --- roles ---
@@ -184,8 +182,8 @@ class Partition:
     def lead(
         self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView], *, lag_ms_max: int
     ) -> None:
-        """Lead from here on, in the epoch that `state` names."""
-        self.stop("the node leads in a new epoch", leader=self._me, leader_epoch=state.leader_epoch)
+        """Become the leader in the epoch of `state`."""
+        self.stop("this node became the leader in a newer epoch", leader=self._me, leader_epoch=state.leader_epoch)
         self.used_in = state.leader_epoch
         log = self.log
         try:
@@ -208,12 +206,12 @@ class Partition:
             lag_ms_max=lag_ms_max,
         )
         at = state.leader_epoch, log.log_end_offset, log.high_watermark
-        _log.info("%s: leads in epoch %d from offset %d, watermark %d", self, *at)
-        self.durable_moved()  # where nobody else counts, all that it holds is committed
+        _log.info("%s: leads in epoch %d, log end offset %d, high watermark %d", self, *at)
+        self.durable_moved()  # without other counted replicas, durable records are committed
         self._tick_leader(self.leader)
 
     def follow(self, state: PartitionState) -> None:
-        """Follow the leader that `state` names."""
+        """Become a follower of the leader of `state`."""
         reason = f"node {state.leader} leads in epoch {state.leader_epoch}"
         self.stop(reason, leader=state.leader, leader_epoch=state.leader_epoch)
         self.used_in = state.leader_epoch
@@ -221,15 +219,15 @@ class Partition:
             name=self.name, leader_epoch=state.leader_epoch, log=view_of(self.log), rng=self._rng
         )
         at = state.leader, state.leader_epoch, self.log.log_end_offset
-        _log.info("%s: follows node %d in epoch %d from offset %d", self, *at)
+        _log.info("%s: follows node %d in epoch %d, log end offset %d", self, *at)
         self._follow(self.follower.start(), None)
 
     def stop(self, reason: str, *, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
-        """Neither lead nor follow from here on; everything that waits is answered."""
+        """Stop leading or following, and answer all waiting requests with the reason."""
         core, self.leader, self.follower = self.leader, None, None
         self.leader_node, self.leader_epoch = leader, leader_epoch
         if core is not None:
-            _log.info("%s: leads no more in epoch %d: %s", self, core.leader_epoch, reason)
+            _log.info("%s: no longer leads in epoch %d: %s", self, core.leader_epoch, reason)
             self._lead(core.handle(LeadershipEnded(reason)))
         self._told.clear()
         self._watermark_ticked = Offset(0)
@@ -239,13 +237,13 @@ class Partition:
         self._readers_waiting.clear()
 
     def go_offline(self, error: TidelogError) -> None:
-        """The log cannot be used any more in this life of the process."""
+        """Stop using the log: it failed or is damaged."""
         self.offline = error
         self._host.watch(self)
         self.stop(error.message, leader=self.leader_node, leader_epoch=self.leader_epoch)
 
     def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
-        """News of the partition within the epoch, or of its replicas' nodes."""
+        """Apply a change of the partition within the leader epoch, or of the nodes of its replicas."""
         if self.leader is not None:
             self._lead(self.leader.handle(self._known(state, min_insync, views)))
             self._host.attend(self)
@@ -267,11 +265,11 @@ class Partition:
         done: ProduceDone,
         inspected: Inspected | None = None,
     ) -> None:
-        """Append a batch. inspected: what `storage.log.validation.inspect_sent` has found out of its records. `done` is
-        called once, maybe before this returns. Raises what refuses the batch unwritten, LeadershipLost where the
-        disk failed right behind it.
+        """Append a batch. `done` is called once, possibly before this returns. inspected: the result of `inspect_sent`
+        (storage/log/validation.py) for the records. Raises the reason if the batch is rejected and not written,
+        LeadershipLost if the disk failed during the append.
 
-        A duplicate waits for the same acks as its first copy, whatever the in-sync set has become: it is written."""
+        A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log."""
         leader = self.leading_in(leader_epoch)
         log = self.log
         try:
@@ -287,9 +285,9 @@ class Partition:
             inspected=inspected,
         )
         if info.last_offset < 0:
-            raise InvalidRequest(f"the entry for partition {self} carries no record batch; send one whole batch")
+            raise InvalidRequest(f"the entry for partition {self} contains no record batch; send one whole batch")
         if self.leader is not leader:
-            raise LeadershipLost(f"partition {self}: its log directory failed behind the append; it may stay or not")
+            raise LeadershipLost(f"partition {self}: its log directory failed during the append; the outcome is unknown")
         self._tickets += 1
         ticket = Ticket(self._tickets)
         self._pending[ticket] = (done, info)
@@ -304,7 +302,7 @@ class Partition:
             self._host.attend(self)
 
     def leading_in(self, leader_epoch: LeaderEpoch) -> PartitionLeader:
-        """The core, where this node leads in that epoch (-1: whichever). Raises why not."""
+        """The core of the leader in that epoch (-1: in any). Raises NotLeaderOrFollower, or as `ensure_epoch`."""
         if self.offline is not None:
             raise NotLeaderOrFollower(f"this node cannot lead partition {self}: {self.offline.message}")
         if leader_epoch != NO_LEADER_EPOCH:
@@ -314,19 +312,19 @@ class Partition:
         return self.leader
 
     def _not_leading(self) -> NotLeaderOrFollower:
-        who = "nobody does" if self.leader_node == NO_NODE else f"node {self.leader_node} does"
+        who = "no node does" if self.leader_node == NO_NODE else f"node {self.leader_node} does"
         return NotLeaderOrFollower(
-            f"this node does not lead partition {self}: {who}, in epoch {self.leader_epoch}, as far as it has heard"
+            f"this node does not lead partition {self}: {who} in epoch {self.leader_epoch}, as far as this node knows"
         )
 
     def sync(self) -> None:
-        """Have everything appended made durable, where the topic asks for that."""
+        """Request an fsync of what was appended, if the topic requires one."""
         if self.log.durable_offset < self.log.log_end_offset:
             self.directory.commit.request(self.log)
             self._host.watch(self)
 
     def durable_moved(self) -> None:
-        """The log holds more than before."""
+        """The durable offset of the log moved."""
         if self.leader is not None:
             self._lead(self.leader.handle(LocalDurable(self.log.durable_offset)))
         elif self.follower is not None:
@@ -337,8 +335,8 @@ class Partition:
     def follower_fetched(
         self, fetch: OpenFetch, follower: FollowerIdentity, item: PartitionFetch, now: Millis
     ) -> FetchedPartition | None:
-        """A follower's fetch came: its positions count from here on. Returns an answer that is due at once, or None.
-        Raises why it is refused."""
+        """Apply the positions in a follower's fetch. Returns the answer if it is due at once, else None. Raises the
+        reason if the fetch is rejected."""
         if self.offline is None and self.leader is None:
             ensure_epoch(self.name, self.leader_epoch, fetch.leader_epoch)
         leader = self.leading_in(NO_LEADER_EPOCH)
@@ -368,10 +366,10 @@ class Partition:
             case FetchRefused(error):
                 raise error
             case _:
-                raise AssertionError(f"a fetch was answered by {verdict}")
+                raise AssertionError(f"unexpected answer to a fetch: {verdict}")
 
     def _speak_on(self, follower: FollowerIdentity) -> None:
-        """What a follower is told goes to its latest stream; one of an earlier life may stay open long after that."""
+        """Send updates on the latest stream of a follower only: one of an earlier incarnation may stay open."""
         told = self._told.get(follower.node_id)
         if told is not None and told.session == follower.session:
             return
@@ -380,19 +378,19 @@ class Partition:
             fetch.refuse(self._out_of_date())
 
     def _is_deaf(self, fetch: OpenFetch) -> bool:
-        """Is it of a stream that is not its follower's latest, or of before this leadership?"""
+        """True if the fetch is not from the latest stream of its follower in this leadership."""
         assert fetch.follower is not None, "consumers wait elsewhere"
         told = self._told.get(fetch.follower.node_id)
         return told is None or told.session != fetch.follower.session
 
     def _out_of_date(self) -> InvalidRequest:
-        return InvalidRequest(f"partition {self}: this fetch is out of date, a later one takes its place")
+        return InvalidRequest(f"partition {self}: this fetch is from an earlier stream or leadership; fetch again")
 
     def _damage_found(self, damage: Damage) -> None:
         self._host.damage_found(self.log, damage)
 
     def follower_durable(self, follower: FollowerIdentity, report: DurablePosition, now: Millis) -> None:
-        """A follower holds more while its fetch waits. What does not count is dropped: its next fetch says it."""
+        """Apply a follower's report of its durable offset. Outdated reports are ignored: the next fetch repeats it."""
         if self.leader is None:
             return
         event = FollowerDurable(
@@ -406,7 +404,8 @@ class Partition:
         self._lead(self.leader.handle(event))
 
     def reader_fetched(self, fetch: OpenFetch) -> FetchedPartition | None:
-        """A consumer's fetch came. Returns an answer that is due at once, or None. Raises why it is refused."""
+        """Check a consumer's fetch. Returns the answer if it is due at once: the logs diverge, or another replica is
+        nearer. Else None. Raises the reason if the fetch is rejected."""
         leader = self._readable_in(fetch.leader_epoch)
         end = None
         if leader is None:
@@ -422,8 +421,8 @@ class Partition:
         return read_answer(fetch, self.log, self.leader_epoch, nothing, preferred=nearest)
 
     def _readable_in(self, leader_epoch: LeaderEpoch) -> PartitionLeader | None:
-        """The core, or None where this node follows in that epoch: it too can be read, as far as it knows records to be
-        committed (KIP-392). Raises why neither."""
+        """The core of the leader in that epoch; None if this node follows in it and serves reads below its high
+        watermark (KIP-392). Raises as `leading_in`."""
         if self.follower is None or self.offline is not None:
             return self.leading_in(leader_epoch)
         if leader_epoch == NO_LEADER_EPOCH:
@@ -432,7 +431,7 @@ class Partition:
         return None
 
     def read_for(self, fetch: OpenFetch, now: Millis) -> FetchedPartition | None:
-        """Answer the fetch, or let it wait here: None. Raises why it is refused."""
+        """The answer to the fetch; None if the fetch waits. Raises the reason if the fetch is rejected."""
         if fetch.follower is None:
             self._readable_in(fetch.leader_epoch)
         else:
@@ -443,7 +442,7 @@ class Partition:
         up_to = log.end_for(fetch.isolation)
         if not log.log_start_offset <= offset <= log.log_end_offset:
             has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
-            raise OffsetOutOfRange(f"partition {self} has {has}, {offset} was asked for")
+            raise OffsetOutOfRange(f"partition {self} has {has}; offset {offset} is outside")
         waiting = self._waiting_with(fetch)
         if log.cut is not None or (fetch.cold_tries and fetch in fetch.session.cold):
             waiting[fetch] = None
@@ -457,7 +456,7 @@ class Partition:
                 read = read_again(log, read, offset, fetch.last_epoch, is_follower=fetch.follower is not None)
         except CorruptLog as error:
             self._host.log_damaged(self, error)
-            self.leading_in(NO_LEADER_EPOCH)  # where others lead now, they are to be asked
+            self.leading_in(NO_LEADER_EPOCH)  # raises if another node leads by now: the reader must ask that one
             raise
         if read is None or (offset >= up_to and not due):
             waiting[fetch] = None
@@ -468,7 +467,7 @@ class Partition:
         return self._answer(fetch, read)
 
     def waits_at_end(self, fetch: OpenFetch, now: Millis) -> bool:
-        """Let a fetch that has just come wait here, where it asks for what comes next. Returns whether it does."""
+        """Let a new fetch wait if it asks for the next record and is not due. Returns True if it waits."""
         log = self.log
         waits = log.log_start_offset <= fetch.next_offset == log.end_for(fetch.isolation) and not fetch.is_due(now)
         if waits:
@@ -476,7 +475,7 @@ class Partition:
         return waits
 
     def stop_waiting(self, fetch: OpenFetch) -> None:
-        """The fetch is answered, or its stream is gone."""
+        """Forget a fetch that is answered or whose stream is closed."""
         self._waiting_with(fetch).pop(fetch, None)
 
     def _waiting_with(self, fetch: OpenFetch) -> dict[OpenFetch, None]:
@@ -494,7 +493,7 @@ class Partition:
             told.watermark, told.log_start = self.log.high_watermark, self.log.log_start_offset
         return read_answer(fetch, self.log, self.leader_epoch, read, waits=waits)
 
-    # --- leading: what the core wants ---
+    # --- leading: effects of the core ---
 
     def _lead(self, effects: list[LeaderEffect]) -> None:
         self._host.watch(self)
@@ -516,20 +515,20 @@ class Partition:
                 case ProposeIsr():
                     self._host.propose(self, effect)
                 case _:
-                    raise AssertionError(f"{effect} is the answer to a fetch, which nobody waits for here")
+                    raise AssertionError(f"{effect} answers a fetch; it must come from FollowerFetched only")
 
     def proposed(self, proposal: ProposeIsr) -> None:
-        """This is on its way to the controller."""
+        """Note that the proposal is being sent to the controller."""
         self.proposed_on = max(self.proposed_on, proposal.partition_epoch)
 
     def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None:
-        """The controller committed the proposal."""
+        """Apply the state that the controller committed for the proposal."""
         if self.leader is not None and self.leader.leader_epoch == proposal.leader_epoch:
             self._lead(self.leader.handle(answer))
             self._host.attend(self)
 
     def proposal_failed(self, proposal: ProposeIsr) -> None:
-        """The controller refused, or did not answer."""
+        """Note that the controller rejected the proposal, or did not answer."""
         if self.leader is not None and self.leader.leader_epoch == proposal.leader_epoch:
             event = ProposalFailed(proposal.partition_epoch, self._host.monotonic_ms())
             self._lead(self.leader.handle(event))
@@ -537,17 +536,17 @@ class Partition:
     # --- time ---
 
     def tick(self) -> None:
-        """Time goes by."""
+        """Act on the clock: called with each tick that `attend` requested."""
         if self.leader is not None:
             self._tick_leader(self.leader)
         elif (follower := self.follower) is not None:
             self._follow(follower.handle(Waited(self._host.monotonic_ms())), None)
             if follower.pauses:
-                self._host.attend(self)  # its pause is not over yet
+                self._host.attend(self)  # its pause is not over
 
     def review(self) -> bool:
-        """A longer time goes by: the in-sync set is looked at, and what a full disk refused is tried again. Returns
-        whether that is worth doing once more, or nothing is left that time could change."""
+        """Check the in-sync set, and repeat an fsync that a full disk rejected. Returns True if another review is
+        needed, False if nothing depends on time."""
         unsynced = self.log.durable_offset < self.log.log_end_offset
         if unsynced:
             self.sync()
@@ -567,9 +566,9 @@ class Partition:
             self._host.attend(self)
 
     def _spread_news(self, leader: PartitionLeader, now: Millis) -> bool:
-        """Tell the followers that wait and have not heard of the watermark of one tick ago, or of where the log starts:
-        the next records would have brought it. Answer those outside the in-sync set whose time is up: they are to be
-        heard again. Returns whether some have not heard everything, or time matters to them."""
+        """Send waiting followers the high watermark if they lack that of one tick ago, or the log start offset: no
+        records have carried them. Answer fetches from outside the in-sync set that are past their deadline, so that
+        those followers fetch again. Returns True if a follower lacks an update or has a deadline."""
         watermark, log_start, isr = leader.high_watermark, self.log.log_start_offset, leader.in_sync.isr
         overdue, self._watermark_ticked = self._watermark_ticked, watermark
         unfinished = False
@@ -590,11 +589,11 @@ class Partition:
     # --- following ---
 
     def next_fetch(self, fetch_id: int, max_bytes: int) -> PartitionFetch | None:
-        """The fetch to send now under this number, or None where there is none any more."""
+        """The fetch to send now with this id; None if the replica needs none any more."""
         if self.follower is None:
             return None
         for effect in self.follower.handle(StreamReady(fetch_id)):
-            assert isinstance(effect, SendFetch), "a ready stream is answered by a fetch"
+            assert isinstance(effect, SendFetch), "a ready stream causes only a fetch"
             return PartitionFetch(
                 effect.fetch_id,
                 self.topic_id,
@@ -610,7 +609,7 @@ class Partition:
         return None
 
     def answered(self, answer: FetchedPartition) -> None:
-        """The leader's answer to a fetch."""
+        """Apply the leader's answer to a fetch."""
         if self.follower is None:
             return
         event = Answered(
@@ -629,7 +628,7 @@ class Partition:
         self._follow(self.follower.handle(event), answer)
 
     def stream_broken(self) -> None:
-        """The stream to the leader is gone; a fetch is wanted again."""
+        """Fetch again after the stream to the leader was closed."""
         if self.follower is not None:
             self._follow(self.follower.handle(StreamBroken()), None)
 
@@ -648,15 +647,15 @@ class Partition:
                 case ReportDurable(durable_offset):
                     self._host.report_durable(self, durable_offset)
                 case RetryLater(_, error):
-                    _log.info("%s: node %d refused a fetch: %s", self, self.leader_node, error.message)
+                    _log.info("%s: node %d rejected a fetch: %s", self, self.leader_node, error.message)
                     self._host.attend(self)
                 case AppendRecords() | TruncateTo() | RestartAt():
                     queue += self._change_log(effect, answer)
                 case _:
-                    raise AssertionError(f"{effect} comes only to a ready stream")
+                    raise AssertionError(f"{effect} must come from StreamReady only")
 
     def log_start_moved(self) -> None:
-        """Records at the log's beginning are gone."""
+        """Apply a new log start offset."""
         if self.leader is not None:
             self._lead(self.leader.handle(LogStartMoved(self.log.log_start_offset)))
             self._host.attend(self)
@@ -668,7 +667,7 @@ class Partition:
         assert follower is not None
         try:
             if isinstance(effect, AppendRecords):
-                assert answer is not None, "records come with an answer"
+                assert answer is not None, "records are part of an answer"
                 append_answer(self.log, answer, follower.leader_epoch)
             elif (ticket := begin_truncation(self.log, self.directory, effect)) is not None:
                 self.directory.commit.cut(self.log, ticket, lambda error: self._cut_ended(follower, error))
@@ -679,7 +678,7 @@ class Partition:
         return follower.handle(LogChanged(view_of(self.log)))
 
     def _cut_ended(self, follower: PartitionFollower, error: TidelogError | None) -> None:
-        """What `follower` wanted cut is cut, or was not."""
+        """The truncation that `follower` requested has ended, or failed with `error`."""
         if self.offline is None:
             self.sync()
         self._wake(self._readers_waiting)
