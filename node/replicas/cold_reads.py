@@ -1,11 +1,12 @@
-"""Reads of one stream that wait for a disk: the fetch waits too, everything else goes on.
+"""Disk reads for the fetches of one stream. Only the fetch waits for the disk; the loop does not.
 
-Kept true:
-  1. A few are under way at once, the other fetches wait their turn: what was read and not sent costs memory.
-  2. What was read is given to the fetch that it was read for, once; a fetch that has ended meanwhile costs its place
-     until the disk has answered.
-  3. What cannot be read beside the loop is read on it, waiting, so that whoever judges it does so as always.
-Left to others: what is read, and what of it still counts (storage/log/cold_read.py), the answer (partition.py).
+Invariants:
+  1. At most `AT_ONCE` reads of a stream are in progress or unsent, since their results occupy memory. Other fetches are
+     queued.
+  2. The result of a read is given once, to the fetch that it was read for. If that fetch has ended, its read keeps its
+     place until the disk has answered.
+  3. A read that fails on another thread is repeated on the loop, so that errors are handled in one place.
+Not here: the read and its validity (storage/log/cold_read.py), the answer (partition.py).
 """
 
 from __future__ import annotations
@@ -25,46 +26,46 @@ if TYPE_CHECKING:
     from node.replicas.fetch_session import OpenFetch
 
 AT_ONCE: Final = 4
-"""Of one stream, on the way from the disk or waiting to be sent: enough to keep a disk busy, and some MiB at most."""
+"""Reads of one stream in progress or unsent: enough to keep a disk busy, and some MiB at most."""
 
 TRIES_MAX: Final = 8
-"""Of one fetch, each for another thing: bytes, and what transactions did in some segments. Then it may wait."""
+"""Reads for one fetch: for records, then for the transaction indexes of segments. After these it reads on the loop."""
 
 
 class ColdReads:
-    """See the module's words. One for each desk."""
+    """The disk reads of one fetch session: queued, in progress, and read but not yet sent."""
 
     def __init__(
         self, ready: Callable[[OpenFetch], None], charge: Callable[[int], Share], freed: Callable[[], None]
     ) -> None:
-        """ready: told which fetches are to be looked at, now that something was read for them. charge: the memory of
-        an answer with so many bytes of records. freed: told when a read has ended that nobody waits for."""
+        """ready: called with a fetch to try again. charge: reserves the memory of an answer with this number of bytes
+        of records. freed: called when a read was discarded."""
         self._ready, self._charge, self._freed = ready, charge, freed
         self._shares: dict[OpenFetch, Share] = {}
-        """Of those that are busy."""
+        """The memory of the busy fetches."""
         self._busy: dict[OpenFetch, ReadTicket | None] = {}
-        """Being read: None; or read, and not given yet."""
+        """None while the read is in progress, then its result until it is sent."""
         self._queue: dict[OpenFetch, None] = {}
-        """Waiting for a place: there is none while somebody waits here."""
+        """Fetches that wait for one of the `AT_ONCE` places. While there are any, no place is free."""
         self._called: dict[OpenFetch, None] = {}
-        """Those whose turn has come, until they are looked at: a place is kept for each."""
+        """Fetches from the queue that are being tried again; each has a place."""
 
     def __contains__(self, fetch: OpenFetch) -> bool:
-        """Does this fetch wait for a disk, or for its turn?"""
+        """True if this fetch waits for a disk or for a place."""
         return fetch in self._queue or (fetch in self._busy and self._busy[fetch] is None)
 
     @property
     def is_busy(self) -> bool:
-        """Is anything being read, or read and not given yet? It has its memory."""
+        """True if any read is in progress or unsent; it has its memory."""
         return bool(self._busy)
 
     @property
     def read(self) -> list[OpenFetch]:
-        """Those for which something was read that is not given yet."""
+        """The fetches whose read has ended and was not yet sent."""
         return [fetch for fetch, ticket in self._busy.items() if ticket is not None]
 
     def fetch(self, fetch: OpenFetch, log: Log) -> LogRead | None:
-        """What the fetch asks of the log; None where that has to be read first: the fetch is `ready` then. Raises as
+        """The records for the fetch; None if they must be read from disk, after which `ready` is called. Raises as
         `Log.read`."""
         ticket, share = self._busy.pop(fetch, None), self._shares.pop(fetch, None)
         self._called.pop(fetch, None)
@@ -113,7 +114,7 @@ class ColdReads:
             self._ready(fetch)
 
     def _call_next(self) -> None:
-        """Every place is for somebody, while there are some who wait: it may have come free in any way."""
+        """Give all free places to queued fetches."""
         while self._queue and not self._is_full:
             fetch = next(iter(self._queue))
             del self._queue[fetch]
@@ -121,7 +122,7 @@ class ColdReads:
             self._ready(fetch)
 
     def drop(self, fetch: OpenFetch) -> None:
-        """The fetch has ended."""
+        """Forget a fetch that has ended."""
         self._queue.pop(fetch, None)
         self._called.pop(fetch, None)
         ticket = self._busy.get(fetch)
@@ -130,7 +131,7 @@ class ColdReads:
         self._call_next()
 
     def _free(self, fetch: OpenFetch, ticket: ReadTicket) -> None:
-        """Let go of what was read, and of its place."""
+        """Discard the result of a read and free its place and memory."""
         ticket.release()
         del self._busy[fetch]
         self._shares.pop(fetch).release()

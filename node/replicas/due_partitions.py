@@ -1,9 +1,9 @@
-"""Partitions of which the metadata has news, carried out a few in each turn of the loop.
+"""The queue of partitions whose metadata changed, applied a few per turn of the loop.
 
-An image may be about thousands of partitions: a deleted topic, a node that has failed. What is not done in the turn in
-which it came is done in the next ones; until then a partition is where it would be had the image come later. It is
-always the newest image that is acted on.
-Left to others: what is done (replica_manager.py).
+An image may change thousands of partitions, for example when a topic is deleted or a node fails. Those that exceed the
+limit of a turn are applied in later turns. A queued partition is in the state that it would have if the image had
+arrived later. The newest image is always the one applied.
+Not here: how an image is applied (replica_manager.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tidelog.types import PartitionKey
 
 
 class DuePartitions:
-    """In the order in which they came; one that is due already keeps its place."""
+    """Partitions in the order of their changes; a further change does not move a partition."""
 
     def __init__(self, clock: Clock, at_once: int, carry_out: Callable[[PartitionKey], None]) -> None:
-        """at_once: so many in one turn."""
+        """at_once: partitions per turn. carry_out: applies the newest image to a partition."""
         self._clock, self._at_once, self._carry_out = clock, at_once, carry_out
         self._due: dict[PartitionKey, None] = {}
         self._wake = asyncio.Event()
@@ -29,11 +29,11 @@ class DuePartitions:
         return len(self._due)
 
     def add(self, keys: Iterable[PartitionKey]) -> None:
-        """These have news."""
+        """Queue partitions that changed."""
         self._due.update(dict.fromkeys(keys))
 
     def carry_out_some(self) -> None:
-        """As many as one turn may take."""
+        """Apply the partitions of one turn."""
         for key in list(islice(self._due, self._at_once)):
             self._due.pop(key, None)
             self._carry_out(key)
@@ -41,11 +41,11 @@ class DuePartitions:
             self._wake.set()
 
     def clear(self) -> None:
-        """Nothing is to be carried out any more."""
+        """Remove all partitions from the queue."""
         self._due.clear()
 
     async def run(self) -> None:
-        """Carry out the rest, turn by turn, until cancelled."""
+        """Apply the rest, turn by turn, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()

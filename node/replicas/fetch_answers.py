@@ -62,12 +62,12 @@ def diverging_answer(fetch: OpenFetch, log: Log, leader_epoch: LeaderEpoch, end:
 
 
 def committed_divergence(name: TopicPartition, log: Log, fetch: OpenFetch) -> EpochEnd | None:
-    """Where a consumer's position stops agreeing with what is committed in a follower's log; None where it agrees, or
-    lies where the follower cannot know. Raises OffsetNotAvailable where it is ahead: the leader knows more."""
+    """Where a consumer's position diverges from the committed part of a follower's log; None if it agrees, or is above
+    the high watermark. Raises OffsetNotAvailable if it is above the log end: the leader may have the offset."""
     if fetch.next_offset > log.log_end_offset:
         raise OffsetNotAvailable(
-            f"this follower of partition {name} has offsets below {log.log_end_offset}, {fetch.next_offset} was asked "
-            "for; ask the leader, or again after a pause"
+            f"this follower of partition {name} has offsets below {log.log_end_offset}, not {fetch.next_offset}; fetch "
+            "from the leader, or retry after a pause"
         )
     if fetch.last_epoch == NO_LEADER_EPOCH or fetch.next_offset > log.high_watermark:
         return None

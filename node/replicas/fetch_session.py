@@ -1,13 +1,13 @@
-"""Fetches that wait: what one stream, or one unary call, has asked for and not been answered.
+"""The open fetches of one stream or unary call.
 
-Kept true:
-  1. A fetch is answered once, when there is enough to read, when it is refused, or when its time is up; a later fetch
-     of the same partition takes the place of the earlier, which then is not answered.
-  2. A follower's positions are entered in the leader's books when its fetch arrives, whenever it is answered.
-  3. Records are read only for the next message to be sent, so that a slow reader costs a message, not a log, and into
-     memory that the node's budget has granted; while many answers wait to be sent nothing more is taken (`wait_room`).
+Invariants:
+  1. A fetch is answered once: when enough can be read, when it is rejected, or at its deadline. A later fetch of the
+     same partition replaces an open one, which is then not answered.
+  2. A follower's positions are applied when its fetch arrives, not when it is answered.
+  3. Records are read only for the next message, into memory granted by the node's budget: a slow reader occupies the
+     memory of one message. While many answers wait to be sent, no further requests are taken (`wait_room`).
 
-Left to others: the stream (data_handlers.py), who leads and what may be read (partition.py), the clock's ticks.
+Not here: the stream (data_handlers.py), leadership and readable offsets (partition.py), the timer (ticker.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("node.fetch_session")
 
 BYTES_MAX: Final = 16 << 20
-"""Most bytes that one fetch may ask for: what a node is willing to hold for one answer."""
+"""The largest `max_bytes` of one fetch: the memory for one answer."""
 
 
 READS_UP_TO: Final = {
@@ -50,12 +50,12 @@ READS_UP_TO: Final = {
 """The upper bound of a consumer's reads."""
 
 DEADLINES_MIN: Final = 1_000
-"""So many deadlines may be kept whatever is open; beyond, those of answered fetches go."""
+"""Deadlines of answered fetches are removed once there are more deadlines than this, and 4 per open fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerIdentity:
-    """Who fetches, where it is a follower."""
+    """The follower that fetches, and the stream on which it does."""
 
     node_id: NodeId
     incarnation: Incarnation
@@ -64,7 +64,7 @@ class FollowerIdentity:
 
 @dataclass(slots=True, eq=False)
 class OpenFetch:
-    """One partition's fetch. `partition` is None where the request named none that is here."""
+    """The fetch of one partition. partition: None if this node has no replica of it."""
 
     session: FetchSession
     fetch_id: int
@@ -82,28 +82,29 @@ class OpenFetch:
     partition: Partition | None = None
     due: bool = False
     ended: bool = False
-    """Answered, or nobody waits for an answer any more."""
+    """True once it is answered, replaced, or its session is closed."""
     cold_tries: int = 0
-    """How often something had to be read from a disk for it."""
+    """The number of disk reads for this fetch."""
     short: bool = False
-    """There was something, but less than `min_bytes`: it is looked at again with the clock, not with each append."""
+    """Fewer than `min_bytes` could be read: the next attempt is at the next tick, not at each append."""
     refused: bool = False
-    """A consumer has found what it was sent from here on damaged."""
+    """The reader found the bytes last sent from this offset on corrupt."""
     request: MeteredRequest | None = None
-    """The message of a stream that asked for it; None for a call, which the listener measures."""
+    """The meter of the stream message with this fetch; None for a call, which the listener measures."""
 
     def is_due(self, now: Millis) -> bool:
-        """Is it to be answered with whatever there is? A follower's is by `answer_anyway` alone."""
+        """True if it must be answered with any number of records. `deadline` applies to consumers only."""
         return self.due or (self.follower is None and now >= self.deadline) or self.min_bytes <= 0
 
     def is_filled_by(self, read: LogRead, up_to: Offset) -> bool:
-        """Would waiting bring no more than was read? It has `min_bytes`, or ends below `up_to`, where the log can be
-        read to: the next batch lies in another segment, or `max_bytes` has no room for it (Kafka's onOlderSegment)."""
+        """True if `read` is an answer: it has `min_bytes`, or waiting cannot add to it. Then it ends below `up_to`, the
+        readable end of the log: the next batch is in another segment, or exceeds `max_bytes` (Kafka's
+        onOlderSegment)."""
         size = len(read.records)
         return size >= min(self.min_bytes, self.max_bytes) or (size > 0 and read.next_offset < up_to)
 
     def wake(self) -> None:
-        """There may be something to read."""
+        """Try the fetch again: there may be more to read."""
         if not self.short:
             self.session.ready(self)
 
@@ -113,7 +114,7 @@ class OpenFetch:
         self.session.ready(self)
 
     def tell(self, news: FetchedPartition) -> None:
-        """Send this, and go on waiting."""
+        """Send an update; the fetch keeps waiting."""
         self.session.tell(news)
 
     def refuse(self, error: TidelogError) -> None:
@@ -122,7 +123,7 @@ class OpenFetch:
 
 
 class FetchSession:
-    """See the module's words. One for each stream."""
+    """The fetches of one stream or call, their answers, and the waits between them."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class FetchSession:
         config: ReplicaConfig,
         is_stream: bool,
     ) -> None:
-        """is_stream: else every fetch is answered within its time, a follower's too."""
+        """is_stream: False for a call, which answers every fetch by its deadline, including those of followers."""
         self._is_stream = is_stream
         self._manager = manager
         self._context = context
@@ -151,24 +152,24 @@ class FetchSession:
         self._arrivals = 0
         self._last_sent = Millis(0)
         self._sending: tuple[Millis, Callable[[], None]] | None = None
-        """Since when an answer is being sent, and what closes its stream."""
+        """When the send of the current answer began, and a function that closes the stream."""
         self._sign_of_life_ms = 0
-        """A follower's stream: it hears something at least this often, or takes the leader for dead."""
+        """On a follower's stream: the interval of keep-alive answers. Without them the follower reconnects."""
         self.sign_of_life_due = False
         self.cold = ColdReads(self.ready, self._charge, self._wake_up)
-        """What is being read from disks."""
+        """Reads from disk."""
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self.closed = False
 
     @property
     def idle(self) -> bool:
-        """Is nothing open and nothing to be sent?"""
+        """True if no fetch is open and no answer waits to be sent."""
         return not self._open and not self._made
 
     @property
     def kind(self) -> Kind:
-        """Whose fetches they are, for the node's memory."""
+        """The kind of memory that the answers use."""
         return Kind.CONSUMER_FETCH if self._identity is None else Kind.FOLLOWER_FETCH
 
     def _charge(self, size: int) -> Share:
@@ -180,14 +181,14 @@ class FetchSession:
     # --- requests ---
 
     def begin(self, request: FetchRequest) -> MeteredRequest:
-        """Measure a message of a stream; it surrounds `take`. A follower's fetch waits as long as it takes."""
+        """Measure a message of a stream, as a context around `take`. A follower's fetch may wait without limit."""
         wait_ms = request.max_wait_ms if request.replica is None else None
         self._request = self._context.begin(entries=len(request.partitions), wait_ms=wait_ms)
         return self._request
 
     def take(self, request: FetchRequest) -> None:
-        """Open the fetches of a request, and enter what it says of positions. Raises InvalidRequest where the request
-        as a whole makes no sense."""
+        """Open the fetches of a request and apply its durable positions. Raises InvalidRequest if the request as a
+        whole is malformed."""
         follower = self._follower(request.replica)
         isolation = FetchIsolation.LOG_END if follower is not None else READS_UP_TO[request.isolation_level]
         ensure_few(request.partitions, "fetches")
@@ -203,7 +204,7 @@ class FetchSession:
             self._open_one(item, request, deadline, follower, isolation, now)
         if request.durable_positions:
             if follower is None:
-                raise InvalidRequest("a consumer's fetch reports durable positions, which only a follower has")
+                raise InvalidRequest("a consumer's fetch contains durable positions; only a follower may send them")
             for report in request.durable_positions:
                 partition = self._manager.find(report.topic_id, report.partition)
                 if partition is not None:
@@ -271,7 +272,7 @@ class FetchSession:
             self.ready(fetch)
 
     def _forget_deadlines(self) -> None:
-        """Of fetches that are answered already."""
+        """Remove the deadlines of fetches that are no longer open."""
         self._deadlines = [entry for entry in self._deadlines if self._is_open(entry[2])]
         heapq.heapify(self._deadlines)
 
@@ -281,7 +282,7 @@ class FetchSession:
     # --- answers ---
 
     def ready(self, fetch: OpenFetch) -> None:
-        """Look at this fetch before the next message is sent."""
+        """Try to answer this fetch in the next message."""
         self._ready[fetch] = None
         self._wake.set()
 
@@ -290,7 +291,7 @@ class FetchSession:
         self._close(fetch, self._error_answer(fetch, error))
 
     def tell(self, news: FetchedPartition) -> None:
-        """Send this before the answers that are read; a call has but one answer, which will say it."""
+        """Send an update before other answers. Ignored for a call: its one answer contains the same values."""
         if self._is_stream:
             self._made.append(news)
             self._wake.set()
@@ -329,19 +330,19 @@ class FetchSession:
             fetch.partition.stop_waiting(fetch)
 
     def next_bytes(self, enough: int) -> tuple[int, int]:
-        """How many bytes of records `collect` may give next, and how many it may give at least: one batch, however
-        small its fetch. Both 0 where nothing is to be read."""
+        """The bytes of records to reserve memory for before `collect`: wanted, and at least. The least is one batch,
+        which is returned even if `max_bytes` is smaller. Both are 0 if no fetch is ready."""
         first = next(iter(self._ready), None)
         if first is None or first.partition is None:
             return 0, 0
         return enough + first.max_bytes, first.partition.log.config.max_message_bytes
 
     def collect(self, enough: int, room: int | None = None) -> list[FetchedPartition]:
-        """The answers that are due now, at least one, until they hold `enough` bytes; fetches with nothing to read go
-        on waiting.
+        """The answers that are due, at least one, until they contain `enough` bytes of records. Fetches without
+        readable records keep waiting.
 
-        room: bytes that they share, None for no limit. A fetch that finds some left gets at least one batch, one that
-        finds none is answered without records."""
+        room: the bytes that all answers share; None for no limit. While some are left, a fetch gets at least one
+        batch; after that, fetches are answered without records."""
         answers = self._begin_message()
         size = 0
         while self._ready:
@@ -354,14 +355,14 @@ class FetchSession:
         return answers
 
     def collect_read(self) -> list[FetchedPartition]:
-        """As `collect`, of fetches for which a disk was read: their memory is charged already."""
+        """As `collect`, for fetches whose records were read from disk; their memory is already charged."""
         answers = self._begin_message()
         for fetch in self.cold.read:
             self._look_at(fetch, answers)
         return answers
 
     def _begin_message(self) -> list[FetchedPartition]:
-        """The answers that wait only to be sent."""
+        """The answers that are complete, to begin the next message with."""
         answers, self._made = self._made, []
         self._room.set()
         self._last_sent = self._clock.monotonic_ms()
@@ -369,9 +370,9 @@ class FetchSession:
         return answers
 
     def _look_at(self, fetch: OpenFetch, answers: list[FetchedPartition]) -> int:
-        """Answer a fetch that is ready, or let it wait. Returns how many bytes of records it was given."""
+        """Answer a ready fetch, or let it wait. Returns the bytes of records in the answer."""
         self._ready.pop(fetch, None)
-        assert fetch.partition is not None, "a fetch without its partition was refused at once"
+        assert fetch.partition is not None, "a fetch without a partition was rejected when it arrived"
         began_ns = self._context.meter.now_ns()
         try:
             answer = fetch.partition.read_for(fetch, self._last_sent)
@@ -392,45 +393,45 @@ class FetchSession:
         return 0
 
     def sending(self, close: Callable[[], None]) -> None:
-        """An answer is on its way; `close` ends its stream."""
+        """Note that the send of an answer begins. close: closes the stream."""
         now = self._clock.monotonic_ms()
         self._sending = now, close
         self._manager.wake_by(Millis(now + SLOW_READER_MS))
 
     def sent(self) -> None:
-        """It was taken."""
+        """Note that the send has ended."""
         self._sending = None
 
     # --- waiting ---
 
     async def wait_ready(self) -> None:
-        """Return when there may be answers to collect, or the desk is closed."""
+        """Return when there may be answers to collect, or the session is closed."""
         while not (self._ready or self._made or self.sign_of_life_due or self.closed):
             self._wake.clear()
             await self._wake.wait()
 
     async def wait_cold(self) -> None:
-        """Return when something was read from a disk, nothing is being read any more, or the desk is closed."""
+        """Return when a disk read has ended, none is in progress, or the session is closed."""
         while self.cold.is_busy and not self.cold.read and not self.closed:
             self._wake.clear()
             await self._wake.wait()
 
     async def wait_room(self) -> None:
-        """Return when few enough answers wait to be sent for more to be asked."""
+        """Return when fewer than UNSENT_MAX answers wait to be sent."""
         while len(self._made) >= UNSENT_MAX:
             self._room.clear()
             await self._room.wait()
 
     def tick(self, now: Millis) -> None:
-        """Time goes by: fetches whose time is up are answered with what there is, short ones are looked at again; a
-        reader that does not take its answer while others wait for memory is given up."""
+        """Act on the clock: answer fetches at their deadline, try short ones again, request keep-alive answers. Close
+        the stream of a reader that does not take its answer while other requests wait for memory."""
         if self._sending is not None and now - self._sending[0] >= SLOW_READER_MS:
             since, close = self._sending
             self._sending = now, close
             if self._manager.memory.is_short:
                 _log.warning(
-                    "the reader at %s has not taken an answer for %d ms, and others wait for memory: its connection is "
-                    "closed",
+                    "closing the connection of %s: it has not read an answer for %d ms while other requests wait for "
+                    "memory",
                     self._context.connection,
                     now - since,
                 )
@@ -449,7 +450,7 @@ class FetchSession:
             self.ready(fetch)
 
     def due(self, now: Millis) -> Millis | None:
-        """When the next `tick` is worth while, if nothing happens before; None: never."""
+        """When the next `tick` is needed if nothing happens before; None: not at all."""
         if self._short:
             return now
         heap = self._deadlines
@@ -465,9 +466,9 @@ class FetchSession:
         return due
 
     def close(self) -> None:
-        """Nothing is answered any more."""
+        """Drop all fetches; none is answered after this."""
         self.closed = True
         for fetch in list(self._open.values()):
-            fetch.request = None  # it is not answered, and not counted
+            fetch.request = None  # an unanswered fetch is not counted
             self._drop(fetch)
         self._wake.set()

@@ -1,6 +1,6 @@
-"""What a follower's core wants done to its log (partition.py): append what the leader sent, or cut.
+"""Changes of a follower's log that its core requests: appends of the leader's records, and truncations.
 
-Left to others: the decision (replication/partition/follower.py), what a failure means (partition.py).
+Not here: the decision (replication/partition/follower.py), failures (partition.py).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _log = logging.getLogger("node.partition")
 
 
 def view_of(log: Log) -> LogView:
-    """The log, as the core sees it."""
+    """The state of the log for the core."""
     return LogView(log.log_start_offset, log.log_end_offset, log.durable_offset, log.last_epoch)
 
 
 def append_answer(log: Log, answer: FetchedPartition, leader_epoch: LeaderEpoch) -> None:
-    """Append the records of a leader's answer. Raises what `Log.append` raises, and CorruptRecord for records of an
-    epoch after the leader's: with them in its log this replica could take none of the next leader's."""
+    """Append the records of a leader's answer. Raises as `Log.append`, and CorruptRecord for records of an epoch after
+    the leader's: with them, the log could not take the records of the next leader."""
     named = [entry.epoch for entry in answer.epochs] or [header.leader_epoch for header in walk_headers(answer.records)]
     if max(named, default=leader_epoch) > leader_epoch:
         raise CorruptRecord(
             f"{log.topic_partition}: the leader of epoch {leader_epoch} sent records of epoch {max(named)}"
         )
     begin = _begins_below(log, answer.records)
-    if begin is not None:  # its start is the leader's again once these are known to be committed
+    if begin is not None:  # the log start follows the leader again once these are committed
         log.truncate_fully_and_start_at(begin)
     log.append(
         answer.records,
@@ -48,12 +48,12 @@ def append_answer(log: Log, answer: FetchedPartition, leader_epoch: LeaderEpoch)
 
 
 def begin_truncation(log: Log, directory: LogDirectory, effect: TruncateTo | RestartAt) -> TruncationTicket | None:
-    """Begin to cut, or to empty, the log; None where there is nothing to cut. Where committed records go, which only an
-    unclean election asks for, a copy of the log is kept. Raises what `Log.begin_truncation` raises."""
+    """Begin to truncate or to empty the log; None if there is nothing to truncate. If committed records are removed,
+    which only an unclean election requires, a copy of the log is kept. Raises as `Log.begin_truncation`."""
     committed = log.high_watermark
     match effect:
         case TruncateTo(offset):
-            _log.info("%s: cut from %d to %d, where it agrees", log.topic_partition, log.log_end_offset, offset)
+            _log.info("%s: truncated from %d to %d, where it diverges", log.topic_partition, log.log_end_offset, offset)
             ticket = log.begin_truncation(offset)
         case RestartAt(offset, reason):
             _log.warning("%s: %s", log.topic_partition, reason)
@@ -62,14 +62,14 @@ def begin_truncation(log: Log, directory: LogDirectory, effect: TruncateTo | Res
         copy = directory.name_aside(log.topic_partition)
         copied_first(ticket, copy)
         at = log.topic_partition, offset, committed - 1, copy
-        _log.error("%s gives up committed offsets %d..%d, which its leader lacks: its log is kept in %s", *at)
+        _log.error("%s: truncating committed offsets %d..%d, which the leader lacks; a copy of the log is in %s", *at)
     return ticket
 
 
 def _begins_below(log: Log, records: Buffer) -> Offset | None:
-    """Where an empty log has to begin to take these records, where its start lies within their first batch: it began
-    anew at the leader's start, up to which records had been deleted. None where it can take them as it is, or not at
-    all. Raises CorruptRecord."""
+    """The offset at which an empty log must start to take these records, if its start is inside their first batch: it
+    was restarted at the leader's log start, which deletion of records had moved. None in all other cases. Raises
+    CorruptRecord."""
     end = log.log_end_offset
     if log.log_start_offset == end:
         for header in walk_headers(records):

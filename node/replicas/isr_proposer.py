@@ -1,8 +1,8 @@
-"""Proposals for in-sync sets on their way to the controller: one request at a time, for all partitions that want one.
+"""Proposals of in-sync sets to the controller: one request at a time, with the proposals of all partitions.
 
-Kept true: each proposal is answered once, as accepted or as failed; a later one of the same partition replaces an
-earlier that has not been sent. Whether a failed one takes effect nobody knows: the core counts on both.
-Left to others: finding the controller and retrying (the function given to the constructor), what to propose (the core).
+Invariants: each proposal that is sent is answered once, as accepted or failed. A later proposal for a partition
+replaces an unsent one. A failed proposal may still take effect, so the core counts members of both sets.
+Not here: finding the controller and retrying (the function given to the constructor), the proposed set (the core).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTITIONS_MAX: Final = 1_000
 
 
 class Proposing(Protocol):
-    """Who makes proposals for one partition, and hears what becomes of them."""
+    """The source of proposals for one partition; receives their outcomes."""
 
     @property
     def key(self) -> PartitionKey: ...
@@ -52,21 +52,21 @@ class IsrProposer:
         self._wake = asyncio.Event()
         self._stopping = False
         self.node_epoch = NodeEpoch(-1)
-        """By which registration this node speaks."""
+        """The registration of this node."""
 
     def propose(self, partition: Proposing, proposal: ProposeIsr) -> None:
-        """Send this with the next request."""
+        """Send the proposal with the next request."""
         partition.proposed(proposal)
         self._queue[partition] = proposal
         self._wake.set()
 
     def stop(self) -> None:
-        """Send nothing further; `run` returns once the request under way is answered."""
+        """Send no further requests; `run` returns once the current one is answered."""
         self._stopping = True
         self._wake.set()
 
     async def run(self) -> None:
-        """Send what is proposed, until stopped."""
+        """Send proposals until stopped."""
         while not self._stopping:
             if not self._queue:
                 self._wake.clear()
@@ -83,7 +83,7 @@ class IsrProposer:
             async with asyncio.timeout(self._config.alter_timeout_ms / 1000):
                 answers = (await self._alter_partition(request)).partitions
         except (TidelogError, TimeoutError) as error:
-            _log.info("the controller did not take %d proposals for in-sync sets: %s", len(batch), error)
+            _log.info("%d in-sync set proposals failed and are retried: %s", len(batch), error)
         by_key = {answer.key: answer for answer in answers}
         for partition, proposal in batch:
             self._deliver(partition, proposal, by_key.get(partition.key))
@@ -92,7 +92,7 @@ class IsrProposer:
         if answer is None:
             partition.proposal_failed(proposal)
         elif isinstance(answer.outcome, TidelogError):
-            _log.info("%s: proposal refused: %s", partition, answer.outcome.message)
+            _log.info("%s: the controller rejected the proposed in-sync set: %s", partition, answer.outcome.message)
             partition.proposal_failed(proposal)
         else:
             state, now = answer.outcome, self._clock.monotonic_ms()

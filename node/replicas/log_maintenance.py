@@ -1,6 +1,6 @@
-"""Looks after the logs of a node while it lives: calls storage's upkeep, says what it meets, and tells of damage.
+"""Maintenance of a node's logs: runs storage's maintenance, logs its results and reports damage.
 
-Left to others: what is done and when (storage/directory/maintenance.py), what damage means for a replica
+Not here: the maintenance itself (storage/directory/maintenance.py), the effect of damage on a replica
 (replica_manager.py).
 """
 
@@ -25,11 +25,11 @@ from tidelog.errors import TidelogError
 _log = logging.getLogger("node.maintenance")
 
 TICK_MS: Final = 500
-"""How exact the intervals are."""
+"""The precision of the intervals."""
 
 
 class LogMaintenance:
-    """See the module's words."""
+    """The task that drives `Maintenance`, and the receiver of its results."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class LogMaintenance:
         log_start_moved: Callable[[Log], None],
         memory: MemoryBudget,
     ) -> None:
-        """logs: loaded. damage_found: told, each time it is seen, what of a log is lost. log_start_moved: told which
-        logs have lost records to retention."""
+        """logs: loaded. damage_found: called each time damage is found. log_start_moved: called when retention has
+        advanced the log start offset of a log."""
         self._clock = clock
         self._damage_found, self._log_start_moved = damage_found, log_start_moved
         self._producers = memory.charge(Kind.PRODUCER_STATE, 0)
         self.producers_forgotten = 0
-        """Since the process began."""
+        """Since the process started."""
         self.maintenance = Maintenance(logs, config, self, monotonic_ms=clock.monotonic_ms)
 
     async def run(self) -> None:
-        """Look after the logs until cancelled."""
+        """Maintain the logs until cancelled."""
         try:
             while True:
                 self.maintenance.tick(self._clock.monotonic_ms())
@@ -59,41 +59,41 @@ class LogMaintenance:
         finally:
             self.maintenance.stop()
 
-    # --- what upkeep tells (MaintenanceOwner) ---
+    # --- results of maintenance (MaintenanceOwner) ---
 
     def producers_counted(self, count: int, forgotten: int) -> None:
-        """What their state costs is part of the node's memory."""
+        """Charge the memory of producer states to the node's budget."""
         self._producers.resize(count * PRODUCER_BYTES)
         self.producers_forgotten += forgotten
         if forgotten:
-            _log.warning("%d idle producers are forgotten before their time: %d are known still", forgotten, count)
+            _log.warning("%d idle producers were removed early, at the producer limit; %d remain", forgotten, count)
 
     def trouble(self, error: TidelogError) -> None:
-        """Something failed."""
+        """Log a failure."""
         _log.warning("%s", error.message)
 
     def room_changed(self, directory: LogDirectory) -> None:
-        """A directory has fallen below its reserve, or is above it again."""
+        """The free space of a log directory fell below its reserve, or rose above it again."""
         reserve = directory.reserve
         if reserve.low:
             _log.error(
-                "the disk of %s is full but for its reserve: appends are refused, reads and deletions go on",
+                "the disk of %s is full except for its reserve: appends are rejected; delete topics or add space",
                 directory.path,
                 extra={"free": reserve.free, "reserve": reserve.wanted, "enough": reserve.enough},
             )
         else:
-            _log.info("the disk of %s has room again: appends go on", directory.path, extra={"free": reserve.free})
+            _log.info("the disk of %s has free space again: appends resume", directory.path, extra={"free": reserve.free})
 
     def log_start_moved(self, log: Log) -> None:
-        """Retention has taken records from the beginning of a log."""
+        """Retention has advanced the log start offset of a log."""
         self._log_start_moved(log)
 
     def cleaned(self, directory: LogDirectory, round_: Cleaned) -> None:
-        """A log has been compacted."""
+        """Log a completed compaction."""
         del directory
         stats = round_.stats
         _log.info(
-            "%s is compacted up to offset %d",
+            "%s: compacted up to offset %d",
             round_.log,
             round_.end,
             extra={
@@ -105,7 +105,7 @@ class LogMaintenance:
         )
 
     def found(self, directory: LogDirectory, log: Log, finding: Finding) -> None:
-        """The scrub found something."""
+        """Log a finding of the scrub, and report it if it is damage."""
         del directory
         _log.log(logging.WARNING if finding.repaired else logging.ERROR, "%s: %s", log.topic_partition, finding)
         if finding.kind in (FindingKind.LOG, FindingKind.HEADER):

@@ -1,12 +1,12 @@
-"""Which log belongs to which partition, as the metadata say: those that recovery found, new ones, those nobody knows.
+"""The logs of this node's replicas: assigns recovered logs to partitions, and creates missing ones.
 
-Kept true:
-  1. A log that the metadata does not know, or knows as another topic's, is set aside and reported, never deleted.
-  2. A log that had held records and is gone, or cannot be used for now, is not made anew while the in-sync or the
-     eligible set counts on it.
-  3. A replica whose log directory the metadata name is looked for, and made, in no other (KIP-858).
+Invariants:
+  1. A log that is not in the metadata, or belongs to another topic there, is set aside and reported, never deleted.
+  2. A log that had records and is missing, or cannot be used, is not created again while the replica is in the in-sync
+     or the eligible set.
+  3. If the metadata names the log directory of a replica, its log is used and created only there (KIP-858).
 
-Left to others: what a partition does with its log (partition.py), where logs lie and whose they are (storage/).
+Not here: the use of a log (partition.py), log directories and the identity of logs (storage/directory/).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LogShelf:
     """The logs of one node's log directories, the metadata log apart."""
 
     def __init__(self, me: NodeId, logs: LogManager, defaults: LogConfig) -> None:
-        """defaults: what holds for a log where its topic says nothing."""
+        """defaults: the settings of a log that its topic does not set."""
         self._me = me
         self._logs = logs
         self._defaults = defaults
@@ -41,7 +41,7 @@ class LogShelf:
         self._last_config: tuple[Mapping[str, str], LogConfig] = {}, defaults
 
     def take_stock(self, image: ClusterImage) -> None:
-        """Which of the logs that recovery found does the metadata know here? The others are set aside."""
+        """Register the recovered logs that the metadata assigns to this node, and set the others aside."""
         for directory in self._logs.directories:
             for name in sorted(directory.logs):
                 log = directory.logs[name]
@@ -49,29 +49,30 @@ class LogShelf:
                     continue
                 state = image.partition(PartitionKey(log.topic_id, name.partition))
                 if state is None or self._me not in state.replicas:
-                    self.set_aside(directory, name, f"the metadata knows no replica of topic id {log.topic_id} here")
+                    self.set_aside(directory, name, f"the metadata has no replica of topic id {log.topic_id} here")
                 else:
                     self._found.setdefault(name, []).append((directory, log))
 
     def set_aside(self, directory: LogDirectory, name: TopicPartition, reason: str) -> None:
-        """Move a log out of the way; it stays on the disk."""
+        """Rename a log to a stray and keep it on disk."""
         try:
             aside = directory.set_aside(name, reason)
-            _log.warning("%s was set aside as %s: %s", name, aside, reason)
+            _log.warning("%s: its log was set aside as %s: %s", name, aside, reason)
         except TidelogError as error:
-            _log.error("%s was not set aside: %s", name, error.message)
+            _log.error("%s: its log could not be set aside: %s", name, error.message)
 
     def find(self, topic: TopicState, state: PartitionState) -> tuple[LogDirectory, Log] | None:
-        """What recovery found for this partition in the directory that the metadata name, in any where they name none;
-        handed out once. What lies elsewhere is an older copy: with it, the replica would be judged by a directory that
-        its records are not in."""
+        """The recovered log of a partition, returned once; None if there is none or it cannot be used.
+
+        It must be in the directory that the metadata names; if it names none, any directory will do. A log elsewhere is
+        an older copy and is set aside: the metadata would rate the replica by a directory without its records."""
         name = TopicPartition(topic.name, state.partition)
         wanted = state.directory_of(self._me)
         found = [entry for entry in self._found.pop(name, []) if entry[1].topic_id == topic.topic_id]
         fits = [entry for entry in found if wanted in (UNKNOWN_DIRECTORY, LOST_DIRECTORY, entry[0].directory_id)][:1]
         for directory, _ in found:
             if all(directory is not fit for fit, _ in fits):
-                self.set_aside(directory, name, "the metadata name another log directory for it")
+                self.set_aside(directory, name, "the metadata names another log directory for it")
         if not fits:
             return None
         directory, log = fits[0]
@@ -79,12 +80,12 @@ class LogShelf:
             config = self._config_of(topic)
             return directory, self._logs.use(directory, log, topic.topic_id, config)
         except TidelogError as error:
-            _log.error("%s cannot be used until the node is started again: %s", name, error.message)
+            _log.error("%s: its log cannot be used; restart the node to try again: %s", name, error.message)
             self._unusable.add(state.key)
             return None
 
     def _config_of(self, topic: TopicState) -> LogConfig:
-        """The settings of its logs; read once for all partitions of a topic. Raises InvalidConfig."""
+        """The settings of the topic's logs, parsed once for all its partitions. Raises InvalidConfig."""
         last, config = self._last_config
         if last is not topic.configs:
             config = LogConfig.from_topic(topic.configs, self._defaults)
@@ -92,27 +93,27 @@ class LogShelf:
         return config
 
     def why_unfit(self, directory: LogDirectory, log: Log, state: PartitionState) -> str | None:
-        """Why the replica must not go on with this log, if there is a reason."""
+        """Why the replica must not use this log; None if it may."""
         if state.directory_of(self._me) not in (UNKNOWN_DIRECTORY, LOST_DIRECTORY, directory.directory_id):
-            return "the metadata name another log directory for it"
+            return "the metadata names another log directory for it"
         return None if log.damage is None or directory.offline is not None else f"damaged: {log.damage}"
 
     def reconfigure(self, topic: TopicState, log: Log) -> None:
-        """Let new settings of the topic hold for its log from now on."""
+        """Apply new settings of the topic to its log."""
         try:
             log.reconfigure(self._config_of(topic))
         except TidelogError as error:
-            _log.error("%s keeps its settings: %s", log.topic_partition, error.message)
+            _log.error("%s: new topic settings were not applied to its log: %s", log.topic_partition, error.message)
 
     async def make(self, topic: TopicState, state: PartitionState) -> tuple[LogDirectory, Log] | None:
-        """A new log, or None where it cannot be made, or not yet."""
+        """Create a log. Returns None if that failed or is not allowed now; the caller tries again."""
         name = TopicPartition(topic.name, state.partition)
         if self._me in state.counted_on:
             if self._logs.is_missing(state.key):
-                self._say(name, "it is gone, although it had held records, and others count on it")
+                self._say(name, "it had records and is missing; waiting until the replica has left both sets")
                 return None
             if state.key in self._unusable:
-                self._say(name, "it is there, and cannot be used, and others count on it: start the node again")
+                self._say(name, "it exists but is unusable, and the replica is in a set; restart the node")
                 return None
         self._unusable.discard(state.key)
         wanted = state.directory_of(self._me)
@@ -138,14 +139,14 @@ class LogShelf:
         return directory, directory.finish_log(ticket, result)
 
     def give_up(self, directory: LogDirectory, log: Log) -> None:
-        """A log was made that is not wanted any more: nothing was appended to it."""
+        """Delete a new, empty log that the metadata no longer requires."""
         try:
             directory.delete_log(log.topic_partition)
         except TidelogError as error:
-            _log.warning("%s was not deleted: %s", log.topic_partition, error.message)
+            _log.warning("%s: its unused new log was not deleted: %s", log.topic_partition, error.message)
 
     def _say(self, name: TopicPartition, why: str) -> None:
-        """Why a log was not made: it is tried again and again, and said when it is news."""
+        """Log why a log could not be created; repeated attempts with the same reason are not logged."""
         if self._said.get(name) != why:
             self._said[name] = why
-            _log.error("%s was not made: %s", name, why)
+            _log.error("%s: its log was not created: %s", name, why)

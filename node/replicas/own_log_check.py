@@ -1,7 +1,7 @@
-"""A node's look at its own bytes: after a follower has refused them (design, section 4, rule 4), and where a damaged
-log is all that is left.
+"""Checks of a replica's own log: when a reader rejected its records (design, section 4, rule 4), and when a damaged log
+may become the leader's.
 
-Left to others: what damage means for the replica (replica_manager.py), the rest of the log (the scrub).
+Not here: the effect of damage on the replica (replica_manager.py), checks of the whole log (the scrub).
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ _log = logging.getLogger("node.partition")
 
 
 def check_own(log: Log, offset: Offset, max_bytes: int, on_damage: Callable[[Damage], None]) -> None:
-    """Tell of the damage that `damage_at` finds, once the bytes have been read beside the loop, where memory does not
-    have them; nothing where the log is out of use by then. Raises as `damage_at`."""
+    """Call `on_damage` if `damage_at` finds damage in records that a follower rejected.
+
+    Bytes that are not in memory are first read on another thread; then `on_damage` is called later, and not at all if
+    the log was closed or is being truncated by then. Raises as `damage_at`."""
 
     def judge() -> None:
         damage = damage_at(log, offset, max_bytes)
         if damage is None:
-            _log.warning("%s: a follower refused bytes from %d on, which are sound here", log.topic_partition, offset)
+            _log.warning("%s: a follower rejected records from offset %d, sound here", log.topic_partition, offset)
         else:
             on_damage(damage)
 
@@ -51,15 +53,15 @@ def check_own(log: Log, offset: Offset, max_bytes: int, on_damage: Callable[[Dam
         try:
             judge()
         except TidelogError as error:
-            _log.warning("%s: its bytes from %d on were not checked: %s", log.topic_partition, offset, error.message)
+            _log.warning("%s: records from offset %d were not checked: %s", log.topic_partition, offset, error.message)
 
     log.directory.reader.submit(ticket.run, read)
 
 
 def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
-    """What is damaged in the bytes that a fetch of `offset` is answered with, checksums and epochs included: they have
-    just been read, so that looking again costs no disk. A batch in which the leader epoch alone is wrong, which no
-    checksum covers, can still be read. Raises KafkaStorageError, OffsetOutOfRange."""
+    """The first damage in the batches that answer a fetch of `offset`, found by checksum and leader epoch; None if they
+    are sound. They were just read, so checking them costs no disk access. A batch with only a wrong leader epoch, which
+    no checksum covers, counts as readable. Raises KafkaStorageError, OffsetOutOfRange."""
     try:
         read = log.read(offset, max_bytes, up_to=log.log_end_offset)
         for batch in iter_batches(read.records):
@@ -73,16 +75,16 @@ def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
                 return _damage(log, batch.base_offset, batch.next_offset, error.message, readable=True)
     except CorruptLog:
         return log.damage
-    except CorruptRecord as error:  # not even its length can be believed
+    except CorruptRecord as error:  # its length cannot be trusted either
         return _damage(log, offset, Offset(offset + 1), error.message)
     return None
 
 
 def read_again(log: Log, read: LogRead, offset: Offset, last_epoch: LeaderEpoch, *, is_follower: bool) -> LogRead:
-    """What is sent from `offset` on to a reader that has refused these bytes before. last_epoch: of its record below.
+    """The records to send to a reader that rejected them before. last_epoch: of the reader's record before `offset`.
 
-    To a follower: with the leader epochs of the epoch cache in place of those that have rotted, so that a sole in-sync
-    replica can be copied (decision 0013). To a consumer: what was read. Raises CorruptLog as `ensure_sound`."""
+    A follower gets corrupt leader epochs replaced by those of the epoch cache, so that the only in-sync replica can be
+    copied (decision 0013). A consumer gets `read` unchanged. Raises CorruptLog as `ensure_sound`, for a consumer."""
     if not is_follower:
         ensure_sound(log, offset, read)
         return read
@@ -96,7 +98,7 @@ def read_again(log: Log, read: LogRead, offset: Offset, last_epoch: LeaderEpoch,
         meant = read.epochs[known].epoch
         least = epochs[at - 1] if at else last_epoch
         most = epochs[at + 1] if at + 1 < len(epochs) else log.epoch_entries()[-1].epoch
-        if least <= meant <= most and not least <= epochs[at] <= most:  # else the cache may be what is wrong
+        if least <= meant <= most and not least <= epochs[at] <= most:  # otherwise the cache may be wrong
             epochs[at] = meant
             place = header.position + LEADER_EPOCH_AT
             records[place : place + 4] = meant.to_bytes(4, "big", signed=True)
@@ -104,9 +106,9 @@ def read_again(log: Log, read: LogRead, offset: Offset, last_epoch: LeaderEpoch,
 
 
 def ensure_sound(log: Log, offset: Offset, read: LogRead) -> None:
-    """Check the bytes from `offset` on that a consumer has found damaged before: these are the ones it is sent next, so
-    that a check costs no more than sending them. Raises CorruptLog where a checksum is wrong here too; the log knows of
-    it then."""
+    """Check records that a consumer rejected before, starting at `offset`. Only the records of its next answer are
+    checked, which costs as little as sending them. Raises CorruptLog if a checksum is wrong; `log.lost` then has the
+    damage."""
     damage = None
     try:
         for batch in iter_batches(read.records):
@@ -115,7 +117,7 @@ def ensure_sound(log: Log, offset: Offset, read: LogRead) -> None:
             except CorruptRecord as error:
                 damage = _damage(log, batch.base_offset, batch.next_offset, error.message)
                 break
-    except CorruptRecord as error:  # not even its length can be believed
+    except CorruptRecord as error:  # its length cannot be trusted either
         damage = _damage(log, offset, Offset(offset + 1), error.message)
     if damage is not None:
         log.lost.note(damage)
@@ -123,8 +125,8 @@ def ensure_sound(log: Log, offset: Offset, read: LogRead) -> None:
 
 
 def sound_end(log: Log) -> EpochEnd:
-    """How far a log can be led with at least: its end, less damage that reaches it. The epoch is that of the last
-    record below, -1 for none."""
+    """The offset up to which a log is certainly usable by a leader: its end, or the start of damage that reaches the
+    end. The epoch is that of the last record before it; -1 if there is none."""
     end = log.log_end_offset
     if log.damage is not None and not log.lost.takes_appends:
         for part in sorted(log.damage.parts or (log.damage,), key=lambda part: part.end_offset, reverse=True):
@@ -139,8 +141,10 @@ def _epoch_end(log: Log, end: Offset) -> EpochEnd:
 
 
 async def look_at_damage(log: Log, directory: LogDirectory, look_ms: int) -> tuple[EpochEnd, str]:
-    """How far a damaged log can be led with, and which offsets cannot be read: by reading all of it, or, where that
-    takes longer than `look_ms`, by what is known of it already. Raises KafkaStorageError."""
+    """The offset up to which a damaged log is usable by a leader, and the offsets that cannot be read, as text.
+
+    Reads the whole log. If that takes longer than `look_ms`, the result is what is known already. Raises
+    KafkaStorageError."""
     damage = log.damage
     if damage is None or damage.readable:
         return sound_end(log), ""
@@ -160,6 +164,6 @@ def _damage(log: Log, first: Offset, end: Offset, reason: str, *, readable: bool
     try:
         header = segment.find(first)
         position = 0 if header is None else header.position
-    except BrokenChain as error:  # not even the headers on the way there can be believed
+    except BrokenChain as error:  # batch headers before it are corrupt
         position = error.position
     return Damage(segment.path, position, first, end, reason, readable)

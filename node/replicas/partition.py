@@ -287,7 +287,7 @@ class Partition:
         if info.last_offset < 0:
             raise InvalidRequest(f"the entry for partition {self} contains no record batch; send one whole batch")
         if self.leader is not leader:
-            raise LeadershipLost(f"partition {self}: its log directory failed during the append; the outcome is unknown")
+            raise LeadershipLost(f"partition {self}: the log directory failed during the append; outcome unknown")
         self._tickets += 1
         ticket = Ticket(self._tickets)
         self._pending[ticket] = (done, info)

@@ -1,4 +1,4 @@
-"""What a partition asks of the node around it. Left to others: doing it (replica_manager.py)."""
+"""The services that a node provides to its partitions. Not here: the implementation (replica_manager.py)."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
 
 
 class PartitionHost(Protocol):
-    """See the module's words."""
+    """The node, as a partition uses it."""
 
     def monotonic_ms(self) -> Millis: ...
 
     def want_fetch(self, partition: Partition) -> None:
-        """The follower has a fetch to send."""
+        """Send a fetch for this follower."""
         ...
 
     def report_durable(self, partition: Partition, durable_offset: Offset) -> None:
-        """The follower holds more, and its fetch waits."""
+        """Report the durable offset of a follower whose fetch waits."""
         ...
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """The leader wants another in-sync set."""
+        """Propose another in-sync set to the controller."""
         ...
 
     def attend(self, partition: Partition) -> None:
-        """Give this partition the next tick."""
+        """Include this partition in the next tick."""
         ...
 
     def watch(self, partition: Partition) -> None:
-        """Give this partition the next review."""
+        """Include this partition in the next review."""
         ...
 
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
-        """The partition's log has lost what it held."""
+        """The log of the partition is damaged; it has recorded the damage."""
         ...
 
     def damage_found(self, log: Log, damage: Damage) -> None:
-        """The log has lost this, and does not know it yet."""
+        """Damage was found that the log has not recorded yet."""
         ...
 
     def truncation_ended(self, partition: Partition) -> None:
-        """The log may be used again."""
+        """The truncation of the log has ended; it may be used again."""
         ...

@@ -1,18 +1,18 @@
-"""The followers of one leading node: one stream to it, many partitions in each request.
+"""The fetches of this node from one leading node: one stream, many partitions in each request.
 
-Whatever became ready to be fetched since the last request goes into the next, so one turn of the loop makes one message
-however many partitions it is about. What a follower holds is told as soon as it moves. A fetch of a member of the
-in-sync set waits without an end, so that a partition with nothing new is mentioned in neither direction: the stream is
-what KIP-227 calls a fetch session.
+Each request contains all fetches that became ready since the last one, so one turn of the loop sends one message for
+any number of partitions. A follower's durable offset is reported as soon as it moves. The fetch of a member of the
+in-sync set waits without limit, so messages in both directions contain only partitions with changes: the stream is what
+KIP-227 calls a fetch session.
 
-Kept true:
-  1. A fetch number is never used twice in a process: an answer cannot be taken for another fetch's.
-  2. A stream that ends, breaks or stays silent for longer than its fetches may wait is closed; every fetch that was
-     open on it is wanted again on the next.
-  3. A request never tells of a partition both a fetch and an older report: what the fetch says it holds is the newest.
-  4. Reconnecting pauses longer each time, up to a bound, and not in step with other nodes.
+Invariants:
+  1. A fetch id is used once per process, so an answer is never matched to another fetch.
+  2. A stream is closed when it ends, fails, or is silent for longer than its fetches may wait. All fetches that were
+     open on it are sent again on the next stream.
+  3. A request never has a fetch of a partition and an older report of its durable offset: a fetch has the newest.
+  4. The pause before a reconnect grows up to a limit, and is partly random so that nodes do not reconnect together.
 
-Left to others: what to fetch and what to believe of an answer (replication/partition/follower.py).
+Not here: which offsets to fetch and which answers to accept (replication/partition/follower.py).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ V = TypeVar("V")
 
 
 def _first(waiting: dict[Partition, V]) -> tuple[dict[Partition, V], dict[Partition, V]]:
-    """What fits into one request, and the rest."""
+    """The entries that fit into one request, and the rest."""
     if len(waiting) <= ENTRIES_MAX:
         return waiting, {}
     entries = list(waiting.items())
@@ -56,7 +56,7 @@ def _first(waiting: dict[Partition, V]) -> tuple[dict[Partition, V], dict[Partit
 
 
 class ReplicaFetcher:
-    """See the module's words."""
+    """The stream to one leading node, and the fetches open on it."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class ReplicaFetcher:
         throttle: MoveThrottle,
         wake_soon: Callable[[], None],
     ) -> None:
-        """throttle: shared by all fetchers, of replicas that are being moved here. wake_soon: asks for the next tick.
-        endpoint: where the metadata says that the leader is reached now. fetch_ids: shared by all fetchers."""
+        """endpoint: returns the leader's address in the newest metadata. fetch_ids: shared by all fetchers. throttle:
+        for replicas that are being moved to this node, shared by all fetchers. wake_soon: requests a tick."""
         self.leader = leader
         self._replica = replica
         self._endpoint = endpoint
@@ -92,27 +92,27 @@ class ReplicaFetcher:
         self._connected_to: Endpoint | None = None
         self._silent_ticks = 0
         self._heard = False
-        """Was there an answer since the last tick?"""
+        """True if an answer arrived since the last tick."""
         self._failures = 0
         self._wake_soon = wake_soon
         self._wake = asyncio.Event()
         self._stopping = False
 
-    # --- what the followers want ---
+    # --- requests of the followers ---
 
     def want(self, partition: Partition) -> None:
-        """The partition has a fetch to send. It says what is held: an unsent report may say more, if it was cut."""
+        """Send a fetch. It contains the durable offset: an unsent report may be too high after a truncation."""
         self._wanted[partition] = None
         self._durable_offset.pop(partition, None)
         self._wake.set()
 
     def report(self, partition: Partition, durable_offset: Offset) -> None:
-        """The partition holds more while its fetch waits."""
+        """Report a durable offset that moved while the fetch waits."""
         self._durable_offset[partition] = durable_offset
         self._wake.set()
 
     def forget(self, partition: Partition) -> None:
-        """The partition follows this leader no more, or in another epoch."""
+        """Forget a partition that no longer follows this leader in this epoch."""
         self._wanted.pop(partition, None)
         self._throttled.pop(partition, None)
         self._durable_offset.pop(partition, None)
@@ -131,14 +131,14 @@ class ReplicaFetcher:
             self._stream.close()
 
     def due(self, now: Millis) -> Millis:
-        """When the next `tick` is worth while, if nothing happens before."""
+        """When the next `tick` is needed if nothing happens before."""
         return now if self._throttled else Millis(now + self._config.replication.fetch_wait_ms)
 
     def tick(self, ticks: int) -> None:
-        """Time goes by, so many ticks of it: a stream that is silent for too long, or that leads where the leader no
-        more is, is given up.
+        """Act on the clock after this number of ticks. Close a stream that is silent for too long, or that leads to a
+        former address of the leader.
 
-        Silence is counted in ticks: a node that was itself held up for a while must not blame the others for it.
+        Silence is counted in ticks, so that a pause of this node does not count as silence of the leader.
         """
         if self._throttled:
             is_open = self._throttle.is_open(self._clock.monotonic_ms())
@@ -151,16 +151,16 @@ class ReplicaFetcher:
         self._heard = False
         patience = self._config.replication.fetch_wait_ms + self._config.fetch_patience_ms
         if self._open and self._silent_ticks * self._config.tick_ms > patience:
-            _log.warning("node %d has not answered a fetch for %d ms: connecting anew", self.leader, patience)
+            _log.warning("node %d has not answered a fetch for %d ms: reconnecting", self.leader, patience)
             self._stream.close()
         elif self._endpoint() != self._connected_to:
-            _log.info("node %d is reached elsewhere now: connecting anew", self.leader)
+            _log.info("the address of node %d has changed: reconnecting", self.leader)
             self._stream.close()
 
     # --- the stream ---
 
     async def run(self) -> None:
-        """Keep a stream open while any partition follows this leader, until stopped."""
+        """Keep a stream open while any partition follows this leader. Returns after `stop`."""
         while not self._stopping:
             if not self._wanted and not self._open:
                 self._wake.clear()
@@ -169,7 +169,7 @@ class ReplicaFetcher:
             try:
                 await self._serve_one_stream()
             except TidelogError as error:
-                _log.info("the stream of fetches to node %d ended: %s", self.leader, error.message)
+                _log.info("the fetch stream to node %d ended, reconnecting if needed: %s", self.leader, error.message)
             self._lose_stream()
             if not self._stopping:
                 await self._clock.sleep_ms(self._pause())
@@ -180,7 +180,7 @@ class ReplicaFetcher:
             raise ConnectionFailed(f"node {self.leader} has no known address on listener {self._config.listener}")
         self._connected_to = endpoint
         stream = await self._peers.open_stream(endpoint, DATA_FETCH_STREAM)
-        if self._stopping:  # told while it connected, when there was no stream to close yet
+        if self._stopping:  # `stop` was called while connecting and had no stream to close
             stream.close()
             return
         self._stream, self._silent_ticks, self._heard = stream, 0, True

@@ -1,17 +1,17 @@
-"""All partitions of one node: what the metadata says of them, carried out, and the tasks that keep them going.
+"""The replicas of one node: applies the cluster image to them, and owns the tasks that serve them.
 
-Of each committed image, what changed is carried out on the loop, a few partitions in each turn: roles taken, logs of
-removed topics deleted, missing ones asked for. Images may be left out in between; each says all there is to know.
+The changes of each committed image are applied on the loop, a few partitions per turn: replicas become leaders or
+followers, logs of removed topics are deleted, missing logs are created. Images may be skipped: each is complete.
 
-Kept true:
-  1. Nothing is done on an image that is not of this very incarnation's registration or later.
-  2. A new leader epoch is a new core, whoever leads; within an epoch only a higher partition epoch is news.
-  3. Deleted are only the logs of topics, and replicas, whose removal was seen.
-  4. A damaged replica does nothing until the metadata has taken it out of both sets (design, section 4, rule 6), and
-     the leader epoch is over in which it was used.
-  5. Every task has one owner, `run`, which ends when they have ended.
+Invariants:
+  1. An image is ignored until it contains the registration of this incarnation.
+  2. Each leader epoch gets a new core. Within an epoch, only a higher partition epoch is a change.
+  3. A log is deleted only if the removal of its topic or replica was seen.
+  4. A damaged replica stays offline until the metadata has removed it from both sets (design, section 4, rule 6) and
+     the leader epoch in which it was last used has ended. Exception: no other replica is eligible as leader.
+  5. `run` owns every task, and returns when all have ended.
 
-Left to others: the image (replication/controller/image.py), one partition (partition.py), log ownership (log_shelf.py).
+Not here: the image (replication/controller/image.py), one replica (partition.py), the logs on disk (log_shelf.py).
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ from tidelog.types import (
 _log = logging.getLogger("node.replicas")
 
 REMEMBERED_TOPICS: Final = 1_000
-"""Removed topics of which the node still knows the name, so that it can tell "made again" from "never heard of"."""
+"""Names of removed topics that the node remembers, to distinguish "created again" from "unknown topic"."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unmade:
-    """A partition without a log here: it can only ask that others lead it."""
+    """A replica whose log could not be created: this node can only ask the controller for another leader."""
 
     key: PartitionKey
 
@@ -99,7 +99,7 @@ class _Unmade:
 
 
 class ReplicaManager:
-    """See the module's words."""
+    """The registry of this node's replicas, by id and by name."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         config: ReplicaConfig,
     ) -> None:
-        """logs: of open directories, loaded before the first image comes. Callbacks that are set already stay."""
+        """logs: of open directories, loaded before the first image. Callbacks set before are kept."""
         self._me = node_id
         self._incarnation = incarnation
         self._shelf = LogShelf(node_id, logs, config.log_defaults)
@@ -130,19 +130,19 @@ class ReplicaManager:
         self._by_name: dict[TopicPartition, Partition] = {}
         self._unopened: dict[PartitionKey, None] = {}
         self._unmade: dict[PartitionKey, int] = {}
-        """Those of them whose log could not be made, and how often that was tried."""
+        """Those of `_unopened` whose log could not be created, with the number of attempts."""
         self._wake_opener = asyncio.Event()
         self._put_off: dict[Partition, None] = {}
-        """Of whom the metadata had news while their logs were cut."""
+        """Replicas whose metadata changed during a truncation or repair of their log."""
         self._due = DuePartitions(clock, config.applied_at_once, self._carry_out)
         self._removed: dict[TopicId, str] = {}
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._sessions: dict[FetchSession, None] = {}
         self._attended: dict[Partition, None] = {}
         self._watched: dict[Partition, None] = {}
-        """Whom the next review is about; idle partitions are in neither."""
+        """For the next review. Idle replicas are neither attended nor watched."""
         self._borne: dict[Partition, Damage] = {}
-        """Damage of replicas that nobody can replace."""
+        """Damage of leaders that no other replica can replace."""
         self._salvaging = Salvaging(node_id, self._reopened)
         self._tasks: asyncio.TaskGroup | None = None
         self._session_numbers = itertools.count(1)
@@ -171,10 +171,10 @@ class ReplicaManager:
 
         directory.on_durable, directory.on_offline = on_durable, on_offline
 
-    # --- life ---
+    # --- start and stop ---
 
     async def run(self) -> None:
-        """Keep everything going until `stop`."""
+        """Run the tasks until `stop`."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             ticking = tasks.create_task(self._ticker.run())
@@ -193,19 +193,19 @@ class ReplicaManager:
         self._tasks = None
 
     async def stop(self) -> None:
-        """End gracefully: whoever waits is answered, then the tasks end. Closing the logs is the directories' part."""
+        """Answer all waiting requests, then end the tasks. The log directories close their logs themselves."""
         self.stopping = True
         self._due.clear()
         for partition in self._partitions.values():
             self._leave_fetcher(partition)
             partition.stop("the node is stopping", leader=NO_NODE, leader_epoch=partition.leader_epoch)
-        await self._clock.sleep_ms(0)  # the streams send what they were just given
+        await self._clock.sleep_ms(0)  # lets the streams send these answers
         for session in list(self._sessions):
             session.close()
         self._stop.set()
 
     def _tick(self, now: Millis, ticks: int) -> Millis | None:
-        """Time goes by; returns by when it is to be looked at again."""
+        """Act on the clock. Returns when the next tick is due."""
         attended, self._attended = self._attended, {}
         if now >= self._next_round:
             self._next_round = Millis(now + self._lag_ms_max // 16)
@@ -219,7 +219,7 @@ class ReplicaManager:
         return now if self._attended else self._next_due(now)
 
     def _next_due(self, now: Millis) -> Millis | None:
-        """When time matters next to what is here now; None: to nothing."""
+        """When the next tick is due; None: no deadline is open."""
         dues = [fetcher.due(now) for fetcher in self._fetchers.values()]
         dues += [due for session in self._sessions if (due := session.due(now)) is not None]
         if self._watched or self._borne or self._salvaging.waits or self._unopened:
@@ -227,11 +227,11 @@ class ReplicaManager:
         return min(dues, default=None)
 
     def wake_by(self, due: Millis) -> None:
-        """Look at the time again then, if not before."""
+        """Tick at this time or earlier."""
         self._ticker.by(due)
 
     def wake_soon(self) -> None:
-        """Look at the time again with the next tick."""
+        """Tick as soon as the tick interval allows."""
         self._ticker.soon()
 
     def _review(self) -> None:
@@ -259,7 +259,7 @@ class ReplicaManager:
     # --- the metadata ---
 
     def on_image(self, image: ClusterImage) -> None:
-        """Act on a newly committed image."""
+        """Apply a newly committed image."""
         node = image.nodes.get(self._me)
         if self.stopping or node is None:
             return
@@ -282,7 +282,7 @@ class ReplicaManager:
         self._due.carry_out_some()
 
     def _carry_out(self, key: PartitionKey) -> None:
-        """Do what the newest image says of a partition."""
+        """Apply the newest image to a partition."""
         topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
         if topic is None or state is None:
             self._unopened.pop(key, None)
@@ -314,13 +314,13 @@ class ReplicaManager:
             return
         self._dismiss(partition, reason)
         if partition.directory.offline is not None or partition.log.closed:
-            return  # the next start sets aside what lies there
+            return  # the next start sets the log aside
         try:
             partition.directory.delete_log(partition.name)
         except TidelogError as error:
-            _log.warning("%s was not deleted: %s", partition, error.message)
+            _log.warning("%s: the log of the removed replica was not deleted: %s", partition, error.message)
         if self._unopened:
-            self._wake_opener.set()  # its name may be that of another topic by now
+            self._wake_opener.set()  # another topic may have the same name by now
 
     def _dismiss(self, partition: Partition, reason: str) -> None:
         self._leave_fetcher(partition)
@@ -335,14 +335,14 @@ class ReplicaManager:
         self._salvaging.forget(partition)
 
     def _is_put_off(self, partition: Partition) -> bool:
-        """Its log is being cut, or put right: nothing else may be done with that now. Then it is looked at again."""
+        """True if the log is being truncated or repaired: the image is applied to it when that has ended."""
         if partition.log.cut is None and partition not in self._salvaging:
             return False
         self._put_off[partition] = None
         return True
 
     def truncation_ended(self, partition: Partition) -> None:
-        """The log of a partition may be used again: do what the metadata say of it by now."""
+        """Apply the newest image to a partition whose log may be used again."""
         if partition not in self._put_off or self.stopping:
             return
         del self._put_off[partition]
@@ -375,7 +375,7 @@ class ReplicaManager:
             if partition.offline is None:
                 self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
             elif self._serves_on(partition) and state.partition_epoch > partition.proposed_on:
-                partition.offline, anew = None, True  # elected, or left alone, before the controller had heard of it
+                partition.offline, anew = None, True  # elected, or left as the only one, before the controller knew
                 self._bear(partition, damage)
                 partition.directory.keep_damage(partition.log, borne=True)
         partition.moves_here = self._me in state.adding and self._me not in state.isr
@@ -389,13 +389,13 @@ class ReplicaManager:
         why = self._shelf.why_unfit(partition.directory, partition.log, state)
         if why is None or self._me in state.counted_on or state.leader_epoch <= partition.used_in:
             return False
-        self._dismiss(partition, f"its log is made anew: {why}")
+        self._dismiss(partition, f"its log is created again: {why}")
         if partition.directory.offline is None:
             self._shelf.set_aside(partition.directory, partition.name, why)
         return True
 
     def _reopened(self, old: Partition, log: Log) -> None:
-        """The repair of a damaged log ended. If the log is as before, it is tried again while the metadata wants it."""
+        """The repair of a damaged log ended. If it failed, it is repeated as long as the metadata requires it."""
         topic, state = self._image.topics.get(old.key.topic_id), self._image.partition(old.key)
         had_news = self._put_off.pop(old, old) is None
         if self.stopping or self._partitions.get(old.key) is not old or not (had_news or log is not old.log):
@@ -410,7 +410,7 @@ class ReplicaManager:
             self._wake_opener.set()
 
     async def _open_for_ever(self) -> None:
-        """Make the logs that are missing, one after the other, on the executors of their directories."""
+        """Create missing logs, one after the other, on the executors of their directories."""
         while True:
             await self._wake_opener.wait()
             self._wake_opener.clear()
@@ -425,7 +425,7 @@ class ReplicaManager:
             self._unopened.pop(key, None)
             return
         if TopicPartition(topic.name, state.partition) in self._by_name:
-            return  # the log of the topic's earlier life is not deleted yet
+            return  # the log of an earlier topic of this name is not deleted yet
         made = await self._shelf.make(topic, state)
         if made is None:
             self._unmade[key] = attempts + 1
@@ -433,7 +433,7 @@ class ReplicaManager:
             self._take_in(key, *made)
 
     def _take_in(self, key: PartitionKey, directory: LogDirectory, log: Log) -> None:
-        """A missing log was made. The metadata may have changed their mind meanwhile."""
+        """Use a log that was created, unless the metadata no longer requires it."""
         if self.stopping:
             return
         still_wanted = key in self._unopened
@@ -449,7 +449,7 @@ class ReplicaManager:
     def _take_role(self, state: PartitionState, partition: Partition) -> None:
         self._leave_fetcher(partition)
         if partition.offline is not None or state.leader == NO_NODE:
-            partition.stop("nobody leads", leader=state.leader, leader_epoch=state.leader_epoch)
+            partition.stop("the partition has no leader", leader=state.leader, leader_epoch=state.leader_epoch)
         elif state.leader == self._me:
             partition.lead(state, self._image.min_insync(state), self._views(state), lag_ms_max=self._lag_ms_max)
         else:
@@ -478,7 +478,7 @@ class ReplicaManager:
         return partition
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        """A log directory refused to work: its partitions stop, all others go on."""
+        """Take the replicas of a failed log directory offline; all others continue."""
         error = KafkaStorageError(f"the log directory {directory.path} is offline: {directory.offline}")
         _log.error("%s", error.message)
         for partition in self._partitions.values():
@@ -487,20 +487,20 @@ class ReplicaManager:
                 partition.go_offline(error)
 
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
-        """A log lost records: the replica stops until it is out of both sets, unless only it can continue as leader."""
+        """Take a replica with a damaged log offline, unless it is the only one that can lead the partition."""
         if partition.offline is not None or not self._serves_on(partition):
             self._stop_damaged(partition, error)
         elif partition not in self._borne and partition.log.damage is not None:
             self._bear(partition, partition.log.damage)
 
     def _serves_on(self, partition: Partition) -> bool:
-        """Can a damaged replica lead with the rest of its log, and nobody else?"""
+        """True if a damaged replica leads, its log takes appends, and no other replica is eligible as leader."""
         return partition.directory.offline is None and partition.log.lost.takes_appends and self._must_stay(partition)
 
     def _bear(self, partition: Partition, damage: Damage) -> None:
         _log.error(
-            "%s continues as leader without what its log lost, since no other replica is eligible: %s. Start the nodes "
-            "of the other replicas; without them give the file back from a copy",
+            "%s: continues as leader without lost records: no other replica is eligible; its log lost %s. Start the "
+            "nodes of the other replicas, or restore the file from a copy",
             partition,
             damage,
         )
@@ -509,14 +509,14 @@ class ReplicaManager:
 
     def _stop_damaged(self, partition: Partition, error: TidelogError) -> None:
         self._borne.pop(partition, None)
-        _log.error("%s stops, and is fetched again once others lead: %s. Look at the disk", partition, error.message)
+        _log.error("%s: offline until fetched again from another leader: %s. Check the disk", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
         partition.directory.keep_damage(partition.log, borne=False)
 
     def damage_found(self, log: Log, damage: Damage) -> None:
-        """The scrub or a follower found that a log lost records. The replica leaves both sets and is fetched again; a
-        leader that no other replica can replace continues, and this is tried again from time to time."""
+        """Record damage found by the scrub or a follower, and take the replica offline: it leaves both sets and is
+        fetched again. A leader that no other replica can replace continues; each review tries again."""
         partition = self._by_name.get(log.topic_partition)
         if partition is None or partition.log is not log or partition.offline is not None:
             return
@@ -532,13 +532,13 @@ class ReplicaManager:
             self._apply(self._image.topics[state.topic_id], state)
 
     def log_start_moved(self, log: Log) -> None:
-        """Retention has taken records from the beginning of a log."""
+        """Retention has advanced the log start offset of a log."""
         partition = self._by_name.get(log.topic_partition)
         if partition is not None and partition.log is log:
             partition.log_start_moved()
 
     def damaged(self) -> list[DamagedReplica]:
-        """Replicas that do nothing because their logs are damaged."""
+        """Replicas that are offline because their logs are damaged."""
         return [
             DamagedReplica(partition.key, str(partition.log.damage), partition.used_in)
             for partition in self._partitions.values()
@@ -546,7 +546,7 @@ class ReplicaManager:
         ]
 
     def _must_stay(self, partition: Partition) -> bool:
-        """Does this node lead, and is no other member of the in-sync or the eligible set able to take over?"""
+        """True if this node leads and no other member of the in-sync or eligible set is electable."""
         image, state = self._image, self._image.partition(partition.key)
         if state is None:
             return True
@@ -554,7 +554,7 @@ class ReplicaManager:
         return state.leader == self._me and not any(electable(image, state, node) for node in others)
 
     def _resign(self, partition: Proposing) -> None:
-        """Ask the controller to let others lead what this node cannot serve any more."""
+        """Ask the controller for another leader of a partition that this node cannot serve."""
         state = self._image.partition(partition.key)
         if state is None or state.leader != self._me:
             return
@@ -565,31 +565,31 @@ class ReplicaManager:
         if others or state.elr:
             self._proposer.propose(partition, ProposeIsr(state.leader_epoch, state.partition_epoch, others))
 
-    # --- what partitions ask for (PartitionHost) ---
+    # --- services to partitions (PartitionHost) ---
 
     def monotonic_ms(self) -> Millis:
-        """The clock that all of replication goes by."""
+        """The clock of all replication."""
         return self._clock.monotonic_ms()
 
     def want_fetch(self, partition: Partition) -> None:
-        """The follower has a fetch to send."""
+        """Send a fetch for this follower."""
         self._fetcher(partition.leader_node).want(partition)
 
     def report_durable(self, partition: Partition, durable_offset: Offset) -> None:
-        """The follower holds more, and its fetch waits."""
+        """Report the durable offset of a follower whose fetch waits."""
         self._fetcher(partition.leader_node).report(partition, durable_offset)
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """The leader wants another in-sync set."""
+        """Propose another in-sync set to the controller."""
         self._proposer.propose(partition, proposal)
 
     def attend(self, partition: Partition) -> None:
-        """Give this partition the next tick."""
+        """Include this partition in the next tick."""
         self._attended[partition] = None
         self._ticker.soon()
 
     def watch(self, partition: Partition) -> None:
-        """Give this partition the next review."""
+        """Include this partition in the next review."""
         self._watched[partition] = None
         self._ticker.by(self._next_round)
 
@@ -621,19 +621,19 @@ class ReplicaManager:
         node = self._image.nodes.get(node_id)
         return None if node is None else node.listeners.get(listener)
 
-    # --- what services ask for ---
+    # --- services to request handlers ---
 
     @property
     def image(self) -> ClusterImage:
-        """The newest image acted on."""
+        """The newest image applied."""
         return self._image
 
     def partitions(self) -> Iterable[Partition]:
-        """Every partition with a replica here."""
+        """Every partition with a replica on this node."""
         return self._partitions.values()
 
     def open_session(self, context: RequestContext, *, is_stream: bool = True) -> FetchSession:
-        """A place for the fetches of one stream. Raises NodeShuttingDown."""
+        """A new session for the fetches of one stream or call. Raises NodeShuttingDown."""
         if self.stopping:
             raise NodeShuttingDown("the node is stopping: fetch from the next leader")
         number, clock, config = Session(next(self._session_numbers)), self._clock, self._config
@@ -642,16 +642,16 @@ class ReplicaManager:
         return session
 
     def close_session(self, session: FetchSession) -> None:
-        """The stream is gone."""
+        """Close the session of a closed stream."""
         self._sessions.pop(session, None)
         session.close()
 
     def find(self, topic_id: bytes, index: int) -> Partition | None:
-        """The replica here of that partition, by the words of the wire."""
+        """The replica of a partition, by the topic id and index of a request; None if there is none."""
         return self._by_wire.get((topic_id, index))
 
     def locate(self, topic_id: bytes, index: int, listener: str) -> Partition:
-        """As `find`. Raises why there is none: who has it where it exists, or that it does not."""
+        """As `find`. Raises the reason if there is none; NotLeaderOrFollower names the leader if known."""
         partition = self._by_wire.get((topic_id, index))
         if partition is None:
             raise self._absence(topic_id, index, listener)
@@ -666,26 +666,25 @@ class ReplicaManager:
             name = self._removed.get(key.topic_id)
             if name is not None and name in self._image.topic_ids:
                 return InconsistentTopicId(
-                    f"topic {name} was deleted and created again: {key.topic_id} was its earlier life; look it up again"
+                    f"topic {name} was deleted and created again: {key.topic_id} is its former id; look it up again"
                 )
-            return UnknownTopicId(f"no topic has the id {key.topic_id} as far as this node has heard: look it up again")
+            return UnknownTopicId(f"no topic has the id {key.topic_id}, as far as this node knows: look it up again")
         state = self._image.partition(key)
         if state is None:
             return UnknownTopicOrPartition(
-                f"topic {topic.name} has {len(topic.partitions)} partitions, {index} was asked for; they count from 0"
+                f"topic {topic.name} has {len(topic.partitions)} partitions, numbered from 0; {index} is not one"
             )
         if self._me in state.replicas:
             return NotLeaderOrFollower(
-                f"partition {topic.name}-{index} has no log on this node yet: it is being made, or its directory is "
-                "offline; ask again after a pause"
+                f"partition {topic.name}-{index} has no log here yet, or its directory is offline; retry after a pause"
             )
         return NotLeaderOrFollower(
-            f"this node holds no replica of partition {topic.name}-{index}",
+            f"this node has no replica of partition {topic.name}-{index}",
             leader=self._address(state.leader, state.leader_epoch, listener),
         )
 
     def with_leader(self, error: TidelogError, partition: Partition | None, listener: str) -> TidelogError:
-        """The error, with the address of the partition's leader where that helps its reader."""
+        """The error; with the address of the leader if it tells the client to look for another leader."""
         if partition is None or error.leader is not None:
             return error
         if not isinstance(error, NotLeaderOrFollower | LeadershipLost | FencedLeaderEpoch | KafkaStorageError):

@@ -1,9 +1,9 @@
-"""Damaged replicas that are elected all the same (design, section 4, rule 6): the loss is accepted, and the replica
-leads with what can be read of its log.
+"""Unclean elections of damaged replicas (design, section 4, rule 6): the loss is accepted, and the replica leads with
+the readable records of its log.
 
-Kept true: only a replica that the metadata had named as the last known leader, of a partition without a leader, is
-accepted so; nothing is removed before a copy of the log is kept and named in the node's log.
-Left to others: the election (replication/controller/unclean.py), the files (storage/directory/salvage.py), roles
+Invariants: a damaged replica is accepted only if the metadata had named it as the last known leader of a partition
+without a leader; nothing is removed from the log before a copy is kept, and its path is in the node's log.
+Not here: the election (replication/controller/unclean.py), the files (storage/directory/salvage.py), roles
 (replica_manager.py).
 """
 
@@ -25,11 +25,11 @@ from tidelog.types import NodeId
 _log = logging.getLogger("node.replicas")
 
 Reopened: TypeAlias = Callable[[Partition, Log], None]
-"""A log was closed, and is open again without what it lost; or closed still, and the same."""
+"""Called with the log after a repair: a new one without the lost records, or the old one if the repair failed."""
 
 
 class Salvaging:
-    """The damaged replicas of one node that wait for an unclean election, or are being put in order after it."""
+    """The damaged replicas of one node that wait for an unclean election, or are under repair after one."""
 
     def __init__(self, me: NodeId, reopened: Reopened) -> None:
         self._me, self._reopened = me, reopened
@@ -37,27 +37,27 @@ class Salvaging:
         self._busy: dict[Partition, None] = {}
 
     def __contains__(self, partition: Partition) -> bool:
-        """Is its log being put in order?"""
+        """True if the log of this replica is under repair."""
         return partition in self._busy
 
     @property
     def waits(self) -> bool:
-        """May an attempt be due again?"""
+        """True if a replica waits for an election or another attempt."""
         return bool(self._waiting)
 
     def forget(self, partition: Partition) -> None:
-        """The replica is gone, or another has taken its place."""
+        """Forget a replica that was removed or replaced."""
         self._waiting.pop(partition, None)
 
     def due(self, image: ClusterImage) -> Iterator[PartitionState]:
-        """The partitions that this node has been elected for and does not lead yet."""
+        """The partitions for which this node was elected and does not lead yet."""
         for partition in list(self._waiting):
             state = image.partition(partition.key)
             if state is not None and state.leader == self._me:
                 yield state
 
     def is_accepted(self, partition: Partition, state: PartitionState) -> bool:
-        """Was the damaged replica elected, though it was in neither set? An operator, or the topic, takes the loss."""
+        """True if the damaged replica was elected from outside both sets: operator or topic accept the loss."""
         if partition.directory.offline is not None:
             return False
         if self._me in state.last_known_elr:
@@ -66,10 +66,10 @@ class Salvaging:
         return partition in self._waiting and state.leader == self._me
 
     def begin(self, partition: Partition, damage: Damage) -> None:
-        """Let the replica go on with what can be read: at once where everything can, else once its log is in order."""
+        """Let the replica lead with its readable records: at once if all can be read, else after a repair of its log."""
         del self._waiting[partition]
         log = partition.log
-        _log.error("%s is led uncleanly, what its log lost is given up: %s", partition, damage)
+        _log.error("%s: unclean election of a damaged replica, which accepts the loss of %s", partition, damage)
         if damage.readable or log.lost.takes_appends:
             log.lost.takes_appends = True
             partition.offline = None
@@ -80,10 +80,10 @@ class Salvaging:
     def _ended(self, partition: Partition, log: Log, outcome: str | TidelogError) -> None:
         del self._busy[partition]
         if isinstance(outcome, TidelogError):
-            _log.error("%s: nothing was given up, it is tried again: %s", partition, outcome.message)
+            _log.error("%s: the repair of its log failed and will be repeated: %s", partition, outcome.message)
             self._waiting[partition] = None
         else:
             log.lost.takes_appends = True
             at = partition, log.log_start_offset, log.log_end_offset, outcome
-            _log.error("%s goes on with what could be read from offset %d to %d; its log as it was is kept in %s", *at)
+            _log.error("%s: continues with the readable records of offsets %d to %d; a copy of its log is in %s", *at)
         self._reopened(partition, log)
