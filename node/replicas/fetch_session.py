@@ -93,7 +93,7 @@ class OpenFetch:
     """The meter of the stream message with this fetch; None for a call, which the listener measures."""
 
     def is_due(self, now: Millis) -> bool:
-        """True if it must be answered with any number of records. `deadline` applies to consumers only."""
+        """True if it must be answered now, with or without records. `deadline` applies to consumers only."""
         return self.due or (self.follower is None and now >= self.deadline) or self.min_bytes <= 0
 
     def is_filled_by(self, read: LogRead, up_to: Offset) -> bool:

@@ -53,7 +53,7 @@ def begin_truncation(log: Log, directory: LogDirectory, effect: TruncateTo | Res
     committed = log.high_watermark
     match effect:
         case TruncateTo(offset):
-            _log.info("%s: truncated from %d to %d, where it diverges", log.topic_partition, log.log_end_offset, offset)
+            _log.info("%s: truncating from %d to %d: it diverges", log.topic_partition, log.log_end_offset, offset)
             ticket = log.begin_truncation(offset)
         case RestartAt(offset, reason):
             _log.warning("%s: %s", log.topic_partition, reason)

@@ -82,7 +82,7 @@ class LogMaintenance:
                 extra={"free": reserve.free, "reserve": reserve.wanted, "enough": reserve.enough},
             )
         else:
-            _log.info("the disk of %s has free space again: appends resume", directory.path, extra={"free": reserve.free})
+            _log.info("the disk of %s has space again: appends resume", directory.path, extra={"free": reserve.free})
 
     def log_start_moved(self, log: Log) -> None:
         """Retention has advanced the log start offset of a log."""

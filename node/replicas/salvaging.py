@@ -57,7 +57,7 @@ class Salvaging:
                 yield state
 
     def is_accepted(self, partition: Partition, state: PartitionState) -> bool:
-        """True if the damaged replica was elected from outside both sets: operator or topic accept the loss."""
+        """True if the damaged replica was elected although it is in neither set: the loss is accepted."""
         if partition.directory.offline is not None:
             return False
         if self._me in state.last_known_elr:
@@ -66,7 +66,7 @@ class Salvaging:
         return partition in self._waiting and state.leader == self._me
 
     def begin(self, partition: Partition, damage: Damage) -> None:
-        """Let the replica lead with its readable records: at once if all can be read, else after a repair of its log."""
+        """Let the replica lead with its readable records: at once if it can read all, else after a repair of its log."""
         del self._waiting[partition]
         log = partition.log
         _log.error("%s: unclean election of a damaged replica, which accepts the loss of %s", partition, damage)

@@ -1,1 +1,1 @@
-"""What a node is asked, and how it answers."""
+"""The request boundary of a node: types, handlers and sessions."""

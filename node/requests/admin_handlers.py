@@ -66,7 +66,7 @@ from tidelog.errors import RequestTimedOut, TidelogError, UnknownTopicId, Unknow
 from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
 CHANGE_MS: Final = 15_000
-"""After this time the outcome of a change counts as unknown."""
+"""After this time the outcome of a change is unknown."""
 
 NO_ENDPOINT: Final = Endpoint("", 0)
 """The address of a node that does not have the listener of the request."""
@@ -320,7 +320,7 @@ class AdminHandlers:
                 await self._metadata.wait_until(lambda: seen(self._metadata.image))
         except TimeoutError:
             raise RequestTimedOut(
-                f"{what}, but this node has not heard of it within {CHANGE_MS} ms; look again, or ask another node"
+                f"{what}, but this node has not applied it within {CHANGE_MS} ms; check again, or query another node"
             ) from None
 
 
@@ -346,5 +346,5 @@ def _is_offline(state: PartitionState, node: NodeRegistration | None) -> bool:
 
 
 def _address(node: NodeRegistration, listener: str) -> NodeAddress:
-    """The node, with its address where it has that listener."""
+    """The node, with its address on that listener if it has one."""
     return NodeAddress(node.node_id, node.listeners.get(listener, NO_ENDPOINT), node.rack)

@@ -1,7 +1,7 @@
 """The boundary of a node: what each request passes between its listener and its handler.
 
-Listeners of all protocols share one `Boundary`. Authorization sees the value of the request (`GrpcService` in
-`node/listeners/grpc/codec.py` asks), quotas and meters see its bytes and times (the listener's server tells).
+Listeners of all protocols share one `Boundary`. Authorization gets the decoded request (from `GrpcService` in
+`node/listeners/grpc/codec.py`); quotas and meters get its bytes and times (from the server of the listener).
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from node.requests.types.context import RequestContext
 
 
 class Quotas:
-    """Quotas of clients and principals; there are none yet, so that no request waits."""
+    """Quotas of clients and principals. There are none yet: no request is delayed."""
 
     def charge(self, context: RequestContext, size: int) -> int:  # noqa: ARG002 (for subclasses)
-        """Called with the size in bytes of each request, and of each message sent in answer. Returns how long the
-        request waits before it is handled (milliseconds); an answer does not wait, its excess delays the requests that
-        follow."""
+        """Called with the size in bytes of each request and of each answer message. Returns the delay of the request in
+        milliseconds. Answers are not delayed: their excess delays later requests."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Authorization, quotas and meters of a node; today every request is allowed, without limits."""
+    """Authorization, quotas and meters of a node. The defaults allow every request without limits."""
 
     meters: RequestMeters = field(default_factory=RequestMeters)
     authorizer: Authorizer = field(default_factory=Authorizer)

@@ -51,21 +51,21 @@ class ControllerHandlers:
         self._driver, self._settings = driver, settings
 
     async def register_node(self, request: RegisterNode, _context: RequestContext) -> Registered:
-        """A process of a node has started."""
+        """Register the new incarnation of a node."""
         return await self._driver.ask(request, Registered)
 
     async def heartbeat(self, request: Heartbeat, _context: RequestContext) -> HeartbeatAnswer:
-        """A node is alive. Every voter receives its heartbeats: the next controller knows which nodes were silent."""
+        """Note that a node is alive. Every voter receives heartbeats: the next controller knows the silent nodes."""
         self._driver.heard(request.node_id, request.node_epoch)
         return await self._driver.ask(request, HeartbeatAnswer)
 
     async def alter_partition(self, request: AlterPartition, _context: RequestContext) -> AlterPartitionAnswer:
-        """A leader proposes in-sync sets."""
+        """Apply in-sync sets that a leader proposes."""
         altered = await self._driver.ask(request, AlteredPartitions)
         return AlterPartitionAnswer(tuple(map(_altered, altered.partitions)))
 
     async def allocate_producer_ids(self, request: AllocateProducerIds, _context: RequestContext) -> ProducerIdBlock:
-        """A node asks for a block of producer ids."""
+        """Allocate a block of producer ids to a node."""
         return await self._driver.ask(request, ProducerIdBlock)
 
     async def create_topic(self, request: CreateTopic, _context: RequestContext) -> TopicCreated:
@@ -104,7 +104,7 @@ class ControllerHandlers:
         return await self._driver.ask(request, TopicAltered)
 
     async def update_features(self, request: UpdateFeatures, _context: RequestContext) -> FeaturesUpdated:
-        """Raise the feature level; 0: to the latest level of this controller."""
+        """Raise the feature level; 0 selects the latest level of this controller."""
         return await self._driver.ask(replace(request, level=request.level or features.LATEST), FeaturesUpdated)
 
     async def remove_voter(self, request: RemoveVoter, _context: RequestContext) -> VoterRemoved:

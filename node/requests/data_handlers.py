@@ -1,10 +1,10 @@
-"""Handlers of the Data service of one node: they append records to the partitions that it leads, and read from them.
+"""Handlers of the Data service: append records to the partitions that this node leads, and read from its partitions.
 
-Streams and calls work the same way: a session takes requests (`ProduceSession`, `FetchSession`), and the answers that
-are due are collected into one value as often as the stream takes one.
+Streams and calls work the same way: a session (`ProduceSession`, `FetchSession`) takes requests, and each time the
+stream can send, the answers that are due are collected into one message.
 
 Invariants: each entry of a request is answered separately, errors included; a request as a whole fails only if it is
-malformed. A stream whose answers are not read is not served further, and occupies a bounded amount of memory.
+malformed. A stream whose answers are not read is not served further and uses a bounded amount of memory.
 Not here: partitions (replica_manager.py, partition.py), messages (node/listeners).
 """
 
@@ -60,7 +60,7 @@ class DataHandlers:
         config: ReplicaConfig,
         inspectors: Executor,
     ) -> None:
-        """inspectors: where records are checked that take time."""
+        """inspectors: checks records that take time."""
         self._manager = manager
         self._producer_ids = producer_ids
         self._clock = clock
@@ -75,7 +75,7 @@ class DataHandlers:
         )
 
     async def produce_stream(self, stream: ValueStream[ProduceAnswer, ProduceRequest], context: RequestContext) -> None:
-        """Append what comes; answer each entry when its acks are there, in any order."""
+        """Append each entry on arrival; answer it after its acks, in any order."""
         session = self._produce_session(context)
         await run_duplex(self._take_batches(stream, session), _send_produced(stream, session))
 
@@ -86,7 +86,7 @@ class DataHandlers:
         await session.wait_outstanding_below(1)
 
     async def _take_batch(self, stream: ValueStream[ProduceAnswer, ProduceRequest], session: ProduceSession) -> bool:
-        """Take one request; afterwards nothing of it is left. Returns False where no more come."""
+        """Take one request and release its memory. Returns False at the end of the stream."""
         await self._manager.memory.wait_room(Kind.PRODUCE)
         request = await stream.receive()
         if request is None:
@@ -100,7 +100,7 @@ class DataHandlers:
         return self._manager.memory.charge(Kind.PRODUCE, REQUEST_COPIES * size)
 
     async def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
-        """Append the entries; answer when all are settled."""
+        """Append the entries; answer when all outcomes are known."""
         session = self._produce_session(context)
         with self._charge(request):
             await session.take(request)
@@ -111,14 +111,14 @@ class DataHandlers:
         return ProduceAnswer(answers)
 
     async def init_producer_id(self, _request: InitProducerIdRequest, _context: RequestContext) -> InitProducerIdAnswer:
-        """An identity for an idempotent producer. As in Kafka it is a new one in any case: a producer without a
-        transactional id counts its epochs by itself, and asks only when it has none or has used up the last."""
+        """A new producer id. As in Kafka, a producer without a transactional id increments its epoch itself, and
+        requests an id only if it has none or the epochs are exhausted."""
         return InitProducerIdAnswer(await self._producer_ids.take(), 0)
 
     # --- fetch ---
 
     async def fetch_stream(self, stream: ValueStream[FetchAnswer, FetchRequest], context: RequestContext) -> None:
-        """Open fetches as they are asked for; answer each when there is enough to read or its time is up."""
+        """Open the fetches of each request; answer each when enough can be read, or at its deadline."""
         session = self._manager.open_session(context)
         try:
             await run_duplex(_take_fetches(stream, session), self._send_fetched(stream, session))
@@ -135,8 +135,9 @@ class DataHandlers:
     async def _send_next(
         self, stream: ValueStream[FetchAnswer, FetchRequest], session: FetchSession, bytes_max: int
     ) -> bool:
-        """Send what is due, to a consumer not much more than `bytes_max` of records, or one batch. Returns whether
-        there was anything. Afterwards nothing of it is left."""
+        """Send the answers that are due, and release their memory. Returns False if there were none.
+
+        A consumer gets at most about `bytes_max` bytes of records, but at least one batch."""
         overdue, enough = session.sign_of_life_due, self._config.response_bytes
         wanted, least = session.next_bytes(enough)
         if session.kind is Kind.CONSUMER_FETCH:
@@ -157,9 +158,9 @@ class DataHandlers:
     async def _add_next(
         self, answer: FetchAnswer, charge: AnswerCharge, session: FetchSession, wanted: int, enough: int, least: int
     ) -> None:
-        """Add answers that are due, of `wanted` bytes of records, or as many as there is memory for, but at least of
-        `least`; stop when they hold `enough`. Where memory is kept already, for this answer or for what is read from a
-        disk, nothing is waited for that others may keep."""
+        """Add answers that are due: with `wanted` bytes of records if the memory budget allows, but at least `least`;
+        stop at `enough` bytes. While this answer or a disk read of the session occupies memory, it does not wait for
+        memory that other requests occupy, which could be a deadlock."""
         memory, kind = self._manager.memory, session.kind
         if session.cold.read or not least:
             _add(answer, charge, session.collect_read(), memory.charge(kind, 0))
@@ -175,7 +176,7 @@ class DataHandlers:
         _add(answer, charge, session.collect(min(enough, room - least) if room else enough, room), share)
 
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
-        """Read from the partitions; answer when each has enough or the time is up."""
+        """Read from the partitions; answer when each has enough, or at the deadline."""
         most = max(1, UNARY_FETCH_BYTES_MAX // max(1, len(request.partitions)))
         request = request._replace(
             partitions=[item._replace(max_bytes=min(item.max_bytes or BYTES_MAX, most)) for item in request.partitions]
@@ -192,16 +193,16 @@ class DataHandlers:
                 rest = wanted - charge.size // ANSWER_COPIES
                 await self._add_next(answer, charge, session, rest, wanted, least)
         except BaseException:
-            charge.release()  # an error may keep this frame for long
+            charge.release()  # a traceback may keep this frame alive for long
             raise
         finally:
             self._manager.close_session(session)
         return answer
 
-    # --- questions ---
+    # --- offsets ---
 
     async def list_offsets(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsAnswer:
-        """Where partitions begin and end, and the offset that belongs to a time."""
+        """The first and last offsets of partitions, and offsets by timestamp."""
         isolation = READS_UP_TO[request.isolation_level]
         ensure_few(request.partitions, "partitions")
         return ListOffsetsAnswer(tuple(self._listed(item, isolation, context) for item in request.partitions))
@@ -219,7 +220,7 @@ class DataHandlers:
     async def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
     ) -> OffsetForLeaderEpochAnswer:
-        """Where leader epochs end."""
+        """The end offsets of leader epochs."""
         ensure_few(request.partitions, "partitions")
         return OffsetForLeaderEpochAnswer(tuple(self._epoch_end(question, context) for question in request.partitions))
 
@@ -238,7 +239,7 @@ class DataHandlers:
         if its log cannot be used."""
         try:
             partition = self._manager.locate(request.topic_id, request.partition, context.listener)
-        except NotLeaderOrFollower:  # it has no log here (yet)
+        except NotLeaderOrFollower:  # this node has no log of it (yet)
             return ReplicaLogInfo(NO_LEADER_EPOCH, Offset(0))
         if partition.offline is not None and (partition.log.damage is None or partition.directory.offline is not None):
             raise partition.offline
@@ -247,7 +248,7 @@ class DataHandlers:
 
 
 def _add(answer: FetchAnswer, charge: AnswerCharge, partitions: Sequence[FetchedPartition], share: Share) -> None:
-    """Add these partitions to the answer. share: the memory they were read with."""
+    """Add these partitions to the answer. share: the memory that was taken to read them."""
     answer.partitions.extend(partitions)
     charge.add(sum(len(each.records) for each in partitions), share)
 
@@ -270,11 +271,11 @@ async def _take_fetches(stream: ValueStream[FetchAnswer, FetchRequest], session:
 def _look_up(
     partition: Partition, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
 ) -> tuple[Offset, Millis, LeaderEpoch]:
-    """Offset, timestamp and epoch for one question, at the end of the log that of the record before it; offset -1 where
-    no record is that young."""
+    """The offset for a timestamp, with the timestamp and epoch of its record; for the end of the log, the epoch of the
+    record before it. Offset -1 if no record is that recent."""
     leader = partition.leading_in(leader_epoch)
     log = partition.log
-    # The log start is known before a new leader knows how far the log is committed.
+    # The log start is valid even before a new leader knows what is committed.
     end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
     if timestamp == LATEST:
         return end, NO_TIMESTAMP, epoch_before(log.epoch_entries(), end)

@@ -1,8 +1,8 @@
-"""The log directories of the cluster's nodes as these see them: their room, and damaged logs, which no metadata tell.
+"""The log directories of the cluster's nodes: free space and damaged logs, which are not in the metadata.
 
-Kept true: an operator's question waits for no node longer than `ASK_MS`; one that does not answer is named, since its
-disks may be full or damaged. Fenced nodes are not asked: the metadata tell of those.
-Left to others: when a directory refuses appends (storage/directory/reserve.py), the words for people
+Invariants: a query waits at most `ASK_MS` for each node; a node that does not answer is named, since its disks may be
+full or damaged. Fenced nodes are not queried: the metadata shows that they are down.
+Not here: when a directory rejects appends (storage/directory/reserve.py), texts for operators
 (replication/controller/explain.py).
 Source: Kafka's DescribeLogDirs (KIP-113, KIP-827).
 """
@@ -31,17 +31,17 @@ from tidelog.types import DirectoryId, NodeId, PartitionKey
 _log = logging.getLogger("node.log_dirs")
 
 ASK_MS: Final = 1_000
-"""How long a node may take to tell of its directories: a person waits."""
+"""How long a node may take to report its directories; short, since an operator waits."""
 
 
 class LogDirs:
-    """One node's own directories, and its questions about those of others."""
+    """The log directories of this node, and queries for those of other nodes."""
 
     def __init__(self, me: NodeId, directories: Sequence[LogDirectory], peers: Peers) -> None:
         self._me, self._directories, self._peers = me, tuple(directories), peers
 
     def own(self) -> tuple[LogDirState, ...]:
-        """This node's, in the order of its configuration."""
+        """The directories of this node, in the order of its configuration."""
         return tuple(
             LogDirState(
                 directory_id=directory.directory_id,
@@ -56,7 +56,7 @@ class LogDirs:
         )
 
     async def look(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
-        """What these nodes say of their directories and logs. All are asked at once."""
+        """The full directories and damaged logs that these nodes report. All nodes are queried at once."""
         full: dict[DirectoryId, str] = {}
         damaged: dict[tuple[NodeId, PartitionKey], str] = {}
         unanswered: list[NodeId] = []
@@ -84,7 +84,7 @@ class LogDirs:
                 damaged[node_id, log.key] = log.lost
 
     async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[LogDirState] | None:
-        """Its directories, none of a node that is fenced; None where it does not answer."""
+        """The directories of a node; empty if it is fenced, None if it does not answer."""
         node = image.nodes.get(node_id)
         endpoint = None if node is None or node.fenced else node.listeners.get(CLIENT_LISTENER)
         if endpoint is None:
@@ -94,6 +94,6 @@ class LogDirs:
                 endpoint, ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(), timeout_ms=ASK_MS
             )
         except TidelogError as error:
-            _log.info("node %d does not tell of its log directories: %s", node_id, error.message)
+            _log.info("node %d did not report its log directories: %s", node_id, error.message)
             return None
         return answer.log_dirs

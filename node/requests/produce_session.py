@@ -1,15 +1,14 @@
-"""Produce requests of one stream, or one unary call: appended when they come, answered when their acks are there.
+"""The produce requests of one stream or unary call: entries are appended on arrival and answered after their acks.
 
-Kept true:
-  1. Entries are appended in the order in which they came, each by itself: one that is refused leaves the others
-     alone.
-  2. What waits is bounded: beyond `outstanding_max` entries the stream is not read on, and the producer feels it.
-  3. Records that take time to check (compressed, or to be compressed anew) are checked elsewhere, before their turn on
-     the loop; the entries behind them wait.
-  4. `acks=0` is never answered. As in Kafka, a failure of such an entry ends the stream, so that its producer looks
-     the leader up again.
+Invariants:
+  1. Entries are appended in the order of arrival. A rejected entry does not affect the others.
+  2. With `outstanding_max` unanswered entries, the stream is not read further, which slows the producer down.
+  3. Records that take time to check (compressed, or to be recompressed) are checked on another thread before they are
+     appended on the loop. Later entries wait.
+  4. An entry with `acks=0` is never answered. As in Kafka, its failure ends the stream, so that the producer looks the
+     leader up again.
 
-Left to others: the stream (data_handlers.py), appending and acks (partition.py).
+Not here: the stream (data_handlers.py), appends and acks (partition.py).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class _Waiting:
-    """One entry until its outcome is known."""
+    """An appended entry whose outcome is unknown; called with the outcome."""
 
     __slots__ = ("acks", "batch_id", "partition", "request", "session")
 
@@ -51,7 +50,7 @@ class _Waiting:
 
 
 class ProduceSession:
-    """See the module's words. One for each stream."""
+    """The unanswered entries of one stream or call, and their answers."""
 
     def __init__(
         self,
@@ -62,14 +61,14 @@ class ProduceSession:
         config: ReplicaConfig,
         inspectors: Executor,
     ) -> None:
-        """inspectors: where records are checked that take time."""
+        """inspectors: checks records that take time."""
         self._manager = manager
         self._inspectors = inspectors
         self._context = context
         self._clock = clock
         self._config = config
         self.request: MeteredRequest | None = None
-        """The message of a stream that is being taken; None for a call, which the listener measures."""
+        """The meter of the current stream message; None for a call, which the listener measures."""
         self._outstanding = 0
         self._settled: list[tuple[_Waiting, LogAppendInfo]] = []
         self._refused: list[tuple[int, Partition | None, TidelogError]] = []
@@ -80,12 +79,12 @@ class ProduceSession:
     # --- requests ---
 
     def begin(self, request: ProduceRequest) -> MeteredRequest:
-        """Measure a message of a stream; it surrounds `take`."""
+        """Measure a message of a stream, as a context around `take`."""
         self.request = self._context.begin(entries=len(request.partitions))
         return self.request
 
     async def take(self, request: ProduceRequest) -> None:
-        """Append the entries of a request. Raises the failure of an entry with acks=0, InvalidRequest for too many."""
+        """Append the entries of a request. Raises the error of an entry with acks=0, InvalidRequest for too many."""
         ensure_few(request.partitions, "batches")
         deadline = Millis(self._clock.monotonic_ms() + max(0, min(request.timeout_ms, self._config.max_wait_ms)))
         for entry in request.partitions:
@@ -99,7 +98,7 @@ class ProduceSession:
         partition: Partition | None = None
         try:
             if acks not in {-1, 0, 1}:
-                raise InvalidRequiredAcks(f"acks={acks}: it must be -1 (all in-sync replicas), 1 (the leader) or 0")
+                raise InvalidRequiredAcks(f"acks={acks} is invalid; set -1 (all in-sync replicas), 1 (the leader) or 0")
             partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
             inspected = None
             if takes_time(entry.records, partition.log.rules):
@@ -107,7 +106,7 @@ class ProduceSession:
                 inspected = await self._inspected(partition, entry.records)
                 partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
             if self._manager.stopping:
-                raise NodeShuttingDown("the node is stopping and appends nothing more: send to the next leader")
+                raise NodeShuttingDown("the node is stopping and rejects appends: send to the next leader")
             wanted = Acks(acks)
             partition.produce(
                 entry.records,
@@ -133,7 +132,7 @@ class ProduceSession:
         self._wake.set()
 
     async def _inspected(self, partition: Partition, records: Buffer) -> Inspected | None:
-        """What the records are, found out elsewhere. Raises what refuses them."""
+        """The result of `inspect_sent`, which runs on another thread. Raises the reason if the records are rejected."""
         log, rules, now = partition.log, partition.log.rules, self._clock.wall_ms()
         try:
             return await run_in(self._inspectors, lambda: inspect_sent(records, rules, now))
@@ -142,7 +141,7 @@ class ProduceSession:
             raise
 
     def settle(self, waiting: _Waiting, info: LogAppendInfo | None, error: TidelogError | None) -> None:
-        """The outcome of an entry."""
+        """Note the outcome of an entry, to be answered."""
         if info is not None and not info.duplicate:
             records = info.last_offset - info.first_offset + 1
             waiting.partition.topic_meter.appended(info.valid_bytes, records, info.stats.converted_records)
@@ -155,7 +154,7 @@ class ProduceSession:
         if error is not None:
             self._refuse(waiting.batch_id, waiting.partition, error)
             return
-        assert info is not None, "what is acknowledged was appended"
+        assert info is not None, "an acknowledged entry was appended"
         self._settled.append((waiting, info))
         self._wake.set()
 
@@ -163,11 +162,11 @@ class ProduceSession:
 
     @property
     def outstanding(self) -> int:
-        """Entries not answered yet."""
+        """The number of unanswered entries."""
         return self._outstanding
 
     def collect(self) -> list[ProducedBatch]:
-        """The answers that are known; each is handed out once."""
+        """The answers that are complete; each is returned once."""
         settled, self._settled = self._settled, []
         refused, self._refused = self._refused, []
         answers = [_acknowledged(waiting.batch_id, info) for waiting, info in settled]
@@ -185,7 +184,7 @@ class ProduceSession:
         )
 
     def sent(self, count: int) -> None:
-        """So many answers are on their way: there is room for as many entries."""
+        """Note that `count` answers are being sent, which admits as many entries."""
         self._outstanding -= count
         self._room.set()
 
@@ -198,7 +197,7 @@ class ProduceSession:
             await self._wake.wait()
 
     async def wait_outstanding_below(self, count: int) -> None:
-        """Return when fewer than `count` entries are not answered."""
+        """Return when fewer than `count` entries are unanswered."""
         while self._outstanding >= count:
             self._room.clear()
             await self._room.wait()

@@ -1,9 +1,9 @@
-"""Producer ids that this process may give away: a block of them, and another one from the controller when it is empty.
+"""Producer ids that this node assigns: from a block, and from the controller's next block when it is exhausted.
 
-Kept true: no id is given twice, by this process or by any other: a block belongs to one life of one process, and what
-is left of it when that ends is never used.
-Left to others: which block comes next (replication/controller/controller.py). Source: KIP-730, Kafka's
-RPCProducerIdManager.
+Invariant: no id is assigned twice, by this process or any other. A block belongs to one incarnation; what that leaves
+unused is never assigned.
+Not here: the allocation of blocks (replication/controller/controller.py).
+Source: KIP-730, Kafka's RPCProducerIdManager.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tidelog.types import ProducerId
 
 
 class ProducerIds:
-    """The block of producer ids that this process gives away."""
+    """The current block of producer ids."""
 
     def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
-        """allocate: asks the active controller for a block."""
+        """allocate: requests a block from the active controller."""
         self._allocate = allocate
         self._next = self._end = 0
         self._turn = asyncio.Lock()
 
     async def take(self) -> ProducerId:
-        """An id that nobody has. Raises as `allocate` does, with nothing taken."""
+        """An unused producer id. Raises as `allocate`; no id is taken then."""
         async with self._turn:
             if self._next == self._end:
                 block = await self._allocate()

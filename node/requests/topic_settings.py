@@ -1,6 +1,6 @@
 """Topic settings: validation, and the values that apply where a topic does not set them.
 
-Out of scope: the effect of a setting (storage/config.py, replication/controller/image.py).
+Not here: the effect of a setting (storage/config.py, replication/controller/image.py).
 """
 
 from __future__ import annotations

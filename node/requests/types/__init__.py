@@ -1,1 +1,1 @@
-"""Plain values: what a node is asked and what it answers, independent of any wire protocol."""
+"""Requests and answers of a node as plain values, independent of any wire protocol."""

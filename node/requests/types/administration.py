@@ -99,7 +99,7 @@ class DescribeClusterAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DescribeLogDirsRequest:
-    """The log directories of the node that is asked."""
+    """The log directories of the node that receives the request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Authorization: whether a request is allowed. The one place where a request can be refused for its origin."""
+"""Authorization: the one place where a request can be rejected because of its origin."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ class Authorizer:
 
     def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
         """Called with each request, and with each message of a stream, before its handler. Raises
-        TopicAuthorizationFailed or ClusterAuthorizationFailed to refuse it."""
+        TopicAuthorizationFailed or ClusterAuthorizationFailed to reject it."""

@@ -9,7 +9,7 @@ from node.observability.meters.request_meter import MeteredRequest, RequestMeter
 from node.requests.types.authorizer import Authorizer
 
 ANONYMOUS: Final = "anonymous"
-"""The principal of a connection that was not authenticated. Listeners authenticate nobody yet."""
+"""The principal of a connection that was not authenticated. Listeners do not authenticate yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class RequestContext:
     listener: the name of the listener on which the request arrived; answers name the addresses of that listener.
     connection: the address of the other side, as the listener describes it.
     principal: the authenticated identity.
-    client_id: the name that the client gave itself; empty where its protocol has none.
-    deadline_ms: how long the caller waits for the answer, from the arrival; None where the listener does not know.
+    client_id: the name that the client chose; empty if its protocol has none.
+    deadline_ms: how long the caller waits for the answer, from the arrival; None if the listener does not know.
     meter: the counters of the request's API.
     authorizer: decides whether the requests are allowed.
     """
@@ -34,6 +34,6 @@ class RequestContext:
     authorizer: Authorizer = field(default_factory=Authorizer, compare=False, repr=False)
 
     def begin(self, *, entries: int = 0, wait_ms: int | None = 0) -> MeteredRequest:
-        """Measure a request from now on. entries: parts that are answered one by one. wait_ms: how long it asks to wait
+        """Measure a request from now on. entries: parts that are answered one by one. wait_ms: how long it may wait
         for records; None: without a limit."""
         return MeteredRequest(self.meter, self.connection, self.client_id, entries, wait_ms)

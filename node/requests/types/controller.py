@@ -1,4 +1,4 @@
-"""Requests of nodes to the active controller. Most values are those that the controller itself takes and returns."""
+"""Requests of nodes to the active controller. Most values are events and answers of the controller itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AcceptedIsr:
 
 @dataclass(frozen=True, slots=True)
 class ProposalOutcome:
-    """What became of one proposal: the resulting state, or why it was rejected."""
+    """The outcome of one proposal: the resulting state, or why it was rejected."""
 
     key: PartitionKey
     outcome: AcceptedIsr | TidelogError

@@ -1,4 +1,4 @@
-"""Nodes, topics, partitions and leaders, as a client asks for them."""
+"""GetMetadata: nodes, topics, partitions and leaders, for clients."""
 
 from __future__ import annotations
 
