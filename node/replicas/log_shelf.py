@@ -113,7 +113,7 @@ class LogShelf:
                 self._say(name, "it had records and is missing; waiting until the replica has left both sets")
                 return None
             if state.key in self._unusable:
-                self._say(name, "it exists but is unusable, and the replica is in a set; restart the node")
+                self._say(name, "it exists but is unusable; restart the node, or wait until it is in neither set")
                 return None
         self._unusable.discard(state.key)
         wanted = state.directory_of(self._me)

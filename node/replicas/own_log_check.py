@@ -1,5 +1,5 @@
-"""Checks of a replica's own log: when a reader rejected its records (design, section 4, rule 4), and when a damaged log
-may become the leader's.
+"""Checks of a replica's own log: when a reader rejected its records (design, section 4, rule 4), and before an unclean
+election of a damaged replica.
 
 Not here: the effect of damage on the replica (replica_manager.py), checks of the whole log (the scrub).
 """

@@ -389,7 +389,7 @@ class ReplicaManager:
         why = self._shelf.why_unfit(partition.directory, partition.log, state)
         if why is None or self._me in state.counted_on or state.leader_epoch <= partition.used_in:
             return False
-        self._dismiss(partition, f"its log is created again: {why}")
+        self._dismiss(partition, f"the log is created again: {why}")
         if partition.directory.offline is None:
             self._shelf.set_aside(partition.directory, partition.name, why)
         return True
@@ -403,7 +403,7 @@ class ReplicaManager:
         if topic is None or state is None:
             old.log = log
         elif log is not old.log:
-            self._dismiss(old, "its log was opened again")
+            self._dismiss(old, "the log was opened again after a repair")
             self._install(topic, state, old.directory, log)
         self._carry_out(old.key)
         if self._unopened:

@@ -66,7 +66,7 @@ class Salvaging:
         return partition in self._waiting and state.leader == self._me
 
     def begin(self, partition: Partition, damage: Damage) -> None:
-        """Let the replica lead with its readable records: at once if it can read all, else after a repair of its log."""
+        """Let the replica lead with its readable records: at once if all are readable, else after a repair."""
         del self._waiting[partition]
         log = partition.log
         _log.error("%s: unclean election of a damaged replica, which accepts the loss of %s", partition, damage)
