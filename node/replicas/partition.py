@@ -5,7 +5,7 @@ it appends, truncates, requests fsyncs, wakes waiting fetches and answers produc
 
 Invariants:
   1. Effects of the core are carried out on the loop, at once and in order. A truncation, whose fsyncs run on another
-     thread, is a barrier: until it ends, nothing is appended to the log, flushed, read from it or reported about it.
+     thread, is a barrier: until it ends, the log is not appended to, flushed or read, and its state is not reported.
   2. When a leadership ends, all waiting fetches and produce requests are answered.
   3. Only the core advances the high watermark of the log.
 
@@ -111,8 +111,8 @@ ProduceDone: TypeAlias = Callable[[LogAppendInfo | None, TidelogError | None], N
 
 
 SMALL_BYTES: Final = 4 << 10
-"""After an answer of up to this size, the next fetch waits for the fsync of its records. After larger ones, this costs
-more than extra messages: with 64 KiB three nodes took 76,000 to 108,000 records/s of 100 B, not 233,000 to 312,000."""
+"""After an answer of up to this size, the next fetch waits for the fsync, which saves a message. After larger ones the
+wait costs more: with 64 KiB here, three nodes took 76,000 to 108,000 records/s of 100 B, not 233,000 to 312,000."""
 
 
 @dataclass(slots=True)
@@ -324,7 +324,7 @@ class Partition:
             self._host.watch(self)
 
     def durable_moved(self) -> None:
-        """The durable offset of the log moved."""
+        """Apply a new durable offset of the log."""
         if self.leader is not None:
             self._lead(self.leader.handle(LocalDurable(self.log.durable_offset)))
         elif self.follower is not None:
@@ -647,7 +647,7 @@ class Partition:
                 case ReportDurable(durable_offset):
                     self._host.report_durable(self, durable_offset)
                 case RetryLater(_, error):
-                    _log.info("%s: node %d rejected a fetch: %s", self, self.leader_node, error.message)
+                    _log.info("%s: node %d rejected a fetch, will retry: %s", self, self.leader_node, error.message)
                     self._host.attend(self)
                 case AppendRecords() | TruncateTo() | RestartAt():
                     queue += self._change_log(effect, answer)

@@ -135,7 +135,7 @@ class DataHandlers:
     async def _send_next(
         self, stream: ValueStream[FetchAnswer, FetchRequest], session: FetchSession, bytes_max: int
     ) -> bool:
-        """Send the answers that are due, and release their memory. Returns False if there were none.
+        """Send the due answers, or a keep-alive answer, and release their memory. Returns False if none was due.
 
         A consumer gets at most about `bytes_max` bytes of records, but at least one batch."""
         overdue, enough = session.sign_of_life_due, self._config.response_bytes
