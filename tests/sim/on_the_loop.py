@@ -55,7 +55,7 @@ ALLOWED: Final[dict[str, Allowed]] = {
         "write rename remove", "once a segment: snapshots, which are not fsynced"
     ),
     "storage/producers/aborted_transactions:AbortedTransactions._put_right": _may(
-        "write rename", "an index that has rotted"
+        "write rename remove", "an index that has rotted"
     ),
     # Seldom, and of few files.
     "storage/log/log_truncation:LogTruncator._shorten": _may(
