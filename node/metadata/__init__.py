@@ -1,1 +1,1 @@
-"""This node's replica of the metadata log, its snapshots, and their bytes."""
+"""The node's replica of the metadata log, its snapshots, and their encoding."""

@@ -4,7 +4,7 @@ A record class and its message have the same name and the same fields, from whic
 conversion. A record that is encoded decodes to an equal value. A batch of records is one atomic change; a control batch
 has no metadata records. Damaged bytes raise CorruptLog. A kind of record or a feature level that this version does not
 know raises UnsupportedVersion.
-Out of scope: the meaning of the records (replication/controller/image.py) and their place in the log (metadata_log.py).
+Not here: the meaning of the records (replication/controller/image.py) and their place in the log (metadata_log.py).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MetadataBatch:
 def encode_batch(
     records: Sequence[MetadataRecord], *, leader_epoch: LeaderEpoch, timestamp: Millis, base_offset: Offset = Offset(0)
 ) -> bytes:
-    """One batch of these records; an append to a log assigns other offsets. timestamp: milliseconds since 1970."""
+    """One batch of these records. An append to a log assigns other offsets. timestamp: milliseconds since 1970."""
     return build_batch(
         [
             Record(offset=Offset(base_offset + index), timestamp=timestamp, key=None, value=encode_record(record))
@@ -60,7 +60,7 @@ def encode_batch(
 
 
 def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBatch]:
-    """The batches in these bytes. Raises CorruptLog, CorruptRecord, UnsupportedVersion."""
+    """Yields the batches in these bytes. Raises CorruptLog, CorruptRecord, UnsupportedVersion."""
     for batch in iter_batches(data):
         batch.ensure_valid()
         yield MetadataBatch(

@@ -1,12 +1,12 @@
-"""This node's replica of the metadata log, and the cluster image that its committed part makes.
+"""The node's replica of the metadata log, and the cluster image that results from its committed records.
 
-Kept true:
-  1. `image` is made of committed records only, batch by batch, and goes forward only.
-  2. What is appended is asked to be fsynced at once; `on_moved` tells when the log holds more.
-  3. Nothing committed is ever cut.
+Invariants:
+  1. `image` contains committed records only. It advances by whole batches and never goes back.
+  2. Each append requests an fsync at once. `on_moved` reports when the durable offset advances.
+  3. Committed records are never truncated.
 
-Left to others: who appends and what is committed (driver.py, fetcher.py), what records say
-(replication/).
+Not here: when to append and what is committed (node/quorum/driver.py, node/quorum/fetcher.py), the meaning of records
+(replication/controller/).
 """
 
 from __future__ import annotations
@@ -56,43 +56,42 @@ METADATA_TOPIC_ID: Final = TopicId(UUID(int=1))
 METADATA_KEY: Final = PartitionKey(METADATA_TOPIC_ID, METADATA.partition)
 
 BATCH_BYTES_MAX: Final = 64 << 20
-"""A batch is one atomic change; the largest, a topic of 10,000 partitions, has some 2 MB."""
+"""A batch is one atomic change. The largest one creates a topic of 10,000 partitions and has about 2 MB."""
 
 READ_BYTES: Final = 4 << 20
 
 SEGMENT_BYTES: Final = 64 << 20
-"""Dropped behind a snapshot are whole segments only."""
+"""After a snapshot, only whole segments are deleted."""
 
 T = TypeVar("T")
 
 
 def open_log(directory: LogDirectory) -> Log:
-    """The metadata log of a log directory, made where there is none. May take long: recovery reads it.
+    """The metadata log of a log directory; created if there never was one. Recovery reads it, which may take long.
 
-    Raises CorruptLog where there was one, since what it had and how this node voted is promised to others;
+    Raises CorruptLog if the directory has lost its log: other nodes rely on its records and on this node's vote. Raises
     KafkaStorageError, DiskFull.
     """
     config = LogConfig(
         max_message_bytes=BATCH_BYTES_MAX, segment_bytes=SEGMENT_BYTES, delete=False
-    )  # snapshots shorten it
+    )  # snapshots replace its start
     logs = directory.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
     found = logs.get(METADATA)
     gone = directory.is_gone(METADATA_KEY)
     if gone is not None:
         raise CorruptLog(
             f"{directory.path} has lost its metadata log, which reached offset {gone.end_offset} ({gone.reason}), and "
-            "with it how this node voted: give that directory back, or start the node with an empty log "
-            "directory: then it "
-            "joins anew"
+            "with it the record of how this node voted. Restore the directory, or start the node with an empty log "
+            "directory; it then joins as a new replica"
         )
     return directory.create_log(METADATA, METADATA_TOPIC_ID, config) if found is None else found
 
 
 class MetadataLog:
-    """See the module's words. All on the loop; only fsyncs run elsewhere."""
+    """The replica of the metadata log. Runs on the event loop; fsyncs and snapshot files run on the executor."""
 
     def __init__(self, log: Log, *, clock: Clock, executor: Executor, snapshot_bytes: int = SNAPSHOT_BYTES) -> None:
-        """log: open and recovered. executor: where it is fsynced. snapshot_bytes: from one snapshot to the next.
+        """log: open and recovered. executor: runs its fsyncs. snapshot_bytes: bytes appended between two snapshots.
         Raises CorruptLog, UnsupportedVersion, KafkaStorageError."""
         self.log = log
         self._executor, self._snapshot_bytes = executor, snapshot_bytes
@@ -100,21 +99,21 @@ class MetadataLog:
         self.snapshots = self._guard("listing", lambda: MetadataSnapshots(log.files, log.path))
         self.image = EMPTY
         self.failure: BaseException | None = None
-        """What made the log unusable: a failed fsync."""
+        """The error that made the log unusable; None while it is usable."""
         self.on_moved: Callable[[], None] = _nothing
-        """Told when the log's end, what it holds, its watermark or its voters have moved."""
+        """Called when the log's end, durable offset, high watermark or voters change."""
         self.on_full: Callable[[DiskFull], None] = _ignore
-        """A flush found no room for a file beside the log: the next append asks for another."""
+        """Called when a flush fails on a full disk. The next append requests another flush."""
         self._clock = clock
         self._one_snapshot = asyncio.Lock()
-        """One at a time is written and takes its place: the node's own, or the leader's."""
+        """Held while a snapshot, the node's own or the leader's, is written and put in place."""
         self._commit = GroupCommit(executor, self._durable_moved, self._flush_failed)
         self._pending: deque[MetadataBatch] = deque()
         self._subscribers: list[Callable[[ClusterImage], None]] = []
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._read_back()
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------------
 
     @property
     def end(self) -> Offset:
@@ -123,12 +122,12 @@ class MetadataLog:
 
     @property
     def durable_offset(self) -> Offset:
-        """Everything below is fsynced."""
+        """All records below it are fsynced."""
         return self.log.durable_offset
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed, as far as this node knows."""
+        """All records below it are committed, as far as this node knows."""
         return self.log.high_watermark
 
     def replayed(self) -> ClusterImage:
@@ -140,11 +139,11 @@ class MetadataLog:
 
     @property
     def voters(self) -> tuple[Voter, ...]:
-        """By the last voters record of the whole log, committed or not; empty before the first."""
+        """The voters of the last voters record in the log, committed or not; empty before the first."""
         return self._voters()[0]
 
     def view(self) -> MetadataLogView:
-        """The log as the quorum's rules see it."""
+        """The state of the log, for the rules of the quorum."""
         log = self.log
         voters, end, before = self._voters()
         return MetadataLogView(
@@ -160,7 +159,7 @@ class MetadataLog:
         )
 
     def _voters(self) -> tuple[tuple[Voter, ...], Offset, tuple[Voter, ...]]:
-        """The newest voters, one past their record, 0 where that is applied, and the voters before them."""
+        """The newest voters, the offset after their record (0 if that is applied), and the voters before them."""
         found = (
             (record.voters, Offset(offset + 1))
             for batch in reversed(self._pending)
@@ -173,14 +172,14 @@ class MetadataLog:
         return newest, end, before
 
     def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
-        """Call with each new committed image, on the loop; with the present one now, if there is any."""
+        """Call `on_image` with each new committed image, on the event loop, and with the present one now, if any."""
         self._subscribers.append(on_image)
         if self.image is not EMPTY:
             on_image(self.image)
 
     async def wait_until(self, reached: Callable[[], bool]) -> None:
-        """Return once `reached()` is true; asked again whenever the log's end, what it holds or its watermark moves.
-        Raises what made the log unusable."""
+        """Return once `reached()` is true. It is evaluated whenever the log's end, durable offset or high watermark
+        changes. Raises the error that made the log unusable."""
         while True:
             if self.failure is not None:
                 raise self.failure
@@ -194,7 +193,7 @@ class MetadataLog:
                 self._waiting.pop(waiter, None)
 
     def wake(self) -> None:
-        """Let all who wait look again."""
+        """Let every `wait_until` evaluate its condition again."""
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)
@@ -202,14 +201,14 @@ class MetadataLog:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[MetadataRecord], leader_epoch: LeaderEpoch) -> MetadataBatch:
-        """As the leader: one atomic batch, behind the end. Raises DiskFull, KafkaStorageError."""
+        """As leader, append one atomic batch. Raises DiskFull, KafkaStorageError."""
         data = encode_batch(records, leader_epoch=leader_epoch, timestamp=self._clock.wall_ms())
         base = self.end
         located = tuple((Offset(base + index), record) for index, record in enumerate(records))
         return self._append_own(data, leader_epoch, located)
 
     def append_leader_change(self, change: LeaderChange, leader_epoch: LeaderEpoch) -> MetadataBatch:
-        """As the leader: the control record that opens its epoch. Raises DiskFull, KafkaStorageError."""
+        """As leader, append the control record that opens its epoch. Raises DiskFull, KafkaStorageError."""
         return self._append_own(control_batch(change, timestamp=self._clock.wall_ms()), leader_epoch, ())
 
     def _append_own(
@@ -221,11 +220,10 @@ class MetadataLog:
         return batch
 
     def append_fetched(self, records: Buffer, epochs: Sequence[EpochStart], leader_epoch: LeaderEpoch) -> None:
-        """As a follower or observer: whole batches as the leader has them, and its epoch entries over them, none of
-        a later epoch than the leader's.
+        """As follower or observer, append whole batches of the leader with its epoch entries for their range.
 
-        Raises CorruptRecord, CorruptLog, OffsetsNotMonotonic, UnsupportedVersion, DiskFull, KafkaStorageError, and then
-        nothing was appended.
+        Raises CorruptRecord, also for a batch of a later epoch than the leader's; CorruptLog, OffsetsNotMonotonic,
+        UnsupportedVersion, DiskFull, KafkaStorageError. Nothing is appended then.
         """
         batches = list(decode_batches(records))
         if not batches:
@@ -249,22 +247,22 @@ class MetadataLog:
         self._moved()
 
     def commit(self, offset: Offset) -> None:
-        """Everything below `offset` is committed: apply it, tell the subscribers."""
+        """Apply the records below `offset`, which are committed, and publish the new image."""
         if not self.log.advance_high_watermark(offset):
             return
         self._apply_committed()
         self._moved()
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut everything at and above `offset`, which another leader's log does not have.
+        """Truncate the log to `offset`: the leader's log differs from there on.
 
-        Raises CorruptLog where that was committed, KafkaStorageError, DiskFull.
+        Raises CorruptLog if committed records would be lost, KafkaStorageError, DiskFull.
         """
         if offset < self.image.offset:
             raise CorruptLog(
-                f"the quorum's leader lacks metadata from offset {offset} on that was committed up to "
-                f"{self.image.offset}: its log was lost or put back from an old copy. Give it back its metadata "
-                "directory"
+                f"the quorum's leader lacks metadata from offset {offset} on, but metadata up to "
+                f"{self.image.offset} was committed: its log was lost or put back from an old copy. Restore the "
+                "leader's metadata directory"
             )
         self.log.truncate_to(offset)
         while self._pending and self._pending[-1].end > self.end:
@@ -272,11 +270,11 @@ class MetadataLog:
         self._moved()
 
     def request_flush(self) -> None:
-        """Make durable what is not yet, after a flush that found no room."""
+        """Request another flush, after one that failed on a full disk."""
         self._commit.request(self.log)
 
     def empty(self) -> None:
-        """Forget a damaged replica: all of it is fetched again. Raises KafkaStorageError, DiskFull."""
+        """Remove all records of a damaged replica, which is then fetched again. Raises KafkaStorageError, DiskFull."""
         self.log.truncate_fully_and_start_at(Offset(0))
         self._pending.clear()
         self.log.high_watermark = Offset(0)
@@ -290,15 +288,15 @@ class MetadataLog:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Has the log grown so much that what is committed should stand in a snapshot?"""
+        """True if the log has grown by `snapshot_bytes` and has committed records that no snapshot contains."""
         latest = self.snapshots.latest
         done = Offset(0) if latest is None else latest.end_offset
         return self._bytes_since_snapshot >= self._snapshot_bytes and self.image.offset > done
 
     async def write_snapshot(self) -> None:
-        """Put what is committed into a snapshot and drop the log before it. Raises KafkaStorageError, DiskFull."""
+        """Write a snapshot of the committed image and delete segments below it. Raises KafkaStorageError, DiskFull."""
         async with self._one_snapshot:
-            if self.wants_snapshot:  # the leader's may have come meanwhile
+            if self.wants_snapshot:  # a snapshot of the leader may have been installed meanwhile
                 await self._write_own()
 
     async def _write_own(self) -> None:
@@ -313,7 +311,7 @@ class MetadataLog:
         self._moved()
 
     async def _drop_before(self, offset: Offset) -> None:
-        """Drop the segments below a snapshot. Raises KafkaStorageError, DiskFull."""
+        """Delete the segments below a snapshot. Raises KafkaStorageError, DiskFull."""
         dropped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(failure: TidelogError | None) -> None:
@@ -328,14 +326,15 @@ class MetadataLog:
         await dropped
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
-        """The whole size of a snapshot, and a piece of it. Raises OffsetOutOfRange where it is gone, InvalidRequest,
-        KafkaStorageError."""
+        """The size of a snapshot in bytes, and a part of it. Raises OffsetOutOfRange if it no longer exists,
+        InvalidRequest, KafkaStorageError."""
         return self._guard("reading a snapshot in", lambda: self.snapshots.read(snapshot, position, max_bytes))
 
     async def install_snapshot(self, snapshot: SnapshotId, data: bytes, wanted: Callable[[], bool]) -> None:
-        """Begin anew behind a snapshot that the leader gave. It may end where this image does: then nothing behind it
-        agrees with the leader's log. wanted: asked once the snapshot is on the disk; the log stays as it is where that
-        leader leads no more. Raises CorruptLog, UnsupportedVersion, KafkaStorageError, DiskFull."""
+        """Install a snapshot of the leader and restart the log after it. The snapshot may end where this image ends: no
+        record after it agrees with the leader's log. wanted: called when the snapshot is durable; the log is unchanged
+        if it returns False, because that leader no longer leads. Raises CorruptLog, UnsupportedVersion,
+        KafkaStorageError, DiskFull."""
         image = decode_snapshot(data, snapshot)
         async with self._one_snapshot:
             if image.offset < self.image.offset:
@@ -354,7 +353,7 @@ class MetadataLog:
         self._moved()
 
     def _keep(self, snapshot: SnapshotId) -> None:
-        """It is the newest one; older ones go in the background."""
+        """Make this snapshot the latest one and delete older ones in the background."""
         self.snapshots.latest = snapshot
 
         def done(result: object) -> None:
@@ -371,16 +370,16 @@ class MetadataLog:
         except OSError as error:
             raise self.log.directory.fail(f"writing a snapshot in {self.log.path}", error) from error
 
-    # --- inside ---------------------------------------------------------------------------------------------------
+    # --- state ---------------------------------------------------------------------------------------------------
 
     def _read_back(self) -> None:
-        """Take in the newest snapshot and the log behind it; what was known to be committed makes the first image."""
+        """Load the latest snapshot and the log after it. The first image contains what was known to be committed."""
         snapshot = self.snapshots.latest
         if snapshot is not None:
             self.image = self._guard("reading a snapshot in", lambda: self.snapshots.load(snapshot))
-            if not self._reaches(snapshot):  # it was fetched, and the log not begun anew behind it yet
+            if not self._reaches(snapshot):  # it was fetched, and the log was not restarted after it
                 _log.warning(
-                    "%s does not hold what its snapshot of offset %d says: begun anew behind it",
+                    "%s does not match its snapshot of offset %d: the log restarts after the snapshot",
                     self.log.path,
                     snapshot.end_offset,
                 )
@@ -389,7 +388,8 @@ class MetadataLog:
         position = max(self.log.log_start_offset, self.image.offset)
         if position > self.image.offset:
             raise CorruptLog(
-                f"the metadata log in {self.log.path} begins at offset {position}, and no snapshot says what was before"
+                f"the metadata log in {self.log.path} begins at offset {position}, and no snapshot covers the metadata "
+                "before it: restore the directory, or start the node with an empty log directory"
             )
         end = self.end if self.log.damage is None else min(self.end, self.log.damage.first_offset)
         while position < end:
@@ -400,13 +400,13 @@ class MetadataLog:
         self._apply_committed()
 
     def _reaches(self, snapshot: SnapshotId) -> bool:
-        """Does the log hold what is in a snapshot, or begin behind it? One that does not may be the longer one, of
-        records that nobody else has."""
+        """True if the log contains the records of a snapshot or begins after it. A log that fails this may still be
+        longer than the snapshot, with records that no other replica has."""
         log, end = self.log, snapshot.end_offset
         if log.log_end_offset < end or log.log_start_offset >= end or log.damage is not None:
             return log.log_end_offset >= end
         below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
-        return not below or below[-1] == snapshot.epoch  # none: it began behind the snapshot once, its start was lost
+        return not below or below[-1] == snapshot.epoch  # none: it began after the snapshot, its start was lost
 
     def _guard(self, doing: str, work: Callable[[], T]) -> T:
         try:
@@ -430,12 +430,13 @@ class MetadataLog:
         self._moved()
 
     def _flush_failed(self, error: BaseException) -> None:
-        """After a failed fsync nobody can tell what is on the disk: the replica is out of use (design section 3)."""
+        """Stop using the replica: after a failed fsync the contents on disk are unknown. A full disk is only
+        reported."""
         if isinstance(error, DiskFull):
-            _log.error("the metadata log is not durable yet: %s", error.message)
+            _log.error("the metadata log cannot be flushed for now: %s", error.message)
             self.on_full(error)
             return
-        _log.error("the metadata log cannot be made durable: %s", error)
+        _log.error("the metadata log cannot be flushed, its contents on disk are unknown; the node stops: %s", error)
         self.failure = error
         self.wake()
 
@@ -445,8 +446,8 @@ def _apply(image: ClusterImage, batch: MetadataBatch) -> ClusterImage:
 
 
 def _nothing() -> None:
-    """Nobody has asked to be told yet."""
+    """The callback before another one is set."""
 
 
 def _ignore(_: DiskFull) -> None:
-    """An observer has promised nothing: it holds more again with the next record."""
+    """The callback before another one is set: the next append requests another flush."""

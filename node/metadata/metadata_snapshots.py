@@ -1,11 +1,12 @@
-"""Snapshots of the metadata log: files beside it, in Kafka's format and under Kafka's names.
+"""Snapshots of the metadata log: files in its directory, with Kafka's format and names.
 
-    END-EPOCH.checkpoint     a batch with the header's control record, batches of records, a batch with the footer's;
-                             END (20 digits) is one past the last record that went in, EPOCH (10 digits) that record's
+    END-EPOCH.checkpoint     a batch with the header control record, batches of records, a batch with the footer record;
+                             END (20 digits) is one past the last record of the log that it covers, EPOCH (10 digits)
+                             the epoch of that record
 
-Kept true: a file under that name is whole: it is written beside it, fsynced and renamed; whoever reads one checks its
-header, every CRC and its footer. Only the newest is kept.
-Left to others: when one is written, and the log's start (metadata_log.py), sending it in pieces (quorum_service.py).
+Invariants: a file with such a name is complete: it is written under another name, fsynced and renamed. A reader checks
+the header, every CRC and the footer. Only the latest snapshot is kept.
+Not here: when to write one, and the log's start (metadata_log.py), serving it in parts (node/quorum/handlers.py).
 Source: KIP-630.
 """
 
@@ -31,7 +32,7 @@ RECORDS_PER_BATCH: Final = 1_000
 
 
 def encode_snapshot(image: ClusterImage, epoch: LeaderEpoch, timestamp: Millis) -> bytes:
-    """A whole snapshot. timestamp: when the last record in it was appended (milliseconds since 1970)."""
+    """The bytes of a snapshot. timestamp: when its last record was appended (milliseconds since 1970)."""
     pieces = [control_batch(SnapshotHeader(timestamp), timestamp=timestamp, base_offset=0, leader_epoch=epoch)]
     offset = 1
     records: Iterator[MetadataRecord] = records_of(image)
@@ -52,18 +53,18 @@ def decode_snapshot(data: bytes, snapshot: SnapshotId) -> ClusterImage:
     except CorruptRecord as error:
         raise CorruptLog(f"a snapshot of the metadata log is damaged: {error.message}") from error
     if len(controls) != 2 or not (isinstance(controls[0], SnapshotHeader) and isinstance(controls[1], SnapshotFooter)):
-        raise CorruptLog("a snapshot of the metadata log is not whole: it lacks its header or its footer")
+        raise CorruptLog("a snapshot of the metadata log is incomplete: its header or its footer is missing")
     try:
         image = apply(EMPTY, located)
     except (KeyError, ValueError, AssertionError) as error:
-        raise CorruptLog(f"the records in a snapshot of the metadata log do not go together ({error!r})") from error
+        raise CorruptLog(f"the records in a snapshot of the metadata log contradict each other ({error!r})") from error
     if image.offset > snapshot.end_offset:
-        raise CorruptLog("a snapshot of the metadata log has more records than the log that it stands for")
+        raise CorruptLog("a snapshot of the metadata log has more records than the part of the log that it covers")
     return advance(image, snapshot.end_offset)
 
 
 class MetadataSnapshots:
-    """The snapshots in the metadata log's directory. Files are read on the loop, written wherever the caller is."""
+    """The snapshots in the metadata log's directory. Reads run on the event loop, writes on any thread."""
 
     def __init__(self, files: Files, directory: str) -> None:
         """Raises OSError."""
@@ -71,35 +72,35 @@ class MetadataSnapshots:
         found = [match for name in files.list(directory) if (match := NAME.fullmatch(name))]
         ids = [SnapshotId(Offset(int(match["end"])), LeaderEpoch(int(match["epoch"]))) for match in found]
         self.latest = max(ids, key=lambda each: each.end_offset, default=None)
-        """The newest one."""
+        """The latest snapshot; None if there is none."""
 
     def load(self, snapshot: SnapshotId) -> ClusterImage:
-        """The image in it. Raises CorruptLog, UnsupportedVersion, OSError."""
+        """The image in a snapshot. Raises CorruptLog, UnsupportedVersion, OSError."""
         data = read_file(self._files, self._path(snapshot))
         if data is None:
-            raise CorruptLog(f"{self._path(snapshot)} is gone: the metadata before it are lost here")
+            raise CorruptLog(f"{self._path(snapshot)} is missing: this node has lost the metadata below its offset")
         return decode_snapshot(data, snapshot)
 
     def read(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
-        """Its whole size, and a piece of it. Raises OffsetOutOfRange where it is gone, InvalidRequest, OSError."""
+        """The size in bytes, and a part. Raises OffsetOutOfRange if the snapshot is gone, InvalidRequest, OSError."""
         try:
             file = self._files.open(self._path(snapshot), read_only=True)
         except FileNotFoundError:
-            raise OffsetOutOfRange(f"there is no snapshot {self._name(snapshot)} any more: fetch again") from None
+            raise OffsetOutOfRange(f"the snapshot {self._name(snapshot)} no longer exists: fetch again") from None
         try:
             size = file.size()
             if not 0 <= position <= size or max_bytes <= 0:
-                raise InvalidRequest(f"{max_bytes} bytes from {position} on of a snapshot of {size} bytes")
+                raise InvalidRequest(f"cannot read {max_bytes} bytes at {position} of a snapshot of {size} bytes")
             return size, file.pread(min(max_bytes, size - position), position)
         finally:
             file.close()
 
     def write(self, snapshot: SnapshotId, data: bytes) -> None:
-        """Put one in place, durably; it is not `latest` yet. Any thread. Raises OSError."""
+        """Write a snapshot durably; `latest` is unchanged. Any thread. Raises OSError."""
         write_file(self._files, self._path(snapshot), data)
 
     def remove_older(self, snapshot: SnapshotId) -> None:
-        """Remove those before it. Any thread. Raises OSError."""
+        """Remove the snapshots that are older than this one. Any thread. Raises OSError."""
         for name in self._files.list(self._directory):
             found = NAME.fullmatch(name)
             if found is not None and int(found["end"]) <= snapshot.end_offset and name != self._name(snapshot):
