@@ -1,12 +1,12 @@
-"""Several real nodes on this machine, on loopback: for `tidelog up`, the demo, the bench and the tests.
+"""Several nodes as processes on the loopback interface: for `tidelog up`, the demo, the bench and the tests.
 
-Each node has a directory `DIRECTORY/node-N` with its configuration, its data and what it logs. Addresses are chosen
-once and kept in the configuration, so a cluster stopped and started again in the same directory is the same cluster.
+Each node has a directory `DIRECTORY/node-N` with its configuration, its data and its log output. Addresses are chosen
+once and kept in the configuration, so that a cluster restarted in the same directory is the same cluster.
 
-Kept true: no node outlives the process that started it (it stops when its standard input ends); waiting means asking
-the nodes, and ends early, with the last lines of its log, when a node dies that should run. Nothing is started where
-somebody else listens already, so that no other cluster is taken for this one.
-`python -m node.process.local_cluster --nodes 3 --directory DIRECTORY` runs one until it is interrupted.
+Invariants: no node outlives the process that started it: it stops when its standard input ends. Waiting queries the
+nodes; if a node dies that should run, it fails at once with the last lines of that node's log. No node is started on an
+address that is in use, so that no other cluster is mistaken for this one.
+`python -m node.process.local_cluster --nodes 3 --directory DIRECTORY` runs a cluster until it is interrupted.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from tidelog.types import Endpoint
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(18_000, 32_000)
-"""Ports are chosen below the system's range for outgoing connections (32768 on Linux), which would else take the port
+"""Ports below the system's range for outgoing connections (32768 and up on Linux), which could otherwise take the port
 of a node that is down for a moment."""
 
 _POLL_S: Final = 0.05
 _SHORT_LIFE_S: Final = 10.0
-"""A node that was started again and lived no longer would only be started again and again."""
+"""A node that ends this soon after a restart is not restarted again."""
 _CALL_S: Final = 2.0
 
 
 class ClusterFailed(Exception):
-    """A node died that should run, or what was waited for did not come in time."""
+    """A node that should run has ended, or a condition was not reached in time."""
 
 
 @dataclass(slots=True)
 class LocalNode:
-    """One node: its directory and, while it runs, its process."""
+    """A node: its directory and, while it runs, its process."""
 
     node_id: int
     directory: Path
@@ -60,7 +60,7 @@ class LocalNode:
     metrics: Endpoint
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     wrapper: tuple[str, ...] = ()
-    """A command that runs the node's own command, given as its last arguments (`nice`, `unshare ...`)."""
+    """A command that is prefixed to the command of the node (`nice`, `unshare ...`)."""
 
     @property
     def running(self) -> bool:
@@ -68,7 +68,7 @@ class LocalNode:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
         assert self.process is not None, f"node {self.node_id} does not run"
         return self.process.pid
 
@@ -85,19 +85,19 @@ class LocalNode:
         return self.directory / "node.log"
 
     def how_it_ended(self) -> str:
-        """Of a node that ended by itself."""
+        """How an ended node ended, with the last lines of its log."""
         assert self.process is not None, f"node {self.node_id} was never started"
         return f"node {self.node_id} {_manner(self.process.returncode)}:\n{self.log_tail()}"
 
     def log_tail(self, lines: int = 15) -> str:
-        """The last lines that it logged."""
+        """The last lines of its log output."""
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         return ""
 
 
 class LocalCluster:
-    """Nodes 0 to N-1; node 0 forms the cluster. A context manager that starts all and leaves nothing running."""
+    """Nodes 0 to N-1; node 0 forms the cluster. A context manager that starts all nodes and leaves none running."""
 
     def __init__(
         self,
@@ -108,13 +108,13 @@ class LocalCluster:
         environment: Mapping[str, str] | None = None,
         first_port: int = 0,
     ) -> None:
-        """directory: made where missing; used on where a cluster was there. settings: more of the configuration
-        (`{"broker.session.timeout.ms": 1000}`). first_port: of node 0, the others follow; 0: any."""
+        """directory: created if missing; an existing cluster in it is continued. settings: further configuration
+        (`{"broker.session.timeout.ms": 1000}`). first_port: port of node 0, the other nodes follow; 0: any."""
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self.nodes = self._prepare(nodes, settings or {}, first_port)
 
-    # --- lives ---
+    # --- lifecycle ---
 
     def __enter__(self) -> Self:
         try:
@@ -130,7 +130,7 @@ class LocalCluster:
         self.stop() if kind is None else self.kill_all()
 
     def start(self) -> None:
-        """Start all nodes that do not run. Raises ClusterFailed where somebody else has one of their addresses."""
+        """Start all nodes that do not run. Raises ClusterFailed if an address of theirs is in use."""
         resting = [node for node in self.nodes if not node.running]
         for node in resting:
             _ensure_free(node)
@@ -138,9 +138,9 @@ class LocalCluster:
             self.start_node(node.node_id)
 
     def run(self, *, ready: Callable[[], None], say: Callable[[str], None]) -> None:
-        """Start all, call `ready` once all have joined, and keep them running until SIGINT or SIGTERM; then stop all.
+        """Start all nodes, call `ready` once all have joined, keep them running until SIGINT or SIGTERM, and stop all.
 
-        A node that dies is started again on its data, as Kubernetes would. Raises ClusterFailed where one cannot run.
+        A node that ends is restarted on its data. Raises ClusterFailed if a node cannot run.
         """
         told: list[int] = []
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -173,10 +173,10 @@ class LocalCluster:
         self.start_node(node.node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Start one node, on whatever its directory holds."""
+        """Start one node on the present contents of its directory."""
         node = self.nodes[node_id]
         assert not node.running, f"node {node_id} runs already"
-        home = Path(__file__).resolve().parent.parent  # the directory that holds `node`, `storage` and `replication`
+        home = Path(__file__).resolve().parent.parent  # the directory of `node`, `storage` and `replication`
         path = os.pathsep.join([str(home), *(entry for entry in sys.path if entry and Path(entry).is_dir())])
         with node.log.open("ab") as log:
             node.process = subprocess.Popen(
@@ -186,15 +186,15 @@ class LocalCluster:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # an interrupt at the terminal is ours to hand on
+                start_new_session=True,  # an interrupt at the terminal reaches only this process
             )
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Kill a node (SIGKILL) and wait until it has ended."""
         self._end(self.nodes[node_id], signal.SIGKILL)
 
     def kill_all(self) -> None:
-        """SIGKILL to all at once."""
+        """Kill all nodes at once (SIGKILL)."""
         for node in self.nodes:
             if node.running:
                 os.kill(node.pid, signal.SIGKILL)
@@ -206,7 +206,7 @@ class LocalCluster:
         return self._end(self.nodes[node_id], signal.SIGTERM, timeout_s)
 
     def stop(self, timeout_s: float = 45) -> None:
-        """Stop all gracefully, all at once; what does not end in time is killed, and ClusterFailed says so."""
+        """Stop all nodes gracefully at once. Kills those that do not end in time and raises ClusterFailed."""
         running = [node for node in self.nodes if node.running]
         for node in running:
             os.kill(node.pid, signal.SIGTERM)
@@ -244,29 +244,29 @@ class LocalCluster:
                 process.stdin.close()
         return code
 
-    # --- asking ---
+    # --- queries ---
 
     @property
     def bootstrap(self) -> str:
-        """Addresses of all nodes, as clients take them."""
+        """Addresses of all nodes, in the form that clients expect."""
         return ",".join(str(node.address) for node in self.nodes)
 
     def describe(self, node_id: int) -> admin_pb2.DescribeClusterResponse:
-        """What one node says of the cluster. Raises the error of the answer, or ConnectionFailed."""
+        """The cluster as one node describes it. Raises the error of the answer, or ConnectionFailed."""
         answer: admin_pb2.DescribeClusterResponse = self._ask(
             node_id, methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest()
         )
         return answer
 
     def metadata(self, node_id: int, *topics: str) -> admin_pb2.GetMetadataResponse:
-        """Topics, leaders and in-sync sets, as one node knows them; all topics where none is named."""
+        """Topics, leaders and in-sync sets as known to one node; all topics if none is named."""
         request = admin_pb2.GetMetadataRequest(topics=topics, all_topics=not topics)
         answer: admin_pb2.GetMetadataResponse = self._ask(node_id, methods.ADMIN_GET_METADATA, request)
         return answer
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> bytes:
-        """Create a topic (configs with `_` for `.`). Wait until all replicas are in sync and all leaders serve it.
-        Returns its id."""
+        """Create a topic and wait until all replicas are in sync and all leaders serve it. configs: topic settings,
+        with `_` for `.`. Returns the topic's id."""
         request = admin_pb2.CreateTopicRequest(
             name=name,
             partitions=partitions,
@@ -282,12 +282,12 @@ class LocalCluster:
         return answer.topic_id
 
     def wait_healthy(self, within_s: float = 30, *, in_sync: bool = True) -> None:
-        """Until every running node says that all running nodes are unfenced, every partition has a leader and, unless
-        `in_sync` is false, every replica on a running node is in sync."""
+        """Wait until every running node reports that all running nodes are unfenced, that every partition has a leader
+        and, if `in_sync` and all nodes run, that every replica is in sync. Raises ClusterFailed."""
         self.wait_until(lambda: self._healthy(in_sync=in_sync), within_s=within_s, what="the cluster is healthy")
 
     def wait_until(self, reached: Callable[[], object], *, within_s: float, what: str) -> None:
-        """Ask until the answer is true; a node that cannot answer yet means no. Raises ClusterFailed."""
+        """Wait until `reached()` is true; a TidelogError counts as false. Raises ClusterFailed."""
         deadline = time.monotonic() + within_s
         last: TidelogError | None = None
         while True:
@@ -315,7 +315,7 @@ class LocalCluster:
         return bool(running)
 
     def _joined(self) -> bool:
-        """Whether every node says that all are unfenced."""
+        """Whether every node reports that all nodes are unfenced."""
         return all(
             len([known for known in self.describe(node.node_id).nodes if not known.fenced]) >= len(self.nodes)
             for node in self.nodes
@@ -333,7 +333,7 @@ class LocalCluster:
         return True
 
     def _is_served(self, name: str) -> bool:
-        """Whether the leader of each partition answers for it: a new leader may still be making the log."""
+        """Whether the leader of each partition serves it: a new leader may still be creating the log."""
         (topic,) = self.metadata(self._any().node_id, name).topics
         for state in topic.partitions:
             question = data_pb2.ListOffsetsPartition(
@@ -393,12 +393,12 @@ def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, A
         "metrics.listener": str(node.metrics),
         **settings,
     }
-    # JSON's text, numbers, booleans and lists of these are TOML's as well.
+    # Strings, numbers, booleans and lists of them have the same form in JSON and TOML.
     return "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in config.items())
 
 
 def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint] | None:
-    """Client and metrics address of a node that was here before."""
+    """Client and metrics address in an existing configuration; None if there is none. Raises ClusterFailed."""
     try:
         values = tomllib.loads(config.read_text(encoding="utf-8"))
         texts = values["listeners"][0].removeprefix("client://"), values["metrics.listener"]
@@ -407,35 +407,35 @@ def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint] | None:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterFailed(
-            f"{config} does not say where the node listens ({error!r}): it is not as it was written here. Remove it, "
-            "and the node gets new addresses"
+            f"{config} does not name the addresses of the node ({error!r}): the file was changed. Remove it; the next "
+            "start writes it with new addresses"
         ) from error
     return client, metrics
 
 
 def _manner(code: int) -> str:
-    """How a process ended, in words."""
+    """How a process ended, as text."""
     if code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"ended by itself with exit code {code}"
 
 
 def _ensure_free(node: LocalNode) -> None:
-    """Raise ClusterFailed where the node could not listen."""
+    """Raise ClusterFailed if an address of the node is in use."""
     for address in (node.address, node.metrics):
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection that lingers is no listener
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an old connection in TIME_WAIT is no listener
             try:
                 probe.bind((address.host, address.port))
             except OSError as error:
                 raise ClusterFailed(
-                    f"node {node.node_id} cannot listen at {address} ({error.strerror}): is a cluster running there "
-                    "already? End it, or choose another directory and other ports"
+                    f"node {node.node_id} cannot listen at {address} ({error.strerror}): another process, perhaps "
+                    "another cluster, uses it. Stop that, or choose another directory and other ports"
                 ) from None
 
 
 def _free_ports(count: int) -> Iterator[int]:
-    """Ports on which nobody listens, different ones, at random so that clusters side by side do not meet."""
+    """Distinct free ports, chosen at random so that several clusters rarely choose the same one."""
     found = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -443,7 +443,7 @@ def _free_ports(count: int) -> Iterator[int]:
             found.append(port)
         if len(found) == count:
             return iter(found)
-    raise ClusterFailed(f"no {count} free ports from {PORTS.start} to {PORTS.stop}")
+    raise ClusterFailed(f"fewer than {count} free ports from {PORTS.start} to {PORTS.stop}: stop a process there")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -451,11 +451,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m node.process.local_cluster", description="Run a Tidelog cluster on loopback."
     )
-    parser.add_argument("--nodes", type=int, default=3, help="how many (3)")
+    parser.add_argument("--nodes", type=int, default=3, help="number of nodes (3)")
     parser.add_argument(
-        "--directory", type=Path, default=Path("tidelog-data"), help="where everything is kept (tidelog-data)"
+        "--directory", type=Path, default=Path("tidelog-data"), help="directory of the cluster (tidelog-data)"
     )
-    parser.add_argument("--port", type=int, default=0, help="of the first node, the others follow (any free ones)")
+    parser.add_argument("--port", type=int, default=0, help="port of the first node, the others follow (any free ones)")
     options = parser.parse_args(arguments)
     try:
         cluster = LocalCluster(options.directory, options.nodes, first_port=options.port)

@@ -1,9 +1,9 @@
-"""A node's part in the metadata: its replica of the log, a voter or an observer, the controller, its membership.
+"""The metadata side of a node: its replica of the metadata log, as voter or observer, the controller, its membership.
 
-Everything of this side of a node is assembled here; `node.py` gives it directories, clock, chance and transport.
+`node.py` provides directories, clock, random numbers and transport.
 
-Order of a start: the services answer (others ask whether this directory belongs to a cluster); `run_quorum` forms the
-cluster, or leads, or fetches; recovery of the partitions' logs runs meanwhile; then `run_membership` registers.
+Start: the services answer first, because other nodes query whether this directory belongs to a cluster. `run_quorum`
+forms the cluster, leads or fetches, while the partitions' logs are recovered. Then `run_membership` registers the node.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ ALTER_PARTITION_MS: Final = 3_000
 ALLOCATE_MS: Final = 3_000
 
 SNAPSHOT_AGAIN_MS: Final = 10_000
-"""Pause after a snapshot for which there was no room."""
+"""Pause before the next attempt after a snapshot failed on a full disk."""
 
 REVIEW_MS: Final = 1_000
-"""How often it is looked whether to add or remove a voter; a replica that fetched within that time is there."""
+"""Interval of the reviews of the voter set. A replica that fetched within that time counts as running."""
 
 
 class MetadataNode:
-    """One life of one node, as the metadata quorum and the controller see it."""
+    """One incarnation of a node, as the metadata quorum and the controller see it."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class MetadataNode:
         rng: random.Random,
         peers: Peers,
     ) -> None:
-        """directories: the node's log directories, each with the executor that writes to it; the first holds the
-        metadata log. log: from `metadata_log.open_log`. quorum: where the metadata log and the vote are fsynced. Raises
-        CorruptLog, UnsupportedVersion, KafkaStorageError.
+        """directories: the log directories, each with its writer; the first one contains the metadata log. log: from
+        `metadata_log.open_log`. quorum: runs the fsyncs of the metadata log and of the vote. Raises CorruptLog,
+        UnsupportedVersion, KafkaStorageError.
         """
         self._config, self._identity = config, identity
         self._directories, self._home = tuple(directories), directories[0][0]
@@ -150,12 +150,12 @@ class MetadataNode:
         return LogDirs(self._identity.node_id, [directory for directory, _ in self._directories], self._peers)
 
     def services(self) -> Mapping[str, object]:
-        """The services Quorum, Controller and Admin by their full names."""
+        """The services Quorum, Controller and Admin, by full name."""
         return self._services
 
     @property
     def unclean_elections(self) -> int:
-        """How many this node's controller has held: each may have lost records."""
+        """Unclean elections by this node's controller since its start; each may have lost records."""
         return self._controller.unclean_elections
 
     @property
@@ -164,7 +164,7 @@ class MetadataNode:
         return self.metadata.image
 
     def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
-        """Call with each new committed image, on the loop."""
+        """Call `on_image` with each new committed image, on the event loop."""
         self.metadata.subscribe(on_image)
 
     async def alter_partition(self, proposals: AlterPartition) -> AlterPartitionAnswer:
@@ -172,21 +172,21 @@ class MetadataNode:
         return await self.client.call(CONTROLLER_ALTER_PARTITION, proposals, timeout_ms=ALTER_PARTITION_MS)
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of producer ids for this process to give away. Raises NodeNotAvailable before it is registered."""
+        """A block of producer ids for this node to assign. Raises NodeNotAvailable before it is registered."""
         number = self.registration.node_epoch
         if number < 0:
-            raise NodeNotAvailable("the node is not registered yet, so that it has no producer ids: ask another node")
+            raise NodeNotAvailable("the node has no producer ids, because it is not registered yet: use another node")
         asked = AllocateProducerIds(self._identity.node_id, number)
         return await self.client.call(CONTROLLER_ALLOCATE_PRODUCER_IDS, asked, timeout_ms=ALLOCATE_MS)
 
     async def run_controller(self) -> None:
-        """Let the controller see time pass. Runs for as long as the node does."""
+        """Run the controller's timers until cancelled."""
         await self._controller.run()
 
     async def run_quorum(self) -> None:
-        """Vote or observe, for as long as the node runs; form the cluster first where this node was told to.
+        """Take part in the quorum as voter or observer until cancelled. Forms the cluster first if so configured.
 
-        Raises InconsistentClusterId where no cluster may be formed, CorruptLog, KafkaStorageError.
+        Raises InconsistentClusterId if no cluster may be formed, CorruptLog, KafkaStorageError.
         """
         await self._mend_damage()
         form = None
@@ -208,17 +208,17 @@ class MetadataNode:
             tasks.create_task(self._write_snapshots())
 
     async def _write_snapshots(self) -> None:
-        """Whenever the log has grown enough; on a full disk, later."""
+        """Write a snapshot whenever the log has grown enough. On a full disk, try again later."""
         while True:
             await self.metadata.wait_until(lambda: self.metadata.wants_snapshot)
             try:
                 await self.metadata.write_snapshot()
             except DiskFull as error:
-                _log.warning("no snapshot of the metadata was written: %s", error.message)
+                _log.warning("no metadata snapshot was written, it is tried again: %s", error.message)
                 await self._clock.sleep_ms(SNAPSHOT_AGAIN_MS)
 
     async def _review_voters(self) -> None:
-        """While this node is the active controller, see now and then whether the voter set should change."""
+        """While this node is the active controller, review the voter set from time to time."""
         while True:
             await self._clock.sleep_ms(REVIEW_MS)
             if self._quorum.core is not None and self._quorum.core.active:
@@ -226,38 +226,39 @@ class MetadataNode:
                 self._controller.review_voters(self._quorum.core.caught_up(now, REVIEW_MS))
 
     async def run_membership(self, damaged: Damaged, found_later: Damaged = tuple) -> None:
-        """Register this process and keep its session; to be run once recovery is over. Ends when drained."""
+        """Register this process and keep its session until drained. Recovery must be complete."""
         await self.registration.run(damaged, found_later)
 
     async def drain(self) -> None:
-        """Let the leaderships move away before the node stops, that of the quorum last."""
+        """Move the leaderships to other nodes before the node stops, that of the quorum last."""
         await self.registration.drain()
         await self._quorum.resign()
 
-    # --- beginning ------------------------------------------------------------------------------------------------
+    # --- starting -------------------------------------------------------------------------------------------------
 
     async def _mend_damage(self) -> None:
-        """A voter has promised what its damaged log had, so nobody may take it for whole; others fetch it anew. What is
-        lost may have made this node a voter: it is noted how far the log went, and no vote given before it is there."""
+        """Empty a damaged metadata log, so that it is fetched again. A voter has acknowledged the lost records, so its
+        damaged log raises CorruptLog. The lost records may have made this node a voter: their end is written to the
+        quorum state, and the node gives no vote before its log reaches that offset again."""
         log, me = self.metadata.log, self._quorum.me
         damage = log.damage
         if damage is None:
             return
         if me in VoterSet.of(self.metadata.voters) or not self.metadata.voters:
             raise CorruptLog(
-                f"the metadata log of node {me.node_id}, a voter, lost {damage}: give back its directory "
-                f"{self.metadata.log.path}, or start the node with an empty log directory: then it joins anew"
+                f"the metadata log of node {me.node_id}, a voter, lost {damage}: restore its directory "
+                f"{self.metadata.log.path}, or start the node with an empty one; it then joins as a new replica"
             )
-        _log.warning("the metadata log lost %s: it is fetched anew", damage)
+        _log.warning("the metadata log lost %s: all of it is fetched again", damage)
         end = max(damage.end_offset, log.log_end_offset)
         try:
             await run_in(self._executor, lambda: note_lost(log.files, log.path, end))
         except OSError as error:
-            raise log.directory.fail(f"noting in {log.path} what is lost of the log", error) from error
+            raise log.directory.fail(f"recording the lost end of the metadata log in {log.path}", error) from error
         self.metadata.empty()
 
     async def _form_cluster(self) -> tuple[str, tuple[Voter, ...]] | None:
-        """Id and voters of the cluster that this node forms; None where that was done before."""
+        """Id and voters of the cluster that this node forms; None if it is formed already."""
         own, me = self._home.cluster_id, self._quorum.me
         formation = ClusterFormation(
             me.node_id,
@@ -272,11 +273,11 @@ class MetadataNode:
             return None
         cluster_id = own or new_cluster_id(self._rng.getrandbits(128))
         await self._adopt(cluster_id)
-        _log.info("forms cluster %s, voters %s", cluster_id, [voter.node_id for voter in voters])
+        _log.info("forming cluster %s with voters %s", cluster_id, [voter.node_id for voter in voters])
         return cluster_id, voters
 
     async def _adopt(self, cluster_id: str) -> None:
-        """Let every directory belong to the cluster; the metadata's own last, since its word is what others ask for."""
+        """Write the cluster id to every log directory, last to that of the metadata log, which other nodes query."""
         for directory, executor in reversed(self._directories):
             await run_in(executor, lambda directory=directory: directory.adopt(cluster_id, self._identity.node_id))  # type: ignore[misc]
 
@@ -293,15 +294,15 @@ def _controller_config(config: NodeConfig) -> ControllerConfig:
 
 
 def new_incarnation(rng: random.Random) -> Incarnation:
-    """The identity of one life of a process."""
+    """A random id for one incarnation."""
     return Incarnation(UUID(int=rng.getrandbits(128), version=4))
 
 
 def listeners_of(config: NodeConfig) -> dict[str, Endpoint]:
-    """The listeners as they are registered."""
+    """The addresses of the listeners as they are registered, by name."""
     return {listener.name: listener.advertised or listener.bind for listener in config.listeners}
 
 
 def identity_of(config: NodeConfig, incarnation: Incarnation, boot_id: bytes) -> Identity:
-    """What a process of this configuration says of itself."""
+    """The identity with which a process of this configuration registers."""
     return Identity(NodeId(config.node_id), incarnation, listeners_of(config), config.rack, boot_id)

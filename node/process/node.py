@@ -1,13 +1,13 @@
-"""One node, put together: directories, logs, metadata, membership, services. No sockets, threads or machine clocks.
+"""One node: its log directories, logs, metadata, membership and services. No sockets, threads or machine clocks.
 
-The life of a node: the log directories are opened and their logs recovered (the metadata log first, since it says what
-the others are); the quorum is joined or, by the one node that was told to, formed; the process registers and, once it
-has caught up and is unfenced, is ready; it is told to stop; its leaderships move away; its streams end; its logs are
-closed clean.
+Start: the node opens its log directories and recovers their logs, the metadata log first, because it describes the
+others. It joins the quorum, or forms it if so configured, and registers. Once it has caught up and is unfenced, it is
+ready.
+Stop: its leaderships move to other nodes, its streams end, and its logs are closed cleanly.
 
-Kept true: services can be asked from the beginning and refuse what cannot be answered yet; every task is owned and
-waited for by `run`; what makes running impossible ends `run` with that error, and leaves no clean-shutdown marker.
-Left to others: listeners, signals and threads (`node/process/process.py`), or their simulated twins.
+Invariants: services accept requests from the beginning and refuse those that cannot be answered yet. `run` owns and
+awaits every task. An error that makes running impossible ends `run`, and no clean-shutdown marker is written.
+Not here: listeners, signals and threads (node/process/process.py).
 """
 
 from __future__ import annotations
@@ -57,33 +57,32 @@ _log = logging.getLogger("node.lifecycle")
 SERVICES: Final = (methods.DATA, methods.ADMIN, methods.CONTROLLER, methods.QUORUM)
 
 SYNCS_AT_ONCE: Final = 8
-"""Logs of one directory that are fsynced side by side: they share the journal's writes. More threads gain little
-more."""
+"""Concurrent fsyncs in one log directory. They share writes of the file system's journal. More threads gain little."""
 
 READS_AT_ONCE: Final = 4
-"""Reads of one directory that wait for its disk side by side: one slow one does not keep all others waiting."""
+"""Concurrent reads in one log directory: one slow read does not delay all others."""
 
 PROGRESS_MS: Final = 5_000
-"""While logs are recovered, it is said so often how far that is."""
+"""Interval of the log lines about the progress of recovery."""
 
 QUIET_ROUNDS: Final = 3
-"""After so many turns of an executor nothing is under way there: the fsync of the metadata log that runs when the last
-append is made, the one that was asked for meanwhile, and what their reports ask for."""
+"""Turns of an executor after which it is idle: the metadata log's fsync that runs when the last append is made, the
+next one that was requested meanwhile, and the work that their completion requests."""
 
 QUIET_MS: Final = 5
-"""How often it is looked whether a directory's last fsync has ended."""
+"""Pause between checks whether the last fsync of a log directory has ended."""
 
 ReadyChanged = Callable[[bool], Awaitable[None]]
 
 
 class Executors(Protocol):
-    """Makes executors by name; a directory's writer has one worker, so that its work is done in order."""
+    """Creates executors by name. The writer of a log directory has one worker, so that its work is done in order."""
 
     def __call__(self, name: str, workers: int = 1) -> Executor: ...
 
 
 class Node:
-    """One life of one node's process."""
+    """One incarnation of a node."""
 
     def __init__(
         self,
@@ -97,8 +96,8 @@ class Node:
         boot_id: bytes,
         before_close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """config: with the listeners' ports as they are bound. boot_id: 16 bytes, another one after each boot of the
-        machine. before_close: ends the listeners; called when all that waited has been answered."""
+        """config: with the bound ports of the listeners. boot_id: 16 bytes that differ after each boot of the machine.
+        before_close: stops the listeners; called when every waiting request has been answered."""
         self.incarnation = new_incarnation(rng)
         self._config = config
         self._clock, self._rng, self._files = clock, rng, files
@@ -116,34 +115,34 @@ class Node:
         self._ready_changed: ReadyChanged | None = None
         self._is_ready = False
 
-    # --- from outside -------------------------------------------------------------------------------------------------
+    # --- interface --------------------------------------------------------------------------------------------------
 
     def services(self) -> Mapping[str, object]:
-        """The services by their full names, for the listeners."""
+        """The services of the listeners, by full name."""
         return self._gates
 
     def on_ready(self, changed: ReadyChanged) -> None:
-        """Await `changed(is_ready)` whenever the node becomes ready, or is not ready any more."""
+        """Await `changed(is_ready)` whenever the node becomes ready or is no longer ready."""
         self._ready_changed = changed
 
     def stop(self) -> None:
-        """Let `run` end gracefully."""
+        """Make `run` stop gracefully."""
         self._stop.set()
         if self._metadata is not None:
-            self._metadata.metadata.wake()  # it is not ready any more
+            self._metadata.metadata.wake()  # it is no longer ready
 
     @property
     def image(self) -> ClusterImage | None:
-        """The newest committed image that the node knows; None while it starts."""
+        """The newest committed image known to this node; None while it starts."""
         return None if self._metadata is None else self._metadata.image
 
     @property
     def replicas(self) -> ReplicaManager | None:
-        """The partitions; None while their logs are recovered."""
+        """The replicas of partitions; None while their logs are recovered."""
         return self._replicas
 
     def figures(self) -> NodeFigures:
-        """The node as it is now, for its metrics."""
+        """The present state of the node, for its metrics."""
         metadata = self._metadata
         working = {directory.path for directory in self._logs.working}
         return NodeFigures(
@@ -168,18 +167,18 @@ class Node:
         )
 
     def partition_figures(self) -> Iterator[PartitionFigures]:
-        """Every partition, each as it is when it is asked for; none while their logs are recovered."""
+        """The present state of every partition, for its metrics; none while the logs are recovered."""
         metadata, replicas = self._metadata, self._replicas
         if metadata is not None and replicas is not None:
             for partition in list(replicas.partitions()):
                 yield _figures_of(partition, metadata.image)
 
     def topic_meters(self) -> Iterator[tuple[str, TopicMeter]]:
-        """The counters of the topics with replicas here; none while their logs are recovered."""
+        """The meters of the topics with replicas on this node; none while the logs are recovered."""
         return iter(()) if self._replicas is None else iter(self._replicas.topics)
 
     async def run(self) -> None:
-        """Live until told to stop. Raises what makes running impossible: InvalidConfig, InconsistentClusterId,
+        """Run until stopped. Raises the error that makes running impossible: InvalidConfig, InconsistentClusterId,
         KafkaStorageError, CorruptLog, StaleNodeEpoch."""
         try:
             try:
@@ -195,7 +194,7 @@ class Node:
     # --- starting -----------------------------------------------------------------------------------------------------
 
     async def _open(self) -> tuple[MetadataNode, ReplicaManager]:
-        """Open the directories, recover the logs, open the gates."""
+        """Open the log directories, recover the logs and open the gates of the services."""
         logs, paths = self._logs, self._config.log_directories
         writers = {path: self._executors(path) for path in paths}
         await finished(lambda done: logs.open(paths, self._directory_opener(writers), writers.__getitem__, done))
@@ -212,7 +211,7 @@ class Node:
         return metadata, self._replicate(metadata)
 
     def _directory_opener(self, writers: Mapping[str, Executor]) -> Callable[[str], LogDirectory]:
-        """What opens a log directory; run on its writer."""
+        """A function that opens a log directory; called on the writer of that directory."""
         background = {path: self._executors(f"{path} care") for path in writers}
         syncers = {path: self._executors(f"{path} sync", SYNCS_AT_ONCE) for path in writers}
         readers = {path: self._executors(f"{path} read", READS_AT_ONCE) for path in writers}
@@ -231,8 +230,8 @@ class Node:
         )
 
     def _report_left_out(self, known: Collection[str]) -> None:
-        """Say which directories were left out since those `known`. Raises why where the first one was: it holds the
-        metadata log, and without that there is no node."""
+        """Log which directories were left out, except those `known`. Raises the error of the first directory: it
+        contains the metadata log, without which the node cannot run."""
         for path, error in self._logs.failed.items():
             if path == self._config.log_directories[0]:
                 raise error
@@ -240,7 +239,7 @@ class Node:
                 _log.error("left out: %s", error.message)
 
     async def _recover(self, image: ClusterImage) -> None:
-        """Load all logs, and say from time to time how far that is."""
+        """Load and recover all logs. Logs the progress from time to time."""
         defaults, logs = self._config.log_config, self._logs
 
         def config_of(_name: TopicPartition, topic_id: TopicId) -> LogConfig:
@@ -272,11 +271,11 @@ class Node:
             await self._clock.sleep_ms(PROGRESS_MS)
             for progress in list(self._logs.progress.values()):
                 if progress.done < progress.total:
-                    _log.info("recovers %s", progress)
+                    _log.info("recovering %s", progress)
 
     def _join(self, log: Log, quorum: Executor) -> MetadataNode:
-        """The node's side of the metadata; from here on others may ask it about that. quorum: a writer of its own, so
-        that no fsync of the quorum waits for checkpoints and deleted files."""
+        """Create the metadata side of the node and open the gates of its services. quorum: an executor of its own, so
+        that no fsync of the quorum waits for checkpoints or deletions."""
         metadata = self._metadata = MetadataNode(
             self._config,
             identity_of(self._config, self.incarnation, self._boot_id),
@@ -293,7 +292,7 @@ class Node:
         return metadata
 
     def _replicate(self, metadata: MetadataNode) -> ReplicaManager:
-        """The node's partitions; from here on clients and followers may ask for them."""
+        """Create the replica manager and open the gate of the Data service."""
         config = ReplicaConfig(self._config.replication, self._config.memory_bytes, self._config.log_config)
         replicas = self._replicas = ReplicaManager(
             self._config.node_id,
@@ -315,7 +314,7 @@ class Node:
         self._gates[methods.DATA].open(GrpcService(data, DATA_CODECS))
         return replicas
 
-    # --- living -------------------------------------------------------------------------------------------------------
+    # --- running ------------------------------------------------------------------------------------------------------
 
     async def _live(self, metadata: MetadataNode, replicas: ReplicaManager) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -329,7 +328,7 @@ class Node:
             caring = tasks.create_task(self._look_after_logs(replicas), name="maintenance")
             metadata.subscribe(replicas.on_image)
             await self._stop.wait()
-            _log.info("stops: its leaderships move away")
+            _log.info("stopping: leaderships move to other nodes")
             await metadata.drain()
             caring.cancel()
             await replicas.stop()
@@ -340,7 +339,7 @@ class Node:
                 task.cancel()
 
     def _damaged(self) -> list[DamagedReplica]:
-        """Replicas whose recovery found less than what had been reported as held."""
+        """Replicas whose recovery found less than what had been reported as durable."""
         found = self._logs.damaged().items()
         return [DamagedReplica(key, str(damage)) for key, damage in found if key.topic_id != METADATA_TOPIC_ID]
 
@@ -363,14 +362,14 @@ class Node:
         while True:
             await metadata.metadata.wait_until(lambda: ready_now() != self._is_ready)
             self._is_ready = ready_now()
-            _log.info("is ready" if self._is_ready else "is not ready")
+            _log.info("node is ready" if self._is_ready else "node is not ready")
             if self._ready_changed is not None:
                 await self._ready_changed(self._is_ready)
 
-    # --- ending -------------------------------------------------------------------------------------------------------
+    # --- closing ------------------------------------------------------------------------------------------------------
 
     async def _close(self) -> None:
-        """Close the logs, so that the next start believes them."""
+        """Close the logs cleanly, so that the next start need not recover them."""
         if self._quorum_executor is not None:
             for _ in range(QUIET_ROUNDS):
                 await run_in(self._quorum_executor, lambda: None)
@@ -386,7 +385,7 @@ class Node:
             try:
                 await run_in(directory.executor, directory.close_clean)
             except TidelogError as error:
-                _log.error("log directory %s is not closed clean: %s", directory.path, error.message)
+                _log.error("log directory %s was not closed cleanly: %s", directory.path, error.message)
 
 
 def _say_offline(directory: LogDirectory) -> None:
@@ -411,7 +410,7 @@ def _figures_of(partition: Partition, image: ClusterImage) -> PartitionFigures:
 
 
 def _raise_cause(errors: BaseExceptionGroup[Any]) -> NoReturn:
-    """The first error of ours that ended a group of tasks; a defect, where there is one, before that."""
+    """Raise the first defect among the errors of a task group; if there is none, its first TidelogError."""
     leaves: list[BaseException] = []
     open_groups: list[BaseException] = [errors]
     while open_groups:

@@ -1,6 +1,6 @@
-"""`python -m node.process.probe [--ready] ADDRESS`: is that node alive, or ready? Exit code 0 or 1, a sentence.
+"""`python -m node.process.probe [--ready] ADDRESS`: check whether a node is alive, or ready. Exit code 0 or 1.
 
-For machines without a gRPC health probe of their own: scripts, `docker exec`, Kubernetes before 1.24.
+For environments without a gRPC health probe: scripts, `docker exec`, Kubernetes before 1.24.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.protocol import status
 
 
 def ask(address: str, service: str, timeout_ms: int) -> bool:
-    """Does the node call this service healthy? Raises ConnectionFailed or RequestTimedOut where it does not answer."""
+    """True if the node reports this service as healthy. Raises ConnectionFailed, RequestTimedOut."""
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         check = channel.unary_unary(
             "/grpc.health.v1.Health/Check",
@@ -36,8 +36,8 @@ def ask(address: str, service: str, timeout_ms: int) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m node.process.probe", description=__doc__.split(":", 1)[1].strip())
     parser.add_argument("address", metavar="ADDRESS", help="HOST:PORT of any listener of the node")
-    parser.add_argument("--ready", action="store_true", help="ask whether it is ready, not only alive")
-    parser.add_argument("--timeout-ms", type=int, default=2_000, help="how long to wait for the answer")
+    parser.add_argument("--ready", action="store_true", help="check whether the node is ready, not only alive")
+    parser.add_argument("--timeout-ms", type=int, default=2_000, help="timeout of the check (milliseconds)")
     options = parser.parse_args(arguments)
     wanted = "ready" if options.ready else "alive"
     try:

@@ -1,9 +1,10 @@
-"""A node as a real process: everything that touches this machine is built here and handed to `Node`.
+"""A node as a process: builds everything that uses the machine (sockets, threads, clock, files) for `Node`.
 
-What happens: the listeners are bound first, so that their ports are known; the node is assembled; the listeners answer
-from then on (health: alive); once the controller has unfenced the node it is ready and says so in one line on standard
-output: `ready node=0 client=127.0.0.1:9092`. SIGTERM or SIGINT stops it gracefully: leaderships are moved away, nothing
-new is taken, the logs are closed clean. A second signal ends it at once.
+Start: the listeners are bound first, so that their ports are known. Then the node is assembled and the listeners answer
+(health: alive). Once the controller has unfenced the node, it is ready and prints one line on standard output:
+`ready node=0 client=127.0.0.1:9092`.
+Stop: SIGTERM or SIGINT moves the leaderships to other nodes, refuses new requests and closes the logs cleanly. A second
+signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from tidelog.protocol.grpc_transport import GrpcTransport
 _log = logging.getLogger("node.process")
 
 ANSWER_GRACE_MS: Final = 1_000
-"""Calls that are being worked on when the node stops get so long to end."""
+"""Time that unary calls in progress get to finish when the node stops."""
 
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
@@ -57,7 +58,7 @@ EXIT_AT_ONCE: Final = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a node until it is told to stop. Returns the process's exit code."""
+    """Run a node until it is stopped. Returns the exit code of the process."""
     options = _options(arguments)
     try:
         config = _read_config(options.config)
@@ -73,14 +74,14 @@ def main(arguments: list[str] | None = None) -> int:
     except TidelogError as error:
         _log.error("the node cannot run: %s", error.message)
         return EXIT_CONFIG if isinstance(error, InvalidConfig) else EXIT_FAILED
-    except Exception:  # noqa: BLE001 (a defect: said in one line of the log, with its traceback)
-        _log.critical("a defect ends the node; its next start recovers", exc_info=True)
+    except Exception:  # noqa: BLE001 (a defect: one log line with its traceback)
+        _log.critical("the node ends because of a defect; its next start recovers the logs", exc_info=True)
         return EXIT_FAILED
     return 0
 
 
 class NodeProcess:
-    """One run of one node on this machine."""
+    """One incarnation of a node on this machine."""
 
     def __init__(self, config: NodeConfig, *, until_stdin_ends: bool = False) -> None:
         self._config = config
@@ -95,7 +96,7 @@ class NodeProcess:
         self._defect: asyncio.Future[Exception]
 
     async def run(self) -> None:
-        """Serve until told to stop, then stop gracefully. Raises what makes running impossible."""
+        """Serve until stopped, then stop gracefully. Raises the error that makes running impossible."""
         self._defect = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as stack:
             transport = GrpcTransport(message_bytes_max=self._config.message_bytes_max)
@@ -120,8 +121,8 @@ class NodeProcess:
             _log.info("stopped")
 
     async def _run_unless_defect(self, node: Node) -> None:
-        """A belief of ours that broke in a callback ends the node, as one that breaks in a task does: what it was about
-        to do would else be waited for, for ever. The next start recovers."""
+        """End the node if a callback fails by a defect, as a task that fails does: the effect of the callback would be
+        awaited forever. The next start recovers the logs."""
         running = asyncio.ensure_future(node.run())
         await asyncio.wait((running, self._defect), return_when=asyncio.FIRST_COMPLETED)
         if self._defect.done() and not running.done():
@@ -131,7 +132,7 @@ class NodeProcess:
         await running
 
     def _bind(self) -> NodeConfig:
-        """Take the listeners' addresses. Returns the configuration with the ports that were taken."""
+        """Bind the listeners. Returns the configuration with the bound ports."""
         taken = []
         for listener in self._config.listeners:
             server = GrpcServer(
@@ -154,7 +155,7 @@ class NodeProcess:
             metrics_server = MetricsServer(self._scraped)
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
-            _log.info("metrics are served", extra={"address": address})
+            _log.info("serving metrics", extra={"address": address})
         announce = _announcement(config)
 
         async def ready_changed(is_ready: bool) -> None:
@@ -177,7 +178,7 @@ class NodeProcess:
             await server.stop(ANSWER_GRACE_MS)
 
     def _executor(self, name: str, workers: int = 1) -> ThreadExecutor:
-        """The executor of that name: a log directory's writer, or what syncs its logs."""
+        """A new executor with this name, for example the writer of a log directory."""
         executor = ThreadExecutor(
             name, workers=workers, observe=self._metrics.directory_worker(name), on_defect=self._defect_found
         )
@@ -199,10 +200,10 @@ class NodeProcess:
         def stop(why: str) -> None:
             nonlocal told
             if told:
-                _log.warning("told a second time to stop (%s): ending at once", why)
+                _log.warning("second request to stop (%s): the process ends at once", why)
                 os._exit(EXIT_AT_ONCE)
             told = True
-            _log.info("told to stop (%s): moving leaderships away", why)
+            _log.info("stopping (%s): moving leaderships to other nodes", why)
             node.stop()
 
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -223,7 +224,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--config", type=Path, required=True, metavar="FILE", help="TOML; TIDELOG_* variables override it"
     )
     parser.add_argument(
-        "--until-stdin-ends", action="store_true", help="stop when standard input ends: with whoever started it"
+        "--until-stdin-ends", action="store_true", help="stop when standard input ends, as when the parent ends"
     )
     return parser.parse_args(arguments)
 
@@ -244,18 +245,19 @@ def _announcement(config: NodeConfig) -> str:
 
 
 def _boot_id() -> bytes:
-    """Which boot of this machine this is: after another one, pages that were not synced are gone."""
+    """The id of the machine's present boot. A different one means that unsynced pages may be gone. Raises
+    InvalidConfig."""
     try:
         return UUID(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()).bytes
     except (OSError, ValueError) as error:
         raise InvalidConfig(
-            f"/proc/sys/kernel/random/boot_id: {error}. A node must know whether its machine was rebooted; it runs on "
+            f"/proc/sys/kernel/random/boot_id: {error}. A node must know whether its machine was rebooted: run it on "
             "Linux with /proc mounted."
         ) from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: a message on a stream costs a third less (docs/performance.md)."""
+    """uvloop if it is installed: a message on a stream costs a third less (docs/performance.md)."""
     try:
         import uvloop
     except ImportError:
@@ -265,24 +267,24 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _raise_file_limit() -> None:
-    """Open as many files as the machine allows: each log and each connection is one, and a log that cannot open its
-    files takes its log directory offline. Many systems begin a process with 1,024 and allow far more."""
+    """Raise the limit of open files to the maximum. Logs and connections need files, and a log that cannot open a file
+    takes its log directory offline. Many systems start a process with 1,024 and allow far more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 _CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Of the container that the process is in (cgroup v2, v1)."""
+"""Memory limit of the container (cgroup v2, v1)."""
 _MEMORY_BYTES_MIN: Final = 32 << 20
 
 
 def _memory_for_records() -> int:
-    """A quarter of the memory of the container, or of the machine, within bounds: the node itself, what malloc keeps,
-    and the page cache in a container need the rest."""
+    """The default of `memory.max.bytes`: a quarter of the memory of the container or of the machine, within bounds. The
+    node itself, memory that malloc keeps, and the page cache of a container need the rest."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _CGROUP_LIMITS:
-        with suppress(OSError, ValueError):  # not this version of cgroups; or "max"
+        with suppress(OSError, ValueError):  # another version of cgroups, or "max"
             limits.append(int(Path(path).read_text(encoding="ascii")))
     return max(_MEMORY_BYTES_MIN, min(min(limits) // 4, configuration.MEMORY_BYTES))
 
@@ -293,8 +295,8 @@ _M_ARENA_MAX: Final = -8
 
 
 def _tune_memory() -> None:
-    """Let malloc keep buffers of some hundred KiB instead of asking the kernel for each anew, and all of them in one
-    arena: gRPC's threads would each keep their own, 230 MiB instead of 160 MiB under 40 producers (mallopt(3))."""
+    """Let malloc keep freed buffers of some hundred KiB, and use one arena (mallopt(3)). With an arena for each of
+    gRPC's threads a node under 40 producers uses 230 MiB instead of 160 MiB."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -305,7 +307,7 @@ def _tune_memory() -> None:
 
 
 def _settle_garbage_collector() -> None:
-    """What is there once the node is ready stays there: the collector need not look at it again."""
+    """Exclude the objects of a ready node from garbage collection: they live as long as the process."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
