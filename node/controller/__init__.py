@@ -1,1 +1,1 @@
-"""The controller's driver, its clients, and this node's membership of the cluster."""
+"""The controller's driver and its client, cluster formation, and the node's membership."""

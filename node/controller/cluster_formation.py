@@ -68,8 +68,8 @@ class ClusterFormation:
         voters = VoterSet(tuple(key_of(voter) for voter in answer.voters))
         if voters.members == (ReplicaKey(me.node_id, me.directory_id),):
             raise CorruptLog(
-                f"node {self._me} is the only voter of cluster {answer.cluster_id}, and its metadata log is gone: give "
-                "its metadata directory back"
+                f"node {self._me} is the only voter of cluster {answer.cluster_id}, and its metadata log is gone: "
+                "restore its metadata directory"
             )
         elsewhere = [voter for voter in voters.members if voter.node_id != self._me]
         if voters.is_majority(elsewhere) and own_cluster in (None, answer.cluster_id):
@@ -84,16 +84,16 @@ class ClusterFormation:
             return
         if node_id in others:
             raise InvalidConfig(
-                f"two nodes of controller.quorum.bootstrap.servers have the id {node_id}: give each one of its own"
+                f"two nodes of controller.quorum.bootstrap.servers have the id {node_id}: make node ids unique"
             )
         others[node_id] = Voter(node_id, directory_id_of(answer.directory_id), {self._listener: endpoint})
 
     def _belongs(self, endpoint: Endpoint, answer: IntroduceAnswer, own_cluster: str | None) -> InconsistentClusterId:
-        own = f"its own began to form cluster {own_cluster}" if own_cluster else "its own belongs to none"
+        own = f"this one began to form cluster {own_cluster}" if own_cluster else "this one belongs to none"
         return InconsistentClusterId(
-            f"node {self._me} was told to form a cluster, but node {answer.node_id} at {endpoint} belongs to "
+            f"node {self._me} is configured to form a cluster, but node {answer.node_id} at {endpoint} belongs to "
             f"cluster {answer.cluster_id} already, and {own}: the metadata directory of node {self._me} was "
-            "emptied or replaced. Give it back; or, to begin anew, empty the directories of all nodes"
+            "emptied or replaced. Restore it, or empty the directories of all nodes to form a new cluster"
         )
 
     async def _ask(self, endpoint: Endpoint) -> IntroduceAnswer:
@@ -106,5 +106,5 @@ class ClusterFormation:
             except TidelogError as error:
                 if error.message != said:
                     said = error.message
-                    _log.info("forming a cluster waits for %s: %s", endpoint, said)
+                    _log.info("forming a cluster: waiting for %s: %s", endpoint, said)
                 await self._clock.sleep_ms(ASK_AGAIN_MS)

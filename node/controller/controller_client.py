@@ -1,7 +1,7 @@
-"""How a node talks to the active controller: directly where it is this very process, else over the network.
+"""Calls to the active controller: directly if this process is the active controller, otherwise over the network.
 
-Kept true: a call is sent again only where the error says that nothing was done (not the controller, no connection).
-Left to others: finding out who leads (driver.py keeps the view up to date).
+Invariant: a call is repeated only after an error that excludes any effect (not the controller, no connection).
+Not here: which node leads (node/quorum/driver.py keeps the view up to date).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tidelog.types import Endpoint, NodeId
 
 PAUSE_MS: Final = 50
 LOST_PATIENCE_MS: Final = 3_000
-"""How long a call waits for a controller where none has been heard for long."""
+"""Limit of the timeout while no leader has been heard from for `LOST_MS` (node/quorum/state.py)."""
 
 
 class ControllerClient:
-    """Finds the active controller for each call, again where it has moved."""
+    """Finds the active controller for each call, and again if it has moved."""
 
     def __init__(
         self,
@@ -35,36 +35,36 @@ class ControllerClient:
         clock: Clock,
         peers: Peers,
     ) -> None:
-        """local: the handlers of this process's controller. voters: where each voter is reached, None: this process."""
+        """local: the handlers of this process's controller. voters: returns their addresses, None: this process."""
         self._view, self._local, self._voters = view, local, voters
         self._clock, self._peers = clock, peers
         self._context = RequestContext("local", f"node {view.node_id}")
 
     def trouble(self) -> str:
-        """Why nothing can be changed now, in words; empty where an active controller was heard a moment ago."""
+        """Why no change is possible now, as text; empty if an active controller was heard from recently."""
         if not self._view.is_lost:
             return ""
         heard = f"no active controller has been heard for {self._view.silence_ms() // 1_000} s"
         voters = sorted(self._voters())
         if not voters:
             return f"{heard}: this node belongs to no cluster yet"
-        return f"{heard}: a majority of the voters, nodes {voters}, has to run and reach each other; start what is down"
+        return f"{heard}: a majority of the voters, nodes {voters}, must run and reach each other; start what is down"
 
     def standing_by(self) -> list[Endpoint | None]:
-        """The voters that are not the active controller as far as this node knows; None: this process."""
+        """Addresses of the voters that this node does not know as the active controller; None: this process."""
         return [where for node_id, where in self._voters().items() if node_id != self._view.leader_id]
 
     async def tell(self, target: Endpoint | None, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> None:
-        """Call one controller, active or not, once. Raises the TidelogError of the answer."""
+        """Call one controller once, active or not. Raises the TidelogError of the answer."""
         if target is None:
             await self._serve(api, asked, timeout_ms)
         else:
             await self._peers.call(target, api, asked, timeout_ms=timeout_ms)
 
     async def call(self, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> Answered:
-        """Call the active controller. timeout_ms: for all attempts together.
+        """Call the active controller. timeout_ms: limit of all attempts together.
 
-        Raises the TidelogError of the answer; NotController where none was found in time.
+        Raises the TidelogError of the answer, NotController if no active controller was found in time.
         """
         patience_ms = min(timeout_ms, LOST_PATIENCE_MS) if self._view.is_lost else timeout_ms
         deadline = self._clock.monotonic_ms() + patience_ms
@@ -84,7 +84,7 @@ class ControllerClient:
             return await self._serve(api, asked, timeout_ms)
         endpoint = self._view.endpoint
         if endpoint is None:
-            raise NotController("no active controller is known: the metadata quorum has no leader that answers")
+            raise NotController("no active controller is known: the metadata quorum has no leader that responds")
         return await self._peers.call(endpoint, api, asked, timeout_ms=timeout_ms)
 
     async def _serve(self, api: Api[Asked, Answered], asked: Asked, timeout_ms: int) -> Answered:
@@ -94,5 +94,5 @@ class ControllerClient:
                 return cast("Answered", await handle(asked, self._context))
         except TimeoutError:
             raise RequestTimedOut(
-                f"{api}: this node's own controller did not commit within {timeout_ms} ms; ask again"
+                f"{api}: this node's own controller did not commit within {timeout_ms} ms; try again"
             ) from None

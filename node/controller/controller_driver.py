@@ -1,13 +1,14 @@
-"""Joins the pure controller to the metadata log: requests in, batches appended, answers once they are committed.
+"""Driver of the controller: connects the rules (replication/controller/controller.py) to the metadata log. Decisions
+are appended as batches, and requests are answered once they are committed.
 
-Kept true:
-  1. Events are handled one after the other, and each one's effects are carried out before the next.
-  2. A batch lies in the log where the controller decided that it would; where the log refuses it, this node stops
-     being the active controller, since its controller has decided what is not there.
-  3. No request ends the node: one that the controller could not take is answered so, and nothing is decided by it.
-     Where anything else fails by a defect, this node stops being the active controller.
+Invariants:
+  1. Events are processed one after the other, each one's effects in order.
+  2. A batch has the offset that the controller decided. If the log rejects a batch, this node stops being the active
+     controller, because its controller has decided something that is not in the log.
+  3. No request ends the node. A request that the controller fails to process has no effect and is answered with the
+     error. After any other defect this node stops being the active controller.
 
-Left to others: deciding (replication/controller/controller.py), committing (driver.py), the requests of other nodes
+Not here: the rules (replication/controller/controller.py), commits (node/quorum/driver.py), requests of other nodes
 (node/requests/controller_handlers.py).
 """
 
@@ -54,22 +55,22 @@ from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId
 _log = logging.getLogger("node.controller")
 
 TICK_MS: Final = 100
-"""How exactly sessions end. Well below half a session, by which the controller notices that it stood still itself."""
+"""Precision of session timeouts. Far below half a session: the controller takes a longer gap for a pause of its own."""
 
 LISTEN_MS: Final = 200
-"""As long as it is not the active one: what it hears meanwhile tells it the time too. Below half a session likewise."""
+"""The same while the controller is not active: heartbeats tell it the time as well. Also below half a session."""
 
 ASK_MS: Final = 1_000
-"""How long a replica may take to say how much it has, before others are elected without it."""
+"""Timeout of a replica for reporting its log end. The election continues without it."""
 
 LOOK_MS: Final = 8_000
-"""How much longer it may read a damaged log where an operator waits for the answer."""
+"""Additional time for reading a damaged log when an operator requested the election."""
 
 R = TypeVar("R")
 
 
 class ControllerDriver:
-    """The active controller while this node leads the metadata quorum; else it refuses."""
+    """The active controller while this node leads the metadata quorum. Otherwise it refuses requests."""
 
     def __init__(
         self,
@@ -86,10 +87,10 @@ class ControllerDriver:
         self._me, self._incarnation = node_id, incarnation
         self._clock, self._peers = clock, peers
         self.unclean_elections = 0
-        """Held by this process's controller: records may have been lost by each."""
+        """Unclean elections by this process's controller; each may have lost records."""
         self._questions: asyncio.Queue[AskLogEnds] = asyncio.Queue()
         self.on_refused: Callable[[TidelogError], None] = _ignore
-        """Told why the log refused a batch."""
+        """Called with the reason when the log rejects a batch."""
         self._epoch = LeaderEpoch(-1)
         self._requests = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Result]] = {}
@@ -98,7 +99,7 @@ class ControllerDriver:
         metadata.subscribe(self._on_committed)
 
     async def run(self) -> None:
-        """Let the controller see time pass."""
+        """Send ticks to the controller and query log ends for it, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tick())
             while True:
@@ -110,7 +111,7 @@ class ControllerDriver:
             self._handle(ClockTicked(self.now()))
 
     async def _ask_log_ends(self, question: AskLogEnds) -> None:
-        """Ask every node at once; whoever has answered in time counts."""
+        """Query all nodes of the question at once. The answers that come in time count."""
         ends: list[ReplicaEnd] = []
         async with asyncio.TaskGroup() as asking:
             for node_id in question.nodes:
@@ -128,7 +129,7 @@ class ControllerDriver:
         try:
             answer = await self._peers.call(endpoint, DATA_GET_REPLICA_LOG_INFO, asked, timeout_ms=ASK_MS + look_ms)
         except TidelogError as error:
-            _log.info("node %d does not say what it has of %s: %s", node_id, key, error.message)
+            _log.info("node %d did not report its log end of %s: %s", node_id, key, error.message)
             return
         ends.append(ReplicaEnd(node_id, answer.last_epoch, answer.log_end_offset, answer.directory_id, answer.lost))
 
@@ -139,13 +140,13 @@ class ControllerDriver:
     # --- leading ----------------------------------------------------------------------------------------------------
 
     def activate(self, image: ClusterImage) -> None:
-        """This node leads the quorum. image: of the whole log, its end is where the next batch goes."""
+        """Become the active controller. image: of the whole log; the next batch is appended at its end."""
         self._epoch = self._view.leader_epoch
         self._handle(Activated(self.now(), image, self._me, self._incarnation))
         self._handle(Committed(self._metadata.high_watermark))
 
     def resign(self) -> None:
-        """This node does not lead any more."""
+        """Stop being the active controller: this node no longer leads the quorum."""
         if self._controller.active:
             self._handle(Resigned())
 
@@ -154,13 +155,13 @@ class ControllerDriver:
             self._handle(Committed(image.offset))
 
     def review_voters(self, caught_up: tuple[ReplicaKey, ...]) -> None:
-        """See whether the voter set should change. caught_up: who could count at once."""
+        """Review the voter set. caught_up: replicas that are up to date with the log."""
         if self._controller.active:
             self._handle(VotersReviewed(self.now(), caught_up))
 
     def heard(self, node_id: NodeId, node_epoch: NodeEpoch) -> None:
-        """The process of this registration is alive: noted for the case that this controller becomes the active one. An
-        earlier process, or another node that uses this number, does not keep the present one's session."""
+        """Record that the process of this registration is alive, in case this controller becomes the active one. A
+        heartbeat with an older node epoch does not count for the present registration."""
         node = self._metadata.image.nodes.get(node_id)
         if not self._controller.active and node is not None and node.node_epoch == node_epoch:
             self._handle(NodeHeard(self.now(), node_id))
@@ -168,8 +169,8 @@ class ControllerDriver:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     async def ask(self, request: Request, expected: type[R]) -> R:
-        """Hand a request to the controller and wait for its answer. Raises the refusal, NotController where this node
-        is not the active controller."""
+        """Pass a request to the controller and wait for the answer. Raises the error of a rejection, NotController if
+        this node is not the active controller."""
         if not self._controller.active:
             raise NotController(
                 f"node {self._me} is not the active controller"
@@ -190,7 +191,7 @@ class ControllerDriver:
     # --- carrying out -----------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
-        """Handle the event, and whatever comes up meanwhile, in order."""
+        """Process the event and those that result from it, in order."""
         self._events.append(event)
         if self._handling:
             return
@@ -200,8 +201,8 @@ class ControllerDriver:
                 event = self._events.popleft()
                 try:
                     effects = self._controller.handle(event)
-                except Exception as defect:  # noqa: BLE001 - whatever it is: nothing is decided by that event
-                    self._refuse(event, _told(f"taking {_name_of(event)}", defect))
+                except Exception as defect:  # noqa: BLE001 - the rules are unchanged after any exception
+                    self._refuse(event, _told(f"processing {_name_of(event)}", defect))
                 else:
                     self._carry_out(effects)
         finally:
@@ -238,17 +239,17 @@ class ControllerDriver:
 
     def _append(self, effect: Append) -> TidelogError | None:
         try:
-            assert effect.base_offset == self._metadata.end, "nobody else appends while this node leads"
+            assert effect.base_offset == self._metadata.end, "only the leader appends, and this node leads"
             self._metadata.append(effect.records, self._epoch)
         except TidelogError as error:
             return error
-        except Exception as defect:  # noqa: BLE001 - what was decided is not in the log: another is to decide
-            return _told("appending what was decided", defect)
+        except Exception as defect:  # noqa: BLE001 - the decision is not in the log: another node is to lead
+            return _told("appending a decision", defect)
         return None
 
     def _reply(self, number: int, result: Result | TidelogError) -> None:
         answer = self._answers.get(number)
-        if answer is None or answer.done():  # whoever asked has gone
+        if answer is None or answer.done():  # the caller no longer waits
             return
         if isinstance(result, TidelogError):
             answer.set_exception(result)
@@ -261,11 +262,11 @@ def _name_of(event: Event) -> str:
 
 
 def _told(doing: str, defect: Exception) -> UnknownServerError:
-    """Log a defect, with its cause. Returns what to tell a caller."""
+    """Log a defect with its traceback. Returns the error for a caller."""
     text = f"{doing} failed by a defect ({type(defect).__name__}: {defect})"
     _log.error("controller: %s", text, exc_info=defect)
     return UnknownServerError(text)
 
 
 def _ignore(_: TidelogError) -> None:
-    """Nobody has asked to be told yet."""
+    """The callback before another one is set."""

@@ -6,7 +6,7 @@ Invariants:
   2. It sends a heartbeat every `heartbeat_ms`, independent of other work, and at once when a log directory fails.
   3. The process ends when another process has registered the node.
 
-Out of scope: recovery, which is complete before `run` (node.py), and the effect of fencing
+Not here: recovery, which is complete before `run` (node/process/node.py), and the effect of fencing
 (replication/controller/controller.py).
 """
 
@@ -101,7 +101,7 @@ class Registration:
             self._listen(directory)
 
     def _listen(self, directory: LogDirectory) -> None:
-        """Sends a heartbeat at once when the directory fails."""
+        """Send a heartbeat at once when the directory fails."""
         others = directory.on_offline
 
         def on_offline(failed: LogDirectory) -> None:
@@ -116,7 +116,7 @@ class Registration:
         return self._progress.node_epoch
 
     def entry(self) -> NodeRegistration | None:
-        """The registration of this process in the committed image, None where it has none or another process has it."""
+        """The registration of this process in the committed image; None if it has none or another process has it."""
         node = self._metadata.image.nodes.get(self._identity.node_id)
         return node if node is not None and node.incarnation == self._identity.incarnation else None
 
@@ -130,7 +130,7 @@ class Registration:
         """Register and stay registered until drained.
 
         damaged: replicas whose recovery found damage. found_later: replicas found damaged since, until they leave their
-        in-sync sets. Raises StaleNodeEpoch where another process registered this node, InconsistentClusterId,
+        in-sync sets. Raises StaleNodeEpoch if another process registered this node, InconsistentClusterId,
         InvalidRequest.
         """
         await self._metadata.wait_until(lambda: bool(self._metadata.image.cluster_id))
@@ -151,7 +151,7 @@ class Registration:
             async with asyncio.timeout((self._times.drain_ms_max + CALL_MS) / 1_000):
                 await self._progress.drained.wait()
         except TimeoutError:
-            _log.warning("node %d stops before it is drained", self._identity.node_id)
+            _log.warning("node %d stops with leaderships left: timeout of the drain", self._identity.node_id)
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Registration:
                 if type(error).__name__ != said:
                     said = type(error).__name__
                     level = logging.WARNING if isinstance(error, DuplicateNodeRegistration) else logging.INFO
-                    _log.log(level, "not registered yet: %s", error.message)
+                    _log.log(level, "not registered yet, trying again: %s", error.message)
                 await self._clock.sleep_ms(RETRY_MS)
             else:
                 self._progress.node_epoch = answer.node_epoch
@@ -201,7 +201,7 @@ class Registration:
     async def _get_ready(self) -> None:
         """Apply the log beyond the registration and fsync its number in each directory of it; then the node is ready.
 
-        Raises KafkaStorageError where a directory fails first: if the node were unfenced, a directory without the
+        Raises KafkaStorageError if a directory fails first: if the node were unfenced, a directory without the
         number would count as an older copy forever. After a restart the node registers with the directories that work.
         """
         number = self._progress.node_epoch
@@ -225,7 +225,7 @@ class Registration:
                 await run_in(executor, lambda: directory.write_registration(number))
                 return
             except DiskFull as error:
-                _log.warning("not ready yet: %s", error.message)
+                _log.warning("not ready yet, the registration cannot be written: %s", error.message)
                 await self._clock.sleep_ms(FULL_MS)
 
     async def _beat(self, damaged: Damaged, found_later: Damaged) -> None:
@@ -239,10 +239,10 @@ class Registration:
             except StaleNodeEpoch:
                 raise
             except TidelogError as error:
-                _log.info("heartbeat failed: %s", error.message)
+                _log.info("heartbeat to the controller failed: %s", error.message)
                 silent = self._clock.monotonic_ms() - heard
                 if self._progress.want_drain and silent >= self._times.session_ms:
-                    _log.warning("stops before it is drained: no controller has responded for %d ms", silent)
+                    _log.warning("stops with leaderships left: no controller has responded for %d ms", silent)
                     self._progress.drained.set()
             else:
                 heard = self._clock.monotonic_ms()
