@@ -1,1 +1,1 @@
-"""Where requests reach a node: one package for each wire protocol."""
+"""Listeners of a node: one package for each wire protocol."""

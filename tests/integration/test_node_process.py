@@ -83,7 +83,7 @@ def test_a_node_that_waits_for_others_to_form_a_cluster_can_be_stopped(tmp_path:
     cluster.start_node(0)
     try:
         said = cluster.nodes[0].log
-        cluster.wait_until(lambda: "forming a cluster waits for" in said.read_text(), within_s=20, what="it waits")
+        cluster.wait_until(lambda: "forming a cluster: waiting for" in said.read_text(), within_s=20, what="it waits")
         assert cluster.describe(0).controller_id == -1
         assert cluster.stop_node(0) == 0
     finally:

@@ -1,4 +1,4 @@
-"""The gRPC form of the requests of the Admin service (admin.proto)."""
+"""Codecs of the Admin service (admin.proto)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _write_partition(partition: PartitionMetadata) -> admin_pb2.PartitionMetadat
 
 
 def write_election(election: ElectionType) -> admin_pb2.ElectionType.ValueType:
-    """The number of the kind of an election."""
+    """The protobuf value of an election type."""
     unclean = election is ElectionType.UNCLEAN
     return admin_pb2.ELECTION_TYPE_UNCLEAN if unclean else admin_pb2.ELECTION_TYPE_PREFERRED
 
 
 def read_election(number: int) -> ElectionType:
-    """The kind of an election; an unknown number stands for the harmless kind."""
+    """The election type of a protobuf value. An unknown value is read as preferred, which loses no records."""
     return ElectionType.UNCLEAN if number == admin_pb2.ELECTION_TYPE_UNCLEAN else ElectionType.PREFERRED
 
 

@@ -1,11 +1,11 @@
-"""The gRPC form of requests and answers: the conversion between messages and the values of `node/requests/types`.
+"""Codecs: the conversion between gRPC messages and the values of `node/requests/types`.
 
 A `Codec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
 `node/listeners/grpc/peers.py` sends values to other nodes. Each service has a module with the codecs of its RPCs.
 
-Invariants: a message that stands for no value (an id that does not have 16 bytes) is refused with InvalidRequest before
-a handler sees it, and so is a request that the listener's authorizer does not allow. Record bytes are passed on, never
-copied.
+Invariants: no handler receives a malformed message (for example an id that does not have 16 bytes): it is refused with
+InvalidRequest. No handler receives a request that the listener's authorizer does not allow. Record bytes are passed on,
+never copied.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tidelog.protocol.methods import CallKind, Method
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[Asked, Answered]):
-    """The RPC of an API and its conversions. `write_request` and `read_answer` serve requests of this node to others.
+    """The RPC of an API and its conversions. `write_request` and `read_answer`: for requests of this node to others.
 
-    The read functions raise ValueError or InvalidRequest for a message that stands for no value.
+    The read functions raise ValueError or InvalidRequest for a malformed message.
     """
 
     api: Api[Asked, Answered]
@@ -44,7 +44,7 @@ class Codec(Generic[Asked, Answered]):
 
 
 class GrpcService:
-    """A service as a listener serves it: one method for each RPC, which converts and passes on to the handlers.
+    """A service for a listener: one method for each RPC, which converts the request and calls the handler.
 
     handlers: an object with one method for each codec, named as the RPC in snake_case, that takes and returns values.
     """
@@ -97,7 +97,7 @@ def _stream(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[...,
 
 
 def _allowed_request(codec: Codec[Asked, Any], message: Any, context: RequestContext) -> Asked:
-    """The value of a request. Raises InvalidRequest, and the error of an authorizer that refuses it."""
+    """The value of a request. Raises InvalidRequest, and the error of the authorizer if it refuses the request."""
     asked = codec.request_from(message)
     context.authorizer.ensure_allowed(context, codec.api, asked)
     return asked

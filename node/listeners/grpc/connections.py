@@ -1,4 +1,4 @@
-"""Connections of this process by the address of their other side: gRPC shows neither sockets nor file descriptors."""
+"""Shuts down a connection by the address of its peer: gRPC exposes neither sockets nor file descriptors."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 from urllib.parse import unquote
 
 _MAPPED: Final = "::ffff:"
-"""How the sockets of a listener for both versions of IP name a caller by IPv4, which gRPC does not."""
+"""Prefix of IPv4 addresses on a socket for both versions of IP. gRPC reports them without it."""
 
 
 def shut_down_connection(peer: str) -> bool:
-    """Shut down the TCP connection to a caller in both directions, as if it had ended it. peer: as gRPC tells it,
-    `ipv4:127.0.0.1:40000` or `ipv6:%5B::1%5D:40000`. Returns whether there was one."""
+    """Shut down the TCP connection to a caller in both directions. peer: as gRPC reports it, `ipv4:127.0.0.1:40000` or
+    `ipv6:%5B::1%5D:40000`. Returns True if there was such a connection."""
     found = re.fullmatch(r"ipv[46]:\[?([^\]]+?)\]?:(\d+)", unquote(peer))
     if found is None:
         return False
     for entry in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # closed meanwhile, no socket, or not connected
+        with suppress(OSError):  # closed meanwhile, not a socket, or not connected
             if not str(entry.readlink()).startswith("socket:"):
                 continue
             with socket.socket(fileno=os.dup(int(entry.name))) as connection:

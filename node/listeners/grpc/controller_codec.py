@@ -1,4 +1,4 @@
-"""The gRPC form of the requests of the Controller service (controller.proto)."""
+"""Codecs of the Controller service (controller.proto)."""
 
 from __future__ import annotations
 

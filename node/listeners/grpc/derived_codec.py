@@ -1,4 +1,4 @@
-"""Codecs that are derived from the fields of a value and of its message, where these agree (message_mapping.py)."""
+"""Codecs derived from the fields of a value and of its message, which have the same names (message_mapping.py)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Conversion(Generic[V]):
 def derived(
     api: Api[Asked, Answered], method: Method[Any, Any], converters: Mapping[object, Converter] = ERRORS
 ) -> Codec[Asked, Answered]:
-    """The codec of an RPC whose request and answer both agree with their values."""
+    """The codec of an RPC whose request and answer have the same fields as their messages."""
     request: Conversion[Any] = Conversion[Any](api.asked, method.request, converters)
     answer: Conversion[Any] = Conversion[Any](api.answered, method.answer, converters)
     return Codec(api, method, request.read, answer.write, request.write, answer.read)

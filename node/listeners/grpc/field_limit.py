@@ -17,8 +17,8 @@ _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 
 def ensure_few_fields(data: bytes, kind: Descriptor) -> None:
-    """Raise InvalidRequest if a serialized message has more fields than any request needs, before it is parsed. Invalid
-    bytes are accepted here and rejected by the parser."""
+    """Raise InvalidRequest if a serialized message has more than `FIELDS_MAX` fields. Invalid bytes are accepted: the
+    parser rejects them."""
     if len(data) <= 2 * FIELDS_MAX:  # a field takes at least two bytes
         return
     left, parts = FIELDS_MAX, [(kind, 0, len(data))]

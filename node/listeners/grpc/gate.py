@@ -1,6 +1,6 @@
-"""A service from before it can answer on: listeners are open while a node still recovers its logs.
+"""Gate of a service: the listeners are open while the node still recovers its logs and cannot serve yet.
 
-Kept true: until the gate is opened every call is refused with NodeNotAvailable, from then on it reaches the service.
+Invariant: until the gate is opened, every call is refused with NodeNotAvailable; from then on it reaches the service.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.protocol.methods import CallKind, Method, WireMessage, of_service
 
 
 class Gate:
-    """Has the methods of a service; `open` gives it the object that serves them."""
+    """Has the methods of a service. `open` sets the object that serves them."""
 
     def __init__(self, service: str) -> None:
         self.service = service
@@ -22,7 +22,7 @@ class Gate:
             setattr(self, method.attribute, self._pass_on(method))
 
     def open(self, inner: object) -> None:
-        """Pass on what comes from now on."""
+        """Pass all further calls to `inner`."""
         self._inner = inner
 
     def _pass_on(self, method: Method[WireMessage, WireMessage]) -> Any:
@@ -39,6 +39,6 @@ class Gate:
     def _served(self, method: object) -> object:
         if self._inner is None:
             raise NodeNotAvailable(
-                f"{method}: the node is starting and still recovers its logs; ask another node, or later"
+                f"{method}: the node is starting and still recovers its logs; use another node, or try again later"
             )
         return self._inner

@@ -1,8 +1,9 @@
-"""Is this node alive, is it ready: gRPC's own health service, which Kubernetes' probes speak.
+"""Health of the node through gRPC's health service, as Kubernetes' probes query it.
 
-Service "" (and each of the node's services): alive, the process answers. Never about other nodes, or the loss of one
-majority would have every node restarted. Service `tidelog.ready`: registered, unfenced, its metadata caught up, not
-being stopped; rolling updates and disruption budgets go by this one.
+Service "" and each of the node's services: alive, the process answers. This does not depend on other nodes; otherwise
+the loss of a majority would make Kubernetes restart every node.
+Service `tidelog.ready`: the node is registered, unfenced and caught up with the metadata, and is not stopping. Rolling
+updates and disruption budgets use this one.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ READY: Final = "tidelog.ready"
 
 
 class Health:
-    """What the health service answers. `servicer` goes to each listener (`GrpcServer.serve_health`)."""
+    """The state that the health service reports. `servicer` is added to each listener (`GrpcServer.serve_health`)."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self.servicer = health.aio.HealthServicer()
         self._services = tuple(services)
 
     async def alive(self) -> None:
-        """The process answers; it is not ready yet."""
+        """Report the node as alive and not ready."""
         for service in ("", *self._services):
             await self.servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
         await self.ready(is_ready=False)
 
     async def ready(self, *, is_ready: bool) -> None:
-        """Tell those who ask, and those who watch."""
+        """Report whether the node is ready, also to watchers."""
         answer = health_pb2.HealthCheckResponse
         await self.servicer.set(READY, answer.SERVING if is_ready else answer.NOT_SERVING)

@@ -19,7 +19,7 @@ ALL_CODECS: Final[tuple[Codec[Any, Any], ...]] = (*DATA_CODECS, *ADMIN_CODECS, *
 
 
 class GrpcPeers:
-    """The `Peers` of a node: converts values with the codecs and sends the messages through a transport."""
+    """The `Peers` of a node: converts values with the codecs and sends the messages over a transport."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

@@ -1,7 +1,7 @@
-"""The gRPC form of the requests of the metadata quorum.
+"""Codecs of the Quorum service.
 
-Messages and values have the same fields. What another node claims is passed on as it is: the handlers check it, after
-they have checked that the request is meant for this cluster and this replica (`node/quorum/checks.py`).
+Messages and values have the same fields. Values of another node are passed on unchecked: the handlers check them
+(`node/quorum/checks.py`), after they have checked that the request is meant for this cluster and this replica.
 """
 
 from __future__ import annotations
@@ -20,4 +20,4 @@ QUORUM_CODECS: Final = (
     derived(apis.QUORUM_END_QUORUM_EPOCH, methods.QUORUM_END_QUORUM_EPOCH),
     derived(apis.QUORUM_FETCH_SNAPSHOT, methods.QUORUM_FETCH_SNAPSHOT),
 )
-"""One for each RPC of the service Quorum."""
+"""One codec for each RPC of the service."""

@@ -1,11 +1,11 @@
-"""One listener of a node: a gRPC server made from the table of RPCs and the node's services.
+"""A gRPC listener of a node: serves the node's services by the table of RPCs (tidelog/protocol/methods.py).
 
-Kept true: a `TidelogError` that a service raises reaches the caller as that error; any other exception is a defect,
-logged, and reaches the caller as UnknownServerError; bytes that are no message of the method are an InvalidRequest; a
-caller that goes away cancels the method that serves it.
-Stopping takes two steps, because the streams between nodes and clients never end by themselves: `refuse` takes no new
-calls, `stop` ends what is still open with NodeShuttingDown.
-Left to others: what the services do; when the node counts as ready (`node/listeners/grpc/health.py`).
+Invariants: a `TidelogError` that a service raises reaches the caller as that error. Any other exception is a defect: it
+is logged and reaches the caller as UnknownServerError. Bytes that are not a message of the method are answered with
+InvalidRequest. A call that its caller ends is cancelled.
+Stopping takes two steps, because streams do not end by themselves: `refuse` rejects new calls, `stop` ends open streams
+with NodeShuttingDown.
+Not here: the services (node/requests/), when the node is ready (node/listeners/grpc/health.py).
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from tidelog.types import Endpoint
 _log = logging.getLogger("node.requests")
 
 CONCURRENT_STREAMS_MAX: Final = 10_000
-"""Calls and streams open at once on one connection. A stream costs some KiB; a client opens a handful."""
+"""Limit of open calls and streams on one connection. A stream takes some KiB; a client opens a few."""
 
 
 CLIENT_ID_KEY: Final = "tidelog-client-id"
-"""The metadata of a call or stream in which a client may give itself a name, for logs and quotas."""
+"""Metadata key of a call or stream: the name that a client gives itself, for logs and quotas."""
 
 CLIENT_ID_MAX: Final = 255
-"""Characters of such a name; the rest is dropped."""
+"""Limit of characters of a client id; the rest is dropped."""
 
 
 class GrpcServer:
-    """A listener. Made and bound first, so that its port is known; then given the services and started."""
+    """A listener. It is bound first, so that its port is known; then the services are added and it is started."""
 
     def __init__(self, listener: str, *, boundary: Boundary, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.listener = listener
@@ -65,14 +65,14 @@ class GrpcServer:
         self._names: list[str] = []
 
     def bind(self, address: Endpoint) -> Endpoint:
-        """Take the address (port 0: the system chooses one). Returns what was taken. Raises InvalidConfig."""
+        """Bind the address (port 0: any free port). Returns the bound address. Raises InvalidConfig."""
         host = f"[{address.host}]" if ":" in address.host else address.host
         try:
             port = self._server.add_insecure_port(f"{host}:{address.port}")
         except RuntimeError as error:
             raise InvalidConfig(
-                f"listener {self.listener!r}: {address} cannot be bound ({error}). Is another process listening there, "
-                "or is the address none of this machine's? Change `bind`, or use port 0."
+                f"listener {self.listener!r}: {address} cannot be bound ({error}). Another process uses the port, or "
+                "the address is not one of this machine. Change the address in `listeners`, or use port 0."
             ) from None
         return Endpoint(address.host, port)
 
@@ -80,26 +80,26 @@ class GrpcServer:
         """Add services by their full names (`tidelog.v1.Data`): objects with one async method for each RPC."""
         for name, service in services.items():
             handlers = {method.name: self._handler(method, service) for method in methods.of_service(name)}
-            assert handlers, f"the table of RPCs knows no service {name}"
+            assert handlers, f"the table of RPCs has no service {name}"
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
             self._names.append(name)
 
     def serve_health(self, servicer: health_pb2_grpc.HealthServicer) -> None:
-        """Add gRPC's own health service."""
+        """Add gRPC's health service."""
         health_pb2_grpc.add_HealthServicer_to_server(servicer, self._server)
         self._names.append(health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
 
     async def start(self) -> None:
-        """Begin to answer. From here on reflection tells which services there are."""
+        """Start to serve. Reflection lists the services from now on."""
         reflection.enable_server_reflection((*self._names, reflection.SERVICE_NAME), self._server)
         await self._server.start()
 
     def refuse(self) -> None:
-        """Answer every new call with NodeShuttingDown; what is open goes on."""
+        """Reject every new call with NodeShuttingDown. Open calls and streams continue."""
         self._refusing = True
 
     async def stop(self, grace_ms: int) -> None:
-        """End all streams with NodeShuttingDown, give unary calls `grace_ms` to finish, close all connections."""
+        """End all streams with NodeShuttingDown, let unary calls finish for `grace_ms`, close all connections."""
         self._refusing = True
         for stream in list(self._streams):
             stream.end()
@@ -192,7 +192,7 @@ class GrpcServer:
     async def _serve_stream(
         self, serving: Coroutine[Any, Any, None], method: object, stream: ServerStream
     ) -> TidelogError | None:
-        """Run the service's method to its end. Returns the error to end the stream with, None for a good end."""
+        """Run the method of the service. Returns the error to end the stream with; None for success."""
         if self._refusing:
             serving.close()
             return self._shutting_down()
@@ -212,12 +212,12 @@ class GrpcServer:
 
 
 class ServerStream:
-    """The serving side of an open stream; see `node.listeners.grpc.transport.MessageStream`. Several tasks may send."""
+    """The server side of an open stream (`node.listeners.grpc.transport.MessageStream`). Several tasks may send."""
 
     def __init__(self, call: Any, task: asyncio.Task[Any], context: RequestContext, quotas: Quotas) -> None:
         self._call = call
         self._context, self._meter, self._quotas = context, context.meter, quotas
-        # Known from the start: asking gRPC once the caller has gone ends the process (SIGSEGV).
+        # Read at the start: gRPC crashes (SIGSEGV) if it is queried for the peer after the caller has gone.
         self._peer = context.connection
         self._serving = task
         self._lock = asyncio.Lock()
@@ -226,15 +226,15 @@ class ServerStream:
         self.end_wanted = False
 
     async def send(self, message: WireMessage, /) -> None:
-        """Send one answer; waits while the caller does not keep up. Once begun, it is sent whole."""
-        # gRPC cannot take a write back, and cannot end a stream during one: a cancelled sender leaves it running.
+        """Send one message; waits while the caller does not keep up. A message once begun is sent completely."""
+        # gRPC can neither cancel a write nor end a stream during one: the write of a cancelled sender continues.
         self._last_write = asyncio.get_running_loop().create_task(self._write(message))
-        del message  # it goes when it is written, whatever keeps the frame of a sender that was cancelled
+        del message  # freed when it is written, even if the frame of a cancelled sender is kept
         self._last_write.add_done_callback(_seen)
         await asyncio.shield(self._last_write)
 
     async def receive(self) -> Any:
-        """The next request; None once the caller sends no more."""
+        """The next request; None after the caller has sent its last one."""
         try:
             received = await self._call.read()
         except grpc.aio.BaseError as error:
@@ -242,7 +242,7 @@ class ServerStream:
         if received is grpc.aio.EOF:
             return None
         message, size = received
-        del received  # the caller decides how long the message is kept
+        del received  # only the caller of this method keeps the message
         self._meter.request_bytes += size
         if isinstance(message, InvalidRequest):
             self._context.begin().fail(message)
@@ -252,9 +252,8 @@ class ServerStream:
         return message
 
     def close(self) -> None:
-        """End the stream: cancels the method that serves it. Where a message is being written, the caller's connection
-        is closed with it: gRPC has no other way to give the message up, and would keep it as long as the caller does
-        not read."""
+        """End the stream and cancel the method that serves it. If a message is being written, the caller's connection
+        is shut down: otherwise gRPC would keep the message for as long as the caller does not read."""
         self.closed = True
         if self._last_write is not None and not self._last_write.done():
             shut_down_connection(self._peer)
@@ -267,11 +266,11 @@ class ServerStream:
             self._serving.cancel()
 
     def take_back_cancel(self) -> None:
-        """The cancellation was ours and has done its work: what follows may wait again."""
+        """Undo the cancellation by `end`, so that the task can await again."""
         self._serving.uncancel()
 
     async def settle(self) -> None:
-        """Wait until nothing is being written any more, so that the stream can be ended."""
+        """Wait until the last write has ended; only then gRPC can end the stream."""
         if self._last_write is not None:
             await asyncio.wait((self._last_write,))
 
@@ -284,15 +283,15 @@ class ServerStream:
             except grpc.aio.BaseError as error:
                 raise self._lost(error) from None
             finally:
-                del message  # the task keeps the error, the error this frame
+                del message  # the task keeps the error, and the error keeps this frame
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(f"the caller at {self._peer} went away ({error})")
 
 
 def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], tuple[WireMessage | InvalidRequest, int]]:
-    """Reads the method's requests, with their size. What cannot be read becomes the error to answer: gRPC knows no
-    other answer to an exception here than a traceback in the log."""
+    """A function that parses a request and returns it with its size. It returns an InvalidRequest instead of raising
+    it: gRPC only logs a traceback for an exception here."""
 
     kind = descriptor_pool.Default().FindMessageTypeByName(f"tidelog.v1.{method.request.__name__}")
 
@@ -310,7 +309,7 @@ def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], tuple
 
 
 def _writer(meter: RequestMeter, quotas: Quotas) -> Callable[[tuple[WireMessage, RequestContext]], bytes]:
-    """Writes answers, and counts their bytes."""
+    """A function that serializes answers, counts their bytes and charges the quotas."""
 
     def write(answer: tuple[WireMessage, RequestContext]) -> bytes:
         message, context = answer
@@ -334,13 +333,13 @@ def _client_id(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
 
 
 def _wait_of(message: object) -> int:
-    """How long a call asks to wait for records, or to look at a damaged log (milliseconds)."""
+    """The wait that a call requests, for records or for reading a damaged log (milliseconds)."""
     wait_ms: int = getattr(message, "max_wait_ms", 0) or getattr(message, "look_ms", 0)
     return wait_ms
 
 
 def _seen(write: asyncio.Task[None]) -> None:
-    """A failed write is its sender's to notice; where that is gone, nobody has to."""
+    """Retrieve the error of a failed write, so that asyncio does not log it: its sender raises it."""
     if not write.cancelled():
         write.exception()
 
@@ -351,11 +350,11 @@ def _server_options(message_bytes_max: int) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", message_bytes_max),
         ("grpc.max_concurrent_streams", CONCURRENT_STREAMS_MAX),
         ("grpc.so_reuseport", 0),  # two nodes on one port must fail, not share it
-        ("grpc.keepalive_time_ms", 2 * KEEPALIVE_MS),  # so that a client that vanished is noticed
+        ("grpc.keepalive_time_ms", 2 * KEEPALIVE_MS),  # to notice a client that has vanished
         ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.max_ping_strikes", 0),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),  # our clients ping while a fetch waits
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),  # Tidelog clients ping while a fetch waits
     ]
 
 
@@ -366,7 +365,7 @@ async def _abort(call: Any, error: TidelogError) -> NoReturn:
 
 
 def _as_tidelog_error(error: Exception, *, doing: object) -> TidelogError:
-    """The error for the caller of a failed handler. An exception that is no TidelogError is a defect: it is logged with
+    """The error for the caller of a failed handler. An exception other than TidelogError is a defect: it is logged with
     its traceback and becomes UnknownServerError."""
     if isinstance(error, TidelogError):
         return error

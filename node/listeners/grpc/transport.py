@@ -1,8 +1,8 @@
 """Interface for messages between nodes, and from clients to a node, independent of any network.
 
-Implementations: gRPC (`tidelog/protocol/grpc_transport.py`, `node/listeners/grpc/server.py`), and the simulator's in
-memory. Both guarantee: messages of one stream arrive in the order in which they were sent, each once, or the stream
-breaks. A call either returns the answer or raises a `TidelogError`.
+Implementations: gRPC (`tidelog/protocol/grpc_transport.py`, `node/listeners/grpc/server.py`), and the in-memory one of
+the simulator. Both guarantee: messages of one stream arrive in the order in which they were sent, each once, or the
+stream breaks. A call either returns the answer or raises a `TidelogError`.
 
 A service is an object with one async method for each of its RPCs, named in snake_case:
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse
@@ -40,7 +40,7 @@ class MessageStream(Protocol[Sent_contra, Received_co]):
 
 
 class Transport(Protocol):
-    """Calls from this node to others. Connections are kept, and shared by endpoint."""
+    """Calls from this node to others. Connections are kept open and shared by endpoint."""
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
         """Call a unary method. Raises the TidelogError of the answer; ConnectionFailed if the node cannot be reached or
