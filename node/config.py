@@ -1,12 +1,12 @@
-"""The configuration of a node: one TOML file, in which the environment overrides any key.
+"""The configuration of a node: one TOML file, of which environment variables override any key.
 
 Keys are dotted names. In TOML they are quoted keys or nested tables (`"log.dirs" = [...]`, `[log] dirs = [...]`). The
 environment variable of `log.dirs` is `TIDELOG_LOG_DIRS`; its lists are separated by commas. docs/configuration.md lists
 all keys, which are Kafka's where Kafka has one.
 
-Invariants: every key is known and every value is allowed, otherwise InvalidConfig names the place, the key, the value
+Invariant: every key is known and every value is allowed; otherwise InvalidConfig names the place, the key, the value
 and what is allowed.
-Out of scope: reading the file (`node/process/process.py`).
+Not here: reading the file (node/process/process.py).
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from tidelog.errors import InvalidConfig
 from tidelog.types import Endpoint, Millis, NodeId
 
 CLIENT_LISTENER: Final = "client"
-"""The listener that every node has. Clients and nodes use it."""
+"""The listener that every node has. It serves clients and other nodes."""
 
 MEMORY_BYTES: Final = 256 << 20
 SNAPSHOT_BYTES: Final = 20 << 20
 QUORUM_VOTERS: Final = 3
-"""Three voters survive the loss of one; more would make each change wait for more disks."""
+"""Three voters tolerate the loss of one. With more voters each change waits for more disks."""
 _AUTO: Final = "auto"
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """A named listener. advertised: the address that is registered; None: as bound."""
+    """A named listener. advertised: the address that is registered; None: the bound one."""
 
     name: str
     bind: Endpoint
@@ -109,12 +109,13 @@ LISTENERS: Final[Setting[Any]] = Setting("listeners", MISSING, _LISTENERS)
 """the addresses to listen on, `NAME://HOST:PORT`; port 0: any free port. The listener `client` is required and serves
 clients and nodes; others are registered and served too"""
 ADVERTISED_LISTENERS: Final[Setting[Any]] = Setting("advertised.listeners", {}, _LISTENERS)
-"""the addresses that others are told, if they are not as bound; required for a listener on `0.0.0.0` or `[::]`"""
+"""the addresses at which clients and other nodes connect, if they differ from the bound ones; required for a listener
+on `0.0.0.0` or `[::]`"""
 BOOTSTRAP: Final = Setting("cluster.bootstrap.enable", False, flag())
 """true on exactly one node: it forms the cluster, once, when every node of `controller.quorum.bootstrap.servers` has
 answered that it belongs to none"""
 BOOTSTRAP_NODE: Final[Setting[Any]] = Setting("cluster.bootstrap.node.id", None, _ID)
-"""the same for a file that all nodes share: the id of that node"""
+"""the id of the node that forms the cluster; replaces `cluster.bootstrap.enable` in a file that all nodes share"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +126,13 @@ class QuorumConfig:
     nodes: tuple[Endpoint, ...] = setting(
         "controller.quorum.bootstrap.servers", MISSING, texts("HOST:PORT", _endpoints_of, str)
     )
-    """the addresses of the first nodes, this one included; the metadata log says which nodes vote"""
+    """the addresses of the first nodes, this one included; the metadata log defines which nodes vote"""
     voters: int = setting("controller.quorum.voter.count", QUORUM_VOTERS, number(1, 9))
-    """the voters of a new cluster; the active controller adds voters one at a time until there are so many"""
+    """the number of voters of a new cluster; the active controller adds voters one at a time up to this number"""
     snapshot_bytes: int = setting(
         "metadata.log.max.record.bytes.between.snapshots", SNAPSHOT_BYTES, size(1024, 1 << 40)
     )
-    """a snapshot of the metadata is written when the log has grown by so much"""
+    """a snapshot of the metadata is written when the metadata log has grown by this much"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,36 +146,36 @@ class ReplicationConfig:
     lag_ms_max: Millis = setting("replica.lag.time.max.ms", 5_000, millis(50, 600_000))
     """a follower that has not caught up for this long leaves the in-sync set"""
     fetch_wait_ms: Millis = setting("replica.fetch.wait.max.ms", 500, millis(1, 60_000))
-    """how long a follower's fetch waits at the leader if there are no records"""
+    """how long a fetch of a follower waits at the leader for new records"""
     fetch_bytes_max: int = setting("replica.fetch.max.bytes", 1 << 20, size(1024, 1 << 30))
-    """the bytes of one partition in one fetch response"""
+    """limit for the records of one partition in a fetch response"""
     drain_ms_max: Millis = setting("controlled.shutdown.timeout.ms", 30_000, millis(0, 600_000))
-    """how long a stop waits until the leaderships have moved away"""
+    """how long a stopping node waits until its leaderships have moved to other nodes"""
     imbalance_check_ms: Millis = setting(
         "leader.imbalance.check.interval.seconds", 300_000, number(0, 86_400, unit="s", scale=1_000)
     )
-    """interval of moving leaderships back to preferred leaders; 0: only on command"""
+    """interval at which leaderships are moved back to preferred leaders; 0: only on command"""
     imbalance_percent: int = setting("leader.imbalance.per.broker.percentage", 10, number(0, 100, unit="%"))
-    """the share of a node's preferred leaderships that others may hold"""
+    """the share of a node's preferred leaderships that other nodes may have before they are moved back"""
     throttled_rate: int = setting("follower.replication.throttled.rate", 0, number(0, 1 << 40, unit="bytes/s"))
-    """what this node fetches of replicas that are being moved to it; 0: no limit"""
+    """limit for fetching replicas that are being moved to this node; 0: no limit"""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """The configuration of a node. log_defaults: settings of topics that do not set them, by the topics' keys."""
+    """The configuration of a node. log_defaults: defaults of topic settings, by the topic's key."""
 
     node_id: NodeId
     listeners: tuple[ListenerConfig, ...]
     quorum: QuorumConfig
     log_directories: tuple[str, ...] = setting("log.dirs", ("data",), texts("directories", _directories_of, ",".join))
-    """the log directories; the first one also holds the metadata log"""
+    """the log directories; the first one also contains the metadata log"""
     rack: str = setting("broker.rack", "", text())
     """the rack, zone or host that keeps replicas apart"""
     metrics_bind: Endpoint | None = setting(
         "metrics.listener", None, Kind("HOST:PORT in quotes", _endpoint_of, _endpoint_of)
     )
-    """the address that answers `GET /metrics`"""
+    """the address that serves `GET /metrics`"""
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     message_bytes_max: int = setting("socket.request.max.bytes", 128 << 20, size(1 << 20, 1 << 30))
     """the largest gRPC message, requests and responses; one batch is never split. A request of more than 100,000
@@ -185,12 +186,12 @@ class NodeConfig:
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     slow_request_ms: Millis = setting("slow.request.log.threshold.ms", 1_000, millis(0, 600_000))
-    """a request is logged as slow if its work, or its total time less the wait that it asked for, exceeds this; 0: none
-    (operations.md, Slow requests)"""
+    """a request is logged as slow if its work, or its total time minus the wait that it requested, exceeds this; 0:
+    never (operations.md, Slow requests)"""
     log_format: str = setting("logging.format", "text", choice({word: word for word in ("text", "json")}))
-    """the log of the node itself, on standard error"""
+    """format of the node's log lines, which it writes to standard error"""
     log_level: str = setting("logging.level", "info", choice({word: word for word in _LEVELS}))
-    """likewise"""
+    """lowest level of the log lines that are written"""
 
     @property
     def log_config(self) -> LogConfig:
@@ -232,7 +233,7 @@ _FORMER: Final = {
         if each.name != f"log.{each.topic}"
     },
 }
-"""The keys of earlier versions that have another name now. Those of listeners are in `_present_name`."""
+"""Keys of earlier versions that were renamed, and their present names. `_present_name` has those of listeners."""
 
 
 def parse(
@@ -240,9 +241,9 @@ def parse(
 ) -> NodeConfig:
     """Read a configuration.
 
-    text: TOML. environ: the environment. source: the file's name, for errors. host_name: of this machine; its trailing
-    number is the node id if none is given. memory_bytes: the default of `memory.max.bytes`.
-    Raises InvalidConfig.
+    text: TOML. environ: the environment variables. source: the file's name, for errors. host_name: of this machine; its
+    trailing number is the node id if none is set. memory_bytes: the default of `memory.max.bytes`. Raises
+    InvalidConfig.
     """
     file = _File(text, source)
     values: dict[str, Any] = {"memory.max.bytes": memory_bytes}
@@ -287,7 +288,7 @@ def parse(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value that was given, the place that gave it, and how to read it."""
+    """A value, the place where it was set, and the function that checks it."""
 
     value: Any
     place: str
@@ -295,7 +296,7 @@ class _Given:
 
 
 class _File:
-    """The TOML file: its values, and the line of each key for errors."""
+    """The TOML file: its values, and the lines of its keys for errors."""
 
     def __init__(self, text: str, source: str) -> None:
         self._text, self._source = text, source
@@ -309,7 +310,7 @@ class _File:
         found: dict[str, _Given] = {}
         for key, value in _flat(tables):
             if key in found:
-                self.refuse(key, "given twice; give it once")
+                self.refuse(key, "set twice; set it once")
             if key not in SETTINGS:
                 self._refuse_unknown(key)
             found[key] = _Given(value, self._place(key), SETTINGS[key].check)
@@ -324,15 +325,15 @@ class _File:
         if present is not None:
             section, _, name = key.rpartition(".") if key.startswith("listeners.") else key.partition(".")
             remedy = f"write it outside of [{section}]" if name == present else _renamed(present)
-            raise InvalidConfig(f"{self._place(key)}: [{section}] {name} is {present} now; {remedy}")
-        from difflib import get_close_matches  # only here: it takes 0.1 MiB
+            raise InvalidConfig(f"{self._place(key)}: [{section}] {name} is now {present}; {remedy}")
+        from difflib import get_close_matches  # imported here only: it takes 0.1 MiB
 
         near = get_close_matches(key, SETTINGS, n=3)
         hint = f"similar: {', '.join(near)}" if near else "docs/configuration.md lists all"
         raise InvalidConfig(f"{self._place(key)}: unknown setting {key}; {hint}. Remove or rename it.")
 
     def _place(self, key: str) -> str:
-        """The file and the line of the key, or of the table that it would be in."""
+        """The file and the line of the key, or of the table that would contain it."""
         table, nearest = "", 0
         for at, line in enumerate(self._text.splitlines(), 1):
             found = re.match(r"""\s*(\[*)([\w."'\s-]+)[]=]""", line)
@@ -368,7 +369,7 @@ def _given_by_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
         if variable not in variables:
             present = _present_name(name)
             if present is not None:
-                raise InvalidConfig(f"{place} is {SETTINGS[present].variable} now; {_renamed(present)}")
+                raise InvalidConfig(f"{place} is now {SETTINGS[present].variable}; {_renamed(present)}")
             raise InvalidConfig(f"{place}: unknown setting; docs/configuration.md lists all. Remove or rename it.")
         declared = variables[variable]
         found[declared.name] = _Given(value, place, declared.parse)
@@ -376,7 +377,8 @@ def _given_by_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
 
 
 def _present_name(former: str) -> str | None:
-    """The name of a setting that had another one. former: a key, or a variable in lower case without TIDELOG_."""
+    """The present name of a renamed setting; None if it was not renamed. former: a key, or a variable in lower case
+    without TIDELOG_."""
     listener = re.fullmatch(r"listeners[._].+[._](bind|advertised)", former)
     if listener:
         return "listeners" if listener[1] == "bind" else "advertised.listeners"
@@ -384,7 +386,7 @@ def _present_name(former: str) -> str | None:
 
 
 def _renamed(present: str) -> str:
-    """What to do about a setting that has this name now."""
+    """The instruction for a setting that was renamed to `present`."""
     if present in (LISTENERS.name, ADVERTISED_LISTENERS.name):
         return f'write {present} = ["NAME://HOST:PORT"], one for each listener'
     return "rename it, and give seconds" if present.endswith(".seconds") else "rename it"
@@ -397,7 +399,7 @@ def _node_id(file: _File, values: Mapping[str, Any], host_name: str) -> NodeId:
         return NodeId(given)
     if ordinal is None:
         remedy = f"Set it, or {NODE_ID.variable}"
-        file.refuse(NODE_ID.name, f"not given, and the host name {host_name!r} does not end in -NUMBER. {remedy}")
+        file.refuse(NODE_ID.name, f"not set, and the host name {host_name!r} does not end in -NUMBER. {remedy}")
     return NodeId(int(ordinal[1]))
 
 
@@ -412,7 +414,7 @@ def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, 
         if name not in advertised and bind.host in ("0.0.0.0", "::"):
             file.refuse(
                 ADVERTISED_LISTENERS.name,
-                f"missing for listener {name!r}, and others cannot reach {bind}. Name the address that they should use",
+                f"missing for listener {name!r}: clients and nodes cannot reach {bind}. Name a reachable address",
             )
     return tuple(ListenerConfig(name, bind, advertised.get(name)) for name, bind in sorted(bound.items()))
 
@@ -420,5 +422,5 @@ def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, 
 def _forms_cluster(file: _File, values: Mapping[str, Any], node_id: NodeId) -> bool:
     own, shared = BOOTSTRAP.name, BOOTSTRAP_NODE.name
     if own in values and shared in values:
-        file.refuse(own, f"contradicts {shared}. Keep {shared} if nodes share a file")
+        file.refuse(own, f"contradicts {shared}. Keep only {shared} if nodes share a file")
     return bool(values[shared] == node_id if shared in values else values.get(own, BOOTSTRAP.default))

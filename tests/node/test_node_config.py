@@ -110,7 +110,7 @@ SEGMENT = '"segment.bytes" = 1048576'
         (NODE_ID, '"node.id" = -3', "tidelog.toml, line 2: node.id = -3: must be a whole number from 0 to"),
         (NODE_ID, '"node.id" = "x"', "line 2: node.id = 'x': must be a whole number"),
         (NODE_ID, '"node.id" = true', "line 2: node.id = True: must be a whole number"),
-        (NODE_ID, '"node.id" = 3\nnode.id = 4', "line 2: node.id: given twice"),
+        (NODE_ID, '"node.id" = 3\nnode.id = 4', "line 2: node.id: set twice"),
         ('broker.rack = "a"', "broker.rack = 1", "line 3: broker.rack = 1: must be text in quotes"),
         ('broker.rack = "a"', 'broker.wrack = "a"', "line 3: unknown setting broker.wrack; similar: broker.rack"),
         ('"metrics.listener"', '"metric.bind"', "line 7: unknown setting metric.bind; "),
@@ -128,7 +128,7 @@ SEGMENT = '"segment.bytes" = 1048576'
         (LISTENERS, 'listeners = ["client://a:1", "client://a:2"]', "names a listener twice"),
         (LISTENERS, "", "tidelog.toml: listeners: missing; it must be a list of one or more NAME://HOST:PORT"),
         (LISTENERS, 'listeners = ["inner://a:1"]', "line 5: listeners: no listener 'client'"),
-        (ADVERTISED, "", "advertised.listeners: missing for listener 'inner', and others cannot reach 0.0.0.0:9093"),
+        (ADVERTISED, "", "missing for listener 'inner': clients and nodes cannot reach 0.0.0.0:9093"),
         (ADVERTISED, 'advertised.listeners = ["x://a:1"]', "line 6: advertised.listeners: no listener 'x'"),
         (
             "bootstrap.servers",
@@ -166,10 +166,10 @@ def test_each_mistake_names_its_place_the_value_and_what_is_allowed(old: str, ne
             "SERVERS: controller.quorum.bootstrap.servers = 'a:1,b': 'b' is not an address",
         ),
         ("TIDELOG_CLUSTER_BOOTSTRAP_ENABLE", "yes", "must be true or false"),
-        ("TIDELOG_NODE_LOG_DIRECTORIES", "/a", "TIDELOG_NODE_LOG_DIRECTORIES is TIDELOG_LOG_DIRS now; rename it"),
-        ("TIDELOG_NODE_DATA_FOLDERS", "/a", "TIDELOG_NODE_DATA_FOLDERS is TIDELOG_LOG_DIRS now"),
-        ("TIDELOG_LOG_MIN_INSYNC_REPLICAS", "2", "is TIDELOG_MIN_INSYNC_REPLICAS now"),
-        ("TIDELOG_LISTENERS_CLIENT_ADVERTISED", "a:1", "is TIDELOG_ADVERTISED_LISTENERS now; write advertised.list"),
+        ("TIDELOG_NODE_LOG_DIRECTORIES", "/a", "TIDELOG_NODE_LOG_DIRECTORIES is now TIDELOG_LOG_DIRS; rename it"),
+        ("TIDELOG_NODE_DATA_FOLDERS", "/a", "TIDELOG_NODE_DATA_FOLDERS is now TIDELOG_LOG_DIRS"),
+        ("TIDELOG_LOG_MIN_INSYNC_REPLICAS", "2", "is now TIDELOG_MIN_INSYNC_REPLICAS"),
+        ("TIDELOG_LISTENERS_CLIENT_ADVERTISED", "a:1", "is now TIDELOG_ADVERTISED_LISTENERS; write advertised.list"),
     ],
 )
 def test_mistakes_in_the_environment_name_the_variable(name: str, value: str, words: str) -> None:
@@ -180,23 +180,23 @@ def test_mistakes_in_the_environment_name_the_variable(name: str, value: str, wo
 @pytest.mark.parametrize(
     ("former", "words"),
     [
-        ('[node]\ndata_folders = ["/a"]', "line 2: [node] data_folders is log.dirs now; rename it"),
-        ('[node]\nlog_directories = ["/a"]', "line 2: [node] log_directories is log.dirs now"),
-        ('[listeners.client]\nbind = "a:1"', "line 2: [listeners.client] bind is listeners now; write listeners = ["),
-        ('[listeners.a]\nadvertised = "a:1"', "[listeners.a] advertised is advertised.listeners now; write advertised"),
-        ("[quorum]\nbootstrap = true", "[quorum] bootstrap is cluster.bootstrap.enable now"),
-        ("[replication]\nlag_ms_max = 1", "[replication] lag_ms_max is replica.lag.time.max.ms now"),
+        ('[node]\ndata_folders = ["/a"]', "line 2: [node] data_folders is now log.dirs; rename it"),
+        ('[node]\nlog_directories = ["/a"]', "line 2: [node] log_directories is now log.dirs"),
+        ('[listeners.client]\nbind = "a:1"', "line 2: [listeners.client] bind is now listeners; write listeners = ["),
+        ('[listeners.a]\nadvertised = "a:1"', "[listeners.a] advertised is now advertised.listeners; write advertised"),
+        ("[quorum]\nbootstrap = true", "[quorum] bootstrap is now cluster.bootstrap.enable"),
+        ("[replication]\nlag_ms_max = 1", "[replication] lag_ms_max is now replica.lag.time.max.ms"),
         (
             "[replication]\nimbalance_check_ms = 1",
-            "imbalance_check_ms is leader.imbalance.check.interval.seconds now; rename it, and give seconds",
+            "imbalance_check_ms is now leader.imbalance.check.interval.seconds; rename it, and give seconds",
         ),
-        ("[limits]\nmemory_bytes = 1", "[limits] memory_bytes is memory.max.bytes now"),
-        ('[logs]\nlevel = "info"', "[logs] level is logging.level now"),
+        ("[limits]\nmemory_bytes = 1", "[limits] memory_bytes is now memory.max.bytes"),
+        ('[logs]\nlevel = "info"', "[logs] level is now logging.level"),
         (
             '[log]\n"min.insync.replicas" = 1',
-            "line 2: [log] min.insync.replicas is min.insync.replicas now; write it outs",
+            "line 2: [log] min.insync.replicas is now min.insync.replicas; write it outs",
         ),
-        ('[log]\n"segment.ms" = 1', "[log] segment.ms is log.roll.ms now"),
+        ('[log]\n"segment.ms" = 1', "[log] segment.ms is now log.roll.ms"),
     ],
 )
 def test_a_key_of_an_earlier_version_is_refused_with_its_name_now(former: str, words: str) -> None:
