@@ -1,4 +1,4 @@
-"""Checks of what other nodes claim in messages of the metadata quorum, whatever protocol they came by.
+"""Checks of the values that other nodes send in messages of the metadata quorum, independent of the protocol.
 
 Invariant: a node id, directory id, epoch or offset out of range raises InvalidRequest before the rules see it.
 """
@@ -29,7 +29,7 @@ def unchecked(key: ReplicaKey) -> UncheckedReplicaKey:
 def key_of(claimed: UncheckedReplicaKey) -> ReplicaKey:
     """The identity of a replica. Raises InvalidRequest."""
     if claimed.node_id < 0:
-        raise InvalidRequest(f"{claimed.node_id} is no valid node id: ids start at 0")
+        raise InvalidRequest(f"{claimed.node_id} is not a valid node id: ids start at 0")
     return ReplicaKey(NodeId(claimed.node_id), directory_id_of(claimed.directory_id))
 
 
@@ -44,7 +44,7 @@ def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
     """An epoch. Raises InvalidRequest if no node may be in it."""
     if not least <= number <= EPOCH_LAST:
         raise InvalidRequest(
-            f"{number} is no epoch of the metadata quorum: valid are {least} to {EPOCH_LAST}; the sender is faulty"
+            f"{number} is not an epoch of the metadata quorum: valid are {least} to {EPOCH_LAST}; the sender is faulty"
         )
     return LeaderEpoch(number)
 
@@ -52,7 +52,7 @@ def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
 def offset_of(number: int) -> Offset:
     """An offset. Raises InvalidRequest."""
     if number < 0:
-        raise InvalidRequest(f"{number} is no offset of the metadata log: the sender is faulty")
+        raise InvalidRequest(f"{number} is not an offset of the metadata log: the sender is faulty")
     return Offset(number)
 
 

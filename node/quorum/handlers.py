@@ -139,7 +139,7 @@ class QuorumHandlers:
     def _ensure_cluster(self, asked_by: str, sender: int, *, may_be_none: bool = False) -> None:
         if not asked_by and not may_be_none:
             raise InvalidRequest(
-                f"node {sender} does not say of which cluster it is: only an empty directory may fetch without"
+                f"the request of node {sender} names no cluster: only a fetch of an empty directory may omit it"
             )
         cluster_id = self._cluster_id()
         if asked_by and cluster_id and asked_by != cluster_id:
@@ -152,7 +152,7 @@ class QuorumHandlers:
         """Raise InvalidVoterKey for a request to another replica: the sender's voter set or address may be stale."""
         me, named = self._driver.me, key_of(receiver)
         if named != me:
-            raise InvalidVoterKey(f"the request is meant for {named}, this is {me}: ask for its key")
+            raise InvalidVoterKey(f"the request is meant for {named}, this is {me}: query its key again")
 
     def _ensure_leading(self, epoch: LeaderEpoch | None = None) -> None:
         """Raise NotLeaderOrFollower unless this node leads, in that epoch: the log may have changed since then."""
@@ -194,7 +194,7 @@ class QuorumHandlers:
         """Records from an offset on, and the epoch entries in their range. Raises OffsetOutOfRange."""
         log = self._metadata.log
         if offset < log.log_start_offset:
-            raise OffsetOutOfRange(f"the metadata log begins at offset {log.log_start_offset}, {offset} was asked for")
+            raise OffsetOutOfRange(f"the metadata log begins at offset {log.log_start_offset}, not at {offset}")
         up_to = self._readable(is_voter)
         if offset >= up_to:
             return b"", ()
@@ -202,7 +202,7 @@ class QuorumHandlers:
         return bytes(read.records), tuple(read.epochs)
 
     def _readable(self, is_voter: bool) -> Offset:
-        """Where reading ends. Voters read all records, so that they can be committed; other nodes committed ones."""
+        """Limit of reads: the log end for voters, which must replicate uncommitted records, otherwise the watermark."""
         return self._metadata.end if is_voter else self._metadata.high_watermark
 
     async def _wait(self, request: FetchMetadataRequest, epoch: LeaderEpoch, is_voter: bool) -> None:

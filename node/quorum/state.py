@@ -121,7 +121,7 @@ class QuorumView:
         self.endpoint: Endpoint | None = None
         """The leader's address; None if it is this node or unknown."""
         self.silence_ms: Callable[[], int] = int
-        """Returns how many milliseconds ago a leader was last heard from (set by driver.py)."""
+        """Returns the milliseconds since a leader was last heard from (set by driver.py)."""
 
     @property
     def is_lost(self) -> bool:

@@ -58,7 +58,7 @@ def test_the_last_epoch_and_no_cluster_end_nobody(method: Any, tmp_path: Path) -
 
     async def story() -> None:
         async with real_nodes(tmp_path) as nodes:
-            with pytest.raises(InvalidRequest, match="of which cluster"):
+            with pytest.raises(InvalidRequest, match="names no cluster"):
                 await nodes.call(0, method, method.request(leader_id=7, epoch=EPOCH_MAX))
             await nodes.stop(0)
             await nodes.start(0)
