@@ -1,7 +1,7 @@
-"""The arrows between the rooms: who may import whom, walked over every source file (docs/design.md).
+"""Import rules between packages and directories, checked in every source file (docs/architecture.md, Packages).
 
-`tidelog` stands alone; `storage` and `replication` know only its records, types and errors, and not each other;
-`node` joins them. What touches the machine (sockets, threads, the builtin `open`) stays in the outermost modules.
+`tidelog` imports no other package. `storage` and `replication` import only its records, types and errors, and not each
+other. `node` joins them. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MACHINE = {
     "subprocess",
     "uvloop",
 }
-# The modules of a node that may build real sockets, threads and loops; everything else takes them by constructor.
+# The modules of a node that may create sockets, threads and loops. All others get them through their constructors.
 NODE_OUTERMOST = {
     "__main__.py",
     "connections.py",
@@ -44,7 +44,7 @@ NODE_OUTERMOST = {
     "probe.py",
     "process.py",
 }
-# Where the builtin `open` (or a Path that opens) may be called.
+# Files and directories that may call the builtin `open` or a method of Path that opens a file.
 MAY_OPEN = {
     "storage/files/os_files.py",
     "node/__main__.py",
@@ -77,14 +77,14 @@ def sources(room: str) -> list[Path]:
 
 
 def imports(path: Path) -> Iterator[Import]:
-    """Every import of a file, also those inside functions. `from a import b` counts as a.b, where that is a module."""
+    """Yields every import of a file, also inside functions. `from a import b` counts as `a.b`."""
     file = str(path.relative_to(ROOT))
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(file, node.lineno, alias.name)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}:{node.lineno}: relative imports hide the arrows"
+            assert node.level == 0, f"{file}:{node.lineno}: relative import; write the absolute name"
             for alias in node.names:
                 yield Import(file, node.lineno, f"{node.module}.{alias.name}")
 
@@ -110,7 +110,7 @@ def test_types_and_errors_need_only_the_standard_library() -> None:
 
 
 def test_records_need_only_the_leaves_and_the_codecs() -> None:
-    """Only what makes Arrow columns knows pyarrow, and only once it makes one (test_light_import.py)."""
+    """Only the modules for Arrow columns import pyarrow, and only when they create one (test_light_import.py)."""
     strays = [
         found
         for path in sources("tidelog/records")
@@ -123,7 +123,7 @@ def test_records_need_only_the_leaves_and_the_codecs() -> None:
 
 @pytest.mark.parametrize("room", ["storage", "replication"])
 def test_storage_and_replication_know_only_the_leaves(room: str) -> None:
-    """Neither imports the other, grpc, asyncio, nor anything that reaches a network."""
+    """Neither imports the other, grpc, asyncio, or a module for network access."""
     strays = [
         found
         for found in imports_of(room)
@@ -148,7 +148,7 @@ def test_node_imports_neither_producer_nor_consumer() -> None:
 
 
 def test_nothing_below_a_listener_knows_messages() -> None:
-    """Handlers, replicas, quorum and controller take and return values; records of the metadata log are protobuf."""
+    """Handlers, replicas, quorum and controller take and return values. Only metadata records use protobuf."""
     messages = {"google.protobuf", "grpc_health", "tidelog.protocol"}
     above = ("node/listeners/", "node/process/")
     formats = {"node/metadata/message_mapping.py", "node/metadata/metadata_codec.py"}
@@ -173,7 +173,7 @@ def test_pyspark_finds_a_package_that_only_points_at_tidelog() -> None:
 
 
 def test_the_builtin_open_stays_in_the_outermost_modules() -> None:
-    """Everything else reads and writes through the Files protocol that its constructor was given."""
+    """All other modules use the `Files` that they get through their constructors."""
     opening = {"open", "read_bytes", "read_text", "write_bytes", "write_text"}
     strays = []
     for room in ("tidelog", "storage", "replication", "node"):
@@ -192,18 +192,18 @@ def test_the_builtin_open_stays_in_the_outermost_modules() -> None:
 
 
 def test_proto_holds_no_python() -> None:
-    """Another distribution owns the import name `proto`; ours is only the include root of the compiler."""
+    """The import name `proto` belongs to another distribution. Here it is only the include root of the compiler."""
     assert list((ROOT / "proto").rglob("*.py")) == []
 
 
 def directory_of(module: str, modules: dict[str, Path]) -> str:
-    """The directory of a module. What lies directly in a room, and a directory's `__init__`, stands for itself."""
+    """The directory of a module. A module directly in a package, or an `__init__`, counts as its own directory."""
     parent = module.rpartition(".")[0]
     return module if "." not in parent or modules[module].name == "__init__.py" else parent
 
 
 def directory_arrows() -> dict[str, dict[str, str]]:
-    """By directory: each directory that it imports, and one import that does."""
+    """For each directory: the directories that it imports, each with one such import."""
     modules: dict[str, Path] = {}
     for room in ROOMS:
         for path in sources(room):
@@ -221,10 +221,10 @@ def directory_arrows() -> dict[str, dict[str, str]]:
 
 def test_the_directories_import_each_other_in_no_circle() -> None:
     arrows = directory_arrows()
-    assert len(arrows) > 30, "the directories are found"
+    assert len(arrows) > 30, "too few directories were found"
     try:
         TopologicalSorter({here: set(there) for here, there in arrows.items()}).prepare()
     except CycleError as error:
         circle: list[str] = error.args[1]
         steps = [arrows[after][before] for before, after in pairwise(circle) if before in arrows.get(after, {})]
-        pytest.fail("these imports close a circle of directories:\n" + "\n".join(steps))
+        pytest.fail("these imports form a circle of directories:\n" + "\n".join(steps))
