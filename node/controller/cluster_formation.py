@@ -89,7 +89,7 @@ class ClusterFormation:
         others[node_id] = Voter(node_id, directory_id_of(answer.directory_id), {self._listener: endpoint})
 
     def _belongs(self, endpoint: Endpoint, answer: IntroduceAnswer, own_cluster: str | None) -> InconsistentClusterId:
-        own = f"this one began to form cluster {own_cluster}" if own_cluster else "this one belongs to none"
+        own = f"this directory began to form cluster {own_cluster}" if own_cluster else "this directory belongs to none"
         return InconsistentClusterId(
             f"node {self._me} is configured to form a cluster, but node {answer.node_id} at {endpoint} belongs to "
             f"cluster {answer.cluster_id} already, and {own}: the metadata directory of node {self._me} was "

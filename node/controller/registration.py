@@ -151,7 +151,7 @@ class Registration:
             async with asyncio.timeout((self._times.drain_ms_max + CALL_MS) / 1_000):
                 await self._progress.drained.wait()
         except TimeoutError:
-            _log.warning("node %d stops with leaderships left: timeout of the drain", self._identity.node_id)
+            _log.warning("node %d stops undrained: its leaderships did not move in time", self._identity.node_id)
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Registration:
                 _log.info("heartbeat to the controller failed: %s", error.message)
                 silent = self._clock.monotonic_ms() - heard
                 if self._progress.want_drain and silent >= self._times.session_ms:
-                    _log.warning("stops with leaderships left: no controller has responded for %d ms", silent)
+                    _log.warning("stops undrained: no controller has responded for %d ms", silent)
                     self._progress.drained.set()
             else:
                 heard = self._clock.monotonic_ms()

@@ -107,7 +107,7 @@ def _function(parameters: str, expression: str, scope: dict[str, Any]) -> Any:
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
-    """The hint without `| None`, and whether it had that."""
+    """The hint without `| None`, and whether it contained None."""
     kinds = [kind for kind in get_args(hint) if kind is not NoneType]
     return (kinds[0], True) if NoneType in get_args(hint) else (hint, False)
 

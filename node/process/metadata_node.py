@@ -214,7 +214,7 @@ class MetadataNode:
             try:
                 await self.metadata.write_snapshot()
             except DiskFull as error:
-                _log.warning("no metadata snapshot was written, it is tried again: %s", error.message)
+                _log.warning("metadata snapshot not written, trying again: %s", error.message)
                 await self._clock.sleep_ms(SNAPSHOT_AGAIN_MS)
 
     async def _review_voters(self) -> None:

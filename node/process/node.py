@@ -239,7 +239,7 @@ class Node:
                 _log.error("left out: %s", error.message)
 
     async def _recover(self, image: ClusterImage) -> None:
-        """Load and recover all logs. Logs the progress from time to time."""
+        """Load and recover all logs; report the progress in the log output."""
         defaults, logs = self._config.log_config, self._logs
 
         def config_of(_name: TopicPartition, topic_id: TopicId) -> LogConfig:
@@ -328,7 +328,7 @@ class Node:
             caring = tasks.create_task(self._look_after_logs(replicas), name="maintenance")
             metadata.subscribe(replicas.on_image)
             await self._stop.wait()
-            _log.info("stopping: leaderships move to other nodes")
+            _log.info("draining: waiting until the leaderships have moved to other nodes")
             await metadata.drain()
             caring.cancel()
             await replicas.stop()

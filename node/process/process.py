@@ -203,7 +203,7 @@ class NodeProcess:
                 _log.warning("second request to stop (%s): the process ends at once", why)
                 os._exit(EXIT_AT_ONCE)
             told = True
-            _log.info("stopping (%s): moving leaderships to other nodes", why)
+            _log.info("stop requested (%s): the node drains and closes its logs", why)
             node.stop()
 
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -67,7 +67,7 @@ _log = logging.getLogger("node.metadata")
 FETCH_BYTES: Final = 1 << 20
 FETCH_WAIT_MS: Final = 500
 ANSWER_MS: Final = 1_000
-"""Time limit of an answer beyond its wait time: the quorum fetch timeout of the design."""
+"""Timeout of an answer, in addition to its wait time."""
 
 HELD_MS: Final = 200
 """How long a voter waits for its own fsync before the next fetch. A leader that hears nothing for longer would
@@ -94,7 +94,7 @@ Adopt = Callable[[str], Awaitable[None]]
 
 
 class QuorumFetcher:
-    """Fetches for as long as it runs, except while this node leads."""
+    """Fetches the metadata log while another node leads."""
 
     def __init__(
         self,

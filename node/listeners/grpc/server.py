@@ -71,8 +71,8 @@ class GrpcServer:
             port = self._server.add_insecure_port(f"{host}:{address.port}")
         except RuntimeError as error:
             raise InvalidConfig(
-                f"listener {self.listener!r}: {address} cannot be bound ({error}). Another process uses the port, or "
-                "the address is not one of this machine. Change the address in `listeners`, or use port 0."
+                f"listener {self.listener!r}: {address} cannot be bound ({error}). Another process may use the port, "
+                "or the address is not one of this machine. Change the address in `listeners`, or use port 0."
             ) from None
         return Endpoint(address.host, port)
 
