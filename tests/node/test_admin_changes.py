@@ -122,9 +122,9 @@ def test_a_lost_majority_is_told_by_whoever_is_left_and_nothing_is_called_safe()
             assert (told.controller_id, told.controller_silence_ms > LOST_MS) == (-1, True)
             explained = world.call(node, methods.ADMIN_EXPLAIN_RESTART, restart)
             assert not explained.safe
-            assert "a majority of the voters, nodes [0, 1, 2], has to run" in explained.reasons[0]
+            assert "a majority of the voters, nodes [0, 1, 2], must run" in explained.reasons[0]
         asked_at = world.loop.time()
-        with pytest.raises(NotController, match=r"a majority of the voters, nodes \[0, 1, 2\], has to run"):
+        with pytest.raises(NotController, match=r"a majority of the voters, nodes \[0, 1, 2\], must run"):
             world.create("more", at=3)
         assert world.loop.time() - asked_at < 4, "it does not keep an operator waiting"
         world.start(0)
