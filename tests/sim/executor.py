@@ -1,14 +1,14 @@
-"""Storage's Executor in virtual time: what a real node gives to a thread runs beside the loop, one disk call at a time.
+"""Storage's Executor in virtual time: work that a real node gives to a thread runs beside the loop, one disk call at a
+time.
 
-Each piece of work is a greenlet. Before a call of the disk it may hand over to the loop and go on some time later, as
-the seed says: callbacks of its own process and of all others run between its calls. One thing runs at any instant, and
-the same seed gives the same order.
+Each job is a greenlet. Before a disk call it may yield to the loop and continue later, as the seed decides: callbacks
+of its own process and of all others run between its calls. Only one thing runs at any instant, and the same seed gives
+the same order.
 
-Kept true: one executor works one thing at a time, in order, like the writer thread of a log directory (`workers` of
-them side by side for a pool). Everything belongs to the process that submitted it: when that dies, work under way stops
-where it is, in the middle too, and runs no further line, no `finally` either. A lock that one piece of work has is
-waited for by others; a loop that wants it waits until that work has let go of it.
-Left to others: what the loop itself asks of the disk (machine.py).
+Invariants: an executor runs its jobs one at a time and in order, like the writer thread of a log directory (a pool has
+`workers` of them in parallel). A job belongs to the process that submitted it. When that process dies, the job stops
+where it is and runs no further line, no `finally` either. A lock that one job holds blocks other jobs; a loop that
+acquires it waits until the job releases it. Not here: disk calls of the loop itself (machine.py).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ T = TypeVar("T")
 
 SYNCS: Final = frozenset({"sync", "sync_directory"})
 SHORT_US: Final = 100
-"""What any other call of the disk takes at most."""
+"""Upper bound for any other disk call."""
 QUICK: Final = 0.6
-"""How many of those are done before anything else can run."""
+"""The share of these calls that finish before anything else can run."""
 START_US: Final = 150
-"""A thread wakes up and takes its work."""
+"""Upper bound for the wake-up of a thread."""
 NOWHERE: Final = ("", "")
 
 
 @dataclass(slots=True)
 class DiskPace:
-    """How fast a machine's disk is; shared by its executors and changed by faults.
+    """The speed of a machine's disk; shared by its executors and changed by faults.
 
-    hanging: parts of paths, and the operations that do not end there; `stalled`: nothing ends anywhere."""
+    hanging: parts of paths, and the operations on them that hang; `stalled`: every call hangs."""
 
     delay_us: tuple[int, int] = (200, 4_000)
     slow_by: float = 1.0
@@ -50,39 +50,39 @@ class DiskPace:
     hanging: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def hangs(self, operation: str, path: str) -> bool:
-        """Does a call not end for now?"""
+        """Whether a call hangs now."""
         if self.stalled:
             return True
         return any(operation in operations and part in path for part, operations in self.hanging.items())
 
     def takes_us(self, operation: str, rng: random.Random) -> int:
-        """How long a call of the disk takes."""
+        """The duration of a disk call in microseconds."""
         least, most = self.delay_us if operation in SYNCS else (1, SHORT_US)
         return max(1, int((least + int(rng.random() * (most - least + 1))) * self.slow_by))
 
 
 class Job:
-    """A piece of work under way: its own stack, and where it goes on."""
+    """A job in progress: its own stack and the point where it continues."""
 
     __slots__ = ("_outcome", "done", "executor", "lock", "place", "rest_us", "stack", "turn", "work")
 
     def __init__(self, executor: SimExecutor, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self.executor, self.work, self.done = executor, work, done
-        self.stack = greenlet(self._run, _loops_own())  # not of the work that submits it, where one does
-        self.place = NOWHERE  # the call of the disk that it is at
-        self.lock: JobLock | None = None  # that it waits for
-        self.rest_us = 0  # what its last call of the disk still takes
-        self.turn = 0  # which of its events is the one to come
+        self.stack = greenlet(self._run, _loops_own())  # the loop's stack, not that of the submitting job
+        self.place = NOWHERE  # its current disk call
+        self.lock: JobLock | None = None  # the lock that it waits for
+        self.rest_us = 0  # remaining time of its last disk call
+        self.turn = 0  # number of its next event; older events are stale
         self._outcome: Any = None
 
     def _run(self) -> None:
         try:
             self._outcome = self.work()
-        except Exception as failed:  # noqa: BLE001 - handed to whoever asked, as a thread pool does
+        except Exception as failed:  # noqa: BLE001 - set on the future, as a thread pool does
             self._outcome = failed
 
     def go_on(self) -> int | None:
-        """Run to where it hands over. Returns after how long it wants to go on; None: it has ended, or waits for a
+        """Run until the job yields. Returns the delay after which it continues; None: it has ended or waits for a
         lock."""
         global running
         before, running = running, self
@@ -93,7 +93,7 @@ class Job:
         return wait_us
 
     def hand_over(self, wait_us: int | None) -> None:
-        """Called by the work itself: let others run, for so long; None: until somebody wakes it."""
+        """Yield from within the job for `wait_us`; None: until `wake`."""
         self.stack.parent.switch(wait_us)
 
     def report(self) -> None:
@@ -101,7 +101,7 @@ class Job:
 
 
 def _loops_own() -> Any:
-    """The stack of the loop, on which every piece of work hands over."""
+    """The stack of the loop, to which every job yields."""
     stack = getcurrent()
     while stack.parent is not None:
         stack = stack.parent
@@ -109,11 +109,11 @@ def _loops_own() -> Any:
 
 
 running: Job | None = None
-"""The work whose lines run now; None: the loop's, or the world's."""
+"""The job that runs now; None: the loop or the world runs."""
 
 
 class JobLock:
-    """threading.Lock for a simulated process: see the module's words."""
+    """threading.Lock for a simulated process, shared by jobs and the loop."""
 
     __slots__ = ("_owner", "_taken", "_waiting")
 
@@ -135,9 +135,9 @@ class JobLock:
         self._taken, self._owner = True, me
 
     def _hurry(self) -> None:
-        """The loop waits for whoever has the lock, or for whom that one waits."""
+        """Run the owner of the lock, or the job that it waits for, until the loop gets the lock."""
         owner = self._owner
-        assert owner is not None, "the loop waits for a lock that it has itself"
+        assert owner is not None, "the loop waits for a lock that it holds itself"
         if owner.lock is not None and owner.lock._taken:
             owner.lock._hurry()
         else:
@@ -155,7 +155,7 @@ class JobLock:
 
 
 class SimExecutor:
-    """See the module's words. `resume` is called when the disk no longer stalls."""
+    """An executor of a process. `resume` is called when the disk no longer stalls."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, process: Process, pace: DiskPace, workers: int = 1) -> None:
         self._loop, self._rng, self._process, self._pace = loop, rng, process, pace
@@ -164,10 +164,10 @@ class SimExecutor:
         self._under_way: dict[Job, None] = {}
         self._hanging: set[Job] = set()
         self._parked: dict[Job, None] = {}
-        """Whose call of the disk, or report, hangs."""
+        """Jobs whose disk call or completion hangs."""
 
     def hang(self) -> None:
-        """What is under way does not go on before `resume`; other workers work on."""
+        """Let the jobs in progress hang until `resume`; other workers continue."""
         self._hanging = set(self._under_way)
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
@@ -180,15 +180,15 @@ class SimExecutor:
         parked, self._parked = list(self._parked), {}
         for job in parked:
             self._later(0, job)
-        self._at_once(self._begin)  # in its process: a dead one works no more, a paused one later
+        self._at_once(self._begin)  # belongs to the process: a dead one starts no job, a paused one starts it later
 
     def abandon(self) -> None:
-        """The world is over: what is still under way is put away."""
+        """Abandon the jobs in progress at the end of the world."""
         for job in list(self._under_way):
             for _ in range(100):
                 if job.stack.dead or not job.stack:
                     break
-                with suppress(Exception):  # what it says while it is put away counts not
+                with suppress(Exception):  # errors during disposal do not count
                     job.stack.throw()
         self._under_way.clear()
 
@@ -205,12 +205,12 @@ class SimExecutor:
             else:
                 self._later(1 + int(draw * START_US * self._pace.slow_by), job)
 
-    # --- one step after the other ---
+    # --- steps of a job ---
 
     def _go_on(self, job: Job, turn: int) -> None:
-        """The time has come for a job to do what it was about to do: its next call, or its report."""
+        """Continue a job at its scheduled time: its next disk call or its completion."""
         if turn != job.turn:
-            return  # it went on otherwise
+            return  # it has already continued another way
         if self._pace.hangs(*job.place) or job in self._hanging:
             self._parked[job] = None
         elif job.stack.dead:
@@ -228,7 +228,7 @@ class SimExecutor:
             self._later(wait_us, job)
 
     def calls(self, job: Job, operation: str, path: str) -> None:
-        """The work is about to call the disk: others may run before it does."""
+        """Called before a disk call of a job: other jobs and callbacks may run first."""
         pace, rng = self._pace, self._rng
         job.place = operation, path
         hangs = pace.hangs(operation, path) or job in self._hanging
@@ -236,17 +236,18 @@ class SimExecutor:
             job.place = NOWHERE
             return
         takes_us = pace.takes_us(operation, rng)
-        before_us = min(takes_us, max(0, int(takes_us * (3 * rng.random() - 1))))  # done at once, at the end, between
+        before_us = min(takes_us, max(0, int(takes_us * (3 * rng.random() - 1))))  # at once, at the end, or in between
         wait_us, job.rest_us = job.rest_us + before_us, takes_us - before_us
         job.hand_over(wait_us)
         job.place = NOWHERE
 
     def wake(self, job: Job) -> None:
-        """The lock that it waits for is free."""
+        """Continue a job: the lock that it waits for is free."""
         self._later(0, job)
 
     def hurry(self, job: Job) -> None:
-        """The loop waits for a lock that this work has: nothing else of its process runs until it goes on."""
+        """Run the job at once: the loop waits for a lock that it holds, and nothing else of its process runs
+        meanwhile."""
         self._parked.pop(job, None)
         job.turn += 1
         if self._pace.hangs(*job.place):

@@ -1,17 +1,17 @@
 """A deterministic asyncio event loop: virtual time, no selector, no threads, every choice from one seed.
 
-Kept true:
-  1. Time moves only when nothing is ready, and then straight to the next timer.
-  2. Ready callbacks run in the order in which they became ready, as asyncio promises. Timers due at the same instant
-     run in an order drawn from the seed, since asyncio promises none.
-  3. The same seed gives the same run: tasks and futures hash by their number, not by their address, so that the sets
-     inside asyncio (task groups, `asyncio.wait`) are walked in the same order each time.
-  4. Nothing that belongs to a dead process runs; what belongs to a paused one waits (process.py).
-  5. A callback takes no time, but for one of a slow process and what it `owes_us` for calls of the disk: its next one
-     waits until then, in its turn. Small debts are paid together.
+Invariants:
+  1. Time moves only when no callback is ready, and then straight to the next timer.
+  2. Ready callbacks run in the order in which they became ready, as asyncio guarantees. Timers due at the same instant
+     run in an order drawn from the seed, because asyncio guarantees none.
+  3. The same seed gives the same run. Tasks and futures hash by their number, not by their address, so that the sets
+     inside asyncio (task groups, `asyncio.wait`) are iterated in the same order each time.
+  4. No callback of a dead process runs; those of a paused process wait (process.py).
+  5. A callback takes no time, except in a slow process and for its disk calls (`owes_us`): the next callback of that
+     process waits until the time has passed. Small amounts are paid together.
 
-A goal that cannot be reached because nothing is scheduled is a `Deadlock`; callbacks that go on for ever at one instant
-are a `Runaway`. What reaches the exception handler is a defect and ends the run.
+A condition that cannot become true because nothing is scheduled raises `Deadlock`; callbacks that never end at one
+instant raise `Runaway`. An error that reaches the exception handler is a defect and ends the run.
 """
 
 from __future__ import annotations
@@ -31,39 +31,40 @@ from tests.sim.process import CURRENT, PAID_FROM_US, Process, ProcessState
 if TYPE_CHECKING:
     from asyncio.base_events import (
         BaseEventLoop as LoopInterface,
-    )  # all its methods are there: what is not ours, refuses
+    )  # its methods raise NotImplementedError unless this class defines them
 else:
     LoopInterface = asyncio.AbstractEventLoop
 
 T = TypeVar("T")
 
-CALLBACKS_PER_INSTANT_MAX = 200_000  # a busy cluster needs some thousands; a loop of `sleep(0)` passes any limit
+# a busy cluster needs some thousands; an endless loop of `sleep(0)` exceeds any limit
+CALLBACKS_PER_INSTANT_MAX = 200_000
 MICROS = 1_000_000
 NEVER_US = 1 << 62
 
 
 class SimulationError(AssertionError):
-    """The simulated world broke a rule: a checker, a defect in a task, or the loop itself says so."""
+    """The simulation failed: a checker, a defect in a task, or the event loop itself."""
 
 
 class Deadlock(SimulationError):
-    """Nothing is scheduled any more, and what was waited for has not come."""
+    """Nothing is scheduled and the awaited condition is not true."""
 
 
 class Runaway(SimulationError):
-    """Callbacks go on and on without time passing."""
+    """Callbacks run without end while no time passes."""
 
 
 class OutOfTime(SimulationError):
-    """What was waited for did not come within its bound of virtual time."""
+    """The awaited condition did not become true within its bound of virtual time."""
 
 
 class Defect(SimulationError):
-    """A callback or task failed and nobody took the exception."""
+    """A callback or task failed and no code handled the exception."""
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that hashes by its number, which the loop gives it."""
+    """A future that hashes by a number from the loop."""
 
     __slots__ = ("number",)
     number: int
@@ -76,7 +77,7 @@ class SimFuture(asyncio.Future[T]):
 
 
 class SimTask(asyncio.Task[T]):
-    """A task that hashes by its number and knows its process."""
+    """A task that hashes by its number and has a process."""
 
     def __init__(
         self,
@@ -102,8 +103,8 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimHandle(asyncio.TimerHandle):
-    """A callback and the process it belongs to (None: the world itself). Of what its bases have there is only what is
-    asked for: a second of virtual time makes some thousands of these."""
+    """A callback and its process (None: the world itself). It sets only the used attributes of its base classes: a
+    second of virtual time creates some thousands of handles."""
 
     __slots__ = ("_when_us", "owner")
     owner: Process | None
@@ -120,21 +121,23 @@ class SimHandle(asyncio.TimerHandle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]  # as its bases let go of what they hold
+        # type: ignore[assignment]  # release references, as the base classes do
+        self._callback = self._args = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<{'cancelled' if self._cancelled else repr(self._callback)} at {self.when():.6f}>"
 
 
 class SimLoop(LoopInterface):
-    """See the module's words. Driven by `run_until`, `run_for` or `run_until_complete`; never by a selector."""
+    """The event loop. `run_until`, `run_for` or `run_until_complete` drive it; there is no selector."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
-        self.now_us = 0  # virtual time, in microseconds since the world began
+        self.now_us = 0  # virtual time in microseconds since the start of the world
         self.world = contextvars.Context()  # of events that belong to no process; nothing is ever set in it
         self.callbacks_run = 0
-        self.after_callback: Callable[[Process], None] | None = None  # after whatever stirred a process
+        # called after each callback that changed a process
+        self.after_callback: Callable[[Process], None] | None = None
         self._rng = rng
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, int, SimHandle]] = []
@@ -151,7 +154,7 @@ class SimLoop(LoopInterface):
     def time(self) -> float:
         return self.now_us / MICROS
 
-    def call_soon(  # type: ignore[override]  # a handle of ours
+    def call_soon(  # type: ignore[override]  # type: ignore[override]  # returns SimHandle
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         if self._closed:
@@ -160,17 +163,17 @@ class SimLoop(LoopInterface):
         self._ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(  # type: ignore[override]  # a handle of ours
+    def call_soon_threadsafe(  # type: ignore[override]  # type: ignore[override]  # returns SimHandle
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_soon(callback, *args, context=context)
 
-    def call_later(  # type: ignore[override]  # a handle of ours
+    def call_later(  # type: ignore[override]  # type: ignore[override]  # returns SimHandle
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_at_us(self.now_us + math.ceil(delay * MICROS - 0.001), callback, *args, context=context)
 
-    def call_at(  # type: ignore[override]  # a handle of ours
+    def call_at(  # type: ignore[override]  # type: ignore[override]  # returns SimHandle
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_at_us(math.ceil(when * MICROS - 0.001), callback, *args, context=context)
@@ -178,7 +181,7 @@ class SimLoop(LoopInterface):
     def call_at_us(
         self, when_us: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
-        """As `call_at`, in whole microseconds; a time that has passed means now."""
+        """Like `call_at`, in whole microseconds; a time in the past means now."""
         if self._closed:
             self._refuse_closed()
         if when_us < self.now_us:
@@ -189,7 +192,7 @@ class SimLoop(LoopInterface):
         return handle
 
     def call_world_later_us(self, delay_us: int, callback: Callable[..., object], *args: Any) -> SimHandle:
-        """An event of the world's own: it outlives whatever process is running now."""
+        """Schedule an event of the world itself: it survives the process that runs now."""
         return self.call_at_us(self.now_us + delay_us, callback, *args, context=self.world)
 
     @staticmethod
@@ -197,12 +200,12 @@ class SimLoop(LoopInterface):
         raise RuntimeError("the simulated event loop is closed")
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asyncio tells of a cancelled timer; it is dropped when its time comes."""
+        """Called by asyncio for a cancelled timer; the timer is dropped when it is due."""
 
     # --- running ---
 
     def step(self) -> bool:
-        """Run one callback, moving time if none is ready. False: nothing at all is left."""
+        """Run one callback; if none is ready, move time to the next timer. Returns False if nothing is scheduled."""
         ready = self._ready
         while True:
             if not ready and not self._advance():
@@ -251,11 +254,11 @@ class SimLoop(LoopInterface):
         callbacks = [getattr(handle, "_callback", None) for handle in self._ready]
         waiting = Counter(repr(getattr(callback, "__self__", callback))[:200] for callback in callbacks)
         raise Runaway(
-            f"{CALLBACKS_PER_INSTANT_MAX} callbacks at {self.time():.6f} s and no end; ready: {waiting.most_common(3)}"
+            f"{CALLBACKS_PER_INSTANT_MAX} callbacks at {self.time():.6f} s, endless; ready: {waiting.most_common(3)}"
         )
 
     def resume(self, process: Process) -> None:
-        """Let a paused process go on: what came due meanwhile becomes ready in its order, now or in its turn."""
+        """Continue a paused process: callbacks that came due meanwhile become ready in their order."""
         if process.step_us or self.now_us < process.busy_until_us:
             process.state = ProcessState.SLOW
             self._call_its_turn(process)
@@ -265,7 +268,7 @@ class SimLoop(LoopInterface):
         process.held_back.clear()
 
     def _look_after(self, process: Process) -> None:
-        """A callback has moved something, or has taken its time."""
+        """Handle the effects of a callback: changed state, or time that it took."""
         if process.owes_us >= PAID_FROM_US:
             self._pay(process)
         if self.after_callback is not None:
@@ -273,7 +276,7 @@ class SimLoop(LoopInterface):
             self.after_callback(process)
 
     def _pay(self, process: Process) -> None:
-        """What its loop has done takes its time now."""
+        """Let the time pass that the disk calls of this process take."""
         process.busy_until_us = max(self.now_us, process.busy_until_us) + process.owes_us
         process.owes_us = 0
         if process.state is ProcessState.RUNNING:
@@ -282,21 +285,21 @@ class SimLoop(LoopInterface):
             self._call_its_turn(process)
 
     def freeze(self, process: Process) -> None:
-        """Its loop is in a call of the disk that does not end before `thaw`."""
+        """Block the loop of the process in a disk call until `thaw`."""
         process.busy_until_us = NEVER_US
         if process.state is ProcessState.RUNNING:
             process.state = ProcessState.SLOW
 
     def thaw(self, process: Process) -> None:
-        """The call ends; nothing happens where there is none."""
+        """End the blocking disk call; no effect if there is none."""
         if process.busy_until_us >= NEVER_US:
             process.busy_until_us = self.now_us
             if process.state is ProcessState.SLOW:
                 self._call_its_turn(process)
 
     def slow(self, process: Process, step_us: int) -> None:
-        """From now on a callback of a process takes up to twice so long, drawn for each; 0: none takes any time, and
-        what has waited for its turn becomes ready now."""
+        """Let each callback of a process take a random time of up to twice `step_us`. With 0, callbacks take no
+        time, and those that waited for their turn become ready now."""
         process.step_us = step_us
         if process.state is ProcessState.SLOW and not step_us:
             if process.busy_until_us < NEVER_US:
@@ -306,7 +309,7 @@ class SimLoop(LoopInterface):
             process.state = ProcessState.SLOW
 
     def _hold(self, process: Process, handle: SimHandle) -> SimHandle | None:
-        """What is to run now that a callback of a process comes due that is not simply running; mostly nothing."""
+        """Take a due callback of a process that is not simply running. Returns what to run now, mostly None."""
         if process.state is ProcessState.DEAD:
             return None
         held_back = process.held_back
@@ -318,7 +321,7 @@ class SimLoop(LoopInterface):
             held_back.popleft()
         if not held_back:
             return None
-        if not process.step_us:  # it was busy for a while, and is as fast as ever
+        if not process.step_us:  # it was busy for a while and is fast again
             self.resume(process)
             return None
         process.busy_until_us = self.now_us + 1 + int(self._rng.random() * 2 * process.step_us)
@@ -331,7 +334,8 @@ class SimLoop(LoopInterface):
             self.call_at_us(process.busy_until_us, _turn, context=process.context())
 
     def run_until(self, reached: Callable[[], bool], *, within: float, what: str | Callable[[], str] = "") -> None:
-        """Run until `reached()`; asked after every callback. `within` is in seconds of virtual time."""
+        """Run until `reached()` returns True; it is called after every callback. `within` is in seconds of virtual
+        time."""
         deadline = self.now_us + math.ceil(within * MICROS)
         timer = self.call_at_us(deadline, lambda: None, context=self.world)
         with self._as_running_loop():
@@ -343,7 +347,7 @@ class SimLoop(LoopInterface):
         timer.cancel()
 
     def run_for(self, seconds: float) -> None:
-        """Let so much virtual time pass."""
+        """Run for that many seconds of virtual time."""
         done: list[str] = []
         self.call_at_us(self.now_us + math.ceil(seconds * MICROS), done.append, "over", context=self.world)
         with self._as_running_loop():
@@ -372,7 +376,7 @@ class SimLoop(LoopInterface):
     @contextlib.contextmanager
     def _as_running_loop(self) -> Generator[None, None, None]:
         if self._running:
-            raise RuntimeError("the simulated event loop is running already: a task may not drive the world")
+            raise RuntimeError("the simulated event loop is running already: a task must not drive the world")
         self._running = True
         asyncio._set_running_loop(self)
         try:
@@ -396,10 +400,10 @@ class SimLoop(LoopInterface):
         self._closed = True
 
     async def shutdown_asyncgens(self) -> None:
-        """Nothing to do: generators end with their tasks."""
+        """No effect: generators end with their tasks."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Nothing to do: there is no default executor."""
+        """No effect: there is no default executor."""
 
     # --- futures and tasks ---
 
@@ -425,25 +429,25 @@ class SimLoop(LoopInterface):
         return SimTask(self._numbers, coro, loop=self, name=named, context=context, **options)
 
     def unfinished_tasks(self) -> list[SimTask[Any]]:
-        """Of all processes, oldest first."""
+        """The unfinished tasks of all processes, oldest first."""
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask)]
         return sorted(tasks, key=lambda task: task.number)
 
     def tasks_of(self, process: Process) -> list[SimTask[Any]]:
-        """Unfinished tasks of a process, oldest first."""
+        """The unfinished tasks of a process, oldest first."""
         return [task for task in self.unfinished_tasks() if task.owner is process]
 
     # --- refusals ---
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
-        raise RuntimeError("no threads in a simulated world: take an Executor by the constructor")
+        raise RuntimeError("no threads in a simulated world: pass an Executor to the constructor")
 
-    # --- what goes wrong ---
+    # --- errors ---
 
-    get_debug = staticmethod(bool)  # False, without a call in Python: every future asks
+    get_debug = staticmethod(bool)  # False, without a Python call: every future reads it
 
     def set_debug(self, enabled: bool) -> None:
-        """There is no debug mode."""
+        """No effect: there is no debug mode."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self._muted:
@@ -460,17 +464,17 @@ class SimLoop(LoopInterface):
         self.call_exception_handler(context)
 
     def raise_defects(self) -> None:
-        """Raise what went wrong and has not been raised yet."""
+        """Raise the defects found since the last call."""
         if self._defects:
             raise Defect("\n".join(self._defects))
 
     def dispose(self) -> None:
-        """End of the world: every unfinished task goes, without a sound and without running on.
+        """End the world: dispose of every unfinished task silently, without running it further.
 
-        A coroutine that awaits while it is being closed is closed again, until it gives up.
+        A coroutine that awaits while it is being closed is closed again until it ends.
         """
         self._muted = True
-        unfinished = self.unfinished_tasks()  # nothing else holds one that has not begun
+        unfinished = self.unfinished_tasks()  # keeps references: nothing else holds a task that has not started
         self._ready.clear()
         self._timers.clear()
         for task in unfinished:
@@ -480,13 +484,13 @@ class SimLoop(LoopInterface):
                 try:
                     task.context.copy().run(coro.close)
                     break
-                except (Exception, BaseExceptionGroup):  # noqa: BLE001 - what it says while it is put away counts not
+                except (Exception, BaseExceptionGroup):  # noqa: BLE001 - errors during disposal do not count
                     continue
         self.close()
 
 
 def _turn() -> None:
-    """A slow process is done with a callback: the next one may run."""
+    """Mark the end of a slow process's callback: the next one may run."""
 
 
 def _where(error: BaseException) -> str:

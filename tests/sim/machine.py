@@ -1,8 +1,9 @@
-"""One simulated machine: its disk, its clock, its boot, and the node that runs on it, one life after the other.
+"""A simulated machine: its disk, its clock, its boot ID, and the node process that runs on it, one incarnation at a
+time.
 
-Kept true: a killed process leaves its page cache to the next one, a machine without power loses what was not synced;
-in both cases no callback of the process runs again and its open files and connections are dead.
-The node is node/process/node.py's own `Node`, given a virtual clock, disk, executors and transport.
+Invariants: a killed process leaves its page cache to the next one; a machine that loses power loses what was not
+synced. In both cases no callback of the process runs again and its open files and connections are dead. The node is
+node/process/node.py's `Node` with a virtual clock, disk, executors and transport.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from tidelog.types import Durability, Endpoint, NodeId, PartitionKey
 
 PORT = 9092
 COLD_SHARES = (0.0, 0.0, 0.02, 0.5)
-"""Of the reads that are not to wait, how many find something that is not in memory; of each machine."""
+"""The share of reads without waiting that find their data outside the page cache; each machine draws one value."""
 RESERVES = (0, 8_192)
-"""Some nodes meet the end of their disk, others the watermark before it."""
+"""With 0, a node reaches the end of its disk; with the other value, the free-space watermark comes first."""
 DIRECTORIES = ("/data", "/more")
 
 
@@ -49,14 +50,14 @@ def endpoint_of(node_id: int) -> Endpoint:
 
 
 class NothingSurvives(random.Random):
-    """Chance at its worst: a disk that asks it keeps nothing that was not synced."""
+    """The worst random outcome: a disk that uses it keeps nothing that was not synced."""
 
     def randrange(self, *bounds: int) -> int:  # type: ignore[override]
         return 0
 
 
 class Machine:
-    """See the module's words."""
+    """A machine and the process that runs on it."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Machine:
         self.life = 0
         self.directories = DIRECTORIES[:directories]
         self.disk_broken = self.first_directory_broken = False
-        self.was_full = False  # at some time in the present life
+        self.was_full = False  # at any time in this incarnation
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._memory = memory
         self._cold_share = memory.choice(COLD_SHARES)
@@ -94,10 +95,10 @@ class Machine:
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
         self._syncers: list[SimExecutor] = []
-        self._past: list[SimExecutor] = []  # of lives that are over: what they were doing goes no further
+        self._past: list[SimExecutor] = []  # of ended incarnations: their work is never resumed
         self._seen: dict[object, views.Position] = {}
         self._safety = Safety(self.disk)
-        self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
+        self._graveyard: list[list[SimTask[Any]]] = []  # keeps the tasks of a dead process from garbage collection
         self._config = NodeConfig(
             node_id=NodeId(node_id),
             rack=rack,
@@ -118,22 +119,22 @@ class Machine:
 
     @property
     def up(self) -> bool:
-        """Does a process run here (paused or not)?"""
+        """Whether a process runs here (paused or not)."""
         return self.process is not None and self.process.alive
 
     @property
     def is_closed(self) -> bool:
-        """Was the last stop a clean one, so that nothing lies in the page cache alone?"""
+        """True after a clean shutdown, when nothing is in the page cache alone."""
         return all(self.disk.size(f"{directory}/{CLEAN_SHUTDOWN}") is not None for directory in self.directories)
 
     @property
     def life_name(self) -> str:
         return f"{self.name}.{self.life}"
 
-    # --- lives ---
+    # --- incarnations ---
 
     def start(self) -> None:
-        """Start the process; the machine has power."""
+        """Start the process. The machine must have power."""
         assert not self.up, f"{self.name} runs already"
         self.life += 1
         self.was_full = self.disk.capacity is not None
@@ -147,7 +148,7 @@ class Machine:
         process.run(self._assemble, process)
 
     def configure_voters(self, count: int) -> None:
-        """From its next life on the node's configuration says that so many are to vote."""
+        """Set the configured number of voters from the next start on."""
         self._config = replace(self._config, quorum=replace(self._config.quorum, voters=count))
 
     def _assemble(self, process: Process) -> None:
@@ -165,7 +166,7 @@ class Machine:
         self._loop.create_task(self._run(self.node), name=f"{self.life_name} run")
 
     async def _stop_listening(self) -> None:
-        """What a real process does between its drain and its end: no listener, no stream any more."""
+        """Close listeners and streams, as a real process does between its drain and its end."""
         assert self.process is not None
         self._network.process_ended(self.process, power_lost=False)
 
@@ -188,8 +189,9 @@ class Machine:
         self._on_exit(self, None if excused else failure)
 
     def _is_excused(self, failure: BaseException | None) -> bool:
-        """May a process end like that? Without its metadata log, yes, and without any directory before it is ready;
-        with a full disk it may refuse to start, or lose a directory that was full in the middle of emptying a log."""
+        """Whether this failure may end a process: the loss of the directory with the metadata log, or of any
+        directory before the node is ready. With a full disk the node may refuse to start, or lose a directory that
+        became full during a truncation."""
         was_full = self.was_full or self.disk.capacity is not None
         if isinstance(failure, KafkaStorageError):
             getting_ready = self.node is None or not self.node.figures().ready
@@ -198,7 +200,7 @@ class Machine:
         return isinstance(failure, DiskFull) and starting and was_full
 
     def _executor(self, name: str, workers: int = 1) -> Executor:
-        """An executor of this life, as node/process/node.py asks for one."""
+        """An executor of this process, for node/process/node.py."""
         process = self.process
         assert process is not None
         made = SimExecutor(self._loop, self._rng, process, self.pace, workers)
@@ -208,7 +210,7 @@ class Machine:
         return made
 
     def die(self, *, power_lost: bool, forget_all: bool = False) -> None:
-        """The process is gone between two callbacks; with `power_lost`, the machine too."""
+        """End the process between two callbacks; with `power_lost`, the machine too."""
         process = self.process
         if process is not None and process.alive:
             process.state = ProcessState.DEAD
@@ -226,7 +228,7 @@ class Machine:
     # --- the disk ---
 
     def empty(self) -> None:
-        """Another volume, with nothing on it."""
+        """Replace the volume by an empty one."""
         assert not self.up, f"{self.name} runs"
         self.disk = self._new_disk()
 
@@ -237,7 +239,7 @@ class Machine:
         return disk
 
     def _calls_disk(self, operation: str, path: str) -> None:
-        """The disk is about to do something: for work beside the loop, for the loop, or for whoever looks at it."""
+        """Hook before every disk call, by an executor, by the event loop or by the test itself."""
         job = executor.running
         if job is not None:
             job.executor.calls(job, operation, path)
@@ -255,29 +257,28 @@ class Machine:
                     told = f"{self.life_name}: a {operation} of {path} on the event loop, by {callers}"
                     self._loop.call_exception_handler({"message": told})
 
-        asks_disk = operation in executor.SYNCS or not self.pace.stalled  # a stalled one takes writes into its memory
+        asks_disk = operation in executor.SYNCS or not self.pace.stalled  # a stalled disk takes writes into its memory
         if asks_disk and self.pace.hangs(operation, path):
             self._note(f"{self.life_name} hangs in a {operation} of {path}, on its event loop")
             self._loop.freeze(process)
 
     def put_away(self) -> None:
-        """The world is over: what is under way beside the loops is put away."""
+        """Abandon the work in progress on the executors at the end of the world."""
         self.disk.on_step = None
         for one in self._past + self._executors:
             one.abandon()
 
     @property
     def has_offline_directory(self) -> bool:
-        """Does the node run without one of its log directories, or may it soon, since it was starting when it
-        failed?"""
+        """Whether the node runs with an offline log directory, or may do so soon because it failed during its start."""
         if self.node is None:
             return False
         figures = self.node.figures()
         return bool(figures.offline_directories) or (self.disk_broken and not figures.ready)
 
     def _is_cold(self, path: str) -> bool:
-        """Has memory lost something that is to be read? Not while the whole disk hangs: what was read or written last
-        is still there then, as a rule. Where reads hang, nothing is."""
+        """Whether a read finds its data outside the page cache. While the whole disk is stalled, recent data is
+        still in memory. While reads hang, no data is."""
         if self.pace.hanging and not self.pace.stalled and self.pace.hangs("read", path):
             return True
         return self._cold_share > 0 and not self.pace.stalled and self._memory.random() < self._cold_share
@@ -286,7 +287,7 @@ class Machine:
         self.pace.stalled = True
 
     def hang_syncs(self) -> None:
-        """The fsyncs of logs that are under way hang, those begun later do not."""
+        """Let the log fsyncs in progress hang; those that begin later do not."""
         for syncer in self._syncers:
             syncer.hang()
 
@@ -301,8 +302,8 @@ class Machine:
     # --- what checkers and stories see ---
 
     def moved(self) -> Sequence[ReplicaView]:
-        """The replicas of which something moved since this was last asked in this life. Raises Violation where one says
-        that it holds what a crash could take."""
+        """The replicas that changed since the last call in this incarnation. Raises Violation if a replica claims as
+        durable what a crash could lose."""
         node = self.node
         found = () if node is None else views.moved(node, self._seen)
         for replica in found:
@@ -313,10 +314,10 @@ class Machine:
         return found
 
     def replica(self, key: PartitionKey) -> ReplicaView | None:
-        """One replica as the running node has it now; None where it has none."""
+        """A replica as the running node has it now; None if it has none."""
         return None if self.node is None else views.replica(self.node, key)
 
     def replicas(self, *, metadata: bool = False) -> Iterator[ReplicaView]:
-        """Every replica that the running node has loaded; with `metadata`, that of the metadata log too."""
+        """Every replica that the running node has loaded; with `metadata`, also that of the metadata log."""
         if self.node is not None:
             yield from views.replicas(self.node, metadata=metadata)

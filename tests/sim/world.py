@@ -1,7 +1,7 @@
-"""A whole cluster in one process, driven like a story: start, produce, kill, heal, run until something is true.
+"""A cluster in one process, driven by a story: start, produce, kill, heal, run until a condition is true.
 
-Kept true: one seed decides everything that happens; the checkers see every event; a story that fails says with which
-seed. Node numbers are those of the configuration, from 0; node 0 forms the cluster. Times are virtual seconds.
+Invariants: one seed decides every event; the checkers see every event; a failed story reports its seed. Node numbers
+are those of the configuration, from 0; node 0 forms the cluster. Times are virtual seconds.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from tidelog.types import Acks, NodeId, PartitionKey
 announce_writes()
 
 LOCKING = (epoch_cache, flush, offset_checkpoint)
-"""Modules whose locks are shared between the loop and work beside it."""
-HEAL_WITHIN = 60.0  # session 2 s, lag 5 s, keepalive 8 s, fetches and retries: some 20 s; three times that is stuck
+"""Modules whose locks are shared between the event loop and the executors."""
+HEAL_WITHIN = 60.0  # session 2 s, lag 5 s, keepalive 8 s, fetches and retries: some 20 s, times three
 ACKS = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
 
 
 class Simulation:
-    """See the module's words. Use it as a context manager: at its end every unfinished task is put away."""
+    """A simulated cluster. It is a context manager: its exit disposes of every unfinished task."""
 
     def __init__(self, seed: int, *, voters: int = 1, show: Callable[[str], None] | None = None) -> None:
-        """voters: of the metadata quorum, where `start` is not told another number."""
+        """voters: size of the metadata quorum unless `start` gets another number."""
         self.seed, self.voters = seed, voters
         self.rng = self._rng("world")
         self.loop = SimLoop(self._rng("loop"))
@@ -80,7 +80,7 @@ class Simulation:
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
         self.min_insync = 1
-        self.healing = False  # all faults are over: whatever ends is started again
+        self.healing = False  # True after all faults have ended: a process that ends is started again
         self._machine_of: dict[Process, Machine] = {}
         self._machine_named: dict[str, Machine] = {}
         self._newest = EMPTY
@@ -94,7 +94,7 @@ class Simulation:
 
     def __enter__(self) -> Self:
         self._gc_was_on = gc.isenabled()
-        gc.disable()  # when it runs depends on more than the seed
+        gc.disable()  # its timing depends on more than the seed
         for module in LOCKING:
             self._locks.setattr(module, "Lock", JobLock)
         root = logging.getLogger("node")
@@ -120,7 +120,8 @@ class Simulation:
             error.add_note(f"at {self.loop.time():.6f} s of seed {self.seed}; the last events:\n" + self.last_events())
 
     def digest(self) -> str:
-        """What two runs of one seed must have in common: all that was noted, all that ran, every draw."""
+        """A digest of the run, equal in two runs of one seed: the trace, the number of callbacks and the state of
+        the RNG."""
         return f"{self.trace.digest()[:16]}-{self.loop.callbacks_run}-{self.loop.now_us}-{self.rng.getrandbits(32):08x}"
 
     def last_events(self, count: int = 40) -> str:
@@ -143,9 +144,10 @@ class Simulation:
         cleaning: bool = False,
         **configs: str,
     ) -> None:
-        """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync. voters: of the
-        metadata quorum; with one, which is node 0, the controller stays where it is; None: as this world has it.
-        racks: one for each node, or none. cleaning: retention and compaction look every second for what may go."""
+        """Start a cluster of that many nodes and wait until all are unfenced and the topics are in sync. Each topic
+        has up to three replicas. voters: size of the metadata quorum (None: as given to the constructor); with one
+        voter the controller stays on node 0. racks: one for each node, or none. cleaning: retention and compaction
+        run every second."""
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
@@ -182,7 +184,8 @@ class Simulation:
         wait: bool = True,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic (configs with `_` for `.`). wait: until all its replicas are in sync and it has leaders."""
+        """Create a topic (configs with `_` for `.`). wait: until all replicas are in sync and every partition has a
+        leader."""
         settings = {key.replace("_", "."): value for key, value in (configs or {}).items()}
         settings.setdefault("segment.index.bytes", "16384")
         settings["min.insync.replicas"] = str(self.min_insync if min_insync is None else min_insync)
@@ -195,7 +198,8 @@ class Simulation:
             self.run_until(lambda: self._whole(name), within=30, what=f"topic {name} is in sync")
 
     def admin(self, method: Method[Request, Answer], request: Request, *, client: Client | None = None) -> Answer:
-        """Ask any node for something that an operator asks for, until one has answered. Raises its refusal."""
+        """Send an administrative request to any node, with retries until one answers. Raises the error of the
+        answer."""
         client = client or self.client()
         task = client.start(client.admin(method, request), f"{method}")
         self.run_until(task.done, within=30, what=f"{method} is answered")
@@ -203,7 +207,8 @@ class Simulation:
         return answer
 
     def reassign(self, topic: str, partition: int, *replicas: int) -> None:
-        """Begin to move a partition to these nodes; none: end what is under way. Raises why it is refused."""
+        """Start the reassignment of a partition to these nodes; with none, cancel the one in progress. Raises the
+        error of the answer."""
         place = admin_pb2.TopicPartitionId(topic=topic, partition=partition)
         wanted = admin_pb2.PartitionReassignment(partition=place, replicas=replicas, cancel=not replicas)
         request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[wanted])
@@ -212,13 +217,14 @@ class Simulation:
             raise from_proto(answer.partitions[0].error)
 
     def alter_topic(self, topic: str, *, client: Client | None = None, **configs: str) -> None:
-        """Change settings of a topic (`_` for `.`)."""
+        """Change the configuration of a topic (`_` for `.`)."""
         changes = [admin_pb2.ConfigChange(key=key.replace("_", "."), value=value) for key, value in configs.items()]
         request = admin_pb2.IncrementalAlterConfigsRequest(topic=topic, changes=changes)
         self.admin(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request, client=client)
 
     def elect(self, topic: str, partition: int, *, unclean: bool = False) -> admin_pb2.PartitionOutcome:
-        """Let the preferred leader lead, or, uncleanly, whoever has most. Raises why it is refused."""
+        """Elect the preferred leader or, with `unclean`, the replica with the longest log. Raises the error of the
+        answer."""
         request = admin_pb2.ElectLeadersRequest(
             type=admin_pb2.ELECTION_TYPE_UNCLEAN if unclean else admin_pb2.ELECTION_TYPE_PREFERRED,
             partitions=[admin_pb2.TopicPartitionId(topic=topic, partition=partition)],
@@ -241,7 +247,7 @@ class Simulation:
         return all(self._is_whole(state) for state in topic.partitions)
 
     def _is_whole(self, state: PartitionState) -> bool:
-        """In sync everywhere, led, and known as such to the leader itself."""
+        """Whether all replicas are in sync and the leader knows that it leads."""
         if set(state.isr) != set(state.replicas) or state.leader not in self.machines:
             return False
         replica = self.machines[state.leader].replica(state.key)
@@ -256,14 +262,14 @@ class Simulation:
     def run_until(
         self, reached: Callable[[], bool], *, within: float = 30.0, what: str | Callable[[], str] = ""
     ) -> None:
-        """Let the world run until that is true; asked after every event. Raises OutOfTime."""
+        """Run the world until `reached` returns True; it is called after every event. Raises OutOfTime."""
         self.loop.run_until(reached, within=within, what=what)
 
     def run_for(self, seconds: float) -> None:
         self.loop.run_for(seconds)
 
     def never(self, wrong: Callable[[], bool], *, seconds: float, what: str) -> None:
-        """Let the world run for so long; that must not be true after any event."""
+        """Run the world for that many seconds and fail if `wrong` returns True after any event."""
         over = self.loop.time() + seconds
         self.run_until(lambda: wrong() or self.loop.time() > over, within=seconds + 1)
         assert not wrong(), what
@@ -271,22 +277,22 @@ class Simulation:
     # --- faults ---
 
     def kill(self, node: int) -> int:
-        """End the process at once (SIGKILL); the machine and its page cache stay."""
+        """Kill the process at once (SIGKILL); the machine and its page cache stay."""
         if self.machines[node].up:
             self.note(f"{self.machines[node].life_name} is killed")
             self.machines[node].die(power_lost=False)
         return node
 
     def stop(self, node: int) -> int:
-        """Tell the process to stop (SIGTERM): it drains, closes its logs and ends by itself."""
+        """Send SIGTERM: the process drains, closes its logs and ends by itself."""
         machine = self.machines[node]
         if machine.up and machine.node is not None and machine.process is not None:
-            self.note(f"{machine.life_name} is told to stop")
+            self.note(f"{machine.life_name} gets SIGTERM")
             machine.process.run(machine.node.stop)
         return node
 
     def power_off(self, node: int, *, forget_all: bool = False) -> int:
-        """The machine loses power: everything that was not synced may be gone, or (`forget_all`) is gone."""
+        """Cut the power of the machine: unsynced data may be lost, or (`forget_all`) is lost."""
         self.note(f"{self.machines[node].life_name} loses power")
         closed = self.machines[node].is_closed
         self.machines[node].die(power_lost=True, forget_all=forget_all)
@@ -295,13 +301,13 @@ class Simulation:
         return node
 
     def empty(self, node: int) -> int:
-        """The machine's volume is replaced by an empty one; no process runs."""
+        """Replace the machine's volume by an empty one. No process may run."""
         self.note(f"the volume of {self.machines[node].name} is replaced by an empty one")
         self.machines[node].empty()
         return node
 
     def restart(self, node: int, *, after: float = 0.0) -> int:
-        """Start the process again, on whatever the disk has; nothing happens where one runs."""
+        """Start the process again with the disk as it is; no effect if one runs."""
         if after > 0:
             self.loop.call_world_later_us(int(after * MICROS), self.restart, node)
             return node
@@ -314,7 +320,7 @@ class Simulation:
         return node
 
     def pause(self, node: int) -> int:
-        """Stop the process (SIGSTOP): its time stands still, the world's goes on."""
+        """Pause the process (SIGSTOP): its time stops, the world's time continues."""
         process = self.machines[node].process
         if process is not None and process.alive:
             process.state = ProcessState.PAUSED
@@ -327,22 +333,22 @@ class Simulation:
         return node
 
     def slow_process(self, node: int, step_ms: float) -> int:
-        """Let each callback of the process take up to twice so long, in its present life: its timers come late, its
-        answers too. 0: none takes any time again."""
+        """Let each callback of this process take a random time of up to twice `step_ms`, until it ends: its timers
+        and its answers are late. 0: callbacks take no time again."""
         process = self.machines[node].process
         if process is not None and process.alive:
             self.loop.slow(process, int(step_ms * 1000))
         return node
 
     def cut(self, node: int) -> int:
-        """Cut a node off from all other nodes, both ways; clients still reach it."""
+        """Disconnect a node from all other nodes in both directions; clients still reach it."""
         for other in self.nodes:
             self.cut_link(node, other)
             self.cut_link(other, node)
         return node
 
     def cut_link(self, source: int, target: int) -> None:
-        """Nothing passes from source to target any more; the other direction works."""
+        """Drop everything from source to target; the other direction works."""
         if source != target:
             self.network.cut(machine_name(source), machine_name(target))
 
@@ -350,38 +356,40 @@ class Simulation:
         self.network.heal(machine_name(source), machine_name(target))
 
     def heal(self, node: int) -> int:
-        """Connect a node again with all others, in both directions."""
+        """Reconnect a node with all others in both directions."""
         for other in self.nodes:
             self.heal_link(node, other)
             self.heal_link(other, node)
         return node
 
     def clog(self, source: int, target: int, seconds: float) -> None:
-        """Hold everything from source to target back for a while."""
+        """Delay everything from source to target by up to `seconds`."""
         self.network.clog(machine_name(source), machine_name(target), seconds)
 
     def slow_disk(self, node: int, factor: float) -> None:
         self.machines[node].pace.slow_by = factor
 
     def stall_disk(self, node: int) -> None:
-        """Let every fsync (and whatever else runs beside the loop) of the machine hang."""
+        """Let every fsync, and all other work of the executors, hang on this machine."""
         self.machines[node].stall()
 
     def hang_syncs(self, node: int) -> None:
-        """Let the fsyncs of logs that are under way on the machine hang until `release_disk`; the disk works on."""
+        """Let the log fsyncs in progress on the machine hang until `release_disk`; other disk calls work."""
         self.machines[node].hang_syncs()
 
     def hang_files(self, node: int, path: str, *operations: str) -> None:
-        """Let these operations on paths that contain `path` hang until `release_disk`: `sync`, `write`, `read` and
-        others as the fake disk names them. Where the node's loop asks for one, the whole process hangs."""
+        """Let these operations on paths that contain `path` hang until `release_disk`. Operations have the names of
+        the fake disk: `sync`, `write`, `read` and others. If the event loop of the node calls one, the whole process
+        hangs."""
         self.machines[node].pace.hanging[path] = frozenset(operations)
 
     def release_disk(self, node: int) -> None:
         self.machines[node].release()
 
     def break_disk(self, node: int, operation: str, *, error: int = errno.EIO, path: str = "", times: int = 1) -> None:
-        """Let the disk's next calls of that kind (`sync`, `write`) fail on paths that contain `path`. After an EIO the
-        node needs `mend_disk`; it may end only where its first directory is hit, which holds the metadata log."""
+        """Let the next `times` disk calls of that kind (`sync`, `write`) fail on paths that contain `path`. After an
+        EIO the node needs `mend_disk`. Its process may end only if the first directory fails, which holds the
+        metadata log."""
         machine = self.machines[node]
         if error == errno.EIO:
             machine.disk_broken = True
@@ -389,14 +397,14 @@ class Simulation:
         machine.disk.fail(operation, path, error=error, times=times)
 
     def break_directory(self, node: int, number: int, operation: str) -> None:
-        """As `break_disk`, for some of the files in one of the machine's log directories."""
+        """Like `break_disk`, for the files of one log directory of the machine."""
         directories = self.machines[node].directories
         name = self.rng.choice(("", "__cluster", "orders", "events", "held", "re", "comes"))
         self.break_disk(node, operation, path=f"{directories[number % len(directories)]}/{name}")
 
     def mend_disk(self, node: int) -> None:
-        """The disk works again. As an operator must, the node is started again where it runs without a directory: that
-        stays offline for the life of its process."""
+        """Repair the disk. Restart the node if it runs with an offline directory, as an operator must: a directory
+        stays offline until its process ends."""
         machine = self.machines[node]
         machine.disk.heal()
         if machine.up and machine.has_offline_directory:
@@ -405,20 +413,20 @@ class Simulation:
         machine.disk_broken = machine.first_directory_broken = False
 
     def fill_disk(self, node: int, room: int | None) -> None:
-        """Leave so many bytes of room on the disk; None: as much as anybody wants."""
+        """Leave that many bytes of free space on the disk; None: no limit."""
         machine = self.machines[node]
         machine.disk.capacity = None if room is None else machine.disk.used + room
         machine.was_full |= room is not None
 
     def scrub(self, node: int, topic: str, partition: int = 0) -> None:
-        """Let a node look now whether its log of a partition is sound."""
+        """Run the scrub of one partition log on a node now."""
         machine = self.machines[node]
         assert machine.process is not None
         assert machine.node is not None
         machine.process.run(views.scrub, machine.node, self.partition(topic, partition).key)
 
     def jump_clock(self, node: int, ms: int) -> None:
-        """Set the machine's wall clock forward, or back."""
+        """Set the machine's wall clock forward or back."""
         self.machines[node].clock.jump(ms)
 
     def hold(
@@ -430,7 +438,8 @@ class Simulation:
         part: str = "request",
         when: Callable[[Envelope], bool] = lambda envelope: True,
     ) -> Held:
-        """Hold back messages of a method (`Controller.AlterPartition`), by direction and content, until released."""
+        """Hold back messages of a method (`Controller.AlterPartition`) until released, selected by direction and
+        content."""
 
         def matches(envelope: Envelope) -> bool:
             return (
@@ -446,18 +455,19 @@ class Simulation:
     # --- looking ---
 
     def image(self) -> ClusterImage:
-        """The newest committed image that any node has had."""
+        """The newest committed image that any node has loaded."""
         return self._newest
 
     def _unfenced(self) -> list[NodeId]:
         return [node.node_id for node in self.image().nodes.values() if not node.fenced]
 
     def partition_where(self, topic: str, wanted: Callable[[PartitionState], bool]) -> int:
-        """The first partition of a topic whose state is as wanted."""
+        """The first partition of a topic whose state matches `wanted`."""
         return next(state.partition for state in self.topic(topic).partitions if wanted(state))
 
     def led_by(self, topic: str, node: int) -> int:
-        """A partition of a topic that this node leads: with as many partitions as nodes each leads one at first."""
+        """A partition of a topic that this node leads. With as many partitions as nodes, each node leads one at
+        first."""
         return self.partition_where(topic, lambda state: state.leader == node)
 
     def topic(self, name: str) -> TopicState:
@@ -469,7 +479,7 @@ class Simulation:
         return self.topic(topic).partitions[partition]
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The node that leads, by the newest image; -1 none."""
+        """The leader by the newest image; -1 if there is none."""
         return self.partition(topic, partition).leader
 
     def isr(self, topic: str, partition: int = 0) -> set[int]:
@@ -480,16 +490,16 @@ class Simulation:
         return [node for node in state.replicas if node != state.leader]
 
     def any_follower(self, topic: str, partition: int = 0) -> int:
-        """One of the followers, by chance; never the node that is the quorum's only voter, if there is another."""
+        """A random follower; the only voter of the metadata quorum is chosen only if there is no other follower."""
         followers = self.followers(topic, partition)
         return self.rng.choice([node for node in followers if node != 0] or followers)
 
     def replica(self, node: int, topic: str, partition: int = 0) -> ReplicaView | None:
-        """A replica, as the running node has it now; None where it has none."""
+        """A replica as the running node has it now; None if it has none."""
         return self.machines[node].replica(self.partition(topic, partition).key)
 
     def log(self, node: int, topic: str, partition: int = 0) -> ReadableLog:
-        """The log of a replica, as the running node has it."""
+        """The log of a replica as the running node has it."""
         replica = self.replica(node, topic, partition)
         assert replica is not None, f"node {node} has no replica of {topic}-{partition} now"
         assert replica.log is not None, f"the directory of {topic}-{partition} on node {node} is offline"
@@ -501,7 +511,7 @@ class Simulation:
     # --- clients ---
 
     def client(self, nodes: Sequence[int] | None = None) -> Client:
-        """A new client process that knows the addresses of these nodes (None: all)."""
+        """A new client process with the addresses of these nodes (None: all)."""
         number = len(self.clients)
         bootstrap = [endpoint_of(node) for node in (self.nodes if nodes is None else nodes)]
         client = Client(self.loop, self.network, self._rng(f"client {number}"), f"client-{number}", bootstrap)
@@ -519,7 +529,7 @@ class Simulation:
         timeout_ms: int = ANSWER_MS,
         key: bytes | None = None,
     ) -> Sent:
-        """Send one record from a client of its own; `.wait()` for the answer."""
+        """Send one record from a new client; `.wait()` returns the answer."""
         sent = Sent(topic, partition, value, int(ACKS[acks]), timeout_ms=timeout_ms, drive=self.run_until, key=key)
         self.checkers.sending(sent)
         client = client or self.client()
@@ -529,7 +539,7 @@ class Simulation:
     def produce_in(
         self, transaction: Transaction, topic: str, value: bytes, partition: int = 0, *, key: bytes | None = None
     ) -> Sent:
-        """Send one record of a transaction; `.wait()` for the answer."""
+        """Send one record of a transaction; `.wait()` returns the answer."""
         sent = Sent(topic, partition, value, int(Acks.ALL), transaction=transaction, drive=self.run_until, key=key)
         transaction.sent.append(sent)
         self.checkers.sending(sent)
@@ -538,7 +548,7 @@ class Simulation:
         return sent
 
     def decide(self, transaction: Transaction, *, commit: bool) -> None:
-        """The scripted coordinator: decide, then have every leader append the marker, again if it is lost."""
+        """End the transaction as a coordinator does: decide, then make every leader append the marker, with retries."""
         transaction.committed = commit
         while missing := unmarked(self, transaction):
             for place in missing:
@@ -546,11 +556,11 @@ class Simulation:
             self.run_for(1)
 
     def read_decided(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        """The values of a partition's decided transactions, as far as its last stable offset reaches now."""
+        """The values of the decided transactions of a partition, up to its current last stable offset."""
         return self._read(topic, partition, decided=True)
 
     def producer(self, **options: Any) -> SimProducer:
-        """An idempotent producer, the real one, in a client process of its own. options: as of tidelog.Producer."""
+        """A real idempotent producer in a new client process. options: as of tidelog.Producer."""
         client = self.client()
         producer = SimProducer(client, self.checkers, self.run_until, **options)
         task = client.start(producer.start(), "starts")
@@ -558,7 +568,8 @@ class Simulation:
         return producer
 
     def read_committed(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        """The values of a partition, as a consumer reads them from the start to what is committed now."""
+        """The values of a partition as a consumer reads them, from the start to the current end of committed
+        records."""
         return self._read(topic, partition, decided=False)
 
     def _read(self, topic: str, partition: int, *, decided: bool) -> list[bytes | None]:
@@ -576,7 +587,7 @@ class Simulation:
     # --- the end ---
 
     def heal_everything(self) -> None:
-        """All faults stop: links, disks, processes."""
+        """End all faults: links, disks, processes."""
         self.note("all faults stop")
         self.healing = True
         self.network.set_faults(type(self.network.faults)())
@@ -591,20 +602,21 @@ class Simulation:
             self.restart(node)
 
     def must_heal(self, within: float = HEAL_WITHIN, *, lossy: bool = False) -> None:
-        """With all faults gone the cluster comes back by itself: led, in sync, equal everywhere, writable, readable.
-        lossy: acknowledged records were lost, as an operator wished."""
+        """Without faults, the cluster must recover by itself: leaders elected, all replicas in sync and equal,
+        writable, readable. lossy: the story lost acknowledged records by an operator's choice."""
         self.heal_everything()
         self.run_until(self._healed, within=within, what=lambda: f"the cluster heals: {self._what_is_missing()}")
         for topic in self.image().topics.values():
             for state in topic.partitions:
                 value = f"after all {topic.name}-{state.partition}".encode()
                 sent = self.produce(topic.name, value, partition=state.partition, key=value)
-                with contextlib.suppress(LeadershipLost):  # a leadership that goes home just then leaves it unknown
+                # leadership moved to the preferred leader meanwhile: the outcome is unknown
+                with contextlib.suppress(LeadershipLost):
                     sent.wait(within=within)
         self.run_until(self._healed, within=within, what=lambda: f"all is replicated: {self._what_is_missing()}")
         for topic in self.image().topics.values():
             for state in topic.partitions:
-                replicas_are_equal(self, topic, state)  # at once: while anything is read, replicas may move
+                replicas_are_equal(self, topic, state)  # before the reads: replicas may move during them
         for topic in self.image().topics.values():
             for state in topic.partitions:
                 all_is_read(self, topic.name, state.partition)
@@ -612,13 +624,12 @@ class Simulation:
             self.checkers.all_sent_are_accounted_for()
 
     def start_of(self, topic: str, partition: int) -> int:
-        """Where a partition begins by now: retention may have taken what was before."""
+        """The current log start offset of a partition; retention may have moved it."""
         view = self.replica(self.leader(topic, partition), topic, partition)
         return 0 if view is None or view.log is None else int(view.log.log_start_offset)
 
     def _end_of(self, topic: str, partition: int, *, decided: bool) -> int:
-        """How far a partition can be read by now: not as far as before where an unclean election may have lost
-        records."""
+        """The offset up to which a partition is readable now. An unclean election may have moved it back."""
         ledger = self.ledger(topic, partition)
         if not ledger.lossy:
             return ledger.stable if decided else ledger.end
@@ -664,7 +675,7 @@ class Simulation:
         return {} if topic is None else topic.configs
 
     def _members(self, key: PartitionKey) -> list[tuple[str, ReplicaView | None]]:
-        """The in-sync and the eligible set by the newest image, as the checkers want: any may lead next."""
+        """The in-sync and the eligible replicas by the newest image: any of them may lead next."""
         state = self._newest.partition(key)
         found: list[tuple[str, ReplicaView | None]] = []
         for node in () if state is None else (*state.isr, *state.elr):
