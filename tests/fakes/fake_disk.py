@@ -1,18 +1,19 @@
-"""A disk in memory that behaves like the worst one allowed: for tests, and for whole clusters in one process.
+"""A disk in memory that behaves like the worst permitted one: for tests, and for whole clusters in one process.
 
-Kept true:
-  1. What was synced survives a crash: bytes by `File.sync`, as far as they were written when it was called; names by
+Invariants:
+  1. Synced data survives a crash: bytes by `File.sync`, as far as they were written when it was called; names by
      `Files.sync_directory`.
-  2. What was not may survive or not, as the random generator says: nothing of it, all of it, the first writes with the
-     last one torn at any byte, or any of its blocks. Names likewise, in the order in which they were given.
-  3. After a failed sync the bytes that were to be synced are seen by readers and never become durable by a later sync,
-     as on Linux: only writing them again does that. Its size is the file system's own, and not lost with them.
-  4. Same calls, same generator: same disk.
-  5. Bits flip where a test says so, in what is there for readers and after a crash alike; the disk knows which they are
-     for as long as nobody writes something else there.
-Left to others: time. A slow call says how long it takes (`on_wait`), a test's clock moves; in the simulator an executor
-says how long a sync takes.
-Source: the experience collected in scenarios 3 and 14 of the design; hashicorp/raft-wal's types/vfs.go for the look.
+  2. Unsynced data may survive or not, as the random generator decides: nothing of it, all of it, the first writes with
+     the last one torn at any byte, or any of its blocks. The same holds for names, in the order of their changes.
+  3. After a failed sync, readers see the bytes that were to be synced, but no later sync makes them durable, as on
+     Linux: they must be written again. The file size belongs to the file system and is not lost with them.
+  4. The same calls with the same generator give the same disk.
+  5. Bits flip where a test requests it, for readers and after a crash alike; the disk knows them until they are
+     overwritten.
+
+Not here: time. A slow call reports its duration (`on_wait`) and a test moves its clock; in the simulator an executor
+decides how long a sync takes. Source: scenarios 3 and 14 of the design; hashicorp/raft-wal's types/vfs.go for the
+interface.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Room
 from tests.fakes.fake_tree import BLOCK_BYTES, Directory, Inode, Memo
 
 _ENDLESS: Final = 1 << 60
-"""Bytes of a disk without a limit."""
+"""Capacity in bytes of a disk without a limit."""
 
 
 class SimulatedCrash(BaseException):
@@ -38,8 +39,8 @@ class SimulatedCrash(BaseException):
 
 
 class Fault:
-    """What is planned for the next `times` calls of `operation` on paths that contain `path`: they take `wait_ms`, and
-    raise `error`, 0 for none."""
+    """A plan for the next `times` calls of `operation` on paths that contain `path`: they take `wait_ms` and raise
+    `error` (0: none)."""
 
     __slots__ = ("error", "operation", "path", "skip", "times", "wait_ms")
 
@@ -48,7 +49,7 @@ class Fault:
         self.wait_ms = wait_ms
 
     def hits(self, operation: str, path: str) -> bool:
-        """Is this call one of them? Counts it."""
+        """Whether the plan covers this call; counts the call if so."""
         if self.times == 0 or operation != self.operation or self.path not in path:
             return False
         if self.skip > 0:
@@ -59,8 +60,8 @@ class Fault:
 
 
 class FakeFile:
-    """An open file of a FakeDisk. After a crash of the disk it is dead: a process that survived its machine is a
-    bug."""
+    """An open file of a FakeDisk. A crash of the disk closes it: use after the crash is a bug of the test or the
+    simulator."""
 
     __slots__ = ("_disk", "_inode", "_life", "_path", "_read_only", "_users")
 
@@ -92,7 +93,7 @@ class FakeFile:
 
     def truncate(self, size: int) -> None:
         inode = self._inode
-        assert inode.mapped == 0 or size >= inode.seen.size, f"{self._path} is cut while it is mapped"
+        assert inode.mapped == 0 or size >= inode.seen.size, f"{self._path} is truncated while it is mapped"
         self._disk.touch("truncate", self._path, self._life)
         self._disk.resize(inode, size)
 
@@ -121,7 +122,7 @@ class FakeFile:
 
 
 class FakeMapping:
-    """A mapped file of a FakeDisk. The buffer of a writable one reaches as far as has been written."""
+    """A mapped file of a FakeDisk. The buffer of a writable one extends to the end of the written bytes."""
 
     __slots__ = ("_buffer", "_disk", "_inode", "_life", "_path", "_reserved", "_size")
 
@@ -170,8 +171,8 @@ class _FakeLock:
 class FakeDisk:
     """The disk of one machine.
 
-    capacity: bytes of file contents that fit, None for no limit. `syncs` counts the syncs of files that succeeded,
-    `calls` all calls that change something or may fail.
+    capacity: limit of file contents in bytes, None for none. `syncs` counts the file syncs that succeeded, `calls` all
+    calls that change something or may fail.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
@@ -184,19 +185,21 @@ class FakeDisk:
         self._crash_at: int | None = None
         self._faults: list[Fault] = []
         self.on_call: Callable[[str], None] | None = None
-        """Told the operation before each call that `calls` counts: to look at the disk as it is then (`twin`)."""
+        """Called with the operation before each call that `calls` counts: to inspect the state of the disk (`twin`)."""
         self.on_step: Callable[[str, str], None] | None = None
-        """Told operation and path before each call that `calls` counts is done: others may use the disk meanwhile."""
+        """Called with operation and path before each counted call takes effect: other users may use the disk
+        meanwhile."""
         self.on_wait: Callable[[int], None] | None = None
-        """Told how many milliseconds a slow call takes, before it is done."""
+        """Called with the duration of a slow call in milliseconds, before it takes effect."""
         self.is_cold: Callable[[str], bool] | None = None
-        """Asked, with the path, before a read that is not to wait: is something of it not in memory? None: all is."""
+        """Called with the path before a read without waiting: returns True if data is outside the page cache. None:
+        all data is cached."""
         self._root = Directory()
         self._rotten: list[Inode] = []
 
     def twin(self) -> FakeDisk:
-        """Another disk in the very state of this one, without its handles, locks and planned failures: to let power
-        fail there, and see what would come back here."""
+        """A copy of this disk without its handles, locks and planned failures: a test can crash the copy and inspect
+        what survives."""
         other = FakeDisk(capacity=self.capacity)
         other.used = self.used
         memo: Memo = {}
@@ -208,26 +211,26 @@ class FakeDisk:
 
     def fail(self, operation: str, path: str = "", *, error: int = errno.EIO, times: int = 1, skip: int = 0) -> Fault:
         """Plan a failure. operation: read, write, truncate, sync, reserve, open, map, rename, remove, make_directory,
-        sync_directory, load or store (accesses to mapped pages, which `calls` does not count); path: a part of the
-        paths it is about; skip: so many matching calls still succeed; times -1: for ever.
+        sync_directory, load or store (accesses to mapped pages, which `calls` does not count). path: a part of the
+        paths concerned. skip: number of matching calls that still succeed. times: -1 for no limit.
         """
         fault = Fault(operation, path, error, times, skip)
         self._faults.append(fault)
         return fault
 
     def slow(self, operation: str, path: str = "", *, wait_ms: int, times: int = -1, skip: int = 0) -> Fault:
-        """Plan calls that succeed and take so long; otherwise as `fail`."""
+        """Plan calls that succeed after `wait_ms`; otherwise as `fail`."""
         fault = Fault(operation, path, 0, times, skip, wait_ms)
         self._faults.append(fault)
         return fault
 
     def heal(self) -> None:
-        """Forget all planned failures and slow calls, and a planned crash."""
+        """Drop all planned failures, slow calls and a planned crash."""
         self._faults.clear()
         self._crash_at = None
 
     def crash_at_call(self, number: int) -> None:
-        """Raise SimulatedCrash inside the call that `calls` will count as `number`; then call `crash`."""
+        """Raise SimulatedCrash inside the call that `calls` will count as `number`; the test then calls `crash`."""
         self._crash_at = number
 
     def crash(self, rng: random.Random) -> None:
@@ -239,14 +242,14 @@ class FakeDisk:
         self.used = self._count_used(self._root, set())
 
     def kill(self) -> None:
-        """The process dies, the machine does not: handles and locks are dead, the page cache is still there."""
+        """The process dies, the machine does not: handles and locks are dead, the page cache remains."""
         self.life += 1
         self._crash_at = None
         self.locked.clear()
         self._unmap(self._root)
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Rot: one bit of the file changes, on the disk and for readers."""
+        """Flip one bit of the file, on the disk and for readers."""
         inode = self._file(path)
         if inode not in self._rotten:
             self._rotten.append(inode)
@@ -256,12 +259,12 @@ class FakeDisk:
 
     @property
     def rots(self) -> bool:
-        """Has any bit flipped that may not have been written again?"""
+        """Whether any flipped bit may not have been overwritten."""
         return bool(self._rotten)
 
     @contextlib.contextmanager
     def as_written(self) -> Iterator[None]:
-        """All that has rotted is as it was written, for a look that disturbs nobody: nothing is written meanwhile."""
+        """Restore all flipped bits for the duration of the block, in which nothing may be written."""
         self._rotten = [inode for inode in self._rotten if inode.seen.rot or inode.durable.rot]
         images = [image for inode in self._rotten for image in (inode.seen, inode.durable)]
         for image in images:
@@ -273,8 +276,8 @@ class FakeDisk:
                 image.turn_rot()
 
     def safe_end(self, path: str, start: int, end: int) -> int:
-        """Where the bytes of a file from `start` on stop being safe: those before it are what readers see now after any
-        crash. `end` where all are; `start` where the file's own name may be gone."""
+        """The end of the safe bytes of a file from `start` on: readers see the bytes before it unchanged after any
+        crash. `end` if all are safe; `start` if the name of the file may be lost."""
         names = _names(path)
         directory, node = self._root, None
         for name in names:
@@ -293,10 +296,10 @@ class FakeDisk:
             return start
         return max(safe, start)
 
-    # --- what handles use -----------------------------------------------------------------------------------------
+    # --- calls of handles -----------------------------------------------------------------------------------------
 
     def touch(self, operation: str, path: str, life: int, inode: Inode | None = None) -> None:
-        """Count a call, and fail it where that is planned. inode: of a sync, whose failure loses what it was to
+        """Count a call and fail it if that is planned. inode: of a sync, whose failure loses the bytes it was to
         save."""
         if life != self.life:
             raise OSError(errno.EBADF, f"the machine was restarted since {path} was opened")
@@ -318,18 +321,18 @@ class FakeDisk:
                 raise OSError(fault.error, os.strerror(fault.error), path)
 
     def page_fault(self, operation: str, path: str) -> None:
-        """A page of a mapping is needed: fail where that is planned."""
+        """A mapping needs a page: fail if that is planned."""
         for fault in self._faults:
             if fault.hits(operation, path):
                 raise OSError(fault.error, os.strerror(fault.error), path)
 
     def write(self, path: str, inode: Inode, data: bytes, position: int, life: int) -> None:
-        """Write through the page cache; on a full disk as much as fits, then the error."""
+        """Write through the page cache; on a full disk as much as fits, then raise the error."""
         try:
             self.touch("write", path, life)
         except (SimulatedCrash, OSError):
             if life == self.life:
-                self._put(inode, data[: len(data) // 2], position)  # a call that fails may have done a part
+                self._put(inode, data[: len(data) // 2], position)  # a failed call may have written a part
             raise
         grown = position + len(data) - inode.allocated
         if grown > 0 and self.capacity is not None and self.used + grown > self.capacity:
@@ -347,7 +350,7 @@ class FakeDisk:
         inode.put(position, data)
 
     def allocate(self, inode: Inode, end: int) -> None:
-        """Take room up to `end` without changing the contents."""
+        """Allocate space up to `end` without changing the contents."""
         grown = end - inode.allocated
         if grown > 0:
             if self.capacity is not None and self.used + grown > self.capacity:
@@ -356,7 +359,7 @@ class FakeDisk:
             inode.allocated = end
 
     def resize(self, inode: Inode, size: int) -> None:
-        """Cut, or lengthen with zeros that take no room."""
+        """Truncate, or extend with zeros that need no space."""
         if inode.allocated > size:
             self.used -= inode.allocated - size
             inode.allocated = size
@@ -532,6 +535,6 @@ def _names(path: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _split(path: str) -> tuple[str, str]:
-    """A path's directory and its name there."""
+    """The directory of a path and its name there."""
     directory, _, name = path.rpartition("/")
     return directory, name

@@ -1,10 +1,9 @@
-"""What a fake disk is made of: files and directories that know what programs see, what the disk has, and what is
-between.
+"""The parts of a fake disk: files and directories with the state that programs see, the state on the disk, and the
+changes in between.
 
-Kept true: changes are applied to the disk in whole, in part or not at all only by `sync` and `crash`. Which bits have
-been flipped is known until something else is written there, or it is cut: a rotten byte that is read and written back
-is rotten still.
-Left to others: handles, faults, room (fake_disk.py).
+Invariants: only `sync` and `crash` apply changes to the disk, in whole, in part or not at all. Flipped bits are known
+until they are overwritten or truncated: a corrupt byte that is read and written back is still corrupt. Not here:
+handles, faults, free space (fake_disk.py).
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ Memo = dict[int, "Inode | Directory"]
 
 
 class Image:
-    """Bytes that end in as many zeros as `size` says: an empty file of 10 MiB takes no memory.
+    """Bytes followed by zeros up to `size`: an empty file of 10 MiB needs no memory.
 
-    rot: by position, the bits that are not as they were written.
+    rot: by position, the bits that differ from what was written.
     """
 
     __slots__ = ("data", "rot", "size")
@@ -49,13 +48,13 @@ class Image:
             self.rot = {at: bits for at, bits in self.rot.items() if at < size}
 
     def flip(self, position: int, bits: int) -> None:
-        """Rot: these bits of a byte that is there change, or change back."""
+        """Flip these bits of an existing byte, or flip them back."""
         self.data[position] ^= bits
         if left := self.rot.pop(position, 0) ^ bits:
             self.rot[position] = left
 
     def turn_rot(self) -> None:
-        """All bits that have rotted change back, and are still known: to be called again."""
+        """Flip all corrupt bits back and keep them known; a second call flips them again."""
         for position, bits in self.rot.items():
             self.data[position] ^= bits
 
@@ -71,10 +70,10 @@ class Image:
 
 
 class Inode:
-    """One file: what readers see, what the disk has, and the changes between the two, in order.
+    """One file: the state that readers see, the state on the disk, and the changes in between, in order.
 
-    A change is (position, bytes) for a write and (size, None) for a cut or a lengthening. settled: how many changes are
-    not pending any more.
+    A change is (position, bytes) for a write and (size, None) for a truncation or an extension. settled: number of
+    changes that are no longer pending.
     """
 
     __slots__ = ("allocated", "durable", "links", "mapped", "pending", "seen", "settled")
@@ -95,7 +94,7 @@ class Inode:
         self.pending.append((position, data))
 
     def resize(self, size: int) -> None:
-        """Cut, or lengthen with zeros, in the page cache."""
+        """Truncate, or extend with zeros, in the page cache."""
         self.seen.resize(size)
         self.pending.append((size, None))
 
@@ -109,11 +108,11 @@ class Inode:
 
     @property
     def changes(self) -> int:
-        """How many there have been."""
+        """The number of changes so far."""
         return self.settled + len(self.pending)
 
     def sync(self, changes: int) -> None:
-        """Make the first so many changes durable, of all that there have been: those from before the sync began."""
+        """Make the first `changes` changes durable: those before the sync began."""
         count = max(0, changes - self.settled)
         for change in self.pending[:count]:
             self.apply(change)
@@ -121,13 +120,14 @@ class Inode:
         self.settled += count
 
     def lose_writes(self) -> None:
-        """A sync has failed: what it was to save never gets durable, but for the size."""
+        """A sync failed: what it was to save never becomes durable, except the size."""
         kept = [change for change in self.pending if change[1] is None]
         self.settled += len(self.pending) - len(kept)
         self.pending = kept
 
     def twin(self, memo: Memo) -> Inode:
-        """The same file in another tree, not mapped. memo: the twins made already, by the identity of the original."""
+        """A copy of the file for another tree, not mapped. memo: the copies made so far, by the identity of the
+        original."""
         other = memo.get(id(self))
         if other is None:
             other = memo[id(self)] = Inode()
@@ -137,7 +137,7 @@ class Inode:
         return other
 
     def crash(self, rng: random.Random) -> None:
-        """Come back with what the disk has, and with some of what it did not have to keep."""
+        """Come back with the state on the disk and some of the pending changes."""
         pending, self.pending = self.pending, []
         self.settled += len(pending)
         if pending:
@@ -174,7 +174,7 @@ class Inode:
 
 
 class Directory:
-    """One directory: the names that programs see, those that the disk has, and the changes between, in order."""
+    """One directory: the names that programs see, those on the disk, and the changes in between, in order."""
 
     __slots__ = ("durable", "entries", "pending")
 
@@ -193,7 +193,7 @@ class Directory:
         self.pending.clear()
 
     def twin(self, memo: Memo) -> Directory:
-        """The same directory, with all that it names and that the disk still has, in another tree."""
+        """A copy of the directory for another tree, with all its names, current and on the disk."""
         other = memo.get(id(self))
         if other is None:
             other = memo[id(self)] = Directory()

@@ -1,11 +1,11 @@
 """Random worlds from the command line.
 
-    python -m tests.sim --seeds 200          so many fresh worlds on all cores, with progress
-    python -m tests.sim --seed 4711          one world, with its plan and its trace
-    python -m tests.sim --seed 4711 --without 3,5    the same world less some of its faults
-    python -m tests.sim --seeds 200 --nodes 5        worlds of that size, with three voters
+python -m tests.sim --seeds 200                that many new worlds on all cores, with progress
+  python -m tests.sim --seed 4711                one world, with its plan and its trace
+  python -m tests.sim --seed 4711 --without 3,5  the same world without some of its faults
+  python -m tests.sim --seeds 200 --nodes 5      worlds of that size, with three voters
 
-The exit code is 1 where a world failed; each failure is shown with as few faults as it needs, and with the command that
+The exit code is 1 if a world failed. Each failure is shown with as few faults as it needs, and with the command that
 replays it.
 """
 
@@ -24,21 +24,21 @@ from tests.sim.random_world import Outcome, run
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=50, help="how many worlds (50)")
-    parser.add_argument("--first", type=int, help="seed of the first one; a number of chance where not given")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worlds side by side (one for each core)")
+    parser.add_argument("--seeds", type=int, default=50, help="number of worlds (50)")
+    parser.add_argument("--first", type=int, help="seed of the first world (random)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worlds in parallel (one for each core)")
     parser.add_argument("--seed", type=int, help="replay this world with its trace")
-    parser.add_argument("--without", default="", help="with --seed: leave out these faults of its plan, by number")
-    parser.add_argument("--nodes", type=int, help="of every world; 5 of them have three voters")
+    parser.add_argument("--without", default="", help="with --seed: leave out these faults of the plan, by number")
+    parser.add_argument("--nodes", type=int, help="nodes of every world; with 5 there are three voters")
     given = parser.parse_args(arguments)
     if given.seed is not None:
         return replay(given.seed, frozenset(int(number) for number in given.without.split(",") if number), given.nodes)
-    first = int.from_bytes(os.urandom(4)) if given.first is None else given.first  # noqa: TID251 - fresh worlds
+    first = int.from_bytes(os.urandom(4)) if given.first is None else given.first  # noqa: TID251 - new worlds
     return run_many(range(first, first + given.seeds), given.jobs, given.nodes)
 
 
 def replay(seed: int, dropped: frozenset[int], nodes: int | None) -> int:
-    """One world, everything shown."""
+    """Run one world and show everything."""
     plan = plan_of(seed, nodes)
     print(f"seed {seed}: {plan.nodes} nodes, topics {', '.join(map(str, plan.topics))}")
     for number, fault in enumerate(plan.faults):
@@ -51,8 +51,8 @@ def replay(seed: int, dropped: frozenset[int], nodes: int | None) -> int:
 
 
 def run_many(seeds: range, jobs: int, nodes: int | None) -> int:
-    """All of them, as many side by side as there are jobs."""
-    print(f"{len(seeds)} worlds from seed {seeds.start} on, {jobs} side by side", file=sys.stderr)
+    """Run all worlds, `jobs` of them in parallel."""
+    print(f"{len(seeds)} worlds from seed {seeds.start} on, {jobs} in parallel", file=sys.stderr)
     done: list[Outcome] = []
     with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=50) as pool:
         for outcome, shown in pool.imap_unordered(partial(run_one, nodes=nodes), seeds):

@@ -1,9 +1,9 @@
-"""Readers that judge availability: what a sound in-sync replica holds can be read within a bound.
+"""Readers that check availability: a record that a sound in-sync replica holds can be read within a bound.
 
-A prober asks for one committed record after the other, as a client that knows all nodes, and reports damage as the
-consumer does. It has been kept waiting without a reason once some member of the in-sync set was sound, and reachable,
-with a majority of the voters, for so long: others may be rotten, hang or be cut off then.
-Left to others: what it is given (readings.py).
+A prober reads one committed record after the other, as a client that knows all nodes, and reports corruption as the
+consumer does. A wait is a violation if for the whole bound some member of the in-sync set was sound and reachable
+together with a majority of the voters; the other members may be corrupt, hang or be cut off meanwhile. Not here: the
+content of the answers (readings.py).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from tests.sim.world import Simulation
 
 BOUND_S: Final = 15
-"""A session, the lag that a set waits for, a read that hangs and is given up, an election, and retries; doubled."""
+"""Twice the sum of a session, the replica lag limit, a hanging read until its timeout, an election, and retries."""
 LOOK_US: Final = MICROS // 10
 
 
 class Availability:
-    """One prober of a world. `asks` is to run as a task of its client."""
+    """One prober of a world. `ask` runs as a task of its client."""
 
     def __init__(self, sim: Simulation, client: Client) -> None:
         self._sim, self._client = sim, client
-        self._wanted: tuple[str, int, int] | None = None  # what it asks for now
+        self._wanted: tuple[str, int, int] | None = None  # what it reads now
         self._without_reason_us = 0
         self.answered = 0
         sim.loop.call_world_later_us(LOOK_US, self._look)
 
     async def ask(self) -> None:
-        """Ask for ever."""
+        """Read without end."""
         rng = self._client.rng
         while True:
             places = [
@@ -72,7 +72,7 @@ class Availability:
         self._wanted = None
 
     def _is_there(self, topic: str, partition: int, offset: int) -> bool:
-        """Is it still to be read: the topic was not deleted, nor the record, nor lost uncleanly?"""
+        """Whether the record must still be readable: neither the topic nor the record was deleted or lost uncleanly."""
         found = self._sim.image().topic(topic)
         if found is None or partition >= len(found.partitions):
             return False
@@ -91,12 +91,12 @@ class Availability:
                 state = self._sim.partition(topic, partition)
                 raise Violation(
                     f"{topic}-{partition}: offset {offset} cannot be read for {BOUND_S} s, though of {list(state.isr)} "
-                    f"in sync one is sound and can be reached (node {state.leader} leads)"
+                    f"in sync one is sound and reachable (node {state.leader} leads)"
                 )
         self._sim.loop.call_world_later_us(LOOK_US, self._look)
 
     def has_a_reason(self, state: PartitionState) -> bool:
-        """May a reader of the partition be kept waiting now?"""
+        """Whether a reader of the partition may have to wait now."""
         sim = self._sim
         if sim.network.is_disturbed:
             return True
@@ -107,7 +107,7 @@ class Availability:
 
 
 def _is_well(machine: Machine) -> bool:
-    """Does the node run as fast as ever, on a disk that works?"""
+    """Whether the node runs at full speed on a disk that works."""
     process, node = machine.process, machine.node
     if process is None or node is None or not views.acts(node) or process.step_us:
         return False
@@ -119,7 +119,7 @@ def _is_well(machine: Machine) -> bool:
 
 
 def _is_sound(machine: Machine, state: PartitionState) -> bool:
-    """Has it a log of the partition in which nothing has rotted?"""
+    """Whether the node has a log of the partition without corruption."""
     replica = machine.replica(state.key)
     log = None if replica is None else replica.log
     if not isinstance(log, Log) or log.damage is not None:

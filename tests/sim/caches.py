@@ -1,8 +1,9 @@
-"""Who has what `durability=page-cache` promises: committed records are gone with the power of all that had them.
+"""Tracks what `durability=page-cache` guarantees: committed records are lost only when all machines that had them lose
+power.
 
-Kept true: a node whose machine has lost power is in doubt, partition by partition, until it is admitted to the in-sync
-set once more; while the in-sync and the eligible set have a member that is not, nothing may be lost.
-Left to others: what is asked of a partition then (checkers.py).
+Invariants: a node whose machine has lost power is in doubt, per partition, until it is admitted to the in-sync set
+again. While the in-sync and the eligible set have a member that is not in doubt, nothing may be lost. Not here: the
+checks of such a partition (checkers.py).
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from tidelog.types import Durability, PartitionKey
 
 
 class Caches:
-    """The page caches of all machines, as far as partitions count on them."""
+    """The page caches of all machines, as far as partitions depend on them."""
 
     def __init__(self) -> None:
         self._in_doubt: dict[PartitionKey, set[int]] = {}
 
     def power_lost(self, node: int, image: ClusterImage) -> list[PartitionKey]:
-        """What the machine has not synced may be gone. Returns partitions that may have lost records by that."""
+        """Unsynced data of the machine may be lost. Returns partitions that may have lost records because of it."""
         for topic in image.topics.values():
             if topic.durability is Durability.PAGE_CACHE:
                 for state in topic.partitions:
@@ -27,7 +28,7 @@ class Caches:
         return self._without_a_sure_copy(image)
 
     def image_moved(self, before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
-        """The committed metadata have changed. Returns partitions that may have lost records by that."""
+        """The committed metadata have changed. Returns partitions that may have lost records because of it."""
         for key, nodes in self._in_doubt.items():
             old, new = before.partition(key), after.partition(key)
             if old is not None and new is not None:

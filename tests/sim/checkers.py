@@ -1,20 +1,20 @@
-"""What must be true of a cluster after every event, whoever failed how: the rules, as objects that watch.
+"""Rules that must hold in a cluster after every event, whatever fails, as objects that watch it.
 
-Kept cheap: after a callback only the replicas of the process that ran are looked at, and of those only what moved.
+To stay cheap, the checkers look only at replicas of the process whose callback ran, and only at those that changed.
 
-  - one leader per epoch: an epoch of a partition belongs to one life of one node;
-  - epochs and high watermarks never go back within a node's life;
-  - what is committed is committed: every replica has, below its high watermark, the same bytes as all others, for ever;
-  - only a leader commits, only while its in-sync set is as large as `min.insync.replicas`, and what it commits is held
-    by every member of the set;
-  - a leader begins with everything that was committed before, and a member of the in-sync set has it
-    (with `durability=page-cache` the leader alone, while a machine that has it keeps its power);
-  - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
-  - nothing is committed twice, and what an idempotent producer sent is committed in the order of its calls;
-  - readers see committed records only, those of decided transactions none of an aborted or an open one; nothing is
-    committed that nobody has sent;
-  - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching);
-    its leader commits older epochs through a record of its own only, and what as many hold as a majority of voters.
+  - One leader per epoch: an epoch of a partition belongs to one incarnation of one node.
+  - Epochs and high watermarks never go back within an incarnation of a node.
+  - Committed records stay committed: all replicas have the same bytes below their high watermarks.
+  - Only a leader commits, only while its in-sync set is as large as `min.insync.replicas`, and every member of the set
+    holds what it commits.
+  - A leader begins with everything that was committed before, and each member of the in-sync set has it (with
+    `durability=page-cache` only the leader, as long as one machine that has it keeps its power).
+  - A record acknowledged with acks=all is committed, unchanged, at the acknowledged offset.
+  - Nothing is committed twice. Records of an idempotent producer are committed in the order of its calls.
+  - Readers see only committed records; readers of decided transactions see no record of an aborted or open one. No
+    record is committed that no client sent.
+  - In the metadata log a batch of one epoch at one offset is the same everywhere, committed or not (log matching). Its
+    leader commits older epochs only through a record of its own, and only what a majority of the voters holds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READ_BYTES = 1 << 20
 
 
 class ReadableLog(Protocol):
-    """As much of storage's Log as a checker needs."""
+    """The part of storage's Log that a checker uses."""
 
     @property
     def log_start_offset(self) -> Offset: ...
@@ -50,22 +50,22 @@ class ReadableLog(Protocol):
 
 
 class ReplicaView(NamedTuple):
-    """One replica as it is now. `log` is None where the node has none (yet, or its directory is offline)."""
+    """The current state of one replica. `log` is None if the node has none (yet, or its directory is offline)."""
 
     key: PartitionKey
-    name: str  # topic-partition, for people
+    name: str  # topic-partition, for messages
     log: ReadableLog | None
     leader_epoch: LeaderEpoch
     leads: bool
     durability: Durability
     partition_epoch: int = -1
-    """Of the in-sync set that a leader goes by."""
+    """The version of the in-sync set that a leader uses."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """What was last seen of one replica within one life of its node. at_us: when its log was, in whatever life; hidden:
-    it is out of use since then, and may have lost records at any moment."""
+    """The last observed state of one replica within one incarnation of its node. at_us: when its log was observed,
+    in any incarnation. hidden: its log has been out of use since then and may have lost records at any time."""
 
     at_us: int = 0
     hidden: bool = False
@@ -75,20 +75,19 @@ class Watched:
     log_end: int = 0
     high_watermark: int = -1
     log_start: int = 0
-    size_max: int = 0  # the largest size of the log since its start moved
-    compared: int = 0  # everything from the log's start up to here has been held against the ledger
+    size_max: int = 0  # the largest size of the log since its start last moved
+    compared: int = 0  # everything from the log start up to here has been compared with the ledger
 
 
 class Checkers:
     """All rules over one world.
 
-    read: the bytes of a log's range, without disturbing its node. members: the in-sync set of a partition by the newest
-    committed metadata: each member's node, and its replicas by now where the node runs and acts on the metadata; a
-    member that has no such replica then holds nothing. configs: the settings of a partition's topic now. now_us: the
-    moment of virtual time. wall_ms: the latest time that the clock of a node has shown from a moment on: what is first
-    seen to be gone when a log is back in use may have gone before the clock was set back.
-    has: whether what the ledger has of a range lies in a log byte for byte, where that is known without reading; else
-    it is read.
+    read: returns the bytes of a log's range without disturbing its node. members: the in-sync set of a partition by the
+    newest committed metadata: each member's node, and its replica if the node runs and has applied the metadata; a
+    member without a replica holds nothing. configs: the current settings of a partition's topic. now_us: the virtual
+    time. wall_ms: the latest time that the clock of a node has shown since a given moment; a log may lose records
+    before its clock is set back, and this is observed only when the log is back in use. has: whether the ledger's bytes
+    of a range are known to be in a log without reading it; if unknown, the log is read.
     """
 
     def __init__(
@@ -116,9 +115,9 @@ class Checkers:
         self._has = has
         self._cleanups: dict[TopicId, Cleanup] = {}
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
-        self._made_anew: dict[tuple[str, PartitionKey], int] = {}  # where a replica's empty log began last
+        self._made_anew: dict[tuple[str, PartitionKey], int] = {}  # where a replica's empty log last began
         self._voters = 1
-        self._metadata_durable: dict[str, int] = {}  # by node, as far as it was last seen to
+        self._metadata_durable: dict[str, int] = {}  # by node: the last observed durable offset
         self._set_sizes: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self._placed: dict[tuple[int, int], bytes] = {}  # batches of the metadata log, by base offset and epoch
 
@@ -136,20 +135,20 @@ class Checkers:
         return found
 
     def settings_changed(self, keys: Iterable[PartitionKey]) -> None:
-        """The committed metadata name other settings for the topics of these partitions."""
+        """The committed metadata have new settings for the topics of these partitions."""
         for key in keys:
             self._cleanup(key).widen(self._configs(key))
 
     # --- after every event ---
 
     def node_began(self, node: str) -> None:
-        """A new life: what was seen of the old one is no measure for it."""
+        """A new incarnation starts: drop the state observed in the old one."""
         for key, seen in self._watched.items():
             if key[0] == node:
                 self._watched[key] = Watched(seen.at_us)
 
     def look(self, node: str, life: str, replicas: Iterable[ReplicaView]) -> None:
-        """See what moved on one node since the last look."""
+        """Check what changed on one node since the last call."""
         now_us = self._now_us()
         for replica in replicas:
             seen = self._watched.get((node, replica.key))
@@ -159,7 +158,7 @@ class Checkers:
             since_us = seen.at_us if seen.hidden or log is not seen.log else now_us
             self._led_last(node, replica, seen, led=led)
             seen.hidden = log is None
-            if log is not None and log is not seen.log:  # one that is out of use for a while may come back
+            if log is not None and log is not seen.log:  # a log may be out of use for a while and come back
                 seen.log, seen.high_watermark, seen.log_start, seen.log_end, seen.compared = log, -1, 0, 0, 0
                 seen.size_max = 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
@@ -169,7 +168,7 @@ class Checkers:
                     self._metadata_durable[node] = log.durable_offset
                 if log.log_end_offset < seen.log_end:
                     seen.compared = min(seen.compared, log.log_end_offset)
-                    self._members_have_all(replica.key, "a log was cut")
+                    self._members_have_all(replica.key, "a log was truncated")
                 elif log.log_end_offset > seen.log_end and replica.name.startswith("__"):
                     self._logs_match(node, replica, log, max(seen.log_end, log.log_start_offset))
                 ended, seen.log_end = seen.log_end, log.log_end_offset
@@ -183,13 +182,13 @@ class Checkers:
                     self._watermark_moved(node, replica, log, seen, led=led)
 
     def _led_last(self, node: str, replica: ReplicaView, seen: Watched, *, led: bool) -> None:
-        """A leader's log has just gone out of use: what it committed at the same go is committed."""
+        """A leader's log has just gone out of use: count what it committed in the same event as committed."""
         log = seen.log
         if led and replica.log is None and log is not None and log.high_watermark > seen.high_watermark:
             self._watermark_moved(node, replica, log, seen, led=True)
 
     def sets_published(self, before: ClusterImage, after: ClusterImage) -> None:
-        """How large each in-sync set is, and has to be, by its partition epoch; how many vote."""
+        """Record the actual and the required size of each in-sync set by partition epoch, and the number of voters."""
         self._voters = len(after.voters)
         for topic_id, topic in after.topics.items():
             if before.topics.get(topic_id) is not topic:
@@ -197,7 +196,7 @@ class Checkers:
                     self._set_sizes[state.key, state.partition_epoch] = len(state.isr), after.min_insync(state)
 
     def sets_changed(self, changed: Iterable[PartitionKey]) -> None:
-        """The committed metadata name other in-sync sets for these partitions."""
+        """The committed metadata have new in-sync sets for these partitions."""
         for key in changed:
             ledger = self.ledgers.get(key)
             if ledger is not None and ledger.loss is not None and not ledger.lossy:
@@ -205,12 +204,12 @@ class Checkers:
             self._members_have_all(key, "the in-sync set changed")
 
     def sets_are_of_present_nodes(self, image: ClusterImage) -> None:
-        """KIP-841: no fenced node, and no draining one but the leader, is in a set that others carry on. Who leads is
-        in it."""
+        """KIP-841: no in-sync set with other members contains a fenced node, or a draining one other than the
+        leader. The leader is a member of its set."""
         for state in image.partitions():
             if state.leader >= 0 and state.leader not in state.isr:
                 name = f"{image.topics[state.topic_id].name}-{state.partition}"
-                raise Violation(f"{name}: node {state.leader} leads, and is not in its in-sync set {list(state.isr)}")
+                raise Violation(f"{name}: node {state.leader} leads and is not in its in-sync set {list(state.isr)}")
             for member in state.isr if len(state.isr) > 1 else ():
                 node = image.nodes[member]
                 if node.fenced or (node.draining and member != state.leader):
@@ -219,19 +218,19 @@ class Checkers:
                     raise Violation(f"{name}: node {member} is {what}, and in the in-sync set {list(state.isr)}")
 
     def forgive(self, key: PartitionKey, end: int) -> None:
-        """An unclean election is commanded: what was committed from `end` on may be lost."""
+        """Allow the loss of everything committed from `end` on: an unclean election was ordered."""
         self.ledgers[key].forgive(end)
 
     def may_have_lost(self, key: PartitionKey) -> None:
-        """No machine has kept its power that had what is in page caches alone: anything may be lost, and nothing is
-        asked any more of what is committed; who leads, and that all heals, still is."""
+        """Allow any loss: no machine kept its power that had the data of the page caches. Committed records are no
+        longer checked; leadership and recovery still are."""
         ledger = self.ledgers.get(key)
         if ledger is not None:
             ledger.lossy, ledger.loss = True, None
 
     def led_uncleanly(self, key: PartitionKey, epoch: LeaderEpoch) -> None:
-        """A topic that allows it is to be led by a replica that was not counted on: what is committed, its log tells
-        once it leads."""
+        """An unclean election chose this leader, as the topic allows. Once it leads, its log decides what is
+        committed."""
         ledger = self.ledgers.get(key)
         if ledger is None or (ledger.lossy and ledger.loss is None):
             return
@@ -241,7 +240,8 @@ class Checkers:
         ledger.lossy = True
 
     def _judge_again(self, node: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger, loss: Loss) -> None:
-        """The unclean leader begins: what it shares with what was committed stays so, the rest is lost."""
+        """The unclean leader begins: the prefix that it shares with the committed log stays committed, the rest is
+        lost."""
         ledger.lossy = False
         loss.saw_other()
         end = max(min(ledger.end, log.log_start_offset), ledger.start)
@@ -252,17 +252,17 @@ class Checkers:
                 end = int(batch.next_offset)
         ledger.forgive(end)
         loss.sound = {node, *(member for member, _ in self._members(replica.key))}
-        self._note(f"{ledger.name}: what is committed ends at {end} now, and is judged again")
+        self._note(f"{ledger.name}: the committed log ends at {end} now and is judged again")
         for (_, key), seen in self._watched.items():
             if key == replica.key:
                 seen.compared = min(seen.compared, end)
-                seen.high_watermark = min(seen.high_watermark, end)  # what lies below it is committed by this leader
+                seen.high_watermark = min(seen.high_watermark, end)  # this leader has committed everything below it
         for reading in self.readings:
             if reading.ledger is ledger and reading.position > end:
                 reading.astray = True
 
     def _is_judged(self, sent: Sent, key: PartitionKey, ledger: Ledger) -> bool:
-        """Can only the present history of the partition have acknowledged it?"""
+        """Whether only the present history of the partition can have acknowledged the record."""
         if ledger.loss is None or ledger.lossy:
             return not ledger.lossy
         for (_, other), seen in self._watched.items():
@@ -271,8 +271,8 @@ class Checkers:
         return sent.began_us > ledger.loss.others_us
 
     def _start_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched, since_us: int) -> None:
-        """Only what is committed goes from the beginning of a log, and only where something allows it. since_us: it
-        went then, or later."""
+        """Check that only committed records are removed from the start of a log, and only if something allows it.
+        since_us: earliest time of the removal."""
         start, seen.log_start = log.log_start_offset, log.log_start_offset
         size, seen.size_max = seen.size_max, 0
         ledger = self.ledger(replica.key, replica.name)
@@ -280,17 +280,18 @@ class Checkers:
             return
         if start > ledger.end:
             raise Violation(
-                f"{replica.name} on {node}: its log starts at {start}, but only what is below {ledger.end} is committed"
+                f"{replica.name} on {node}: its log starts at {start}, but the committed log ends at {ledger.end}"
             )
         if ledger.is_metadata or start <= ledger.deleted_to:
             return
         if not self._has_expired(node, log, ledger, since_us, size):
-            raise Violation(f"{replica.name} on {node}: what was below {start} is gone, and nothing lets it go")
+            raise Violation(f"{replica.name} on {node}: what was below {start} is gone, and nothing allows that")
         ledger.start = start
 
     def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger, since_us: int, size: int) -> bool:
-        """Do the topic's limits of age or size let go what the log has just lost? size: of the log, before; it may have
-        been truncated since retention counted it, uncommitted records included (as Kafka does)."""
+        """Whether the topic's retention by age or size allows what the log has just lost. size: size of the log
+        before. The log may have been truncated after retention counted it; uncommitted records count too (as in
+        Kafka)."""
         begin = max(ledger.start, ledger.deleted_to)
         gone = sum(len(data) for base, data in ledger.batches.items() if begin <= base < log.log_start_offset)
         if max(log.size, size - gone) >= ledger.cleanup.retention_bytes:
@@ -299,14 +300,14 @@ class Checkers:
         return youngest < latest - ledger.cleanup.retention_ms
 
     def look_again(self, node: str, replica: ReplicaView) -> None:
-        """Hold a whole log against the ledger once more: compaction may have changed it anywhere."""
+        """Compare a whole log with the ledger again: compaction may have changed any part of it."""
         log, seen = replica.log, self._watched.get((node, replica.key))
         if log is not None and seen is not None and seen.log is log:
             seen.compared = 0
             self._compare(node, replica, log, log.log_start_offset, log.high_watermark)
 
     def _members_have_all(self, key: PartitionKey, why: str) -> None:
-        """Whoever may be elected next has everything that is committed."""
+        """Check that every replica that may be elected next has everything that is committed."""
         ledger = self.ledgers.get(key)
         if ledger is not None and not ledger.lossy:
             for node, replica in self._members(key):
@@ -358,7 +359,7 @@ class Checkers:
     def _begins_complete(self, node: str, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:
         if ledger.lossy or (ledger.loss is not None and replica.leader_epoch < ledger.loss.epoch):
             return
-        # One that hears late of its leadership need not have what leaders of newer epochs have committed meanwhile.
+        # A node that learns late of its leadership need not have what leaders of newer epochs have committed since.
         newer = [end for epoch, end in ledger.begun.items() if epoch > replica.leader_epoch]
         committed = min([ledger.end, *newer])
         if log.log_end_offset < committed:
@@ -375,11 +376,11 @@ class Checkers:
             data = bytes(batch.buffer)
             if self._placed.setdefault(place, data) != data:
                 raise Violation(
-                    f"{replica.name} on {node}: offset {place[0]} of epoch {place[1]} has other bytes elsewhere"
+                    f"{replica.name} on {node}: offset {place[0]} of epoch {place[1]} has other bytes on another node"
                 )
 
     def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched, *, led: bool) -> None:
-        """led: it did when it was last looked at; it may have committed and then resigned at one go."""
+        """led: it was the leader at the last check; it may have committed and then resigned in one event."""
         reached = log.high_watermark
         ledger = self.ledger(replica.key, replica.name)
         if not ledger.is_judged(node) or (ledger.loss is not None and replica.leader_epoch < ledger.loss.epoch):
@@ -412,18 +413,19 @@ class Checkers:
                 self._member_has(member, view, ledger, before, f"by {node}")
 
     def _commits_its_own(self, node: str, replica: ReplicaView, ledger: Ledger) -> None:
-        """Raft's figure 8: older epochs are committed only through a record of the leader's own."""
+        """Raft's figure 8: older epochs are committed only through a record of the leader's own epoch."""
         last = ledger.batches[max(ledger.batches)]
         epoch = int(next(iter(iter_batches(last))).partition_leader_epoch)
         if epoch != replica.leader_epoch:
             raise Violation(
-                f"{replica.name} on {node}: leading in epoch {replica.leader_epoch} it commits what is of an "
+                f"{replica.name} on {node}: as leader of epoch {replica.leader_epoch} it commits records of an "
                 f"older epoch, {epoch}"
             )
 
     def _many_hold_it(self, node: str, replica: ReplicaView, ledger: Ledger) -> None:
-        """As many as a majority of the voters hold what is committed; others count too: the set may be changing. The
-        record that takes a voter out is committed by a majority of those that stay."""
+        """Check that a number of nodes equal to a majority of the voters holds what is committed. Nodes that do not
+        vote count too, because the set may be changing. A majority of the remaining voters commits the record that
+        removes a voter."""
         holding = sorted(
             name for name, durable_offset in self._metadata_durable.items() if durable_offset >= ledger.end
         )
@@ -434,8 +436,8 @@ class Checkers:
             )
 
     def _compare(self, node: str, replica: ReplicaView, log: ReadableLog, start: int, end: int) -> None:
-        """Everything in [start, end) of this log is in the ledger, byte for byte, or becomes its continuation. What has
-        been compared since the log was last cut is not compared again."""
+        """Check that everything in [start, end) of this log is in the ledger byte for byte, or append it to the
+        ledger. What has been compared since the last truncation of the log is not compared again."""
         start = max(start, log.log_start_offset)
         ledger = self.ledger(replica.key, replica.name)
         if not ledger.is_judged(node):
@@ -466,14 +468,14 @@ class Checkers:
             raise Violation(f"{replica.name} on {node}: offset {gone} is missing, below {end}, which is committed")
 
     def _committed(self, ledger: Ledger, batch: RecordBatch, key: PartitionKey) -> None:
-        """A batch is committed: its records were not before, an idempotent producer's come in the order of its calls,
-        and a transaction is decided as its coordinator decided it."""
+        """Check a newly committed batch: none of its records was committed before, records of an idempotent producer
+        come in the order of its calls, and a transaction is decided as its coordinator decided it."""
         decided = ledger.add(batch)
         if batch.is_control and decided:
             commits = is_commit(batch)
             for sent in (self._values.get(ledger.values[offset] or b"") for offset in decided):
                 if sent is not None and sent.transaction is not None and sent.transaction.committed is not commits:
-                    raise Violation(f"{ledger.name}: {sent} is decided otherwise than its coordinator did")
+                    raise Violation(f"{ledger.name}: {sent} has a marker that contradicts its coordinator")
         if ledger.is_metadata or batch.is_control:  # no client writes to the metadata log
             return
         for offset in range(int(batch.base_offset), int(batch.next_offset)):
@@ -490,11 +492,11 @@ class Checkers:
             ledger.offsets[value] = offset
             self._in_order(ledger, offset, value)
             if value not in self._values:
-                raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {offset}, and nobody has sent it")
+                raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {offset}, and no client sent it")
 
     def _leader_knows(self, ledger: Ledger, batch: RecordBatch, key: PartitionKey, offset: int) -> bool:
-        """May the leader that wrote this batch be asked to know who sent what is at `offset`? Not where that had been
-        deleted when its log was made anew: what is known of producers comes with their batches."""
+        """Whether the leader that wrote this batch can still identify the sender at `offset`. It cannot if the
+        offset was deleted before its log was recreated: producer state comes with the batches."""
         node = ledger.leaders.get(int(batch.partition_leader_epoch), "").partition(".")[0]
         return self._made_anew.get((node, key), 0) <= offset
 
@@ -503,13 +505,13 @@ class Checkers:
         if sent is not None:
             last = ledger.last_of.get(sent.producer)
             if last is not None and last.number > sent.number:
-                raise Violation(f"{ledger.name}: {sent} is committed at {offset}, behind {last}, which was sent later")
+                raise Violation(f"{ledger.name}: {sent} is committed at {offset}, after {last}, which was sent later")
             ledger.last_of[sent.producer] = sent
 
-    # --- what clients are told ---
+    # --- answers to clients ---
 
     def sending(self, sent: Sent) -> None:
-        """A client begins to send; its answer is judged when it comes."""
+        """A client begins to send; the checkers judge its answer when it arrives."""
         self.sent.append(sent)
         sent.began_us = self._now_us()
         self._values[sent.value] = sent
@@ -518,28 +520,28 @@ class Checkers:
         sent.on_done.append(self._answered)
 
     def reading(self, ledger: Ledger, *, decided: bool = False, position: int = 0) -> Reading:
-        """What a reader is given of a partition. decided: it asks for decided transactions only."""
+        """A judge of what a reader receives from a partition. decided: it reads with read_committed."""
         self.readings.append(Reading(ledger, decided, position))
         return self.readings[-1]
 
     def told_end(self, ledger: Ledger, epoch: int, offset: int, asked_at: int) -> None:
-        """The leader of an epoch has said where the committed log ends (KIP-207): nowhere below where it ended when
-        that epoch began, nor, while no newer epoch has begun, below `asked_at`, where it ended when the leader was
-        asked; and nowhere above what is committed."""
+        """Check the end of the committed log as reported by the leader of an epoch (KIP-207). It must not be below
+        the end when that epoch began. While no newer epoch has begun, it must not be below `asked_at`, the end when
+        the leader got the request. It must not be above the committed end."""
         if ledger.loss is not None and epoch < ledger.loss.epoch:
             return
         begun = ledger.begun.get(LeaderEpoch(epoch), 0)
-        if epoch == max(ledger.begun, default=-1):  # nobody else commits
+        if epoch == max(ledger.begun, default=-1):  # no other leader commits
             begun = max(begun, asked_at)
         if not (begun <= offset <= ledger.end or ledger.lossy):
             raise Violation(
-                f"{ledger.name}: the leader of epoch {epoch} tells the end {offset}, but everything below {ledger.end} "
-                f"is committed, and below {begun} it was before"
+                f"{ledger.name}: the leader of epoch {epoch} reports the end {offset}, but everything below "
+                f"{ledger.end} is committed, and below {begun} when it began"
             )
 
     @property
     def reads(self) -> int:
-        """How many records readers were given."""
+        """How many records readers have received."""
         return sum(reading.count for reading in self.readings)
 
     def _answered(self, sent: Sent) -> None:
@@ -562,7 +564,7 @@ class Checkers:
     # --- at the end ---
 
     def all_sent_are_accounted_for(self) -> None:
-        """Each acknowledged record is committed; those certainly refused are not there."""
+        """Check that each acknowledged record is committed and that no record refused as not written is."""
         for key, ledger in self.ledgers.items():
             if ledger.is_metadata or ledger.lossy:
                 continue

@@ -1,4 +1,4 @@
-"""The world of a story: `sim`, of the seed and with the voters that the test asks for; a failing story shows its last
+"""The `sim` fixture: a world with the seed and the voters that a test requests. A failed story shows its last
 events."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Iterator[Simulation]:
-    """A world that has not begun: `sim.start(...)` makes its cluster. Its parameter: the seed, and how many vote."""
+    """A world without a cluster; `sim.start(...)` creates one. Its parameter: the seed and the number of voters."""
     from tests.sim.world import Simulation
 
     seed, voters = request.param

@@ -1,6 +1,6 @@
 """The real consumer as a client of a simulated cluster: tidelog.Consumer on virtual time and the simulated network.
 
-Kept true: everything it hands out is held against what is committed (readings.py).
+Invariants: everything that it returns is compared with what is committed (readings.py).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Place = tuple[str, int]
 
 
 class SimConsumer:
-    """A consumer in a client process of its own, of all partitions that it has a reading of."""
+    """A consumer in its own client process, of all partitions that it has a reading of."""
 
     def __init__(self, client: Client, readings: Mapping[Place, Reading], *, decided: bool, rack: str) -> None:
-        """decided: it reads what is decided only. rack: where it is; empty: it reads from leaders."""
+        """decided: it reads with read_committed. rack: its location; empty: it reads from leaders."""
         self._client, self._readings = client, readings
         self.consumer = Consumer(
             [str(endpoint) for endpoint in client.bootstrap],
@@ -37,7 +37,7 @@ class SimConsumer:
         )
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Read without end."""
         await self.consumer.start()
         self.consumer.assign(list(self._readings))
         while True:
@@ -49,8 +49,8 @@ class SimConsumer:
                 await self._ask_again()
 
     async def _ask_again(self) -> None:
-        """What it was to read has rotted where it asked: it goes on from where it is, and asks until somebody leads who
-        has it whole."""
+        """Handle corruption at the node asked: continue at the present position, and retry until a node with a sound
+        log leads."""
         await self._client.pause()
         for place in self._readings:
             await self.consumer.seek(place, await self.consumer.position(place))

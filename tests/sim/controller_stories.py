@@ -1,8 +1,8 @@
-"""What the controller decides when sets shrink, nodes come and go and replicas move, under whole nodes.
+"""Stories of controller decisions while sets shrink, nodes come and go and replicas move, in a cluster of whole nodes.
 
-The history of Kafka's replication (KIP-841, KIP-903, KIP-966), reassignment, drain, and the scenarios of the design
-about `min.insync.replicas`. Each is run as it is by test_scenarios.py, and with its rule weakened by
-test_planted_controller_bugs.py. Unless said otherwise node 0 is the quorum's only voter and holds no replica.
+They cover the history of Kafka's replication (KIP-841, KIP-903, KIP-966), reassignment, drain, and the scenarios of the
+design about `min.insync.replicas`. test_scenarios.py runs each story as it is; test_mutants.py runs it with its rule
+weakened. By default node 0 is the only voter of the metadata quorum and holds no replica.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def eligible(sim: Simulation, partition: int) -> set[int]:
 
 
 def away_from_voter(sim: Simulation, nodes: int, *, replicas: int, min_insync: int, **configs: str) -> list[int]:
-    """A cluster with a topic of one partition on nodes other than 0; returns them, the leader first."""
+    """Start a cluster with a one-partition topic on nodes other than 0. Returns these nodes, the leader first."""
     sim.start(nodes=nodes, topics=())
     for attempt in range(20):
         name = TOPIC if attempt == 0 else f"{TOPIC}-{attempt}"
@@ -30,10 +30,10 @@ def away_from_voter(sim: Simulation, nodes: int, *, replicas: int, min_insync: i
         if 0 not in sim.partition(name).replicas:
             break
     else:
-        raise AssertionError("no topic lies on the other nodes alone")
+        raise AssertionError("no topic is on the other nodes alone")
     if name != TOPIC:
         sim.reassign(TOPIC, 0, *sim.partition(name).replicas)
-        sim.run_until(lambda: not moving(sim) and sim._whole(TOPIC), what="the topic lies on the other nodes")
+        sim.run_until(lambda: not moving(sim) and sim._whole(TOPIC), what="the topic is on the other nodes")
         sim.delete_topic(name)
     return [sim.leader(TOPIC), *sim.followers(TOPIC)]
 
@@ -43,7 +43,7 @@ def moving(sim: Simulation) -> bool:
 
 
 def on_two_nodes(sim: Simulation, min_insync: int, **configs: str) -> tuple[int, int]:
-    """A partition on two nodes, none of which is the voter: its leader and its follower."""
+    """Place a partition on two nodes, neither of them the voter. Returns its leader and its follower."""
     leader, follower = away_from_voter(sim, 3, replicas=2, min_insync=min_insync, **configs)
     return leader, follower
 
@@ -52,19 +52,20 @@ def on_two_nodes(sim: Simulation, min_insync: int, **configs: str) -> tuple[int,
 
 
 def last_replica_standing(sim: Simulation) -> None:
-    """KIP-966: one after the other leaves the set, the last one loses power. Who left while two were still in sync may
-    lack what these committed; who left after that has it all and leads."""
+    """KIP-966: the replicas leave the set one after the other, and the last one loses power. A replica that left
+    while two were in sync may lack what these two committed. A replica that left after that has everything and
+    leads."""
     a, b, c = away_from_voter(sim, 4, replicas=3, min_insync=2)
     write(sim, 0, "a", 5)
     sim.kill(c)
     sim.run_until(lambda: sim.isr(TOPIC) == {a, b}, what="two are left")
     write(sim, 0, "b", 5)
     sim.kill(b)
-    sim.run_until(lambda: sim.isr(TOPIC) == {a} and b in eligible(sim, 0), what="one is left, another eligible")
+    sim.run_until(lambda: sim.isr(TOPIC) == {a} and b in eligible(sim, 0), what="one is left, another is eligible")
     write(sim, 0, "only in the last one ", 3, acks="1")
     assert committed(sim, 0) == 10
     sim.power_off(a)
-    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="no node leads")
     sim.restart(c)
     sim.run_for(5)
     assert sim.leader(TOPIC) == -1
@@ -79,15 +80,15 @@ def last_replica_standing(sim: Simulation) -> None:
 
 
 def eligible_replica_is_emptied(sim: Simulation) -> None:
-    """Rule 6: an eligible replica comes back with an empty volume. It is eligible no more, is filled again, and then
-    leads."""
+    """Rule 6: an eligible replica comes back with an empty volume. It is no longer eligible, fetches everything
+    again, and then leads."""
     leader, follower = on_two_nodes(sim, 2)
     write(sim, 0, "a", 10)
     sim.kill(follower)
     sim.run_until(lambda: eligible(sim, 0) == {follower}, what="the follower is eligible")
     sim.empty(follower)
     sim.restart(follower)
-    sim.run_until(lambda: follower in sim.isr(TOPIC), what="it is filled and in sync")
+    sim.run_until(lambda: follower in sim.isr(TOPIC), what="it has fetched everything and is in sync")
     write(sim, 0, "b", 3)
     sim.kill(leader)
     sim.run_until(lambda: leads(sim, follower, 0), what="it leads")
@@ -95,12 +96,12 @@ def eligible_replica_is_emptied(sim: Simulation) -> None:
     sim.must_heal()
 
 
-# --- 6. two truths about the set ------------------------------------------------------------------------------------
+# --- 6. conflicting states of the set ------------------------------------------------------------------------------
 
 
 def shrinks_as_the_minimum_grows(sim: Simulation) -> None:
-    """Scenario 6: `min.insync.replicas` goes from 1 to 2 as a follower lags. The leader hears of its shrunken set, and
-    not of the new minimum; alone, it commits nothing."""
+    """Scenario 6: `min.insync.replicas` is raised from 1 to 2 while a follower lags. The leader learns of its
+    smaller set but not of the new minimum. Alone, it commits nothing."""
     leader, follower = on_two_nodes(sim, 1)
     write(sim, 0, "a", 5)
     sim.cut_link(follower, leader)
@@ -110,8 +111,8 @@ def shrinks_as_the_minimum_grows(sim: Simulation) -> None:
     news = sim.hold("Quorum.FetchMetadata", target=leader, part="answer")
     sim.run_for(0.02)
     sim.alter_topic(TOPIC, min_insync_replicas="2", client=sim.client(nodes=(0,)))
-    sim.run_for(1.7)  # the leader has given the follower up by now, by its own clock
-    assert committed(sim, 0) == 5, "committed by one where two are asked for"
+    sim.run_for(1.7)  # the leader has removed the follower by now, by its own clock
+    assert committed(sim, 0) == 5, "committed by one replica where two are required"
     news.release()
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the set shrinks")
     assert eligible(sim, 0) == {follower}
@@ -121,8 +122,8 @@ def shrinks_as_the_minimum_grows(sim: Simulation) -> None:
 
 
 def minimum_shrinks_beside_an_eligible_replica(sim: Simulation) -> None:
-    """Scenario 6, the mirror: from 2 to 1 while a replica is eligible. The leader commits alone from then on, so nobody
-    is eligible any more: when it dies, the partition waits for it."""
+    """Scenario 6, the reverse: the minimum is lowered from 2 to 1 while a replica is eligible. From then on the
+    leader commits alone, so no replica is eligible any more. When the leader dies, the partition waits for it."""
     leader, follower = on_two_nodes(sim, 2)
     write(sim, 0, "a", 5)
     sim.cut_link(follower, leader)
@@ -131,7 +132,7 @@ def minimum_shrinks_beside_an_eligible_replica(sim: Simulation) -> None:
     sim.alter_topic(TOPIC, min_insync_replicas="1")
     write(sim, 0, "c", 5)
     sim.kill(leader)
-    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="the leader is given up")
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="the leader is fenced")
     sim.heal_link(follower, leader)
     sim.run_for(5)
     assert sim.leader(TOPIC) == -1
@@ -140,7 +141,7 @@ def minimum_shrinks_beside_an_eligible_replica(sim: Simulation) -> None:
 
 
 def settings_hold_at_once(sim: Simulation) -> None:
-    """What is altered holds on every replica without a restart, and after one."""
+    """A changed setting takes effect on every replica without a restart, and stays after one."""
     replicas = away_from_voter(sim, 4, replicas=3, min_insync=2, segment_bytes="100000")
     sim.alter_topic(TOPIC, segment_bytes="1000")
     write(sim, 0, "a" * 100, 30)
@@ -156,8 +157,8 @@ def settings_hold_at_once(sim: Simulation) -> None:
 
 
 def unclean_election(sim: Simulation) -> None:
-    """The last in-sync replica's volume is gone. Nobody leads, until an operator says so; the loss is reported, and the
-    cluster goes on with what the other replica has."""
+    """The volume of the last in-sync replica is lost. No node leads until an operator orders an election. The loss
+    is reported, and the cluster continues with the records of the other replica."""
     leader, follower = on_two_nodes(sim, 1)
     write(sim, 0, "a", 5)
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 5, what="the follower has the first records")
@@ -169,11 +170,11 @@ def unclean_election(sim: Simulation) -> None:
     sim.empty(leader)
     sim.restart(leader)
     sim.restart(follower)
-    sim.run_until(lambda: not fenced(sim, leader) and not fenced(sim, follower), what="both are there")
+    sim.run_until(lambda: not fenced(sim, leader) and not fenced(sim, follower), what="both are unfenced")
     sim.run_for(3)
     state = sim.partition(TOPIC)
     found = (state.leader, state.isr, state.elr, state.last_known_elr)
-    assert found == (-1, (), (), (leader,)), "nothing is elected from nothing"
+    assert found == (-1, (), (), (leader,)), "no leader, no in-sync and no eligible replica"
     sim.checkers.forgive(state.key, 5)
     outcome = sim.elect(TOPIC, 0, unclean=True)
     assert outcome.leader == follower
@@ -189,8 +190,8 @@ def unclean_election(sim: Simulation) -> None:
 
 
 def unclean_election_without_anybody(sim: Simulation) -> None:
-    """An unclean election needs a replica that answers; a topic that allows it is led as soon as there is one. What
-    only the other has is lost, and readers come to the new, lower end."""
+    """An unclean election needs a replica that answers. A topic that allows it gets a leader as soon as there is
+    one. Records that only the other replica has are lost, and readers continue at the new, lower end."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
     write(sim, 0, "a", 5)
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 5, what="the follower has all")
@@ -198,15 +199,15 @@ def unclean_election_without_anybody(sim: Simulation) -> None:
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
     write(sim, 0, "lost ", 5)
     sim.kill(leader)
-    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="no node leads")
     try:
         sim.elect(TOPIC, 0, unclean=True)
     except EligibleLeadersNotAvailable:
         pass
     else:
-        raise AssertionError("somebody was elected")
+        raise AssertionError("a leader was elected")
     sim.restart(follower)
-    sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads, since the topic lets it")
+    sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads, since the topic allows it")
     sim.restart(leader)
     sim.must_heal()
 
@@ -215,7 +216,8 @@ def unclean_election_without_anybody(sim: Simulation) -> None:
 
 
 def reassignment_under_load(sim: Simulation) -> None:
-    """All replicas of a partition move to other nodes while it is written; one of those that come dies on the way."""
+    """All replicas of a partition move to other nodes while clients write to it. One of the new replicas dies
+    meanwhile."""
     replicas = away_from_voter(sim, 7, replicas=3, min_insync=2)
     others = [node for node in sim.nodes[1:] if node not in replicas]
     client = sim.client()
@@ -223,7 +225,7 @@ def reassignment_under_load(sim: Simulation) -> None:
     sim.run_until(lambda: committed(sim, 0) >= 20, what="some are written")
     late = sim.hold("Data.FetchStream", source=sim.leader(TOPIC), target=others[2], part="answer")
     sim.reassign(TOPIC, 0, *others)
-    sim.run_until(lambda: set(others[:2]) <= sim.isr(TOPIC), what="two of three have come")
+    sim.run_until(lambda: set(others[:2]) <= sim.isr(TOPIC), what="two of three are in sync")
     assert set(sim.partition(TOPIC).replicas) == {*replicas, *others}
     sim.kill(others[2])
     late.release()
@@ -238,7 +240,7 @@ def reassignment_under_load(sim: Simulation) -> None:
 
 
 def reassignment_taken_back(sim: Simulation) -> None:
-    """A reassignment whose newcomer cannot catch up is ended: what was, is again."""
+    """A reassignment whose new replica cannot catch up is cancelled: the former replicas remain."""
     replicas = away_from_voter(sim, 5, replicas=3, min_insync=2)
     (other,) = [node for node in sim.nodes[1:] if node not in replicas]
     write(sim, 0, "a", 5)
@@ -251,14 +253,14 @@ def reassignment_taken_back(sim: Simulation) -> None:
     assert not moving(sim)
     state = sim.partition(TOPIC)
     assert set(state.replicas) == set(replicas)
-    sim.run_until(lambda: epoch(sim, state.leader, 0) == state.leader_epoch, what="the leader has heard of it")
+    sim.run_until(lambda: epoch(sim, state.leader, 0) == state.leader_epoch, what="the leader knows its epoch")
     write(sim, 0, "c", 5)
     sim.must_heal()
 
 
 def node_replaced_by_an_empty_one(sim: Simulation) -> None:
-    """A node's machine is lost and another one, with nothing on its disk, takes its number: all its replicas are made
-    anew, while the others serve."""
+    """The machine of a node is lost, and another one with an empty disk takes its number. All its replicas are
+    created again while the others serve."""
     sim.start(nodes=4, min_insync=2, partitions=8, voters=3)
     lost = 3
     for p in range(8):
@@ -273,18 +275,18 @@ def node_replaced_by_an_empty_one(sim: Simulation) -> None:
 
 
 def leaderships_go_home(sim: Simulation) -> None:
-    """A node was away, and others lead what it ought to. Back, and in sync, it is elected again without anybody's
-    command; not before it is in sync."""
+    """A node was down and others lead its partitions. After its restart it is elected again without a command, but
+    not before it is in sync."""
     sim.start(nodes=3, min_insync=2, partitions=3, replication=ReplicationConfig(imbalance_check_ms=Millis(3_000)))
     away, voter = 2, 0
     p = sim.led_by(TOPIC, away)
     write(sim, p, "a", 5)
     sim.kill(away)
-    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another leads")
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another node leads")
     write(sim, p, "b", 5)
     late = [sim.hold("Data.FetchStream", source=node, target=away, part="answer") for node in (voter, 1)]
     sim.restart(away)
-    sim.run_until(lambda: not fenced(sim, away), what="it is back")
+    sim.run_until(lambda: not fenced(sim, away), what="it is unfenced")
     sim.never(lambda: sim.leader(TOPIC, p) == away, seconds=4, what="it leads before it is in sync")
     for one in late:
         one.release()
@@ -297,8 +299,8 @@ def leaderships_go_home(sim: Simulation) -> None:
 
 
 def stopped_before_it_was_ready(sim: Simulation) -> None:
-    """A node is stopped while it is fenced still. The heartbeat by which it said that it is ready comes when it has
-    ended: nobody waits for a node that is not there."""
+    """A node gets SIGTERM while it is still fenced. Its heartbeat that reports it as ready arrives after the process
+    has ended: the controller must not unfence a node that is down."""
     _, follower = on_two_nodes(sim, min_insync=1)
     write(sim, 0, "a", 3)
     sim.kill(follower)
@@ -311,20 +313,20 @@ def stopped_before_it_was_ready(sim: Simulation) -> None:
     sim.run_until(lambda: not sim.machines[follower].up, what="it has ended")
     late.release()
     sim.run_for(0.5)
-    assert fenced(sim, follower), "a node is unfenced that was stopped before"
+    assert fenced(sim, follower), "the controller unfenced a stopped node"
     sim.restart(follower)
     sim.must_heal()
 
 
 def says_ready(envelope: Envelope) -> bool:
-    """Is it a heartbeat of a node that may be unfenced, and is not told to stop?"""
+    """Matches a heartbeat of a node that may be unfenced and is not shutting down."""
     beat: controller_pb2.HeartbeatRequest = envelope.message  # type: ignore[assignment]
     return beat.ready and not beat.want_drain
 
 
 def drain_under_load(sim: Simulation) -> None:
-    """A node is stopped while its partitions are written: they are led elsewhere before it ends, and no acknowledged
-    record is lost. Back, it is elected where it is preferred."""
+    """A node is stopped while clients write to its partitions: other nodes lead them before it ends, and no
+    acknowledged record is lost. After its restart it is elected where it is preferred."""
     leader, *others = away_from_voter(sim, 4, replicas=3, min_insync=2)
     client = sim.client()
     sent = [sim.produce(TOPIC, f"a{number}".encode(), client=client) for number in range(100)]
@@ -332,9 +334,9 @@ def drain_under_load(sim: Simulation) -> None:
     news = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in others]
     sim.run_for(0.02)
     sim.stop(leader)
-    sim.run_until(lambda: sim.leader(TOPIC) not in (leader, -1), what="another is to lead")
+    sim.run_until(lambda: sim.leader(TOPIC) not in (leader, -1), what="another node is elected")
     sim.run_for(1)
-    assert sim.machines[leader].up, "it ends only when the others know"
+    assert sim.machines[leader].up, "it ends only when the other nodes know"
     for held_back in news:
         held_back.release()
     sim.run_until(lambda: not sim.machines[leader].up, within=45, what="the node has stopped")
@@ -349,8 +351,8 @@ def drain_under_load(sim: Simulation) -> None:
 
 
 def all_drain_at_once(sim: Simulation) -> None:
-    """Scenario 16: all three are told to stop at once. Each ends, the last member of each set stays in it, and leads
-    again whatever order they come back in."""
+    """Scenario 16: all three nodes get SIGTERM at once. Each one ends, the last member of each set stays in it, and
+    leads again in whatever order they come back."""
     sim.start(nodes=3, min_insync=2, partitions=6, voters=3)
     for p in range(6):
         write(sim, p, "a", 3)
@@ -364,24 +366,24 @@ def all_drain_at_once(sim: Simulation) -> None:
     sim.must_heal()
 
 
-# --- who may join ---------------------------------------------------------------------------------------------------
+# --- admission to the set ------------------------------------------------------------------------------------------
 
 
 def late_admission(sim: Simulation, leader: int, joiner: int) -> Held:
-    """The joiner is out of the set and has caught up; the leader's proposal to let it in is stuck on its way."""
+    """The joiner is out of the set and has caught up. Holds back the leader's proposal to admit it."""
     write(sim, 0, "a", 5)
     sim.cut_link(joiner, leader)
     sim.produce(TOPIC, b"b")
-    sim.run_until(lambda: joiner not in sim.isr(TOPIC), what="the follower is taken out for its lag")
+    sim.run_until(lambda: joiner not in sim.isr(TOPIC), what="the follower is removed for its lag")
     stuck = sim.hold("Controller.AlterPartition", source=leader, when=admits(joiner))
     sim.heal_link(joiner, leader)
-    sim.run_until(lambda: stuck.count > 0, what="the leader proposes to take it in again")
+    sim.run_until(lambda: stuck.count > 0, what="the leader proposes to add it again")
     sim.cut_link(joiner, leader)
     return stuck
 
 
 def fenced_node_is_not_admitted(sim: Simulation) -> None:
-    """KIP-841: the proposal to let a replica in arrives when its node has been fenced."""
+    """KIP-841: the proposal to admit a replica arrives after its node was fenced."""
     leader, joiner, _ = away_from_voter(sim, 4, replicas=3, min_insync=1)
     stuck = late_admission(sim, leader, joiner)
     sim.kill(joiner)
@@ -394,16 +396,16 @@ def fenced_node_is_not_admitted(sim: Simulation) -> None:
 
 
 def draining_node_is_not_admitted(sim: Simulation) -> None:
-    """Rule 4: the proposal to let a replica in arrives when its node is being stopped; its leader has not heard."""
+    """Rule 4: the proposal to admit a replica arrives while its node is draining, which its leader does not know."""
     leader, joiner, other = away_from_voter(sim, 4, replicas=3, min_insync=1)
     stuck = late_admission(sim, leader, joiner)
     news = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in (leader, other)]
     sim.run_for(0.02)
     sim.stop(joiner)
-    sim.run_until(lambda: sim.image().nodes[NodeId(joiner)].draining, within=2, what="it is being stopped")
-    beats = sim.hold("Controller.Heartbeat", source=joiner)  # it is not told that it may go
+    sim.run_until(lambda: sim.image().nodes[NodeId(joiner)].draining, within=2, what="it is draining")
+    beats = sim.hold("Controller.Heartbeat", source=joiner)  # it does not learn that it may stop
     stuck.release()
-    sim.never(lambda: joiner in sim.isr(TOPIC), seconds=0.3, what="admitted, though it is being stopped")
+    sim.never(lambda: joiner in sim.isr(TOPIC), seconds=0.3, what="admitted although it is draining")
     for one in (*news, beats):
         one.release()
     sim.run_until(lambda: not sim.machines[joiner].up, within=45, what="it has stopped")
@@ -411,38 +413,38 @@ def draining_node_is_not_admitted(sim: Simulation) -> None:
 
 
 def stale_incarnation_is_not_admitted(sim: Simulation) -> None:
-    """KIP-903: the proposal speaks of an earlier life of the joiner's process, whose positions the leader had seen; the
-    present one has lost them with its machine's power, and the leader has not heard a word of it."""
+    """KIP-903: the proposal names an earlier incarnation of the joiner, whose positions the leader had seen. The
+    present incarnation lost these records in a power loss, and the leader has received nothing from it yet."""
     leader, joiner, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, durability="page-cache")
     stuck = late_admission(sim, leader, joiner)
     sim.power_off(joiner, forget_all=True)
     sim.run_until(lambda: fenced(sim, joiner), what="the joiner is fenced")
     sim.restart(joiner)
-    sim.run_until(lambda: not fenced(sim, joiner), what="its next life is there")
+    sim.run_until(lambda: not fenced(sim, joiner), what="its next incarnation is unfenced")
     stuck.release()
     sim.run_for(0.5)
-    assert joiner not in sim.isr(TOPIC), "admitted by what its earlier life had"
+    assert joiner not in sim.isr(TOPIC), "admitted by the positions of its earlier incarnation"
     sim.heal_link(joiner, leader)
     sim.must_heal()
 
 
 def leader_of_another_epoch_is_not_heard(sim: Simulation) -> None:
-    """KIP-497: a proposal of a leader that is none any more changes nothing."""
+    """KIP-497: a proposal of a former leader changes nothing."""
     leader, joiner, other = away_from_voter(sim, 4, replicas=3, min_insync=1)
     stuck = late_admission(sim, leader, joiner)
     stuck.let_pass()
     before = epoch(sim, leader, 0)
     sim.cut_link(joiner, other)
     sim.pause(leader)
-    sim.run_until(lambda: leads(sim, other, 0), what="another leads")
+    sim.run_until(lambda: leads(sim, other, 0), what="another node leads")
     assert epoch(sim, other, 0) > before
     sim.cut_link(leader, other)
     sim.resume(leader)
-    sim.run_until(lambda: not fenced(sim, leader), what="the old leader is there again")
+    sim.run_until(lambda: not fenced(sim, leader), what="the old leader is unfenced")
     write(sim, 0, "c", 5)
     stuck.release()
     sim.run_for(0.5)
-    assert sim.isr(TOPIC) == {other}, "a proposal of an epoch that is over"
+    assert sim.isr(TOPIC) == {other}, "a proposal of an old epoch took effect"
     sim.heal_link(leader, other)
     sim.heal_link(joiner, other)
     sim.heal_link(joiner, leader)

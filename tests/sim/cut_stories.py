@@ -1,4 +1,4 @@
-"""Logs that are cut beside the event loop, on disks that take their time."""
+"""Stories of log truncations on an executor while the disk is slow."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def is_being_cut(log: ReadableLog) -> bool:
 
 
 def elected_in_the_middle_of_a_cut(sim: Simulation) -> None:
-    """A follower is cut, its disk hangs, and it is elected meanwhile. Its node lives on, and leads when the log ends
-    where it was to end: not before, over records that are going."""
+    """A follower truncates its log, its disk hangs, and it is elected meanwhile. Its node keeps running. It leads
+    once the truncation is complete, not before, since records above the target are still in the log."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     old, new, follower = sim.partition(TOPIC, p).replicas
     old_epoch_reaches_one_follower(sim, p, old, new, follower)
     sim.kill(old)
     sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
-    sim.run_until(lambda: is_being_cut(sim.log(follower, TOPIC, p)), what="a cut is begun")
+    sim.run_until(lambda: is_being_cut(sim.log(follower, TOPIC, p)), what="a truncation is in progress")
     sim.stall_disk(follower)
     sim.run_for(3)
-    assert end(sim, follower, p) == 25, "the cut has not ended"
-    assert not fenced(sim, follower), "its heartbeats go on"
+    assert end(sim, follower, p) == 25, "the truncation has not ended"
+    assert not fenced(sim, follower), "its heartbeats continue"
     sim.kill(new)
     sim.run_until(lambda: sim.partition(TOPIC, p).leader == follower, what="the follower is elected")
     sim.run_for(1)
@@ -40,16 +40,16 @@ def elected_in_the_middle_of_a_cut(sim: Simulation) -> None:
 
 
 def watermark_of_what_was_cut(sim: Simulation) -> None:
-    """A leader alone commits up to 80, and its checkpoint says so. Uncleanly elected, the other replica has 40; the
-    first one is cut there, fetches 50 records that nothing has committed, and is killed. When it starts, none of those
-    counts as committed."""
+    """A leader alone commits up to 80, and its checkpoint has this high watermark. The other replica is elected
+    uncleanly with 40. The first one truncates its log to 40, fetches 50 records that are not committed, and is
+    killed. After its start none of those counts as committed."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
     write(sim, 0, "a", 40)
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 40, what="the follower has the first records")
     sim.kill(follower)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
     write(sim, 0, "lost ", 40)
-    sim.run_for(6)  # its checkpoint is written every 5 seconds
+    sim.run_for(6)  # the checkpoint is written every 5 seconds
     sim.kill(leader)
     sim.run_until(lambda: fenced(sim, leader), what="the leader is fenced")
     sim.alter_topic(TOPIC, min_insync_replicas="2")
@@ -61,15 +61,15 @@ def watermark_of_what_was_cut(sim: Simulation) -> None:
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 90, what="it has 50 more")
     proposals = sim.hold("Controller.AlterPartition", source=follower)
     sim.restart(leader)
-    sim.run_until(lambda: not fenced(sim, leader), what="the first one is there")
-    sim.run_until(lambda: durable_offset(sim, leader, 0) == 90, what="it was cut, and has them too")
+    sim.run_until(lambda: not fenced(sim, leader), what="the first one is unfenced")
+    sim.run_until(lambda: durable_offset(sim, leader, 0) == 90, what="it was truncated and has them too")
     assert sim.log(leader, TOPIC).high_watermark == 40
     sim.kill(leader)
     sim.cut_link(leader, follower)
     sim.restart(leader)
-    sim.run_until(lambda: sim.replica(leader, TOPIC) is not None, what="it is there again")
+    sim.run_until(lambda: sim.replica(leader, TOPIC) is not None, what="it has its replica again")
     watermark = sim.log(leader, TOPIC).high_watermark
-    assert watermark <= 40, f"a watermark of {watermark} is back with the log"
+    assert watermark <= 40, f"a watermark of {watermark} was restored with the log"
     sim.heal_link(leader, follower)
     proposals.release()
     sim.must_heal(lossy=True)

@@ -1,5 +1,5 @@
-"""What survives a restart, and what an operator is told of damage and may give up. Told as in log_stories.py: node 0 is
-the quorum's only voter unless the story says otherwise.
+"""Stories of restarts, and of corruption as an operator sees it and accepts its loss. Setup as in log_stories.py: node
+0 is the only voter of the metadata quorum unless the story sets another one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tidelog.types import Offset
 
 
 def clean_stop_and_reboot_of_all(sim: Simulation) -> None:
-    """All nodes are stopped cleanly, then all machines reboot. What a topic of `durability=page-cache` had was flushed
-    before: the replica that left the set first is as eligible as it was, and leads when it is back alone."""
+    """All nodes are stopped cleanly, then all machines reboot. A topic with `durability=page-cache` was flushed
+    before: the replica that left the set first is still eligible, and leads when it is back alone."""
     first, last = on_two_nodes(sim, 2, durability="page-cache")
     write(sim, 0, "a", 5)
     for node in (first, last, 0):
@@ -36,18 +36,18 @@ def clean_stop_and_reboot_of_all(sim: Simulation) -> None:
     for node in (0, first):
         sim.restart(node)
     sim.run_until(lambda: not fenced(sim, first), what="the eligible one is back")
-    sim.run_until(lambda: sim.leader(TOPIC) == first, what="the eligible one leads: it was stopped cleanly")
+    sim.run_until(lambda: sim.leader(TOPIC) == first, what="the eligible one leads: its stop was clean")
     assert (sim.isr(TOPIC), eligible(sim, 0)) == ({first}, {last}), "the other one may have as much"
     sim.restart(last)
     sim.must_heal()
-    assert len(sim.read_committed(TOPIC)) == 6, "with the record that shows that it can be written"
+    assert len(sim.read_committed(TOPIC)) == 6, "including the record that tested the write path"
 
 
-# --- damage in an active segment ---
+# --- corruption in an active segment ---
 
 
 def reads_all(sim: Simulation, p: int, wanted: int) -> asyncio.Task[None]:
-    """A consumer that reads so many records from the beginning; it ends with the first error that it is told."""
+    """A consumer that reads `wanted` records from the start; it ends with the first error that it gets."""
     client = sim.client()
     reading = sim.checkers.reading(sim.ledger(TOPIC, p), decided=False)
     consumer = SimConsumer(client, {(TOPIC, p): reading}, decided=False, rack="").consumer
@@ -63,7 +63,7 @@ def reads_all(sim: Simulation, p: int, wanted: int) -> asyncio.Task[None]:
 
 
 def rots(sim: Simulation, node: int, p: int, offset: int) -> Log:
-    """A byte of a record in the active segment of a replica's log is another one."""
+    """Corrupt a byte of a record in the active segment of a replica's log."""
     log = sim.log(node, TOPIC, p)
     assert isinstance(log, Log)
     header = log.active.find(Offset(offset))
@@ -73,7 +73,7 @@ def rots(sim: Simulation, node: int, p: int, offset: int) -> Log:
 
 
 def told_of(sim: Simulation, p: int) -> tuple[int, str]:
-    """How many partitions of the cluster are damaged, and why this one is unwell, as an operator is told."""
+    """The number of corrupt partitions in the cluster and the reason for this one, as reported to operators."""
     found = sim.admin(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
     asked = sim.admin(methods.ADMIN_EXPLAIN_PARTITIONS, admin_pb2.ExplainPartitionsRequest())
     causes = [cause for each in asked.partitions if each.partition.partition == p for cause in each.causes]
@@ -81,9 +81,9 @@ def told_of(sim: Simulation, p: int) -> tuple[int, str]:
 
 
 def consumer_meets_rot(sim: Simulation) -> None:
-    """A record in the active segment of the leader rots after all have it: neither a follower nor the scrub looks there
-    again. A consumer finds it and says so; the leader checks its own bytes and resigns, another one gives the consumer
-    the record, and the replica is fetched anew."""
+    """A record in the active segment of the leader is corrupted after all replicas have it: neither a follower nor
+    the scrub reads it again. A consumer detects it and reports it. The leader verifies its own log and resigns,
+    another replica serves the record, and the corrupt replica fetches its log again."""
     p, rotten, *followers = three_replicas(sim)
     write(sim, p, "a", 6)
     sim.run_until(lambda: all(durable_offset(sim, node, p) == 6 for node in followers), what="all have it")
@@ -92,25 +92,25 @@ def consumer_meets_rot(sim: Simulation) -> None:
     sim.run_until(reading.done, within=8, what="the consumer has read all")
     reading.result()
     assert sim.leader(TOPIC, p) in followers, "a sound replica leads"
-    sim.run_until(lambda: log.closed, what="the rotten log is out of use")
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, *followers}, within=60, what="it is fetched anew")
+    sim.run_until(lambda: log.closed, what="the corrupt log is out of use")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, *followers}, within=60, what="it has fetched its log again")
     assert told_of(sim, p) == (0, "")
     sim.must_heal()
 
 
 def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
-    """The same in the only replica. It stays leader and refuses that record by name; whoever asks after the cluster is
-    told which offsets are lost, where, and what to do."""
+    """The same corruption in the only replica. It stays leader and refuses reads of that record by offset. The
+    cluster's status names the lost offsets, the node, and the next step."""
     sim.start(nodes=3, topics=())
     sim.create_topic(TOPIC, replicas=1, partitions=3, min_insync=1)
     p = sim.led_by(TOPIC, 2)
     write(sim, p, "a", 6)
     rots(sim, 2, p, 3)
     reading = reads_all(sim, p, 6)
-    sim.run_until(reading.done, within=15, what="the consumer is told")
+    sim.run_until(reading.done, within=15, what="the consumer has its error")
     assert isinstance(reading.exception(), CorruptLog | CorruptRecord)
     damaged, causes = told_of(sim, p)
-    assert (damaged, sim.leader(TOPIC, p)) == (1, 2), "the operator is told of it"
+    assert (damaged, sim.leader(TOPIC, p)) == (1, 2), "the status reports it"
     assert "it lost offsets 3..3" in causes
     sim.produce(TOPIC, b"b", partition=p).wait()
     assert sim.machines[2].node is not None
@@ -118,11 +118,11 @@ def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
     assert figures.damaged == 1
 
 
-# --- what an operator gives up ---
+# --- losses that an operator accepts ---
 
 
 def kept_aside(sim: Simulation, node: int, name: str) -> list[str]:
-    """Directories of copies of a log on that node."""
+    """Stray directories: copies of a log set aside on that node."""
     disk = sim.machines[node].disk
     return [f"/data/{each}" for each in disk.list("/data") if each.startswith(f"{name}.") and each.endswith("-stray")]
 
@@ -133,8 +133,9 @@ def size_of_logs(sim: Simulation, node: int, directory: str) -> int:
 
 
 def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
-    """A batch of the last member's log is damaged, and nobody has more. The operator hears which offsets would be lost,
-    then commands the election: all others stay, reach the other replicas, and a copy of the damaged log is kept."""
+    """A batch of the last member's log is corrupt, and no replica has more. The operator gets the offsets that would
+    be lost, then orders the election. All other records stay and reach the other replicas, and a copy of the corrupt
+    log is kept."""
     last, *others = away_from_voter(sim, 4, replicas=3, min_insync=1)
     write(sim, 0, "a", 2)
     for node in others:
@@ -148,12 +149,12 @@ def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
     path, at = log.active.path, header.position
     sim.kill(last)
     for byte in range(4):
-        sim.machines[last].disk.flip_bit(path, at + 9 + 10 * byte, 5)  # neither its length nor its bytes are right
+        sim.machines[last].disk.flip_bit(path, at + 9 + 10 * byte, 5)  # neither its length nor its contents are right
     for node in (last, *others):
         sim.restart(node)
-    sim.run_until(lambda: not any(node.fenced for node in sim.image().nodes.values()), what="all are back")
+    sim.run_until(lambda: not any(node.fenced for node in sim.image().nodes.values()), what="all nodes are unfenced")
     sim.run_for(3)
-    assert sim.leader(TOPIC) == -1, "led without what it had held"
+    assert sim.leader(TOPIC) == -1, "elected without its durable records"
     before = size_of_logs(sim, last, f"/data/{TOPIC}-0")
     request = admin_pb2.ElectLeadersRequest(
         type=admin_pb2.ELECTION_TYPE_UNCLEAN,
@@ -161,23 +162,23 @@ def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
         validate_only=True,
     )
     (told,) = sim.admin(methods.ADMIN_ELECT_LEADERS, request).partitions
-    assert (told.leader, sim.leader(TOPIC)) == (last, -1), "what is asked changes nothing"
-    assert "4..4 cannot be read" in told.loss, f"one offset is lost, it says: {told.loss}"
+    assert (told.leader, sim.leader(TOPIC)) == (last, -1), "a dry run changes nothing"
+    assert "4..4 cannot be read" in told.loss, f"one offset is lost, reported: {told.loss}"
     assert not kept_aside(sim, last, f"{TOPIC}-0")
     sim.checkers.may_have_lost(sim.partition(TOPIC).key)
     assert sim.elect(TOPIC, 0, unclean=True).leader == last
     sim.run_until(lambda: leads(sim, last, 0), what="it leads")
     copies = kept_aside(sim, last, f"{TOPIC}-0")
-    assert [size_of_logs(sim, last, copy) for copy in copies] == [before], "the damaged log is kept whole"
+    assert [size_of_logs(sim, last, copy) for copy in copies] == [before], "the copy has the whole corrupt log"
     sim.must_heal(lossy=True)
     values = sim.read_committed(TOPIC)
-    assert values[:9] == [b"a0", b"a1", b"b0", b"b1", *(b"b%d" % number for number in range(3, 8))], "the others stay"
+    assert values[:9] == [b"a0", b"a1", b"b0", b"b1", *(b"b%d" % number for number in range(3, 8))], "others stay"
     assert sim.isr(TOPIC) == {last, *others}
 
 
 def unclean_leader_has_less(sim: Simulation) -> None:
-    """The only member of the set stays away, an operator lets one lead that has less. Back again, the member gives up
-    what was committed, and keeps a copy of its log."""
+    """The only member of the set is down, and an operator lets a replica with fewer records lead. After its restart
+    the member removes committed records from its log and keeps a copy of it."""
     leader, follower = on_two_nodes(sim, 1)
     write(sim, 0, "a", 5)
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 5, what="the follower has the first records")
@@ -190,7 +191,7 @@ def unclean_leader_has_less(sim: Simulation) -> None:
     log.directory.write_checkpoints()
     sim.run_for(0.1)
     sim.kill(leader)
-    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="no node leads")
     before = size_of_logs(sim, leader, f"/data/{TOPIC}-0")
     sim.restart(follower)
     sim.run_until(lambda: not fenced(sim, follower), what="the follower is back")
@@ -200,7 +201,7 @@ def unclean_leader_has_less(sim: Simulation) -> None:
     sim.restart(leader)
     sim.must_heal(lossy=True)
     copies = kept_aside(sim, leader, f"{TOPIC}-0")
-    assert [size_of_logs(sim, leader, copy) for copy in copies] == [before], "what it gave up is kept"
+    assert [size_of_logs(sim, leader, copy) for copy in copies] == [before], "the copy has the removed records"
     assert b"given up 0" not in sim.read_committed(TOPIC)
 
 

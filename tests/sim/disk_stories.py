@@ -1,4 +1,5 @@
-"""What a node owes to others while its disks are busy, hang or rot beside its logs. Told as in stories.py."""
+"""Stories of nodes whose disks are busy or hang, or whose index and epoch files are corrupted. Setup as in
+stories.py."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ READ_WITHIN_S = 10
 
 
 def topic_goes_while_others_write(sim: Simulation) -> None:
-    """A topic with many logs on each node is deleted. Whoever writes to another one is answered as fast as ever: no
-    node's event loop waits for a disk."""
+    """A topic with many logs on each node is deleted. Clients that write to another topic get answers as fast as
+    before: the event loop of no node waits for a disk."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     sim.create_topic("many", partitions=40)
     for node in sim.nodes:
@@ -31,8 +32,8 @@ def topic_goes_while_others_write(sim: Simulation) -> None:
 
 
 def records_come_while_a_flush_is_under_way(sim: Simulation) -> None:
-    """A leader's disk is slow, and records go on coming while it syncs: those count with the next flush, not with the
-    one that had begun. The machine loses power."""
+    """A leader's disk is slow, and records arrive while it syncs: these count with the next flush, not with the one
+    in progress. The machine loses power."""
     sim.start(nodes=3, min_insync=1, partitions=3)
     p = sim.led_by(TOPIC, 1)
     sim.slow_disk(1, 20)
@@ -47,16 +48,16 @@ def records_come_while_a_flush_is_under_way(sim: Simulation) -> None:
 
 
 def index_rots(sim: Simulation) -> None:
-    """Bits flip in every offset index of both replicas, each entry points elsewhere. Where to look is found in the log
-    itself: each record is given to who asks for it, and no replica leaves its set."""
+    """Bits flip in every offset index of both replicas, and each entry points elsewhere. The log itself gives the
+    right positions: each record can be read, and no replica leaves the set."""
     leader, follower = on_two_nodes(sim, 2, segment_bytes="2000", index_interval_bytes="1")
     write(sim, 0, "a" * 100, 40)
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 40, what="both have all")
-    for node in (leader, follower):  # where batches lie is forgotten
+    for node in (leader, follower):  # drops the cached batch positions
         sim.kill(node)
         sim.restart(node)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader, follower} and sim.leader(TOPIC) >= 0, what="both are back")
-    sim.run_for(3)  # the scrub has come by
+    sim.run_for(3)  # the scrub has run
     for node in (leader, follower):
         disk = sim.machines[node].disk
         for path in views.files_in(disk, f"/data/{TOPIC}-0"):
@@ -75,8 +76,9 @@ def index_rots(sim: Simulation) -> None:
 
 
 def epochs_rot_while_nobody_hears_of_it(sim: Simulation) -> None:
-    """In format v1 the file of epochs says who wrote what. It rots on one of three nodes that have all died, and which
-    can tell nobody at its first start. Its second start says so too: it is not elected over the others."""
+    """In format v1 the leader epoch checkpoint is the only source of epochs. It is corrupted on one of three nodes
+    that have all died, and the node cannot report it at its first start. At its second start it reports it too, and
+    is not elected instead of the others."""
     sim.start(nodes=4, min_insync=2, partitions=12, message_format="v1")
     p, (rotten, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 10)
@@ -99,8 +101,8 @@ def epochs_rot_while_nobody_hears_of_it(sim: Simulation) -> None:
 
 
 def one_of_two_directories_hangs(sim: Simulation) -> None:
-    """Syncs and reads in one of a node's two directories hang for seconds. The node goes on: it is not fenced, and what
-    lies in its other directory stays in sync and takes records."""
+    """Syncs and reads in one of a node's two directories hang for seconds. The node stays unfenced, and the replicas
+    in its other directory stay in sync and take records."""
     sim.start(nodes=4, min_insync=2, partitions=24, directories=2)
     p, (victim, *_) = with_second_directories(sim, of_leader=False)
     write(sim, p, "a", 3)
@@ -112,15 +114,15 @@ def one_of_two_directories_hangs(sim: Simulation) -> None:
         for q in here[:2]:
             sim.produce(TOPIC, f"c{number} {q}".encode(), partition=q).wait(within=1)
         sim.run_for(1)
-    assert not fenced(sim, victim), "the whole node hangs with one directory"
+    assert not fenced(sim, victim), "the whole node hangs because of one directory"
     assert here and all(victim in sim.isr(TOPIC, q) for q in here)
     sim.release_disk(victim)
     sim.must_heal()
 
 
 def unclean_leader_is_judged(sim: Simulation) -> None:
-    """What an unclean election has lost is lost. From the new leader's first moment on all is promised again: what it
-    acknowledges its follower has too, and brings it along when it leads in its turn."""
+    """Records lost by an unclean election stay lost. From the first event of the new leader all guarantees hold
+    again: its follower has what it acknowledged, and keeps it when it leads in turn."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
     write(sim, 0, "a", 5)
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 5, what="the follower has the first records")
@@ -128,17 +130,17 @@ def unclean_leader_is_judged(sim: Simulation) -> None:
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
     write(sim, 0, "lost ", 5)
     sim.kill(leader)
-    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="no node leads")
     sim.restart(follower)
-    sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads, since the topic lets it")
-    assert not sim.ledger(TOPIC).lossy, "it is judged again"
+    sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads, since the topic allows it")
+    assert not sim.ledger(TOPIC).lossy, "losses are violations again"
     assert sim.ledger(TOPIC).end == 5
     sim.restart(leader)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader, follower}, what="both are in sync")
     records = sim.hold("Data.FetchStream", source=follower, target=leader, part="answer")
     sim.run_for(0.1)
     first = sim.produce(TOPIC, b"first")
-    sim.never(lambda: first.done, seconds=0.3, what="it is answered, and only the leader has it")
+    sim.never(lambda: first.done, seconds=0.3, what="acknowledged while only the leader has it")
     records.release()
     first.wait()
     write(sim, 0, "b", 5)
@@ -156,8 +158,8 @@ def unclean_leader_is_judged(sim: Simulation) -> None:
 
 
 def record_is_read_where_it_is_sound(sim: Simulation) -> None:
-    """A leader's bytes have rotted, its follower's are sound. Whoever reads is given the record in time: a read that
-    finds the damage has the leader replaced."""
+    """A leader's bytes are corrupt, its follower's are sound. Every reader gets the record in time: the read that
+    detects the corruption makes another replica lead."""
     leader, follower = on_two_nodes(sim, 1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 30)
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 30, what="both have all")
@@ -175,8 +177,8 @@ def record_is_read_where_it_is_sound(sim: Simulation) -> None:
 
 
 def damage_that_a_consumer_finds(sim: Simulation) -> None:
-    """A bit flips in a value in a leader's newest segment, where no scrub has come by: only who checks the record sees
-    it. A consumer is given it in time, since another replica leads then."""
+    """A bit flips in a value in a leader's newest segment, which the scrub has not checked: only a check of the
+    record detects it. A consumer gets the record in time because another replica then leads."""
     leader, follower = on_two_nodes(sim, 1)
     write(sim, 0, "a" * 100, 20)
     sim.run_until(lambda: durable_offset(sim, follower, 0) == 20, what="both have all")

@@ -1,8 +1,7 @@
-"""Is what a replica says it holds really safe? Asked of the fake disk itself, without waiting for a crash.
+"""Checks on the fake disk, without a crash, that what a replica reports as durable is durable.
 
-Kept true: the bytes of every offset below `held`, and the names of the files they lie in, survive any crash; rot apart,
-which is asked of nobody.
-Left to others: epoch entries and marks, which only a crash puts to the test.
+Invariants: the bytes of every offset below the durable offset, and the names of their files, survive any crash; later
+corruption is not covered. Not here: epoch entries and durable marks, which only crash tests check.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from tidelog.records import walk_headers
 
 @dataclass(slots=True)
 class Verified:
-    """How much of one log has been looked at: offsets below `held`, and by segment the bytes below a position."""
+    """How much of one log is verified: offsets below the durable offset, and by segment the bytes below a position."""
 
     durable_offset: int = 0
     positions: dict[int, int] = field(default_factory=dict)
 
 
 class Safety:
-    """What has been verified so far, for the logs of one node's life. Cheap: only what is newly held is looked at."""
+    """What is verified for the logs of one incarnation of a node. To stay cheap, only newly durable data is checked."""
 
     def __init__(self, disk: FakeDisk) -> None:
         self._disk = disk
         self._verified: dict[Log, Verified] = {}
 
     def lie_of(self, log: Log) -> str | None:
-        """What the log says it holds and could lose; None where all is well."""
+        """What the log reports as durable but a crash could lose; None if there is nothing."""
         if log.closed:  # deleted, or set aside
             return None
         if self._disk.rots:
@@ -45,12 +44,12 @@ class Safety:
             seen = self._verified[log] = Verified()
         durable_offset = log.durable_offset
         if durable_offset <= seen.durable_offset:
-            if durable_offset < seen.durable_offset:  # it was cut
+            if durable_offset < seen.durable_offset:  # it was truncated
                 seen.durable_offset = durable_offset
                 seen.positions.clear()
             return None
         active = log.active
-        if seen.durable_offset >= active.base_offset:  # as nearly always
+        if seen.durable_offset >= active.base_offset:  # the usual case
             whole = durable_offset == log.log_end_offset
             lie = self._lie_in(active, durable_offset, seen, active.size if whole else None)
             if lie is None:
@@ -67,7 +66,7 @@ class Safety:
         return None
 
     def _lie_in(self, segment: LogSegment, durable_offset: int, seen: Verified, end: int | None = None) -> str | None:
-        """end: of the bytes of what is held, where that is known."""
+        """end: end of the durable bytes, if known."""
         start = seen.positions.get(segment.base_offset, 0)
         path = segment.path
         if end is None:

@@ -1,6 +1,6 @@
-"""When a cluster is whole again: what is still missing, and whether logs and readers agree then.
+"""Reports what a cluster lacks for full recovery, and compares logs and readers after it.
 
-Left to others: waiting for it (world.py), what may be gone from a log that is cleaned (ledger.py).
+Not here: the wait for it (world.py), what cleaning may remove from a log (ledger.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def unhealed(sim: Simulation) -> list[str]:
-    """What is still missing for the cluster to be whole, for people."""
+    """What the cluster lacks for full recovery, for messages."""
     image = sim.image()
     missing = [f"{machine.name} is down" for machine in sim.machines.values() if not machine.up]
     missing += [f"node {node.node_id} is fenced" for node in image.nodes.values() if node.fenced]
@@ -41,9 +41,9 @@ def unhealed(sim: Simulation) -> list[str]:
 
 
 def rotten_segments(sim: Simulation) -> list[str]:
-    """The segments in use in which a bit is not as it was written, but for what is below the log's start."""
+    """The segments in use with a flipped bit at or above the log start offset."""
     return [
-        f"{segment.path} of {machine.name}: its bytes {found} are rotten"
+        f"{segment.path} of {machine.name}: its bytes {found} are corrupt"
         for machine in sim.machines.values()
         if machine.disk.rots
         for view in machine.replicas()
@@ -54,7 +54,7 @@ def rotten_segments(sim: Simulation) -> list[str]:
 
 
 def _rotten_in(machine: Machine, log: Log, segment: LogSegment) -> list[int]:
-    """The positions of flipped bits in the part of a segment that can be read."""
+    """The positions of flipped bits in the readable part of a segment."""
     inode = views.inode_at(machine.disk, segment.path)
     if inode is None or not inode.seen.rot:
         return []
@@ -65,14 +65,15 @@ def _rotten_in(machine: Machine, log: Log, segment: LogSegment) -> list[int]:
 
 
 def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState) -> None:
-    """All replicas of a partition have the same bytes; where they are compacted, each by itself, what they must."""
+    """Check that all replicas of a partition have the same bytes. Replicas of a compacted topic, each compacted by
+    its own node, must have what the ledger requires."""
     name, ledger = f"{topic.name}-{state.partition}", sim.ledger(topic.name, state.partition)
     cleanup = ledger.cleanup
     logs = {node: sim.log(node, topic.name, state.partition) for node in state.replicas}
     start = max(log.log_start_offset for log in logs.values())
     if start > max(logs[state.leader].log_start_offset, ledger.deleted_to) and not cleanup.expires:
-        # an operator's deletion may have been lost with the leader before all, the next one too, had heard of it
-        raise Violation(f"{name}: a replica's log starts at {start}, above its leader's")
+        # an operator's deletion may be lost if the leader fails before the next leader has learned of it
+        raise Violation(f"{name}: a replica's log starts at {start}, above the log start of its leader")
     if cleanup.compact:
         for node in logs:
             replica = sim.replica(node, topic.name, state.partition)
@@ -85,7 +86,7 @@ def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState
 
 
 def all_is_read(sim: Simulation, topic: str, partition: int) -> None:
-    """A reader is given exactly what was committed; one of decided transactions what these have committed."""
+    """Check that a reader receives exactly what was committed, and with read_committed only committed transactions."""
     ledger, start = sim.ledger(topic, partition), sim.start_of(topic, partition)
     for decided in (False, True) if ledger.markers else (False,):
         read = sim.read_decided(topic, partition) if decided else sim.read_committed(topic, partition)
@@ -95,4 +96,4 @@ def all_is_read(sim: Simulation, topic: str, partition: int) -> None:
             if offset >= start and not (decided and offset in ledger.aborted)
         ]
         if read != wanted and not (ledger.cleanup.compact or ledger.cleanup.expires or ledger.lossy):
-            raise Violation(f"{topic}-{partition}: what is read is not what was committed")
+            raise Violation(f"{topic}-{partition}: the records read are not what was committed")

@@ -1,6 +1,7 @@
-"""One hostile or faulty node, or anything that reaches a node's port: what it says of itself and of others.
+"""Stories of one hostile or faulty node, or any client that reaches a node's port, with false claims about itself and
+others.
 
-Told as in stories.py. The stranger is a client's process that sends the requests of nodes.
+Setup as in stories.py. The stranger is a client process that sends requests of nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ STRANGER = 3
 
 
 def ask(sim: Simulation, node: int, method: Method[Request, Answer], request: Request) -> Answer | TidelogError:
-    """What a node answers a stranger."""
+    """The answer of a node to a stranger."""
     client = sim.client()
     answers: list[Answer | TidelogError] = []
 
@@ -56,7 +57,8 @@ def rules(sim: Simulation, node: int) -> Quorum:
 
 
 def says_who_leads(sim: Simulation, node: int, epoch: int, cluster: str | None = None) -> object:
-    """A stranger tells a node that it leads an epoch. cluster: its own where not given."""
+    """A stranger claims to a node that it leads an epoch. cluster: the cluster ID in the request; by default the
+    right one."""
     me = rules(sim, node).me
     begin = quorum_pb2.BeginQuorumEpochRequest(
         cluster_id=sim.image().cluster_id if cluster is None else cluster,
@@ -68,7 +70,7 @@ def says_who_leads(sim: Simulation, node: int, epoch: int, cluster: str | None =
 
 
 def must_elect_again(sim: Simulation) -> None:
-    """The active controller is lost; another is elected, writes go on."""
+    """The active controller is lost; another one is elected, and writes continue."""
     old = active(sim)
     sim.kill(old)
     wait_active(sim, but=old)
@@ -77,36 +79,37 @@ def must_elect_again(sim: Simulation) -> None:
 
 
 def stranger_says_it_leads(sim: Simulation) -> None:
-    """One request that names the cluster, the voter and an epoch to come. The node that it names as leader is asked,
-    and does not say so: the epoch stays, and so does the leader."""
+    """One request names the cluster, the voter and a future epoch. The node named as leader is asked and denies it:
+    epoch and leader stay."""
     sim.start(nodes=4, voters=3, topics=())
     before, leader = [rules(sim, node).epoch for node in range(3)], active(sim)
     for epoch in (before[0] + 1, EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX):
         for node in range(3):
             says_who_leads(sim, node, epoch)
     sim.run_for(2)
-    assert [rules(sim, node).epoch for node in range(3)] == before, "an epoch is believed in which nobody was elected"
+    assert [rules(sim, node).epoch for node in range(3)] == before, "accepted an epoch in which no node was elected"
     assert active(sim) == leader
     must_elect_again(sim)
 
 
 def stranger_names_no_cluster(sim: Simulation) -> None:
-    """What does not say of which cluster it is, or is meant for another replica, is refused before the rules see it."""
+    """A request without a cluster ID, or for another replica, is refused before it reaches the quorum's rules."""
     sim.start(nodes=3, voters=3, topics=())
     for node in range(3):
         refused = says_who_leads(sim, node, 2, cluster="")
-        assert isinstance(refused, TidelogError), "a request without a cluster is obeyed"
+        assert isinstance(refused, TidelogError), "a request without a cluster ID is accepted"
         nobody = quorum_pb2.ReplicaKey(node_id=node, directory_id=b"\x00" * 16)
         end = quorum_pb2.EndQuorumEpochRequest(
             cluster_id=sim.image().cluster_id, leader_id=active(sim), epoch=rules(sim, node).epoch, receiver=nobody
         )
         ended = ask(sim, node, methods.QUORUM_END_QUORUM_EPOCH, end)
-        assert isinstance(ended, TidelogError), "a request for another replica is obeyed"
+        assert isinstance(ended, TidelogError), "a request for another replica is accepted"
     must_elect_again(sim)
 
 
 def stranger_asks_for_a_vote_in_the_last_epoch(sim: Simulation) -> None:
-    """A vote needs no proof, so its epoch moves the voters, though by one jump at most, and never into the reserve."""
+    """A vote request needs no proof, so its epoch raises the voters' epoch, but by one jump at most and never into
+    the reserve."""
     sim.start(nodes=3, voters=3, topics=())
     for node in range(3):
         me, before = rules(sim, node).me, rules(sim, node).epoch
@@ -128,8 +131,8 @@ def stranger_asks_for_a_vote_in_the_last_epoch(sim: Simulation) -> None:
 
 
 def follower_claims_more_than_there_is(sim: Simulation) -> None:
-    """Scenario 2, variant: a process claims, in the name of a follower, offsets that the leader has not got. They count
-    for nothing: what only the leader holds is not committed."""
+    """Scenario 2, variant: a process claims offsets in the name of a follower that the leader does not have. They
+    count for nothing: what only the leader holds is not committed."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
@@ -158,12 +161,12 @@ def follower_claims_more_than_there_is(sim: Simulation) -> None:
     for node in others:
         sim.release_disk(node)
         sim.kill(node)
-        sim.restart(node)  # the present process has been overtaken by the numbers of the stranger
+        sim.restart(node)  # the requests of the stranger have fenced off the present process
     sim.must_heal()
 
 
 def handler_fails(sim: Simulation) -> None:
-    """The rules of the active controller's node fail at a request. It is answered so, and the node goes on."""
+    """A request makes the rules of the active controller's node fail. The node answers with an error and continues."""
     sim.start(nodes=3, voters=3, topics=())
     leader = active(sim)
     failing, take = rules(sim, leader), rules(sim, leader)._take
@@ -177,8 +180,8 @@ def handler_fails(sim: Simulation) -> None:
     for _ in range(3):
         answer = says_who_leads(sim, leader, 2)
         assert isinstance(answer, TidelogError)
-        assert answer.kafka_name == "UNKNOWN_SERVER_ERROR", "a defect is answered as such"
-    assert sim.machines[leader].up, "a request has ended the process"
+        assert answer.kafka_name == "UNKNOWN_SERVER_ERROR", "a defect is reported as such"
+    assert sim.machines[leader].up, "a request ended the process"
     assert metadata_of(sim, leader).view.leads
     failing._take = take  # type: ignore[method-assign]
     must_elect_again(sim)

@@ -1,4 +1,4 @@
-"""One random world and what to show of it: apart from __main__.py, since a worker process cannot import that."""
+"""Runs one random world and reports a failure. A separate module because worker processes cannot import __main__.py."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.sim.shrink import shrink
 
 
 def plan_of(seed: int, nodes: int | None) -> Plan:
-    """The plan of a seed; with a size of its own, one with three voters."""
+    """The plan of a seed; with a given number of nodes, one with three voters."""
     plan = make_plan(seed, nodes)
     return plan if nodes is None else replace(plan, voters=min(nodes, 3))
 
 
 def run_one(seed: int, nodes: int | None) -> tuple[Outcome, str]:
-    """The world of a seed, and what to show of it where it fails."""
+    """Run the world of a seed. Returns its outcome and the report of a failure."""
     plan = plan_of(seed, nodes)
     outcome = run(plan)
     if outcome.failure is None:
@@ -26,12 +26,12 @@ def run_one(seed: int, nodes: int | None) -> tuple[Outcome, str]:
 
 
 def report(outcome: Outcome, plan: Plan, dropped: frozenset[int], nodes: int | None) -> str:
-    """A failure with the faults that it needs, and the command that replays it with these alone."""
+    """The report of a failure: the faults that it needs, and the command that replays it with these alone."""
     kept = [f"  {number:3d} {fault}" for number, fault in enumerate(plan.faults) if number not in dropped]
     size = "" if nodes is None else f" --nodes {nodes}"
     without = f" --without {','.join(map(str, sorted(dropped)))}" if dropped else ""
     return (
-        f"\nseed {outcome.seed} FAILED: {outcome.failure}\nit needs {len(kept)} of {len(plan.faults)} faults:\n"
+        f"\nseed {outcome.seed} FAILED: {outcome.failure}\nneeds {len(kept)} of {len(plan.faults)} faults:\n"
         + "\n".join(kept)
         + f"\nreplay it with: python -m tests.sim --seed {outcome.seed}{size}{without}\n"
     )

@@ -1,8 +1,8 @@
-"""What is committed in one partition, in the order in which it became so: the truth all replicas and readers share.
+"""The committed log of one partition, in commit order: the reference for all replicas and readers.
 
-Kept true: what was committed stays in the ledger, whatever cleaning takes from the logs; of each record it is known
-whether its transaction is decided, whether a later one with its key is, and whether anything allows it to be gone.
-Left to others: holding logs and readers against it (checkers.py, readings.py).
+Invariants: a committed record stays in the ledger when cleaning removes it from the logs. For each record the ledger
+knows whether its transaction is decided, whether a later record with its key is, and whether anything allows the record
+to be gone. Not here: comparison with logs and readers (checkers.py, readings.py).
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from tidelog.records.v2.record import Record
 
 DAY_MS: Final = 86_400_000
 CLOCKS_DIFFER_MS: Final = 3_600_000
-"""More than any clock of a world is wrong by."""
+"""More than the largest clock error of a world."""
 
 
 class Violation(SimulationError):
-    """A promise of the cluster is broken."""
+    """The cluster broke a guarantee."""
 
 
 def identity(record: Record) -> bytes | None:
-    """By what a record is known: its value, or what the header of a tombstone says."""
+    """The identity of a record: its value, or the header of a tombstone."""
     return next((value for key, value in record.headers if key == IDENTITY), record.value)
 
 
 @dataclass(slots=True)
 class Cleanup:
-    """What may be taken from the logs of a topic, by all settings that it has ever had. Times in ms, sizes in bytes."""
+    """What cleaning may remove from the logs of a topic, by all settings that it has ever had. Times in ms, sizes in
+    bytes."""
 
     compact: bool = False
     delete_retention_ms: int = DAY_MS
@@ -45,7 +46,7 @@ class Cleanup:
     unclean: bool = False
 
     def widen(self, configs: Mapping[str, str]) -> None:
-        """The topic has these settings now."""
+        """Add the current settings of the topic."""
         policy = configs.get("cleanup.policy", "delete")
         self.compact |= "compact" in policy
         self.unclean |= configs.get("unclean.leader.election.enable") == "true"
@@ -57,59 +58,61 @@ class Cleanup:
 
     @property
     def expires(self) -> bool:
-        """Does retention take records within a world's life, from each replica by its own clock?"""
+        """Whether retention can remove records within the duration of a world. Each replica goes by its own clock."""
         return self.retention_ms < CLOCKS_DIFFER_MS or self.retention_bytes < math.inf
 
     @property
     def takes_tombstones(self) -> bool:
-        """Can a tombstone, or a marker without its transaction, be old enough to go within a world's life?"""
+        """Whether a tombstone, or a marker without its transaction, can reach the age of removal within the duration
+        of a world."""
         return self.compact and self.delete_retention_ms < CLOCKS_DIFFER_MS
 
 
 @dataclass(slots=True)
 class Ledger:
-    """See the module's words. Of compacted records too everything is kept."""
+    """The committed log of one partition. It keeps everything, also of compacted topics."""
 
     name: str
     cleanup: Cleanup = field(default_factory=Cleanup)
-    start: int = 0  # the highest log start that a replica has had
+    start: int = 0  # the highest log start offset that any replica has had
     end: int = 0
-    deleted_to: int = 0  # an operator asked for everything below to be deleted
-    lossy: bool = False  # anything may be lost: until an unclean leader has begun, or with the power of all, for good
+    deleted_to: int = 0  # an operator requested the deletion of everything below
+    # anything may be lost: until an unclean leader has begun, or permanently after a power loss of all machines
+    lossy: bool = False
     loss: Loss | None = None  # by unclean elections
-    forgiven: int = 0  # how many times committed records were given up
+    forgiven: int = 0  # how many times committed records were allowed to be lost
     batches: dict[int, bytes] = field(default_factory=dict)  # by base offset, ascending
-    next_of: dict[int, int] = field(default_factory=dict)  # by base offset of a batch: the offset behind it
+    next_of: dict[int, int] = field(default_factory=dict)  # by base offset of a batch: its next offset
     values: dict[int, bytes | None] = field(default_factory=dict)  # by offset, ascending, data records only
-    offsets: dict[bytes, int] = field(default_factory=dict)  # by value: each is committed once
-    last_of: dict[str, Sent] = field(default_factory=dict)  # by idempotent producer: what came last
-    markers: set[tuple[int, int]] = field(default_factory=set)  # of transactions: producer id and epoch
-    leaders: dict[int, str] = field(default_factory=dict)  # by epoch: which life of which node
-    begun: dict[int, int] = field(default_factory=dict)  # by epoch: where the committed part ended when first led
+    offsets: dict[bytes, int] = field(default_factory=dict)  # by value; each value is committed once
+    last_of: dict[str, Sent] = field(default_factory=dict)  # by idempotent producer: its last committed record
+    markers: set[tuple[int, int]] = field(default_factory=set)  # of transactions: producer ID and epoch
+    leaders: dict[int, str] = field(default_factory=dict)  # by epoch: node and incarnation
+    begun: dict[int, int] = field(default_factory=dict)  # by epoch: end of the committed log when its leader began
     aborted: set[int] = field(default_factory=set)
     _bases: list[int] = field(default_factory=list)
     _order: list[int] = field(default_factory=list)  # offsets of data records
-    _undecided: dict[int, list[int]] = field(default_factory=dict)  # by producer id, the oldest first
-    _ended: dict[int, tuple[int, int]] = field(default_factory=dict)  # by producer id: epochs of its last marker
-    _keyed: list[tuple[int, bytes]] = field(default_factory=list)  # not below the last stable offset yet
-    _latest: dict[bytes, int] = field(default_factory=dict)  # by key: its last record that is decided, and not aborted
+    _undecided: dict[int, list[int]] = field(default_factory=dict)  # by producer ID, oldest first
+    _ended: dict[int, tuple[int, int]] = field(default_factory=dict)  # by producer ID: epochs of its last marker
+    _keyed: list[tuple[int, bytes]] = field(default_factory=list)  # above the last stable offset
+    _latest: dict[bytes, int] = field(default_factory=dict)  # by key: its last record that is decided and not aborted
     _tombstones: set[int] = field(default_factory=set)
-    _cleaned: set[bytes] = field(default_factory=set)  # batches that were found to be rightly cleaned
+    _cleaned: set[bytes] = field(default_factory=set)  # batches that are verified as correctly cleaned
 
     @property
     def is_metadata(self) -> bool:
-        """Is this the metadata log, which no client writes to?"""
+        """Whether this is the metadata log, which no client writes to."""
         return self.name.startswith("__")
 
     @property
     def stable(self) -> int:
-        """Everything below is committed and decided."""
+        """The last stable offset: everything below it is committed and decided."""
         return next((offsets[0] for offsets in self._undecided.values()), self.end)
 
-    # --- what becomes committed ---
+    # --- commits ---
 
     def add(self, batch: RecordBatch) -> list[int]:
-        """The batch continues the ledger. Returns the offsets of the transaction that it decides. Raises Violation."""
+        """Append a committed batch. Returns the offsets of the transaction that it decides. Raises Violation."""
         base = int(batch.base_offset)
         self.batches[base] = bytes(batch.buffer)
         self._bases.append(base)
@@ -134,8 +137,8 @@ class Ledger:
         ended, coordinator = self._ended.get(producer, (-1, -1))
         if epoch < ended:
             raise Violation(
-                f"{self.name}: what producer {producer} sent in epoch {epoch} is committed at {batch.base_offset}, "
-                f"behind the marker of epoch {ended}"
+                f"{self.name}: a record of producer {producer} in epoch {epoch} is committed at {batch.base_offset}, "
+                f"after the marker of epoch {ended}"
             )
         if not batch.is_control:
             mine = range(int(batch.base_offset), int(batch.next_offset))
@@ -146,7 +149,7 @@ class Ledger:
         if control.coordinator_epoch < coordinator:
             raise Violation(
                 f"{self.name}: a marker of coordinator epoch {control.coordinator_epoch} is committed at "
-                f"{batch.base_offset}, behind one of epoch {coordinator}"
+                f"{batch.base_offset}, after one of epoch {coordinator}"
             )
         self.markers.add((producer, epoch))
         self._ended[producer] = epoch, control.coordinator_epoch
@@ -156,7 +159,7 @@ class Ledger:
         return offsets
 
     def _settle(self) -> None:
-        """Keys count once nothing before them is undecided: only what is stable may be cleaned, or clean."""
+        """Count keys up to the last stable offset: the cleaner does not go beyond it."""
         if not self._keyed or not self.cleanup.compact:
             return
         stable, count = self.stable, 0
@@ -169,7 +172,7 @@ class Ledger:
         del self._keyed[:count]
 
     def forgive(self, end: int) -> None:
-        """What was committed from `end` on may be lost."""
+        """Allow the loss of everything committed from `end` on."""
         self.end = min(self.end, end)
         self.forgiven += 1
         if self.loss is not None:
@@ -177,17 +180,17 @@ class Ledger:
         self.batches = {base: data for base, data in self.batches.items() if base < self.end}
         self.values = {offset: value for offset, value in self.values.items() if offset < self.end}
         self.offsets = {value: offset for value, offset in self.offsets.items() if offset < self.end}
-        self.last_of.clear()  # what its producers have sent meanwhile may be lost too
+        self.last_of.clear()  # later records of its producers may be lost too
         self._bases, self._order = list(self.batches), list(self.values)
 
     def is_judged(self, node: str) -> bool:
-        """Must the log of this node have what is committed?"""
+        """Whether the log of this node must contain what is committed."""
         return not self.lossy and (self.loss is None or node in self.loss.sound)
 
-    # --- what may be gone ---
+    # --- allowed losses ---
 
     def may_be_gone(self, offset: int) -> bool:
-        """May a record that was committed there be missing in a log, or be passed over by a reader?"""
+        """Whether a record committed at that offset may be missing in a log and may be skipped by a reader."""
         if offset < self.start or self.lossy:
             return True
         if not self.cleanup.compact or offset >= self.stable:
@@ -205,7 +208,8 @@ class Ledger:
         return [record.key for record in batch.records() if record.offset == offset and record.key is not None]
 
     def missing(self, start: int, end: int) -> int | None:
-        """The first offset in [start, end) that must be in a log which has no batch there; None where none must."""
+        """The first offset in [start, end) whose batch must be in a log that has no batch in this range; None if
+        there is none."""
         holder = max(0, bisect_right(self._bases, start) - 1)
         for base in self._bases[holder : bisect_left(self._bases, end)]:
             batch = next(iter(iter_batches(self.batches[base])))
@@ -218,15 +222,15 @@ class Ledger:
         return None
 
     def passed_over(self, start: int, end: int, *, decided: bool) -> int | None:
-        """The first record in [start, end) that a reader must be given, None where there is none. decided: it reads
-        what is decided only."""
+        """The first record in [start, end) that a reader must receive; None if there is none. decided: the reader
+        reads with read_committed."""
         for offset in self._order[bisect_left(self._order, start) : bisect_left(self._order, end)]:
             if not (decided and offset in self.aborted) and not self.may_be_gone(offset):
                 return offset
         return None
 
     def is_left_of(self, batch: RecordBatch, known: bytes) -> bool:
-        """Is the batch what cleaning may have left of the one that was committed there?"""
+        """Whether the batch is a valid result of cleaning the batch committed at its offset."""
         if not self.cleanup.compact or batch.next_offset > self.stable:
             return False
         data = bytes(batch.buffer)
@@ -248,20 +252,20 @@ class Ledger:
         return True
 
     def youngest_ms(self, start: int, end: int) -> int:
-        """The largest timestamp of a batch in [start, end); -1 for none."""
+        """The largest timestamp of a batch in [start, end); -1 if there is none."""
         bases = self._bases[bisect_left(self._bases, start) : bisect_left(self._bases, end)]
         headers = (next(iter(iter_batches(self.batches[base]))) for base in bases)
         return max((int(batch.max_timestamp) for batch in headers), default=-1)
 
 
 def is_commit(batch: RecordBatch) -> bool:
-    """Does this control batch commit a transaction?"""
+    """Whether this control batch commits a transaction."""
     control = decode_control(next(iter(batch.records())))
     return isinstance(control, EndTxnMarker) and control.committed
 
 
 def _header(batch: RecordBatch) -> tuple[object, ...]:
-    """What cleaning leaves as it was."""
+    """The header fields that cleaning leaves unchanged."""
     return (
         batch.base_offset,
         batch.last_offset,

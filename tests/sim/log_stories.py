@@ -350,7 +350,7 @@ def one_corrupt_replica(sim: Simulation) -> None:
     log = log_of(sim, rotten, p)
     assert log.segment_count > 2
     sim.machines[rotten].disk.flip_bit(log.segments[1].path, 100)
-    sim.run_until(lambda: log.closed, within=75, what="the rotten log is out of use")  # it looks once a minute
+    sim.run_until(lambda: log.closed, within=75, what="the corrupt log is out of use")  # it looks once a minute
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, rotten, other}, what="it is fetched anew and in sync")
     sim.kill(leader)
     sim.kill(other)
@@ -372,7 +372,7 @@ def rot_before_anybody_has_it(sim: Simulation) -> None:
     sim.machines[rotten].disk.flip_bit(log.active.path, log.active.size - 2)
     for one in asking:
         one.release()
-    sim.run_until(lambda: log.closed, within=4, what="the rotten log is out of use")
+    sim.run_until(lambda: log.closed, within=4, what="the corrupt log is out of use")
     assert sim.leader(TOPIC, p) in followers
     write(sim, p, "c", 3)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, *followers}, what="it is fetched anew and in sync")
@@ -384,7 +384,7 @@ def rot_moves_a_batch(sim: Simulation) -> None:
     follower that comes back is not given it as what was written there; the leader finds its damage, and hands over."""
     p, rotten, away, whole = three_replicas(sim, segment_bytes="1000")
     sim.kill(away)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, whole}, what="the dead one is taken out")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, whole}, what="the dead one is removed")
     write(sim, p, "a" * 100, 40)
     log = log_of(sim, rotten, p)
     first, *behind = log.segments
@@ -393,7 +393,7 @@ def rot_moves_a_batch(sim: Simulation) -> None:
     assert last.base_offset == 4
     sim.machines[rotten].disk.flip_bit(first.path, last.position + 7, 4)  # 20
     sim.restart(away)
-    sim.run_until(lambda: log.closed, within=75, what="the rotten log is out of use")  # it looks once a minute
+    sim.run_until(lambda: log.closed, within=75, what="the corrupt log is out of use")  # it looks once a minute
     sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, away, whole}, within=60, what="all are in sync again")
     assert len(sim.read_committed(TOPIC, p)) == 40
     sim.must_heal()

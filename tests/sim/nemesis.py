@@ -1,4 +1,4 @@
-"""Carries out a plan's faults in a world, each at its time, and undoes each when its time is over."""
+"""Carries out the faults of a plan in a world, each at its time, and ends each when its time is over."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.sim.world import Simulation
 Act = Callable[[Simulation, Fault], object]
 
 STEP_MS: Final = (0.5, 200.0)
-"""What a callback of a slow process takes on average, at least and at most. A node has some hundred of them a second
-with nothing to do: with 50 ms each its followers are out of sync before long, with 100 ms it is fenced."""
+"""Average time of a callback in a slow process, least and most. An idle node runs some hundred callbacks a second:
+with 50 ms each its followers soon leave the in-sync set, with 100 ms it is fenced."""
 
 
 BOTH_WAYS: Final = 0.5
-"""From this amount on a link is cut in both directions: two nodes hear nothing of each other, all others hear both."""
+"""From this amount on a link is cut in both directions: the two nodes are disconnected, all others reach both."""
 TWO_TOGETHER: Final = 0.4
-"""Below this amount two nodes are cut off together, where that leaves more than one on the other side."""
+"""Below this amount two nodes are cut off together, if more than one node remains on the other side."""
 
 
 HANGING: Final = (
@@ -33,11 +33,11 @@ HANGING: Final = (
     ("sync", "sync_directory", "read", "rename", "remove", "write", "truncate", "open", "reserve"),
 )
 HANGS: Final = (0.4, 0.6, 0.8, 1.0)
-"""What hangs in a directory up to which amount."""
+"""Bounds of the amount that select what hangs in a directory."""
 
 
 class Nemesis:
-    """See the module's words. Faults may overlap; undoing one may end another of its kind early."""
+    """Carries out a plan. Faults may overlap; the end of one may end another of its kind early."""
 
     def __init__(self, sim: Simulation, plan: Plan) -> None:
         self._sim = sim
@@ -49,7 +49,7 @@ class Nemesis:
             sim.loop.call_world_later_us(int((fault.at + fault.lasts) * MICROS), self._end, fault)
 
     def stop(self) -> None:
-        """No further faults, and none undone later: the world heals everything itself."""
+        """Start no further faults and end none later: the world ends all of them itself."""
         self._over = True
 
     def _begin(self, fault: Fault) -> None:
@@ -87,7 +87,7 @@ def _everywhere(change: Callable[[Fault], dict[str, float]]) -> Act:
 
 
 def _side(sim: Simulation, fault: Fault) -> tuple[int, ...]:
-    """Who is cut off from all others."""
+    """The nodes that are cut off from all others."""
     together = fault.amount < TWO_TOGETHER and len(sim.nodes) > 3
     return (fault.node, fault.other) if together else (fault.node,)
 
@@ -114,7 +114,7 @@ def _mend(sim: Simulation, fault: Fault) -> None:
 
 
 def _hang_directory(sim: Simulation, fault: Fault) -> None:
-    """Syncs hang most often: of a disk that is busy, reads and writes are served from memory for a long time."""
+    """Syncs hang most often: a busy disk serves reads and writes from memory for a long time."""
     directories = sim.machines[fault.node].directories
     share = next(number for number, limit in enumerate(HANGS) if fault.amount <= limit)
     sim.hang_files(fault.node, f"{directories[fault.other % len(directories)]}/", *HANGING[share])
@@ -126,7 +126,7 @@ def _make_room(sim: Simulation, fault: Fault) -> None:
 
 
 def _slow_process(sim: Simulation, fault: Fault) -> None:
-    """As many worlds have a process that is a little slow as one that is very slow."""
+    """A slightly slow process is as frequent as a very slow one."""
     least, most = STEP_MS
     sim.slow_process(fault.node, least * (most / least) ** fault.amount)
 

@@ -1,11 +1,11 @@
-"""The simulated network: machines, links with faults, connections, and the transport a node is given.
+"""The simulated network: machines, links with faults, connections, and the transport of a node.
 
-Links are one-way: `a -> b` may be cut while `b -> a` works. A unary request may be lost, arrive twice or arrive after
-its caller gave up, as it does when a proxy or a reconnect sends it again. A stream is TCP: its messages arrive in order
-and each once, or the stream breaks; a cut only stalls it until the keepalive gives up, so what was stalled can still
-arrive late. Every message is written to bytes and read back: no object is shared between processes.
+Links are one-way: `a -> b` may be cut while `b -> a` works. A unary request may be lost, arrive twice, or arrive after
+its caller has timed out, as after a retry by a proxy or a reconnect. A stream is TCP: its messages arrive in order and
+once, or the stream breaks. A cut stalls a stream until the keepalive times out, so stalled messages may still arrive
+late. Every message is encoded to bytes and decoded: processes share no object.
 
-Left to others: which faults happen when (faults.py), what dies with a process (world.py), the streams (streams.py).
+Not here: the times of faults (faults.py), what ends with a process (world.py), streams (streams.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.protocol.v1 import common_pb2
 from tidelog.types import Endpoint
 
 CONNECT_TIMEOUT_US = (1 * MICROS, 3 * MICROS)
-KEEPALIVE_US = (3 * MICROS, 8 * MICROS)  # as tidelog/protocol/grpc_transport.py pings
+KEEPALIVE_US = (3 * MICROS, 8 * MICROS)  # as the pings of tidelog/protocol/grpc_transport.py
 LATE_US = (1 * MICROS, 8 * MICROS)
 
 
@@ -39,7 +39,7 @@ class LinkFaults:
     delay_us: tuple[int, int] = (100, 900)
     spike: float = 0.01
     spike_us: tuple[int, int] = (1_000, 60_000)
-    loss: float = 0.0  # a unary message is gone; a stream message breaks its stream
+    loss: float = 0.0  # a unary message is lost; a lost stream message breaks its stream
     duplicate: float = 0.0  # a unary request arrives a second time, later
     late: float = 0.0  # a unary request arrives only after seconds
 
@@ -52,14 +52,14 @@ class Link:
     target: str
     faults: LinkFaults
     cut: bool = False
-    cuts: int = 0  # how many times it was cut: tells one cut from the next
+    cuts: int = 0  # how many times the link was cut; identifies the present cut
     clogged_until_us: int = 0
-    stuck: list[Callable[[], None]] = field(default_factory=list)  # what waits for the end of a cut
+    stuck: list[Callable[[], None]] = field(default_factory=list)  # sends that wait for the end of a cut
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One message on its way, as a story may ask for it."""
+    """A message in transit, as a story may match it."""
 
     source: str
     target: str
@@ -70,7 +70,7 @@ class Envelope:
 
 @dataclass(slots=True)
 class Held:
-    """Messages that a story holds back: those that match, from the moment it was set up until `release` or `drop`."""
+    """Messages that a story holds back: those that match, from its creation until `release` or `drop`."""
 
     matches: Callable[[Envelope], bool]
     envelopes: list[Envelope] = field(default_factory=list)
@@ -91,18 +91,18 @@ class Held:
         return True
 
     def let_pass(self) -> None:
-        """Hold nothing further; what is held stays held."""
+        """Hold no further messages; those held stay held."""
         self.active = False
 
     def release(self) -> None:
-        """Send on everything that was held, in its order, and hold nothing more."""
+        """Send all held messages in their order and hold no more."""
         self.active = False
         for deliver in self._deliveries:
             deliver()
         self._deliveries.clear()
 
     def break_connections(self) -> None:
-        """Tell the callers of what is held that their connection broke; what is held may still be released, late."""
+        """Report a broken connection to the callers of the held messages; those may still be released, late."""
         for broken in self._breaks:
             broken()
         self._breaks.clear()
@@ -110,7 +110,7 @@ class Held:
 
 @dataclass(slots=True)
 class Listening:
-    """A process that answers at an endpoint."""
+    """A process that serves an endpoint."""
 
     process: Process
     machine: str
@@ -119,7 +119,7 @@ class Listening:
 
 
 class Network:
-    """All machines and what flows between them."""
+    """All machines and the messages between them."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, note: Callable[[str], None] | None = None) -> None:
         self.loop = loop
@@ -145,13 +145,13 @@ class Network:
         return found
 
     def set_faults(self, faults: LinkFaults) -> None:
-        """What may happen on every link from now on."""
+        """Set the faults of every link from now on."""
         self.faults = faults
         for link in self._links.values():
             link.faults = faults
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing passes from source to target any more; what is on its way still arrives."""
+        """Let nothing pass from source to target; messages in transit still arrive."""
         link = self.link(source, target)
         if link.cut or source == target:
             return
@@ -160,7 +160,7 @@ class Network:
         self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, link.cuts)
 
     def heal(self, source: str, target: str) -> None:
-        """The link works again; what was stuck in connections that live on is sent on now, late."""
+        """Repair the link; messages stalled in connections that still exist are sent now, late."""
         link = self.link(source, target)
         link.cut = False
         stuck, link.stuck = link.stuck, []
@@ -176,13 +176,13 @@ class Network:
 
     @property
     def is_disturbed(self) -> bool:
-        """Is a link cut or clogged, or does it lose messages?"""
+        """Whether any link is cut or clogged, or loses messages."""
         if self.faults != type(self.faults)():
             return True
         return any(link.cut or link.clogged_until_us > self.loop.now_us for link in self._links.values())
 
     def clog(self, source: str, target: str, seconds: float) -> None:
-        """Messages from source to target arrive only after that time, all at once."""
+        """Let messages from source to target arrive only after that time, all at once."""
         self.link(source, target).clogged_until_us = self.loop.now_us + int(seconds * MICROS)
 
     def _keepalive(self, link: Link, cuts: int) -> None:
@@ -190,11 +190,11 @@ class Network:
             return
         for connection in list(self.connections):
             if connection.crosses(link):
-                connection.break_both("keepalive: no sign of life", (0, 6 * MICROS))
+                connection.break_both("keepalive: no answer to a ping", (0, 6 * MICROS))
         self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, cuts)
 
     def delay_us(self, link: Link) -> int:
-        faults, draw = link.faults, self.rng.random  # one call in C a draw: `randint` makes three in Python
+        faults, draw = link.faults, self.rng.random  # one C call per draw: `randint` makes three Python calls
         least, most = faults.delay_us
         delay = least + int(draw() * (most - least + 1))
         if faults.spike and draw() < faults.spike:
@@ -206,11 +206,11 @@ class Network:
     def lost(self, link: Link) -> bool:
         return link.faults.loss > 0 and self.rng.random() < link.faults.loss
 
-    # --- stories hold messages back ---
+    # --- messages held back by stories ---
 
     @property
     def holds(self) -> bool:
-        """Does a story hold back anything from here on?"""
+        """Whether a story holds back messages from now on."""
         if self._durable_offset:
             self._durable_offset = [durable_offset for durable_offset in self._durable_offset if durable_offset.active]
         return bool(self._durable_offset)
@@ -229,8 +229,8 @@ class Network:
         go: Callable[[], None],
         broken: Callable[[], None],
     ) -> bool:
-        """Whether a story takes this message out of the flow; asked only if one `holds` any. go: sends it on. broken:
-        fails its call or stream."""
+        """Whether a story holds this message back; called only if one `holds` any. go: sends it on. broken: fails
+        its call or stream."""
         kind = method.request if part == "request" else method.answer
         envelope = Envelope(link.source, link.target, str(method), part, kind.FromString(data))
         return any(durable_offset.take(envelope, go, broken) for durable_offset in self._durable_offset)
@@ -238,7 +238,7 @@ class Network:
     # --- processes and machines ---
 
     def name_endpoint(self, endpoint: Endpoint, machine: str) -> None:
-        """Which machine an address belongs to, whether a process answers there or not."""
+        """Bind an address to a machine, whether a process answers there or not."""
         self._machine_of[endpoint] = machine
 
     def listen(
@@ -254,7 +254,8 @@ class Network:
         return self._machine_of.get(endpoint, f"nowhere:{endpoint}")
 
     def process_ended(self, process: Process, *, power_lost: bool) -> None:
-        """Close what a dead process had open. With its machine gone too nobody is told: peers find out."""
+        """Close the connections of a dead process. If its machine lost power, the peers get no notice and must find
+        out."""
         for endpoint in [at for at, listening in self._listening.items() if listening.process is process]:
             del self._listening[endpoint]
         for connection in list(self.connections):
@@ -270,7 +271,7 @@ class Network:
     # --- unary calls ---
 
     def send(self, link: Link, deliver: Callable[[], None]) -> None:
-        """Carry one unary message: it may be lost, and a cut either swallows it or lets it through when it heals."""
+        """Carry one unary message: it may be lost. A cut either drops it or delivers it when the link is repaired."""
         if link.faults.loss and self.lost(link):
             return
         if link.cut:
@@ -281,7 +282,7 @@ class Network:
 
     @staticmethod
     def over_the_wire(error: TidelogError) -> TidelogError:
-        """An error as the other side gets it."""
+        """An error as the other side receives it."""
         return status.from_proto(common_pb2.Error.FromString(status.to_proto(error).SerializeToString()))
 
     def note(self, words: str) -> None:
@@ -297,7 +298,7 @@ class Network:
 
 
 class SimTransport:
-    """What one machine's processes are given as their Transport."""
+    """The Transport of the processes of one machine."""
 
     def __init__(self, network: Network, machine: str) -> None:
         self._network = network
@@ -336,11 +337,11 @@ class SimTransport:
         return connection.client
 
     async def close(self) -> None:
-        """Nothing of it outlives its streams, which their owners close."""
+        """No effect: streams are closed by their owners."""
 
 
 class Exchange:
-    """One unary call: a request, its copies, and the first answer that comes back."""
+    """One unary call: a request, its copies, and the first answer that returns."""
 
     def __init__(
         self, network: Network, source: str, to: Endpoint, method: Method[Any, Any], data: bytes, timeout_ms: int
@@ -376,15 +377,15 @@ class Exchange:
             )
 
     def caller_is_gone(self) -> None:
-        """The caller has its answer, or gave up: nothing that comes later finds it, and a method that still serves it
-        is cancelled, as a deadline on the wire does. Copies that arrive even later are served to their end."""
+        """The caller has its answer or has timed out. Later answers are dropped, and a method that still runs is
+        cancelled, as by a deadline on the wire. Copies that arrive even later run to their end."""
         self.answered.cancel()
         for handler in self._handlers:
             if not handler.done():
                 self._network.loop.call_world_later_us(self._network.delay_us(self._out), handler.cancel)
 
     def _fail(self, why: str) -> None:
-        """Tell the context, over the link back, that the connection is gone."""
+        """Report to the caller's context, over the reverse link, that the connection is lost."""
         error = ConnectionLost(f"{self._method} to {self._to}: {why}; try again later")
         self._network.send(self._back, lambda: self._finish(error))
 
@@ -418,7 +419,7 @@ class Exchange:
         )
 
     async def _serve(self, listening: Listening) -> None:
-        """The server's side, run as a task of the serving process."""
+        """The server side; runs as a task of the serving process."""
         network = self._network
         try:
             outcome = await self._answer(listening)
@@ -437,7 +438,7 @@ class Exchange:
         network.send(self._back, lambda: self._finish(outcome))
 
     async def _answer(self, listening: Listening) -> bytes | TidelogError:
-        """What the service answers, as it crosses the wire: bytes, or an error read back from its bytes."""
+        """The service's answer as it crosses the wire: bytes, or an error decoded from its bytes."""
         service = listening.services.get(self._method.service)
         if service is None:
             return UnknownServerError(f"{listening.machine} serves no {self._method.service}")
@@ -449,7 +450,7 @@ class Exchange:
             return bytes(answer.SerializeToString())
         except TidelogError as refused:
             return self._network.over_the_wire(refused)
-        except Exception as defect:  # noqa: BLE001 - reported, and the caller gets what a real node would answer
+        except Exception as defect:  # noqa: BLE001 - reported, and the caller gets the answer of a real node
             told = f"{self._method} failed on {listening.machine} by a defect"
             self._network.loop.call_exception_handler({"message": told, "exception": defect})
-            return UnknownServerError(f"{told}; the node's log says more")
+            return UnknownServerError(f"{told}; see the log of the node")

@@ -1,10 +1,9 @@
-"""What a node's loop may ask of its disks by itself, and what that costs it.
+"""The disk calls that a node's event loop may make itself, and what they cost.
 
-Everything else on the loop stops all of a node for as long as the disk takes: a world in which it happens fails.
+Any other disk call on the loop blocks the whole node for the duration of the call: a world in which one happens fails.
 
-Kept true: each function that may is named here once, with the operations and the reason; a call counts for the
-innermost function of the product that is named.
-Left to others: what work beside the loop does (executor.py).
+Invariants: each allowed function is named here once, with its operations and the reason. A call belongs to the
+innermost function of the product that is named. Not here: work of the executors (executor.py).
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ COSTS_US: Final = {
     "sync": (200, 4_000),
     "sync_directory": (200, 4_000),
 }
-"""What each operation costs the loop, at least and at most, on a disk that is not slow."""
+"""What each operation costs the loop in microseconds, least and most, on a disk that is not slow."""
 
 WATCHED: Final = frozenset({"write", "rename", "remove", "sync", "sync_directory"})
-"""What only the functions below may do there."""
+"""Operations that only the functions below may use on the loop."""
 
 PRODUCT: Final = ("/storage/", "/node/", "/replication/")
 
 
 class Allowed(NamedTuple):
-    """What a function may do on the loop, and why."""
+    """The operations that a function may use on the loop, and the reason."""
 
     operations: frozenset[str]
     reason: str
@@ -43,40 +42,32 @@ def _may(operations: str, reason: str) -> Allowed:
 DISK: Final = "write rename remove sync sync_directory"
 
 ALLOWED: Final[dict[str, Allowed]] = {
-    # Into the page cache, as fast as memory.
-    "storage/segment/segment:LogSegment.append": _may(
-        "write", "an append, of which a flush beside the loop makes more"
-    ),
-    "storage/segment/transaction_index:TransactionIndex.append": _may("write", "the same, of an aborted transaction"),
+    # Writes into the page cache, as fast as memory.
+    "storage/segment/segment:LogSegment.append": _may("write", "an append; a flush on an executor makes it durable"),
+    "storage/segment/transaction_index:TransactionIndex.append": _may("write", "an append, of an aborted transaction"),
     "storage/checkpoints/durable_offsets:DurableOffsets.put": _may(
-        "write", "a mark of what has been made durable; not fsynced as it rises"
+        "write", "a durable mark; not fsynced when it advances"
     ),
-    "storage/log/log_writer:LogWriter.roll": _may(
-        "write rename remove", "once a segment: snapshots, which are not fsynced"
-    ),
+    "storage/log/log_writer:LogWriter.roll": _may("write rename remove", "once per segment: snapshots, not fsynced"),
     "storage/producers/aborted_transactions:AbortedTransactions._put_right": _may(
-        "write rename remove", "an index that has rotted"
+        "write rename remove", "a corrupt index"
     ),
-    # Seldom, and of few files.
+    # Rare calls on few files.
     "storage/log/log_truncation:LogTruncator._shorten": _may(
-        "write rename remove", "the index of aborted transactions, after a cut"
+        "write rename remove", "the index of aborted transactions, at a truncation"
     ),
     "node/metadata/metadata_log:MetadataLog.truncate_to": _may(
-        DISK, "a voter's own log: nothing goes on before it is cut"
+        DISK, "a voter's metadata log: nothing continues before its truncation"
     ),
-    "node/metadata/metadata_log:MetadataLog.install_snapshot": _may(
-        DISK, "the same, where the leader's log begins later"
-    ),
-    "storage/directory/scrub:Scrub._end": _may("rename remove", "an index that was built anew to compare with"),
-    "storage/compaction/cleaning:Cleaning.remove_files": _may("remove", "a cleaning that is given up"),
+    "node/metadata/metadata_log:MetadataLog.install_snapshot": _may(DISK, "the same, if the leader's log starts later"),
+    "storage/directory/scrub:Scrub._end": _may("rename remove", "an index that was rebuilt for comparison"),
+    "storage/compaction/cleaning:Cleaning.remove_files": _may("remove", "a cancelled cleaning"),
     "storage/log/log:Log.truncate_fully_and_start_at": _may(
-        DISK, "an empty log takes the batch that its start lies within"
+        DISK, "an empty log gets the batch that contains its start"
     ),
-    "storage/log/log_start:LogStart.replace": _may(
-        DISK, "cleaned segments take the place of others, between two reads"
-    ),
+    "storage/log/log_start:LogStart.replace": _may(DISK, "cleaned segments replace others, between two reads"),
     "storage/directory/directory_claims:DirectoryClaims.note_cleaned": _may(
-        DISK, "the end of that: how far a log is cleaned"
+        DISK, "after that: the offset up to which a log is cleaned"
     ),
     "storage/log/log_writer:LogWriter.write": _may(
         "write rename sync sync_directory", "the epoch file, before messages of v0 or v1"
@@ -88,7 +79,7 @@ _names: dict[CodeType, Allowed | None] = {}
 
 
 def name_of(code: CodeType) -> str:
-    """As in `ALLOWED`: the path below the root, without its ending, and the function's own name."""
+    """The key in `ALLOWED`: the path below the root without its extension, and the function's qualified name."""
     for root in PRODUCT:
         _, found, rest = code.co_filename.rpartition(root)
         if found:
@@ -97,7 +88,8 @@ def name_of(code: CodeType) -> str:
 
 
 def forbidden(operation: str) -> str | None:
-    """Who calls the disk on the loop and may not: the functions of the product, innermost first; None: all is well."""
+    """The callers of a forbidden disk call on the loop: functions of the product, innermost first; None if the call
+    is allowed."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         code = frame.f_code

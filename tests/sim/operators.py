@@ -1,8 +1,7 @@
-"""What an operator does to a random world while things go wrong: each action asks the cluster, by a client of its own.
+"""Actions of operators in a random world while faults occur: each is a request to the cluster by its own client.
 
-Kept true: what the cluster refuses is not asked again, and nothing is asked that would lose records where the topic
-does not allow it. What is done is decided by the action's own numbers, so that leaving one out changes no other.
-Left to others: when (plan.py, nemesis.py).
+Invariants: a refused request is not repeated, and no request loses records unless the topic allows it. Each action
+draws from its own numbers, so that leaving one out changes no other. Not here: the times (plan.py, nemesis.py).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tidelog.protocol.v1 import admin_pb2
 ATTEMPTS_MAX: Final = 5
 PARTITIONS_MAX: Final = 4
 FENCED_AFTER: Final = 2.6
-"""Seconds: a session, and a heartbeat."""
+"""Seconds: a session timeout and a heartbeat."""
 
 SETTINGS: Final = (
     ("min.insync.replicas", ("1", "2")),
@@ -71,7 +70,7 @@ def _reassignment(
 
 
 def reassign(sim: Simulation, fault: Fault) -> None:
-    """Begin to move a partition to two or three nodes."""
+    """Start the reassignment of a partition to two or three nodes."""
     name, state = _partition(sim, fault)
     rng = _chance(fault)
     replicas = rng.sample(sim.nodes, rng.choice((2, min(3, len(sim.nodes)))))
@@ -79,7 +78,7 @@ def reassign(sim: Simulation, fault: Fault) -> None:
 
 
 def end_reassignment(sim: Simulation, fault: Fault) -> None:
-    """Some are ended before they are done."""
+    """Cancel some reassignments before they complete."""
     if fault.amount < 0.4:
         name, state = _partition(sim, fault)
         _ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, _reassignment(name, state, []))
@@ -106,12 +105,12 @@ def grow(sim: Simulation, fault: Fault) -> None:
 
 
 def prefer(sim: Simulation, fault: Fault) -> None:
-    """Let the preferred replicas lead, everywhere."""
+    """Elect the preferred leaders of all partitions."""
     _ask(sim, methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest(type=admin_pb2.ELECTION_TYPE_PREFERRED))
 
 
 def elect_uncleanly(sim: Simulation, fault: Fault) -> None:
-    """Only where the topic allows it, and nobody leads."""
+    """Elect uncleanly where the topic allows it and no node leads."""
     places = [
         admin_pb2.TopicPartitionId(topic=topic.name, partition=state.partition)
         for topic in _topics(sim, lambda topic: topic.allows_unclean)
@@ -124,7 +123,7 @@ def elect_uncleanly(sim: Simulation, fault: Fault) -> None:
 
 
 def delete(sim: Simulation, fault: Fault) -> None:
-    """Delete some of the oldest records of a partition, in a topic that retention may take from."""
+    """Delete some of the oldest records of a partition, in a topic that has retention."""
     rng = _chance(fault)
     for topic in _topics(sim, _loses_records)[:1]:
         state = rng.choice(topic.partitions)
@@ -135,18 +134,18 @@ def delete(sim: Simulation, fault: Fault) -> None:
             return
         ledger = sim.ledger(topic.name, state.partition)
         offset = rng.randint(ledger.start, ledger.end)
-        sim.note(f"operator: deletes the records of {ledger.name} below {offset}")
+        sim.note(f"operator deletes the records of {ledger.name} below {offset}")
         gone = machine.process.run(views.delete_records, machine.node, state.key, offset)
         ledger.deleted_to = max(ledger.deleted_to, gone)
 
 
 def _loses_records(topic: TopicState) -> bool:
-    """As plan.py makes those whose old records may go."""
+    """Whether plan.py gave the topic settings that delete old records."""
     return "file.delete.delay.ms" in topic.configs and "cleanup.policy" not in topic.configs
 
 
 def remove_voter(sim: Simulation, fault: Fault) -> None:
-    """The node dies; once it is fenced it is to vote no more, which the cluster refuses where too few are left."""
+    """Kill the node. Once it is fenced, remove it from the voters; the cluster refuses this if too few would remain."""
     sim.kill(fault.node)
     request = admin_pb2.RemoveVoterRequest(node_id=fault.node)
     sim.loop.call_world_later_us(int(FENCED_AFTER * MICROS), _remove_voter, sim, fault, request)

@@ -1,5 +1,5 @@
-"""Pages of mapped indexes that the disk cannot give. Told as in stories.py; each node has two directories, the first
-holds the metadata log."""
+"""Stories of unreadable pages of mapped indexes. Setup as in stories.py; each node has two directories, and the
+first one holds the metadata log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.sim.world import Simulation
 
 
 def index_page_of_a_follower_is_unreadable(sim: Simulation) -> None:
-    """A follower is to add an entry to an index whose page cannot be read. That is an error of its directory like any
-    other: its replicas there leave their sets, the node goes on with its other directory."""
+    """A follower adds an entry to an index whose page cannot be read. This is a directory failure like any other:
+    its replicas in that directory leave their sets, and the node continues with its other directory."""
     sim.start(nodes=4, min_insync=2, partitions=24, directories=2)
     p, (victim, leader, other) = with_second_directories(sim, of_leader=False)
     write(sim, p, "a", 3)
@@ -21,7 +21,7 @@ def index_page_of_a_follower_is_unreadable(sim: Simulation) -> None:
     write(sim, p, "b" * 3_000, 3)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, other}, within=2, what="its directory is offline")
     sim.run_for(2)
-    assert sim.machines[victim].up, "the node goes on"
+    assert sim.machines[victim].up, "the node continues"
     assert here and all(victim in sim.isr(TOPIC, q) for q in here), "the other directory works"
     sim.mend_disk(victim)
     sim.must_heal()

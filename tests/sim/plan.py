@@ -1,8 +1,8 @@
-"""What goes wrong in a random world, and what is done to it: a list of faults and of an operator's actions with their
-times, made from the seed before the world begins.
+"""The plan of a random world: a list of faults and operators' actions with their times, drawn from the seed before the
+world begins.
 
-A plan is a value: it can be printed, replayed, and replayed without some of its faults. Every fault is undone after a
-while, and all of them when the plan ends. Left to others: doing it (world.py).
+A plan is a value: it can be printed, replayed, and replayed without some of its faults. Every fault ends after a while,
+and all of them at the end of the plan. Not here: execution (world.py).
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ OPERATORS: Final = (
     Kind.UNCLEAN,
     Kind.REMOVE_VOTER,
 )
-"""What operators do while other things go wrong."""
+"""Actions of operators that run beside the faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, or that an operator does, from `at` for `lasts` seconds. node, other: which ones, by
-    number."""
+    """A fault or an operator's action, from `at` for `lasts` seconds. node, other: the numbers of the nodes
+    concerned."""
 
     at: float
     kind: Kind
@@ -120,11 +120,11 @@ class Cleaning(Enum):
 
 
 DECIDABLE: Final = (Cleaning.NOTHING, Cleaning.COMPACTED)
-"""Where transactions are: a log that loses its beginning forgets who was fenced there, and only a coordinator that is
-asked for each transaction knows (KIP-890)."""
+"""Topics that may have transactions. A log that loses its start forgets which producers were fenced there; only a
+coordinator that verifies each transaction knows them (KIP-890)."""
 
 NEEDS: Final = {Kind.DELETE: Cleaning.EXPIRING, Kind.UNCLEAN: Cleaning.UNCLEAN}
-"""What is done only where a topic is of that kind."""
+"""Actions that need a topic of that kind."""
 
 CLEANINGS: Final[dict[Cleaning, tuple[dict[str, str], ...]]] = {
     Cleaning.NOTHING: ({},),
@@ -164,31 +164,31 @@ class Plan:
     seconds: float
     topics: tuple[TopicPlan, ...]
     producers: int
-    idempotent: int  # producers that are
-    transactional: int  # producers that send in transactions
-    readers: int  # of everything that is committed, by single fetches
-    consumers: int  # the real ones, every other of decided transactions only
-    racks: int  # that nodes and consumers are in; 0: none, and all reading is from leaders
-    pace: float  # a producer pauses up to so many seconds between two records
-    directories: int  # log directories of each node
+    idempotent: int  # number of idempotent producers
+    transactional: int  # number of transactional producers
+    readers: int  # of committed records, by single fetches
+    consumers: int  # real ones; every second one reads with read_committed
+    racks: int  # of nodes and consumers; 0: none, and all reads are from leaders
+    pace: float  # a producer pauses up to that many seconds between two records
+    directories: int  # of each node
     voters: int  # of the metadata quorum
-    snapshot_bytes: int  # of its log, from one snapshot to the next
-    churn: bool  # one more topic is made and deleted again and again
+    snapshot_bytes: int  # bytes of the metadata log between two snapshots
+    churn: bool  # one more topic is created and deleted repeatedly
     faults: tuple[Fault, ...]
 
     def without(self, dropped: frozenset[int]) -> Plan:
-        """The same world less some of its faults, by their index."""
+        """The same world without some of its faults, given by index."""
         kept = tuple(fault for index, fault in enumerate(self.faults) if index not in dropped)
         return replace(self, faults=kept)
 
 
 def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Plan:
-    """The world of a seed."""
+    """The plan of a seed."""
     return _of_another_kind(_plan(seed, nodes, seconds), random.Random(f"kinds {seed}"))
 
 
 def _plan(seed: int, nodes: int | None, seconds: float) -> Plan:
-    """With topics of today's format that are fsynced."""
+    """The plan with topics of the current format and fsync durability."""
     rng = random.Random(f"plan {seed}")
     size = nodes or rng.choice((3, 3, 3, 4, 5))
     names = ("orders", "events")[: rng.randint(1, 2)]
@@ -214,9 +214,10 @@ def _plan(seed: int, nodes: int | None, seconds: float) -> Plan:
 
 
 def _of_another_kind(plan: Plan, rng: random.Random) -> Plan:
-    """Some worlds have topics of an older format, which know of no idempotence, and no headers, by which tombstones are
-    told apart; some have topics of `durability=page-cache`. Half of these keep their power, since what all lose with it
-    was never promised; the others have readers that do not mind, and no replica that may not lead what is left."""
+    """Give some worlds topics of an older format, which has no idempotence and no headers to identify tombstones,
+    and some worlds topics with `durability=page-cache`. Half of the latter lose no power, because what all machines
+    lose with it was never guaranteed; the other half have readers that tolerate losses, and every replica may lead
+    what is left."""
     kind = rng.choice((None, None, None, None, None, None, "v0", "v1", "v1", "page-cache"))
     if kind == "page-cache":
         reboots = rng.random() < 0.5
@@ -236,7 +237,7 @@ def _with(topic: TopicPlan, **configs: str) -> TopicPlan:
 
 
 def _topic(rng: random.Random, name: str, nodes: int, *, only: bool) -> TopicPlan:
-    """only: there may be no other, so it is one whose elections are clean."""
+    """only: the world may have no other topic, so this one has clean elections only."""
     kinds = [Cleaning.NOTHING] * 2 + [Cleaning.COMPACTED, Cleaning.EXPIRING] + [Cleaning.UNCLEAN] * (not only)
     cleaning = rng.choice(kinds)
     configs = dict(rng.choice(CLEANINGS[cleaning]))
@@ -258,12 +259,13 @@ def _topic(rng: random.Random, name: str, nodes: int, *, only: bool) -> TopicPla
 
 
 def _length(kind: Kind, lengths: Callable[[], float]) -> float:
-    """A node must be fenced before its volume may go, or its vote: that takes a session."""
+    """The duration of a fault. A node must be fenced before its volume or its vote may be removed, which takes a
+    session timeout."""
     return min(lengths(), 12.0) + (3.0 if kind in (Kind.EMPTY, Kind.REMOVE_VOTER) else 0.0)
 
 
 def _faults(rng: random.Random, nodes: int, seconds: float, cleanings: set[Cleaning]) -> tuple[Fault, ...]:
-    """Some worlds see a little of everything, some see a lot of little: the kinds and the pace are drawn first."""
+    """Draw the faults: kinds and rate first, so that some worlds have few kinds and others many."""
     sensible = [kind for kind in Kind if NEEDS.get(kind) in (None, *cleanings)]
     kinds = [kind for kind in sensible if rng.random() < (0.4 if kind in OPERATORS else 0.6)] or sensible
     pace = rng.choice((0.3, 0.8, 2.0))

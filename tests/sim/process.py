@@ -1,11 +1,11 @@
-"""A simulated process: who owns a callback, and whether it may still run.
+"""A simulated process: the owner of callbacks, and whether they may run.
 
-All nodes and clients of a world share one event loop. What keeps them apart is one context variable: every task and
-timer inherits the process in whose context it was made, so the loop knows the owner of each callback.
+All nodes and clients of a world share one event loop. One context variable keeps them apart: every task and timer
+inherits the process in whose context it was created, so the loop knows the owner of each callback.
 
-Kept true: once a process is killed, no callback of it runs ever again, no `finally` either; while it is paused its
-callbacks wait in their order; while it is slow or busy too, each for as long as those before it take.
-Left to others: what a crash does to its disk and connections (world.py, network.py).
+Invariants: after a kill no callback of the process ever runs again, no `finally` either. While it is paused its
+callbacks wait in their order; while it is slow or busy, each waits for the time of those before it. Not here: the
+effects of a crash on its disk and connections (world.py, network.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 PAID_FROM_US: Final = 500
-"""A process that owes less time goes on at once."""
+"""A process that owes less time continues at once."""
 
 
 class ProcessState(Enum):
@@ -33,7 +33,7 @@ class ProcessState(Enum):
 
 
 class Process:
-    """One life of one process. A restart makes a new one."""
+    """One incarnation of a process. A restart creates a new one."""
 
     __slots__ = (
         "__weakref__",
@@ -55,11 +55,11 @@ class Process:
         self.name = name
         self.life = life
         self.state = ProcessState.RUNNING
-        self.stirred = False  # something that checkers watch was written since they looked last
+        self.stirred = False  # watched state was written since the last check
         self.held_back: deque[Any] = deque()  # handles that came due while it was paused or busy, in order
-        self.step_us = 0  # what one callback takes while it is slow, on average
+        self.step_us = 0  # average time of a callback while the process is slow
         self.busy_until_us = 0  # with its last callback
-        self.owes_us = 0  # what its loop has done since and has not been paid for with time
+        self.owes_us = 0  # time of disk calls of its loop that has not passed yet
         self.on_death: list[Callable[[], None]] = []
         self._context = contextvars.Context()
         self._context.run(CURRENT.set, self)
@@ -67,7 +67,7 @@ class Process:
 
     @classmethod
     def stir_all(cls) -> None:
-        """Something was written outside any process: whose it was, the looks at each will tell."""
+        """Watched state was written outside any process: mark all processes for a check."""
         for process in cls._all:
             process.stirred = True
 
@@ -76,17 +76,17 @@ class Process:
         return self.state is not ProcessState.DEAD
 
     def owe(self, us: int) -> None:
-        """Its loop has done something that takes so long: what comes next waits, once that adds up to something."""
+        """Add the time of a disk call by its loop; the next callbacks wait once the sum is large enough."""
         self.owes_us += us
         if self.owes_us >= PAID_FROM_US:
             self.stirred = True
 
     def context(self) -> contextvars.Context:
-        """A fresh context owned by this process, for one callback or task."""
+        """A new context owned by this process, for one callback or task."""
         return self._context.copy()
 
     def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call now, as this process: what it schedules belongs to the process."""
+        """Call now, as this process: what the call schedules belongs to the process."""
         return self._context.copy().run(call, *args, **kwargs)
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simula
 
 
 def current_process() -> Process:
-    """The process whose code is running. Asked only by what a process was given: its transport, clock, executor."""
+    """The process whose code is running. Only for what a process was given: its transport, clock, executor."""
     process = CURRENT.get()
     assert process is not None, "only a simulated process may ask for this"
     return process

@@ -1,6 +1,6 @@
 """The real producer as a client of a simulated cluster: tidelog.Producer on virtual time and the simulated network.
 
-Kept true: what it is told of each record is remembered (`Sent`), and judged like everything else (checkers.py).
+Invariants: the outcome of each record is recorded (`Sent`) and checked like all others (checkers.py).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tidelog.errors import TidelogError
 
 
 class SimProducer:
-    """An idempotent producer in a client process of its own."""
+    """An idempotent producer in its own client process."""
 
     def __init__(self, client: Client, checkers: Checkers, drive: Any, *, life: int = 0, **options: Any) -> None:
-        """drive: the world's `run_until`. life: which producer of its process it is. options: as of
+        """drive: the world's `run_until`. life: number of this producer within its process. options: as of
         tidelog.Producer."""
         self.life = life
         self._client, self._checkers, self._drive = client, checkers, drive
@@ -36,24 +36,24 @@ class SimProducer:
 
     @property
     def name(self) -> str:
-        """Of its process, on the network too."""
+        """The name of its process, also on the network."""
         return self._client.process.name
 
     async def start(self) -> None:
         await self.producer.start()
 
     async def stop(self) -> None:
-        """Returns once every record has its outcome."""
+        """Returns when every record has its outcome."""
         await self.producer.close()
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> Sent:
-        """Queue a record from a task of the producer's process; `.wait()` for its outcome."""
+        """Queue a record from a task of the producer's process; `.wait()` returns the outcome."""
         sent = self._announce(topic, value, partition)
         self._client.start(self._enqueue(sent), f"sends {value[:16]!r}")
         return sent
 
     async def enqueue(self, topic: str, value: bytes, partition: int = 0, key: bytes | None = None) -> Sent:
-        """Queue a record, waiting for room and metadata as the producer does."""
+        """Queue a record; waits for buffer space and metadata as the producer does."""
         sent = self._announce(topic, value, partition)
         sent.key = key
         await self._enqueue(sent)
@@ -85,4 +85,4 @@ class SimProducer:
     def _done(self, sent: Sent, fate: Fate, error: TidelogError | None) -> None:
         sent.fate, sent.error = fate, error
         for tell in sent.on_done:
-            self._client.loop.call_soon(tell, sent)  # a checker's word must not end up as a defect of the producer
+            self._client.loop.call_soon(tell, sent)  # a violation must not become a defect of the producer

@@ -1,4 +1,4 @@
-"""Looks at the logs of a world that nobody notices: no planned failure, no time, no rot."""
+"""Undisturbed access to the logs of a world: no planned failure, no time, no corruption."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.errors import CorruptLog
 
 @contextlib.contextmanager
 def unwatched(disk: FakeDisk) -> Iterator[None]:
-    """A look at a disk of which nobody takes notice."""
+    """Access a disk without hooks, planned failures and costs."""
     faults, calls, crash_at, on_step = disk._faults, disk.calls, disk._crash_at, disk.on_step
     disk._faults, disk._crash_at, disk.on_step = [], None, None
     try:
@@ -25,21 +25,21 @@ def unwatched(disk: FakeDisk) -> Iterator[None]:
 
 
 class Quiet:
-    """Reads logs of nodes. disk_of: the disk of a node, by its name."""
+    """Reads logs of nodes. disk_of: returns the disk of a node by its name."""
 
     def __init__(self, disk_of: Callable[[str], FakeDisk]) -> None:
         self._disk_of = disk_of
         self._places = views.Places()
 
     def has(self, node: str, log: ReadableLog, ledger: Ledger, start: int, end: int) -> bool:
-        """Does what the ledger has of a range lie in a log, as far as is known without reading?"""
+        """Whether the ledger's bytes of a range are known to be in a log without reading it."""
         disk = self._disk_of(node)
         with disk.as_written() if disk.rots else contextlib.nullcontext():
             return isinstance(log, Log) and self._places.has(log, disk, ledger, start, end)
 
     def read(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
-        """Bytes of whole batches from `start` to `end`, as they were written where they have rotted: the node whose
-        bytes rot is to find that itself."""
+        """The bytes of whole batches from `start` to `end`, as originally written: the node must find corruption
+        itself."""
         disk = self._disk_of(node)
         with disk.as_written() if disk.rots else contextlib.nullcontext():
             return self._read_as_written(node, disk, log, start, end)

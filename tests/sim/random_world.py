@@ -1,4 +1,4 @@
-"""One random world from beginning to end: a cluster, its clients, a plan of faults, and then it must heal."""
+"""One random world from start to end: a cluster, its clients, a plan of faults, and the recovery after it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tidelog.errors import InvalidReplicationFactor, TidelogError, TopicExists
 
 CHURNED: Final = "comes-and-goes"
 KEYS: Final = 6
-"""Few, so that compaction has something to do."""
+"""Few keys, so that compaction has work."""
 AT_ONCE: Final = 0.5
-"""How many bursts are of callers each of which waits in a task of its own."""
+"""The share of bursts in which each record has a caller that waits in its own task."""
 FIRST_TRANSACTIONAL: Final = 1_000_000_000
-"""Producer ids that no node gives."""
+"""Producer IDs that no node assigns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one world. `failure` is None where all went well, else what to show."""
+    """The result of one world. `failure` is None if the world passed, otherwise the text to report."""
 
     seed: int
     failure: str | None
@@ -45,7 +45,7 @@ class Outcome:
 
 
 class Workload:
-    """Producers and readers that go on until they are stopped."""
+    """Producers and readers that run until they are stopped."""
 
     def __init__(self, sim: Simulation, plan: Plan) -> None:
         self._sim = sim
@@ -81,7 +81,7 @@ class Workload:
             self._consume(sim.client(), decided=(number + plan.seed) % 2 == 0)
 
     def _places(self, *, decided: bool = False) -> list[tuple[str, int]]:
-        """The partitions that there are now. decided: in which there may be transactions."""
+        """The current partitions. decided: those that may have transactions."""
         names = self._decided if decided else [topic.name for topic in self._plan.topics]
         return [(name, int(state.partition)) for name in names for state in self._sim.topic(name).partitions]
 
@@ -98,7 +98,7 @@ class Workload:
         client.start(consumer.run(), "consumes")
 
     def _sent(self, client: Client, count: int, sizes: tuple[int, ...], **how: Any) -> Sent:
-        """A record to any partition. In a compacted topic it has a key, and some have no value."""
+        """A record for any partition. In a compacted topic it has a key, and some records have no value."""
         rng = client.rng
         topic, partition = rng.choice(self._places(decided="transaction" in how))
         value = f"{client.process.name}-{count} ".encode() + b"." * rng.choice(sizes)
@@ -120,8 +120,9 @@ class Workload:
         self._running -= 1
 
     async def _transact(self, client: Client, producer_id: int) -> None:
-        """One transaction after the other: aborted where a record's fate is not certain, and some where it is; at
-        times the producer dies in the middle, and what it still sends while another takes its place comes to nothing.
+        """One transaction after the other. It aborts if the outcome of a record is uncertain, and sometimes otherwise.
+        Sometimes the producer crashes inside a transaction; what the old instance still sends after its replacement
+        must have no effect.
         """
         rng, count = client.rng, 0
         coordinator = Coordinator(self._sim, producer_id, rng)
@@ -146,7 +147,7 @@ class Workload:
         self._running -= 1
 
     async def _linger(self, client: Client, transaction: Transaction) -> None:
-        """The old instance of a producer goes on in partitions that its transaction has."""
+        """The old instance of a producer continues to send to the partitions of its transaction."""
         for count in range(3):
             topic, partition = client.rng.choice(transaction.places)
             value = f"{client.process.name}-{count}".encode()
@@ -159,7 +160,7 @@ class Workload:
             await client.sleep(client.rng.uniform(0, 0.3))
 
     async def _ask_ends(self, client: Client) -> None:
-        """Ask the leaders again and again where what is committed ends."""
+        """Ask the leaders repeatedly for the end of the committed log."""
         while not self._stopping:
             topic, partition = client.rng.choice(self._places())
             try:
@@ -173,7 +174,7 @@ class Workload:
             await client.sleep(client.rng.uniform(0, 0.6))
 
     async def _produce_once_each(self, client: Client) -> None:
-        """One producer after the other, each with an id of its own."""
+        """One idempotent producer after the other, each with its own ID."""
         life = 0
         while not self._stopping:
             life += 1
@@ -181,7 +182,7 @@ class Workload:
         self._running -= 1
 
     async def _bursts(self, client: Client, life: int) -> None:
-        """Bursts of records, several batches of a partition under way at a time; some are given up early."""
+        """Bursts of records, with several batches of a partition in flight; some are cancelled early."""
         rng = client.rng
         producer = SimProducer(
             client,
@@ -214,7 +215,8 @@ class Workload:
         await producer.stop()
 
     async def _churn(self, client: Client, replicas: int) -> None:
-        """Make a topic, write a little to it, delete it: each life of it is another partition to the checkers."""
+        """Create a topic, write a few records to it, delete it. The checkers see each new topic as another
+        partition."""
         count = 0
         settings = {"segment.index.bytes": "16384"}
         while not self._stopping:
@@ -222,7 +224,7 @@ class Workload:
                 await client.create_topic(CHURNED, 2, replicas, settings)
             except TopicExists:  # the answer to its deletion was lost
                 pass
-            except InvalidReplicationFactor:  # too few nodes are there now
+            except InvalidReplicationFactor:  # too few nodes are unfenced now
                 await client.pause()
                 continue
             for _ in range(client.rng.randrange(5)):
@@ -234,12 +236,12 @@ class Workload:
         self._running -= 1
 
     def stop(self, within: float) -> None:
-        """No new records; every record under way must get its answer."""
+        """Send no new records; every record in flight must get its answer."""
         self._stopping = True
         self._sim.run_until(lambda: self._running == 0, within=within, what="every producer has its answer")
 
     def all_is_read(self, within: float) -> None:
-        """Every reader comes to the end."""
+        """Wait until every reader has reached the end."""
         self._sim.run_until(
             lambda: all(reading.complete for reading in self._readings), within=within, what=self._who_lags
         )
@@ -250,7 +252,7 @@ class Workload:
 
 
 class CleaningWatch:
-    """Looks at the logs of compacted topics once a second: where segments have changed, the whole log is held against
+    """Watches the logs of compacted topics once a second: if segments have changed, it compares the whole log with
     what was committed."""
 
     def __init__(self, sim: Simulation, topics: set[str]) -> None:
@@ -274,8 +276,8 @@ class CleaningWatch:
 
 
 def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
-    """Run the world of a plan. A broken promise is an outcome, not an exception."""
-    began = time.perf_counter()  # noqa: TID251 - how long it really took is part of the report
+    """Run the world of a plan. A violation is an outcome, not an exception."""
+    began = time.perf_counter()  # noqa: TID251 - the report contains the real duration
     failure: str | None = None
     sim = Simulation(plan.seed, show=show)
     try:
@@ -306,7 +308,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
             workload.stop(within=60)
             sim.must_heal()
             workload.all_is_read(within=60)
-    except (SimulationError, Exception) as error:  # noqa: BLE001 - whatever ends a world is what it has to tell
+    except (SimulationError, Exception) as error:  # noqa: BLE001 - any error that ends a world is its outcome
         failure = f"{type(error).__name__}: {error}\n" + "\n".join(getattr(error, "__notes__", []))
     fates = [sent.fate for sent in sim.checkers.sent]
     return Outcome(
@@ -323,5 +325,5 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
 
 
 def run_seed(seed: int) -> Outcome:
-    """The world of a seed."""
+    """Run the world of a seed."""
     return run(make_plan(seed))

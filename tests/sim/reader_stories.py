@@ -82,7 +82,7 @@ def follower_that_is_no_member(sim: Simulation) -> None:
     client = sim.client((leader,))
     kept = sim.hold("Data.FetchStream", source=leader, target=near, part="answer", when=with_records_of(p))
     sim.produce(TOPIC, b"b", partition=p)
-    sim.run_until(lambda: near not in sim.isr(TOPIC, p), what="the follower is taken out for its lag")
+    sim.run_until(lambda: near not in sim.isr(TOPIC, p), what="the follower is removed for its lag")
     sim.run_until(lambda: committed(sim, p) == 6, what="the others have committed")
     assert asked(sim, client, client.nearest(TOPIC, p, 0, RACKS[near])) == -1, "a reader is sent to one that lags"
     assert read_at(sim, client, near, p, 0) == 5
@@ -121,7 +121,7 @@ def reader_of_what_vanishes(sim: Simulation) -> None:
     sim.run_until(lambda: leads(sim, new, p) and asking.count > 0, what="the follower asks the next leader")
     asking.let_pass()
     sim.pause(follower)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {new}, what="the follower is taken out")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {new}, what="the follower is removed")
     write(sim, p, "c", 10, asking=(new,))
     sim.resume(follower)
     client = sim.client((new,))

@@ -1,8 +1,8 @@
-"""What one reader has been given of one partition, held against what is committed: nothing else, once, in order, all.
+"""Compares what one reader received from one partition with what is committed: all of it, once, in order, nothing else.
 
-Kept true: a reader is given no record twice, and passes over none but what it may not see (aborted transactions, where
-it reads what is decided) or what cleaning may have taken.
-Left to others: what is committed (ledger.py), the reading itself (workload.py, consumers.py).
+Invariants: a reader receives no record twice. It skips only what it may not see (aborted transactions with
+read_committed) and what cleaning may have removed. Not here: what is committed (ledger.py), the reads (workload.py,
+consumers.py).
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from tidelog.records.v2.record import Record
 
 @dataclass(slots=True)
 class Reading:
-    """decided: it asked for decided transactions only. position: where it reads on."""
+    """What one reader received. decided: it reads with read_committed. position: its next offset."""
 
     ledger: Ledger
     decided: bool = False
     position: int = 0
     count: int = 0
-    keep: list[bytes | None] | None = None  # what it was given, where somebody wants that
-    astray: bool = False  # it has read on from what an unclean election took
+    keep: list[bytes | None] | None = None  # the received values, if a test keeps them
+    astray: bool = False  # it continued from records that an unclean election removed
 
     @property
     def end(self) -> int:
-        """How far it can come now."""
+        """The offset that it can reach now."""
         return self.ledger.stable if self.decided else self.ledger.end
 
     @property
     def complete(self) -> bool:
-        """Has it been given all that it can be given now?"""
+        """Whether it has received everything that it can receive now."""
         if self.astray or self.position >= self.end:
             return True
         return self.ledger.passed_over(self.position, self.end, decided=self.decided) is None
 
     def got(self, record: Record) -> None:
-        """The reader was given a record."""
+        """The reader received a record."""
         ledger, offset = self.ledger, int(record.offset)
         self.count += 1
         if self.keep is not None:
@@ -57,7 +57,7 @@ class Reading:
         if self.decided and (offset in ledger.aborted or offset >= ledger.stable):
             raise Violation(
                 f"a reader of decided transactions of {ledger.name} was given offset {offset}, of one that is "
-                f"{'aborted' if offset in ledger.aborted else 'open'}, or behind one"
+                f"{'aborted' if offset in ledger.aborted else 'open'}, or after one"
             )
         if offset < self.position:
             raise Violation(f"a reader of {ledger.name} at {self.position} was given offset {offset}")
@@ -65,7 +65,7 @@ class Reading:
         self.position = offset + 1
 
     def reached(self, offset: int) -> None:
-        """The reader is to read on from there: it was given all that is before."""
+        """The next position of the reader: it must have received everything before."""
         gone = self.ledger.passed_over(self.position, offset, decided=self.decided)
         if gone is not None and not self.astray:
             raise Violation(

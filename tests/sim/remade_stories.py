@@ -96,10 +96,10 @@ def damaged_joiner_is_made_anew(sim: Simulation) -> None:
     write(sim, 0, "a" * 100, 12)
     sim.cut_link(rotten, leader)
     sim.produce(TOPIC, b"b")
-    sim.run_until(lambda: rotten not in sim.isr(TOPIC), what="the follower is taken out for its lag")
+    sim.run_until(lambda: rotten not in sim.isr(TOPIC), what="the follower is removed for its lag")
     late = sim.hold("Controller.AlterPartition", source=leader, when=admits(rotten))
     sim.heal_link(rotten, leader)
-    sim.run_until(lambda: late.count > 0, what="the leader proposes to take it in again")
+    sim.run_until(lambda: late.count > 0, what="the leader proposes to add it again")
     made_anew(sim, rotten)
     arrives_before_records(sim, late, leader, rotten)
 
@@ -112,7 +112,7 @@ def damage_found_at_the_start(sim: Simulation) -> None:
     assert isinstance(log, Log)
     path = log.segments[0].path
     sim.kill(rotten)
-    sim.run_until(lambda: rotten not in sim.isr(TOPIC), what="it is taken out")
+    sim.run_until(lambda: rotten not in sim.isr(TOPIC), what="it is removed")
     sim.machines[rotten].disk.flip_bit(path, 80)
     said = sim.hold("Data.FetchStream", source=rotten, target=leader, when=says_it_has(1))
     sim.restart(rotten)

@@ -1,17 +1,17 @@
-"""Bits that flip in the logs of one node of a random world, and what an operator does about it.
+"""Bit flips in the logs of one node of a random world, and the repairs of an operator.
 
-What is promised needs one sound copy: a replica that counts, in the in-sync set or the eligible one, with the right
-bytes. So one node alone is struck, and only where another counts too. Where other faults let the struck replica be the
-last one that counts and runs, or that will once those have registered which are back, the promise is over: an operator
-puts the right bytes back, as from a backup, with the process down; so too those of a leader epoch checkpoint, which a
-log of format v0 or v1 cannot do without. Nor is more promised of a machine without power than its files can tell: what
-it held beyond them looks like a torn tail if it rots, and is put right as well.
-The scrub comes to the newest segment only when that is full, and to the others in their turn. Worlds are short, so an
-operator has it look at all of a log a while after it was struck, and again and again when all faults are over.
+The guarantee needs one sound copy: a replica in the in-sync set or the eligible set with the right bytes. So the bits
+of one node only flip, and only while another replica counts. Other faults may leave the struck replica as the last
+running one that counts, or that will count once the nodes that came back have registered. Then an operator restores the
+right bytes, as from a backup, with the process down. The same holds for a leader epoch checkpoint, which a log of
+format v0 or v1 needs. After a power loss a node can only know what its files prove to be durable: beyond that, a
+flipped bit looks like a torn tail and is restored as well. The scrub checks the newest segment only when that is full,
+and the others in turn. Worlds are short, so an operator runs the scrub over a whole log some time after the flip, and
+repeatedly when all faults are over.
 
-Kept true: what a byte was is known until another is written there (fake_disk.py), so that checkers see a log as it was
-written; what is spread, read or acknowledged of flipped bits they see as it is.
-Left to others: when (plan.py, nemesis.py), that a log is healed (healing.py).
+Invariants: the original byte is known until it is overwritten (fake_disk.py), so that checkers see a log as it was
+written; flipped bits that are replicated, read or acknowledged reach the checkers as they are. Not here: the times
+(plan.py, nemesis.py), the repair of a log (healing.py).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tidelog.types import Durability, NodeId, PartitionKey
 
 LOOK_US: Final = MICROS // 10
 LOOKS_A_SCRUB: Final = 20
-"""Once all faults are over."""
+"""Interval of the scrub after all faults, as a number of looks."""
 RECENT_BYTES: Final = 300
-"""Half of the bits flip among the last ones: what recovery reads, and followers fetch."""
+"""Half of the bits flip within the last bytes: recovery reads them and followers fetch them."""
 
 TEXTS: Final = (
     "leader-epoch-checkpoint",
@@ -48,12 +48,12 @@ TEXTS: Final = (
     "cleaner-offset-checkpoint",
 )
 BESIDE: Final = (".index", ".timeindex", ".txnindex", ".snapshot", *TEXTS)
-"""What rots beside the logs of partitions."""
+"""Files beside the partition logs in which bits flip."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flipped:
-    """A bit that was flipped in a file of a replica's log."""
+    """A flipped bit in a file of a replica's log."""
 
     machine: Machine
     key: PartitionKey
@@ -63,34 +63,34 @@ class Flipped:
 
     @property
     def there(self) -> bool:
-        """Is it still in the log, and flipped for readers, or on the disk?"""
+        """Whether the bit is still in the log and flipped, for readers or on the disk."""
         found = views.inode_at(self.machine.disk, self.path)
         return found is self.inode and any(self.position in image.rot for image in (found.seen, found.durable))
 
     def put_right(self) -> None:
-        """As it was written."""
+        """Restore the bit as it was written."""
         for image in (self.inode.seen, self.inode.durable):
             if self.position in image.rot:
                 image.flip(self.position, image.rot[self.position])
 
 
 class Rot:
-    """See the module's words."""
+    """The flipped bits of a world and their repair."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self._flipped: list[Flipped] = []
         self._epochs: list[Flipped] = []
-        """Of checkpoints of leader epochs: logs of formats v0 and v1 know their epochs by these alone."""
+        """Flips in leader epoch checkpoints: logs of formats v0 and v1 have their epochs there only."""
         self._looks = 0
 
     @property
     def flipped(self) -> list[Flipped]:
-        """The bits that are not as they were written, in logs that are still there."""
+        """The bits that differ from what was written, in logs that still exist."""
         return [flipped for flipped in self._flipped if flipped.there]
 
     def strike(self, fault: Fault) -> None:
-        """Flip a bit on the fault's node, whether it runs or not; nothing happens where it has nothing to lose."""
+        """Flip a bit on the fault's node, running or not; no effect if the node has no log that may lose one."""
         rng = random.Random(str(fault))
         machine = self._sim.machines[fault.node]
         logs = list(self._logs_on(machine))
@@ -122,8 +122,8 @@ class Rot:
         those.append(flipped)
 
     def strike_beside(self, fault: Fault) -> None:
-        """Flip a bit in a file beside the logs of the fault's node: one that can be made anew from them, or that says
-        by itself that it cannot be read any more."""
+        """Flip a bit in a file beside the logs of the fault's node: one that can be rebuilt from them, or that
+        reports itself as unreadable."""
         rng = random.Random(str(fault))
         machine = self._sim.machines[fault.node]
         disk, paths = machine.disk, []
@@ -141,7 +141,7 @@ class Rot:
             return
         position, bit = rng.randrange(size), rng.randrange(8)
         if path.endswith(TEXTS):
-            bit = 7  # another digit would be believed: these files have no checksum
+            bit = 7  # another digit would be accepted: these files have no checksum
         self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
         disk.flip_bit(path, position, bit)
         if path.endswith("leader-epoch-checkpoint"):
@@ -152,13 +152,13 @@ class Rot:
                         self._look_later_at(self._epochs, Flipped(machine, state.key, path, inode, position))
 
     def power_lost(self) -> None:
-        """Machines have lost power, and some of what their files said with it."""
+        """Machines lost power, and with it some durable state in their files."""
         for flipped in self.flipped:
             if flipped.machine.name in self._sim.network.machines_off and not self._is_known(flipped):
                 flipped.put_right()
 
     def _is_known(self, flipped: Flipped) -> bool:
-        """Do the files beside the log tell that what lies there was held?"""
+        """Whether the files beside the log prove that the flipped byte was durable."""
         disk, (directory, log) = flipped.machine.disk, flipped.path.rsplit("/", 2)[:2]
         with unwatched(disk), disk.as_written():
             points = read_offsets(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}")
@@ -169,18 +169,18 @@ class Rot:
         return offset is not None and offset < max(point, marks.get(flipped.key, 0))
 
     def scrub(self, fault: Fault) -> None:
-        """Some while later: the scrub comes by, in half of the cases."""
+        """In half of the cases, run the scrub some time later."""
         if random.Random(f"{fault} is found").random() < 0.5:
             self._scrub_all()
 
     def _scrub_all(self) -> None:
-        """Wherever a bit has flipped the log is looked at, from its beginning to its end."""
+        """Run the scrub over each whole log in which a bit has flipped."""
         for machine, key in dict.fromkeys((flipped.machine, flipped.key) for flipped in self.flipped):
             if machine.up and machine.node is not None and machine.process is not None:
                 machine.process.run(views.scrub, machine.node, key)
 
     def _logs_on(self, machine: Machine) -> list[tuple[PartitionState, str]]:
-        """The logs of a node that may lose a bit: there is another replica that counts."""
+        """The logs of a node in which a bit may flip: another replica of the partition counts."""
         node = NodeId(machine.node_id)
         return [
             (state, directory)
@@ -193,7 +193,7 @@ class Rot:
         ]
 
     def _look(self) -> None:
-        """From time to time, for as long as a bit is flipped."""
+        """Run the scrub periodically while any bit is flipped."""
         self.put_right_where_alone()
         if not (self._flipped or self._epochs):
             return
@@ -203,7 +203,7 @@ class Rot:
         self._sim.loop.call_world_later_us(LOOK_US, self._look)
 
     def put_right_where_alone(self) -> None:
-        """Is a struck replica the last one there that counts? Then its bytes are put right, all of them."""
+        """If a struck replica is the last one that counts, restore all of its bytes."""
         self._flipped, self._epochs = self.flipped, [flipped for flipped in self._epochs if flipped.there]
         there = [*self._flipped, *self._epochs]
         if not there:
@@ -211,7 +211,7 @@ class Rot:
         machine = there[0].machine
         alone = {flipped.key for flipped in there if self._counts_alone(flipped)}
         if alone:
-            self._sim.note(f"operator: nobody else has what rots on {machine.name}: it is put right")
+            self._sim.note(f"operator: {machine.name} has the only copy: restore its bytes")
             was_up = machine.up
             self._sim.kill(machine.node_id)
             for flipped in there:
@@ -230,7 +230,7 @@ class Rot:
 
 
 def _carries_on(machine: Machine, minimum: int) -> bool:
-    """Is a member there, and goes on to count? One that has come back leaves the set to the others when it registers;
-    where that makes the set too small it stays eligible."""
+    """Whether a member runs and continues to count. A node that has come back leaves the in-sync set when it
+    registers; if the set becomes too small, it stays eligible."""
     registered = machine.node is not None and views.acts(machine.node)
     return machine.up and (registered or minimum > 1)

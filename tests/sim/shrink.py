@@ -1,6 +1,6 @@
-"""A failing world is shown with as few faults as it needs: faults are left out as long as it still fails the same way.
+"""Reduces the faults of a failed world: removes faults as long as the world still fails in the same way.
 
-Source: the ddmin algorithm of Zeller's delta debugging, bounded by a number of runs.
+Source: the ddmin algorithm of Zeller's delta debugging, with a bound on the number of runs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ RUNS_MAX: Final = 60
 
 
 def kind_of(failure: str) -> str:
-    """What makes two failures the same: the error's name and the words of its first line that are no numbers."""
+    """The kind of a failure: the error's name and the words of its first line without numbers. Two failures of one
+    kind are the same."""
     return " ".join(word for word in failure.splitlines()[0].split()[:12] if not any(char.isdigit() for char in word))
 
 
 def shrink(
     plan: Plan, failure: str, *, runs_max: int = RUNS_MAX, run_world: Callable[[Plan], Outcome] = run
 ) -> frozenset[int]:
-    """Which faults of the plan can be left out, by number, so that it still fails like that."""
+    """The faults of the plan, by number, that can be left out while the world still fails in the same way."""
     wanted = kind_of(failure)
     kept = list(range(len(plan.faults)))
     size, runs = max(1, len(kept) // 2), 0

@@ -52,7 +52,7 @@ def slow_follower_falls_behind(sim: Simulation) -> None:
     stop = go_on_writing(sim, p)
     sim.run_until(lambda: durable_offset(sim, follower, p) > 20, what="there is something to be behind with")
     sim.slow_process(follower, BEHIND_MS)
-    sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the slow follower is taken out for its lag")
+    sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the slow follower is removed for its lag")
     assert not fenced(sim, follower)
     before = committed(sim, p)
     sim.run_until(lambda: committed(sim, p) > before + 10, within=6, what="the others go on without it")

@@ -1,10 +1,10 @@
-"""What the checkers watch announces itself: whoever writes to it marks the process that runs as stirred, so that a
-callback which moved nothing needs no look at its node's replicas.
+"""Announces writes to the state that the checkers watch: a write marks the running process as stirred, so that a
+callback without such a write needs no check of its node's replicas.
 
-Kept true: everything that `views.moved` compares, and the newest committed image, lies in an attribute named here, or
-in a dictionary that is filled in the same callback as such an attribute; `test_checkers.py` holds worlds to it. A write
-from outside any process (a story's own hand) stirs all of them.
-Left to others: what has moved, and whether it may (views.py, checkers.py).
+Invariants: everything that `views.moved` compares, and the newest committed image, is in an attribute named here, or in
+a dictionary that is filled in the same callback as such an attribute; `test_stirring.py` verifies it. A write from
+outside any process (by a story itself) stirs all processes. Not here: what changed and whether it may (views.py,
+checkers.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WATCHED: Final[Mapping[type, frozenset[str]]] = {
 
 
 def announce_writes() -> None:
-    """Let the watched classes tell, from now on and for as long as the interpreter lives."""
+    """Let the watched classes announce writes from now on, until the interpreter ends."""
     for cls, names in WATCHED.items():
         if "__setattr__" not in vars(cls):
             cls.__setattr__ = _telling(cls, names)  # type: ignore[method-assign]

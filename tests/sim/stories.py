@@ -1,9 +1,9 @@
-"""The sequences of events that break weaker replication rules, as stories over one simulated cluster.
+"""Sequences of events that break weaker replication rules, as stories over one simulated cluster.
 
-Each follows a scenario of the design to the point where a weaker rule would lose, mix up or stop something, and asks
-for the right outcome there; the checkers watch all the way, and at the end the cluster must heal. Each is run as it is
-by test_scenarios.py, and with its rule weakened, when it must fail, by test_planted_bugs.py.
-Node 0 is the quorum's only voter; stories keep the partition's leader elsewhere where it must die alone.
+Each story follows a scenario of the design to the point where a weaker rule would lose, mix up or block something, and
+asserts the right outcome there. The checkers watch throughout, and at the end the cluster must recover.
+test_scenarios.py runs each story as it is; test_mutants.py runs it with its rule weakened, when it must fail. Node 0 is
+the only voter of the metadata quorum; where the partition's leader must die alone, stories keep it on another node.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ TOPIC = "orders"
 def write(
     sim: Simulation, partition: int, prefix: str, count: int, acks: str = "all", asking: tuple[int, ...] | None = None
 ) -> None:
-    """So many records, one after the other, each acknowledged. asking: the nodes asked who leads (None: any), once all
-    of them have heard it."""
+    """Write `count` records one after the other, each acknowledged. asking: the nodes asked for the leader (None:
+    any), once all of them know it."""
     client = sim.client(asking)
     if asking is not None:
         newest = max(epoch(sim, node, partition) for node in asking)
         sim.run_until(
             lambda: all(epoch(sim, node, partition) >= newest for node in asking),
-            what="all that are asked know who leads",
+            what="all nodes asked know the leader",
         )
     for number in range(count):
         sim.produce(TOPIC, f"{prefix}{number}".encode(), acks=acks, partition=partition, client=client).wait()
 
 
 def delete_below(sim: Simulation, leader: int, p: int, offset: int) -> None:
-    """An operator has the leader delete the records of a partition below an offset; its log starts there then."""
+    """Delete the records of a partition below an offset, as an operator; its log then starts there."""
     node = sim.machines[leader].node
     assert node is not None
     assert views.delete_records(node, sim.partition(TOPIC, p).key, offset) == offset
@@ -55,13 +55,13 @@ def durable_offset(sim: Simulation, node: int, partition: int) -> int:
 
 
 def epoch(sim: Simulation, node: int, partition: int) -> LeaderEpoch:
-    """The leader epoch in which a node itself acts now; -1 where it is not running."""
+    """The leader epoch that a node itself uses now; -1 if it is not running."""
     replica = sim.replica(node, TOPIC, partition)
     return LeaderEpoch(-1) if replica is None else replica.leader_epoch
 
 
 def leads(sim: Simulation, node: int, partition: int) -> bool:
-    """Does the node lead by its own books?"""
+    """Whether the node leads by its own state."""
     replica = sim.replica(node, TOPIC, partition)
     return replica is not None and replica.leads
 
@@ -78,8 +78,9 @@ def fenced(sim: Simulation, node: int) -> bool:
 
 
 def same_epoch_other_bytes(sim: Simulation) -> None:
-    """Rule 1: an epoch belongs to one incarnation. The leader's own fsync is slow, its followers hold what it does not;
-    all lose power; it comes back first and leads again over other records at the same offsets."""
+    """Rule 1: an epoch belongs to one incarnation. The leader's fsync is slow and its followers hold more than it
+    does. All machines lose power; the old leader is back first and leads again, with other records at the same
+    offsets."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     a, b, voter = 2, 1, 0
     p = sim.led_by(TOPIC, a)
@@ -96,7 +97,7 @@ def same_epoch_other_bytes(sim: Simulation) -> None:
         sim.power_off(node, forget_all=node == a)
     sim.release_disk(a)
     sim.restart(voter)
-    sim.run_for(5)  # the other two are given up, the highest number last: it stays the only one that may lead
+    sim.run_for(5)  # the other two are fenced, the highest number last: the old leader alone may lead
     sim.restart(a)
     sim.run_until(lambda: leads(sim, a, p), what="the old leader leads again")
     write(sim, p, "c", 30, acks="1")
@@ -110,8 +111,9 @@ def same_epoch_other_bytes(sim: Simulation) -> None:
 
 
 def stale_position(sim: Simulation) -> None:
-    """Rule 2: nothing counts of a fetch that disagrees. A member of the set holds records of an old epoch beyond where
-    the new leader began, and other records lie there by now when its first fetch comes."""
+    """Rule 2: a fetch that disagrees with the leader's log counts for nothing. A member of the in-sync set holds
+    records of an old epoch beyond the start of the new leader's epoch, and other records are there when its first
+    fetch arrives."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     old, new, follower = sim.partition(TOPIC, p).replicas
@@ -121,14 +123,14 @@ def stale_position(sim: Simulation) -> None:
     sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
     assert sim.isr(TOPIC, p) == {new, follower}
     write(sim, p, "c", 10, acks="1")
-    sim.run_until(lambda: first.count > 0, what="the member asks for the first time")
+    sim.run_until(lambda: first.count > 0, what="the member fetches for the first time")
     first.release()
     sim.run_until(lambda: committed(sim, p) == end(sim, new, p), what="the new records are committed")
     sim.must_heal()
 
 
 def old_epoch_reaches_one_follower(sim: Simulation, p: int, leader: int, without: int, reached: int) -> None:
-    """5 committed records, then 20 that only the leader and one follower get."""
+    """Write 5 committed records, then 20 that only the leader and one follower get."""
     write(sim, p, "a", 5)
     sim.hold("Data.FetchStream", source=leader, target=without, part="answer")
     sim.run_for(0.1)
@@ -147,8 +149,9 @@ def asks_for(partition: int) -> Callable[[Envelope], bool]:
 
 
 def watermark_of_a_diverging_answer(sim: Simulation) -> None:
-    """Rule 2, variant: the leader has committed beyond the point where the follower's log diverges; the follower learns
-    no watermark before it is cut. What it has fetched anew and not synced does not bring it into the set either."""
+    """Rule 2, variant: the leader has committed beyond the point where the follower's log diverges. The follower
+    learns no high watermark before its truncation. Records fetched after it, but not synced, do not bring it into
+    the set either."""
     sim.start(nodes=3, min_insync=1, partitions=3)
     old, follower, new = 2, 1, 0
     p = sim.led_by(TOPIC, old)
@@ -159,10 +162,10 @@ def watermark_of_a_diverging_answer(sim: Simulation) -> None:
     write(sim, p, "c", 10)
     new_epoch = epoch(sim, new, p)
     sim.resume(follower)
-    sim.run_until(lambda: epoch(sim, follower, p) == new_epoch, what="the first follower hears of the new epoch")
-    sim.run_until(lambda: end(sim, follower, p) == 5, what="it is cut")
+    sim.run_until(lambda: epoch(sim, follower, p) == new_epoch, what="the first follower learns of the new epoch")
+    sim.run_until(lambda: end(sim, follower, p) == 5, what="the log is truncated")
     sim.stall_disk(follower)
-    sim.run_until(lambda: end(sim, follower, p) == end(sim, new, p), what="it fetches anew")
+    sim.run_until(lambda: end(sim, follower, p) == end(sim, new, p), what="it fetches again")
     sim.run_for(2)
     assert follower not in sim.isr(TOPIC, p)
     sim.release_disk(follower)
@@ -171,7 +174,7 @@ def watermark_of_a_diverging_answer(sim: Simulation) -> None:
 
 
 def synced(sim: Simulation, node: int, p: int) -> int:
-    """Up to where the disk has what the log has in memory, whether the fsync has ended or not."""
+    """The offset up to which the disk has the bytes of the log, whether or not the fsync has returned."""
     log = sim.log(node, TOPIC, p)
     assert isinstance(log, Log)
     file = views.inode_at(sim.machines[node].disk, log.active.path)
@@ -179,8 +182,8 @@ def synced(sim: Simulation, node: int, p: int) -> int:
 
 
 def flush_across_a_cut(sim: Simulation) -> None:
-    """Rule 2, variant: an fsync begun before a follower's log is cut ends after it. What took the place of the cut
-    records is not held by it."""
+    """Rule 2, variant: an fsync that began before a truncation of a follower's log ends after it. The follower does
+    not hold the records that replaced the truncated ones."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     old, new, follower = sim.partition(TOPIC, p).replicas
@@ -200,7 +203,7 @@ def flush_across_a_cut(sim: Simulation) -> None:
     sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
     write(sim, p, "c", 3, acks="1")
     sim.run_until(
-        lambda: end(sim, follower, p) == end(sim, new, p), what="the follower was cut and has the new records"
+        lambda: end(sim, follower, p) == end(sim, new, p), what="the follower was truncated and has the new records"
     )
     assert durable_offset(sim, follower, p) <= 5
     sim.release_disk(follower)
@@ -212,14 +215,14 @@ def flush_across_a_cut(sim: Simulation) -> None:
 
 
 def join_by_log_end(sim: Simulation) -> None:
-    """Rule 4: a replica joins by what it holds. It has fetched everything, its fsync hangs: it stays out."""
+    """Rule 4: a replica joins by its durable offset. It has fetched everything but its fsync hangs: it stays out."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     leader, follower, voter = 1, 2, 0
     p = sim.led_by(TOPIC, leader)
     write(sim, p, "a", 5)
     sim.cut_link(follower, leader)
     sim.produce(TOPIC, b"b", partition=p)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is taken out for its lag")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is removed for its lag")
     write(sim, p, "c", 10)
     sim.stall_disk(follower)
     sim.heal_link(follower, leader)
@@ -238,11 +241,11 @@ def join_by_log_end(sim: Simulation) -> None:
     sim.must_heal()
 
 
-# --- 5. a proposal that comes late ----------------------------------------------------------------------------------
+# --- 5. a proposal that arrives late -------------------------------------------------------------------------------
 
 
 def admits(node: int) -> Callable[[Envelope], bool]:
-    """Does this AlterPartition request propose a set with that node?"""
+    """Matches an AlterPartition request that proposes an in-sync set with that node."""
 
     def matches(envelope: Envelope) -> bool:
         items = envelope.message.partitions  # type: ignore[attr-defined]
@@ -252,18 +255,19 @@ def admits(node: int) -> Callable[[Envelope], bool]:
 
 
 def late_proposal(sim: Simulation) -> None:
-    """Rule 3: a joiner counts until a higher partition epoch is known. The proposal stalls, its retry is refused since
-    the joiner was fenced meanwhile; the leader must not commit without it while the first copy may still arrive."""
+    """Rule 3: a joiner counts until a higher partition epoch is known. The proposal stalls, and its retry is refused
+    because the joiner was fenced meanwhile. The leader must not commit without the joiner while the first copy may
+    still arrive."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     leader, joiner, voter = 1, 2, 0
     p = sim.led_by(TOPIC, leader)
     write(sim, p, "a", 5)
     sim.cut_link(joiner, leader)
     sim.produce(TOPIC, b"b", partition=p)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is taken out for its lag")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is removed for its lag")
     late = sim.hold("Controller.AlterPartition", source=leader, when=admits(joiner))
     sim.heal_link(joiner, leader)
-    sim.run_until(lambda: late.count > 0, what="the leader proposes to take it in again")
+    sim.run_until(lambda: late.count > 0, what="the leader proposes to add it again")
     late.let_pass()
     sim.pause(joiner)
     sim.run_until(lambda: fenced(sim, joiner), what="the joiner is fenced")
@@ -286,12 +290,12 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
     write(sim, p, "a", 5)
     sim.cut_link(joiner, leader)
     sim.produce(TOPIC, b"b", partition=p)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is taken out for its lag")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is removed for its lag")
     sim.run_for(0.5)
     answers = sim.hold("Controller.AlterPartition", target=leader, part="answer")
     news = sim.hold("Quorum.FetchMetadata", target=leader, part="answer")
     sim.heal_link(joiner, leader)
-    sim.run_until(lambda: answers.count > 0, what="the joiner is admitted, and its leader does not hear of it")
+    sim.run_until(lambda: answers.count > 0, what="the joiner is admitted, and its leader does not learn of it")
     assert joiner in sim.isr(TOPIC, p)
     answers.let_pass()
     sim.cut_link(joiner, leader)
@@ -299,7 +303,7 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
     before = committed(sim, p)
     sent = sim.produce(TOPIC, b"c", partition=p)
     answers.break_connections()
-    for number in range(10):  # the retry is refused; without any news the leader would be given up soon
+    for number in range(10):  # the retry is refused; without any news the leader would soon be fenced
         sim.produce(TOPIC, b"d%d" % number, partition=p)
         sim.run_for(0.1)
     assert committed(sim, p) == before, "committed without a member of the set"
@@ -313,8 +317,9 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
 
 
 def late_answer(sim: Simulation) -> None:
-    """Rule 2: a follower takes an answer only for the fetch it has open. An answer of an old epoch is stuck on its way;
-    the follower is cut under a new leader and is on its way up again when the old answer arrives, beyond its end."""
+    """Rule 2: a follower accepts an answer only for its outstanding fetch. An answer of an old epoch is delayed. A
+    new leader makes the follower truncate its log, and the follower is catching up when the old answer arrives,
+    beyond its log end."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     old, new, follower = sim.partition(TOPIC, p).replicas
@@ -327,9 +332,9 @@ def late_answer(sim: Simulation) -> None:
     sim.run_until(lambda: stuck.count > 0, what="an answer is stuck")
     stuck.let_pass()
     sim.cut_link(old, 0)
-    sim.run_until(lambda: leads(sim, new, p), what="the controller gives the old leader up")
+    sim.run_until(lambda: leads(sim, new, p), what="the controller fences the old leader")
     write(sim, p, "c", 3, acks="1", asking=(new, follower))
-    sim.run_until(lambda: end(sim, follower, p) == 8, what="the follower is cut and has the first new records")
+    sim.run_until(lambda: end(sim, follower, p) == 8, what="the follower is truncated and has the first new records")
     rest = sim.hold("Data.FetchStream", source=new, target=follower, part="answer", when=with_records_of(p))
     write(sim, p, "d", 17, acks="1", asking=(new, follower))
     stuck.release()
@@ -349,12 +354,12 @@ def with_records_of(partition: int) -> Callable[[Envelope], bool]:
     return matches
 
 
-# --- 12. a topic made again -----------------------------------------------------------------------------------------
+# --- 12. a topic created again -------------------------------------------------------------------------------------
 
 
 def topic_made_again(sim: Simulation) -> None:
-    """Rule 1: every position carries the topic id. A follower that has not heard of the new topic fetches the old one
-    at its end; that counts for nothing in the new one."""
+    """Rule 1: every position carries the topic ID. A follower that has not learned of the new topic fetches the old
+    one at its end; this counts for nothing in the new one."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     deaf, voter = 2, 0
     led = [state.partition for state in sim.topic(TOPIC).partitions if state.leader == 1]
@@ -364,7 +369,7 @@ def topic_made_again(sim: Simulation) -> None:
     news = sim.hold("Quorum.FetchMetadata", source=voter, target=deaf, part="answer")
     sim.run_for(0.02)
     others = sim.client(nodes=(0, 1))
-    while True:  # until a partition is led where its namesake was
+    while True:  # until a partition is led where the old one was
         sim.delete_topic(TOPIC, client=others)
         sim.create_topic(TOPIC, partitions=3, client=others, wait=False)
         sim.run_until(lambda: sim.image().topic(TOPIC) is not None, what="the new topic is known")
@@ -381,19 +386,19 @@ def topic_made_again(sim: Simulation) -> None:
     sim.must_heal()
 
 
-# --- what no scenario names, and every replicated log owes ------------------------------------------------------------
+# --- rules without a scenario, needed by every replicated log ------------------------------------------------------
 
 
 def committed_outlives_its_leader(sim: Simulation) -> None:
-    """Rule 6: leaders come from the in-sync set. One follower is cut off and misses a record; the leader is lost; only
-    who has the record may lead."""
+    """Rule 6: leaders come from the in-sync set. One follower is cut off and misses a record; the leader is lost;
+    only the replica with the record may lead."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     leader, straggler, voter = 1, 2, 0
     p = sim.led_by(TOPIC, leader)
     write(sim, p, "a", 3)
     sim.cut_link(straggler, leader)
     sim.produce(TOPIC, b"b", partition=p)
-    sim.run_until(lambda: straggler not in sim.isr(TOPIC, p), what="the straggler is taken out")
+    sim.run_until(lambda: straggler not in sim.isr(TOPIC, p), what="the straggler is removed")
     write(sim, p, "c", 3)
     sim.kill(leader)
     sim.stall_disk(straggler)
@@ -408,7 +413,7 @@ def committed_outlives_its_leader(sim: Simulation) -> None:
 
 
 def all_machines_lose_power(sim: Simulation) -> None:
-    """`durability=fsync`: what was acknowledged was synced, by every member of the set."""
+    """`durability=fsync`: every member of the set has synced what was acknowledged."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     for p in range(3):
         write(sim, p, "a", 5)
@@ -421,8 +426,8 @@ def all_machines_lose_power(sim: Simulation) -> None:
 
 
 def voter_starts_on_a_full_disk(sim: Simulation) -> None:
-    """A full disk refuses, and nothing more: the only voter finds no room for its vote, waits, and leads once there is
-    some."""
+    """A full disk refuses writes and does no other harm: the only voter has no free space for its vote, waits, and
+    leads once there is some."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     write(sim, 0, "a", 3)
     voter = 0
@@ -434,8 +439,8 @@ def voter_starts_on_a_full_disk(sim: Simulation) -> None:
 
 
 def only_voter_has_not_voted_yet(sim: Simulation) -> None:
-    """Who leads by its own vote alone says so once that vote is on its disk: it ends before that, and its next life
-    leads in the same epoch, in which nothing was said."""
+    """A node that leads by its own vote alone reports it only after the vote is on its disk. The process ends before
+    that, and its next incarnation leads in the same epoch, which nobody has seen."""
     sim.start(nodes=3, min_insync=2)
     write(sim, 0, "a", 3)
     voter = 0
@@ -451,7 +456,7 @@ def only_voter_has_not_voted_yet(sim: Simulation) -> None:
 
 
 def refused_fetch_is_sent_again(sim: Simulation) -> None:
-    """A follower that hears of a leadership before the leader does is refused, and asks again until it is not."""
+    """A follower that learns of a leadership before the leader does is refused, and retries until it is accepted."""
     sim.start(nodes=3, min_insync=3, topics=())
     late = 1
     news = sim.hold("Quorum.FetchMetadata", target=late, part="answer")
@@ -466,13 +471,13 @@ def refused_fetch_is_sent_again(sim: Simulation) -> None:
 
 
 def stopped_while_connecting(sim: Simulation) -> None:
-    """A node that is told to stop while it connects to a leader ends all the same, and its stream with it."""
+    """A node that gets SIGTERM while it connects to a leader ends all the same, and its stream with it."""
     sim.start(nodes=3, min_insync=1, partitions=3)
     leader, follower = 1, 2
     write(sim, sim.led_by(TOPIC, leader), "a", 3)
     sim.kill(leader)
     sim.restart(leader)
-    sim.cut(leader)  # it cannot register, so its former life leads until the session ends
+    sim.cut(leader)  # it cannot register, so its former incarnation leads until the session ends
     sim.stop(follower)
     node = sim.machines[follower].node
     assert node is not None
@@ -485,8 +490,9 @@ def stopped_while_connecting(sim: Simulation) -> None:
 
 
 def directory_fails_before_ready(sim: Simulation) -> None:
-    """Rule 6: a node is unfenced only when its registration's number is in every directory it named. One directory
-    fails just then; it holds the last in-sync copy of a partition, and is not to count as an older copy of itself."""
+    """Rule 6: a node is unfenced only when the number of its registration is in every directory that it named. One
+    directory fails at that moment. It has the last in-sync copy of a partition, so the node must not count with an
+    older copy."""
     sim.start(nodes=3, min_insync=1, partitions=6, directories=2)
     last = 2
     manager = sim.machines[last].replicas()
@@ -496,7 +502,7 @@ def directory_fails_before_ready(sim: Simulation) -> None:
     for other in (0, 1):
         sim.cut_link(other, last)
     sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {last}, what="the others are taken out for their lag")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {last}, what="the others are removed for their lag")
     sim.kill(last)
     sim.heal(last)
     sim.run_until(lambda: fenced(sim, last), what="the last member is fenced")
@@ -508,8 +514,9 @@ def directory_fails_before_ready(sim: Simulation) -> None:
 
 
 def rot_found_by_the_scrub(sim: Simulation) -> None:
-    """Rule 6, found later: an old byte of the leader's log rots. The scrub sees it, the leader says so, hands over, is
-    fetched anew; nothing of the rot is spread, and what was committed stays whole."""
+    """Rule 6, detected later: an old byte of the leader's log is corrupted. The scrub finds it, the leader reports
+    it, hands over leadership and fetches its log again. The corruption does not spread, and what was committed stays
+    complete."""
     sim.start(nodes=3, min_insync=2, partitions=3, segment_bytes="1000")
     rotten = 1
     p = sim.led_by(TOPIC, rotten)
@@ -519,7 +526,7 @@ def rot_found_by_the_scrub(sim: Simulation) -> None:
     assert log.segment_count > 3
     first_epoch = epoch(sim, rotten, p)
     sim.machines[rotten].disk.flip_bit(log.segments[1].path, 100)
-    sim.run_until(lambda: log.closed, within=120, what="the rotten log is out of use")
+    sim.run_until(lambda: log.closed, within=120, what="the corrupt log is out of use")
     assert log.damage is not None, "the scrub has found it"
     write(sim, p, "b", 3)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {0, 1, 2}, within=60, what="it is in sync again")
@@ -529,21 +536,22 @@ def rot_found_by_the_scrub(sim: Simulation) -> None:
 
 
 def rot_that_a_follower_refuses(sim: Simulation) -> None:
-    """Scenario 15, second half: the end of the leader's log rots while a follower is away. Back, it refuses the
-    bytes; the leader finds them damaged too, hands over, and is fetched anew from those who have them whole."""
+    """Scenario 15, second half: the end of the leader's log is corrupted while a follower is down. After its restart
+    the follower refuses the bytes. The leader verifies the corruption, hands over leadership, and fetches its log
+    again from the sound replicas."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     rotten, away, whole = 1, 2, 0
     p = sim.led_by(TOPIC, rotten)
     write(sim, p, "a", 3)
     sim.kill(away)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, whole}, what="the dead one is taken out")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, whole}, what="the dead one is removed")
     write(sim, p, "b", 3)
     log = sim.log(rotten, TOPIC, p)
     assert isinstance(log, Log)
     first_epoch = epoch(sim, rotten, p)
     sim.machines[rotten].disk.flip_bit(log.active.path, log.active.size - 2)
     sim.restart(away)
-    sim.run_until(lambda: log.closed, within=15, what="the rotten log is out of use")
+    sim.run_until(lambda: log.closed, within=15, what="the corrupt log is out of use")
     write(sim, p, "c", 3)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {0, 1, 2}, within=60, what="it is in sync again")
     assert epoch(sim, whole, p) > first_epoch
@@ -551,8 +559,8 @@ def rot_that_a_follower_refuses(sim: Simulation) -> None:
 
 
 def directory_of_another_cluster(sim: Simulation) -> None:
-    """A node is given a disk of another cluster as its second one: it is left out, nothing on it is touched, and
-    what belongs there is made anew in the first one."""
+    """A node gets a disk of another cluster as its second directory. The node ignores it and changes nothing on it;
+    what belongs there is created again in the first directory."""
     sim.start(nodes=3, min_insync=2, partitions=6, directories=2)
     for p in range(6):
         write(sim, p, "a", 2)
@@ -575,7 +583,7 @@ def directory_of_another_cluster(sim: Simulation) -> None:
 
 
 def leads_quorum(sim: Simulation, node: int) -> bool:
-    """Does the node lead the metadata quorum by its own books?"""
+    """Whether the node leads the metadata quorum by its own state."""
     return any(view.leads for view in sim.machines[node].replicas(metadata=True) if view.name.startswith("__"))
 
 

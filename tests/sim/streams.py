@@ -1,7 +1,7 @@
 """A simulated stream: two pipes, each in order, between a client's process and a task of the server's process.
 
-Kept true: a message arrives after all that were sent before it in its direction, once; when one is lost, none that
-follows it in that direction arrives and both ends break, each when it finds out. What had arrived before is still read.
+Invariants: a message arrives once, after all earlier ones of its direction. If one is lost, no later one of that
+direction arrives and both ends break, each when it detects the loss. What arrived before can still be read.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tidelog.types import Endpoint
 if TYPE_CHECKING:
     from tests.sim.network import Link, Network
 
-WINDOW_BYTES = 256 * 1024  # what a sender may have on its way and unread before it waits, as HTTP/2 has it
+WINDOW_BYTES = 256 * 1024  # flow control window of a sender: bytes in transit or unread, as in HTTP/2
 BREAK_US = (1_000, 2 * MICROS)
-SILENCE_US = (3 * MICROS, 12 * MICROS)  # how long the peer of a machine without power, or behind a cut, goes on hoping
+SILENCE_US = (3 * MICROS, 12 * MICROS)  # time until the peer of a machine without power, or behind a cut, detects it
 
-END = object()  # the other side ended the stream after all that it had sent
+END = object()  # the other side ended the stream after everything that it had sent
 
 
 class Pipe:
@@ -35,7 +35,7 @@ class Pipe:
         self.link = link
         self.part = part
         self.unread_bytes = 0
-        self.lost = False  # a message was lost: nothing more gets through
+        self.lost = False  # a message was lost: no later one arrives
         self._stalled: deque[bytes | object] = deque()  # waits for the end of a cut or of a story's hold
         self._durable_offset = False
         self._last_us = 0
@@ -65,7 +65,7 @@ class Pipe:
         self.flush()
 
     def flush(self) -> None:
-        """Send on what nothing holds back."""
+        """Send the items that no cut and no story holds back."""
         network = self.connection.network
         while self._stalled and not self._durable_offset and not self.link.cut:
             item = self._stalled.popleft()
@@ -90,7 +90,7 @@ class SimStream:
         self._inbox: deque[bytes] = deque()
         self._closed = False
         self.closed_itself = False
-        self._ended = False  # the other side ended it
+        self._ended = False  # the other side ended the stream
         self._error: TidelogError | None = None
         self._receiver: asyncio.Future[None] | None = None
         self._sender: asyncio.Future[None] | None = None
@@ -141,8 +141,8 @@ class SimStream:
                 self._receiver = None
 
     def close(self) -> None:
-        """End the stream at once; the other side hears of it after what was sent before. On the serving side this also
-        cancels the method that serves it, as the real server does."""
+        """End the stream at once; the other side gets the end after the messages sent before. On the server side
+        this also cancels the method that serves it, as the real server does."""
         if self._closed:
             return
         self.closed_itself = not self.over
@@ -151,13 +151,13 @@ class SimStream:
         self._connection.closed_by(self)
 
     def finish(self, ending: object) -> None:
-        """The serving method is over: tell the other side, unless there is none any more."""
+        """Report the end of the serving method to the other side, if that still exists."""
         if not self.over or self.closed_itself:
             self._out.push(ending)
         self._closed = True
 
     def take(self, item: bytes | object) -> None:
-        """Something arrived from the other side."""
+        """Receive an item from the other side."""
         if self.over or not self.process.alive:
             return
         if isinstance(item, bytes):
@@ -195,7 +195,7 @@ class SimStream:
 
 
 class Connection:
-    """A stream from open to end: who is at each side, and the handler that serves it."""
+    """A stream from open to end: both sides and the handler that serves it."""
 
     def __init__(
         self, network: Network, number: int, source: str, to: Endpoint, method: Method[Any, Any], process: Process
@@ -218,7 +218,7 @@ class Connection:
     # --- opening and serving ---
 
     async def opened(self) -> None:
-        """Connect: one round trip, or a refusal, or no answer."""
+        """Connect: one round trip, a refusal, or no answer."""
         self.network.send(self._up.link, self._arrive)
         await self._opened
 
@@ -249,7 +249,7 @@ class Connection:
             self._opened.set_exception(ConnectionFailed(f"{self}: {why}; try again later"))
 
     async def _serve(self, service: object | None, context: RequestContext) -> None:
-        """The server's side, run as a task of the serving process."""
+        """The server side; runs as a task of the serving process."""
         assert self.server is not None
         ending: object = END
         try:
@@ -261,23 +261,23 @@ class Connection:
                 raise
         except TidelogError as refused:
             ending = self.network.over_the_wire(refused)
-        except Exception as defect:  # noqa: BLE001 - reported, and the caller gets what a real node would answer
+        except Exception as defect:  # noqa: BLE001 - reported, and the caller gets the answer of a real node
             self.network.loop.call_exception_handler({"message": f"{self} failed by a defect", "exception": defect})
-            ending = UnknownServerError(f"{self.method} failed on the node by a defect; the node's log says more")
+            ending = UnknownServerError(f"{self.method} failed on the node by a defect; see the log of the node")
         finally:
             self.server.finish(ending)
 
     # --- ending ---
 
     def end_behind(self, pipe: Pipe) -> SimStream:
-        """The end at which a pipe comes out."""
+        """The receiving end of a pipe."""
         if pipe is self._down:
             return self.client
         assert self.server is not None
         return self.server
 
     def end_before(self, pipe: Pipe) -> SimStream:
-        """The end that sends into a pipe."""
+        """The sending end of a pipe."""
         if pipe is self._up:
             return self.client
         assert self.server is not None
@@ -292,18 +292,19 @@ class Connection:
         self.forget_if_over()
 
     def cancelled_at(self, end: SimStream) -> None:
-        """A task was cancelled in the middle of sending or receiving: gRPC ends the calling side's stream then."""
+        """A task was cancelled while it sent or received: gRPC then ends the stream of the calling side."""
         if end is self.client:
             end.close()
 
     def ended_for(self, end: SimStream) -> None:
-        """That end has just learnt that the stream is over: a caller that is gone cancels the method that serves it."""
+        """That end has just learned that the stream is over. If it is the caller, the method that serves it is
+        cancelled."""
         if end is self.server and self._handler is not None:
             self._handler.cancel()
         self.forget_if_over()
 
     def break_both(self, why: str, after_us: tuple[int, int]) -> None:
-        """Both ends find out, each in its own time."""
+        """Break both ends, each after its own delay."""
         for end in (self.client, self.server):
             if end is not None and not end.over:
                 self.network.loop.call_world_later_us(self.network.rng.randint(*after_us), end.break_now, why)

@@ -121,7 +121,7 @@ def test_settings_of_the_past_still_excuse() -> None:
 
 def test_what_comes_behind_its_marker() -> None:
     book = Book().put((None, b"a"), producer=7, epoch=3).decide(7, 4, commit=False, coordinator=1)
-    with pytest.raises(Violation, match="sent in epoch 3 is committed at 2, behind the marker of epoch 4"):
+    with pytest.raises(Violation, match="of producer 7 in epoch 3 is committed at 2, after the marker of epoch 4"):
         book.put((None, b"b"), producer=7, epoch=3)
     with pytest.raises(Violation, match="coordinator epoch 0 is committed"):
         Book().decide(7, 4, commit=False, coordinator=1).decide(7, 4, commit=False)

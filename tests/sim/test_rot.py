@@ -127,7 +127,7 @@ def test_a_world_is_not_healed_while_a_flipped_bit_is_in_use(world: Simulation) 
     node = world.any_follower(TOPIC)
     world.machines[node].disk.flip_bit(log_of(world, node).active.path, 70)
     world.run_for(1)
-    assert "rotten" in world._what_is_missing()
+    assert "corrupt" in world._what_is_missing()
     world.scrub(node, TOPIC)
     world.must_heal()
 

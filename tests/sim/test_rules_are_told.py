@@ -55,11 +55,11 @@ WORDS = {
     "_watermark_moved": ("are in sync, ",),
     "_begins_complete": ("ending at",),
     "_epoch_moved": ("is led by node",),
-    "_start_moved": ("nothing lets it go",),
+    "_start_moved": ("nothing allows that",),
     "_answered": ("acknowledged, but",),
     "sets_are_of_present_nodes": ("in the in-sync set", "in its in-sync set"),
     "reading": ("was given offset",),
-    "told_end": ("tells the end",),
+    "told_end": ("reports the end",),
     "lie_of": ("a crash may lose",),
 }
 """By checker: what it says, as the registry of planted bugs quotes it where that one notices them."""

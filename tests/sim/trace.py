@@ -1,4 +1,4 @@
-"""What happened in a world, line by line: for people to read, and as a digest that two runs of a seed must share."""
+"""The events of a world, one per line: for people, and as a digest that two runs of a seed must share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sim.process import CURRENT
 
 
 class Trace:
-    """Lines with the virtual time in front. `show` is called with each line as it comes."""
+    """Lines with the virtual time in front. `show` is called with each new line."""
 
     def __init__(self, now_us: Callable[[], int], show: Callable[[str], None] | None = None) -> None:
         self.lines: list[str] = []
@@ -30,7 +30,7 @@ class Trace:
 
 
 class TraceHandler(logging.Handler):
-    """What the nodes log goes into the trace, with the name of the process that logged it."""
+    """Adds the log lines of the nodes to the trace, with the name of the process that logged them."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__(logging.INFO)

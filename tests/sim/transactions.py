@@ -1,9 +1,9 @@
-"""A scripted transaction coordinator: what Kafka's decides and has written, without its own log.
+"""A scripted transaction coordinator: it decides as Kafka's does and has markers written, without its own log.
 
-Kept true: a transaction is decided once, and its markers are appended again until they are committed in every
-partition; they bear the next producer epoch, so that what comes late from the transaction's own is refused (KIP-890).
-It forgets nothing when it dies; who takes over has a higher coordinator epoch and finishes what was begun.
-Left to others: appending a marker (views.py), whether readers are told the truth (readings.py, ledger.py).
+Invariants: a transaction is decided once, and its markers are appended again until they are committed in every
+partition. They have the next producer epoch, so that late requests of the transaction's own epoch are refused
+(KIP-890). The coordinator loses no state when it dies; its successor has a higher coordinator epoch and completes the
+open work. Not here: the append of a marker (views.py), the check of readers (readings.py, ledger.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Coordinator:
-    """Of one transactional id. `epoch`: which coordinator it is by now."""
+    """The coordinator of one transactional ID. `epoch`: the current coordinator epoch."""
 
     DIES: float = 0.15
-    """How often it dies between two markers."""
+    """The probability that it dies between two markers."""
 
     def __init__(self, sim: Simulation, producer_id: int, rng: random.Random) -> None:
         self._sim, self._rng = sim, rng
@@ -32,18 +32,18 @@ class Coordinator:
         self._current: Transaction | None = None
 
     async def init(self, client: Client) -> None:
-        """Another instance of the producer begins: what an earlier one left open is aborted (InitProducerId)."""
+        """A new instance of the producer starts: abort what an earlier one left open (InitProducerId)."""
         if self._current is not None:
             await self.end(client, self._current, commit=False)
         self.producer_epoch += 1
 
     def begin(self) -> Transaction:
-        """A transaction of the present instance."""
+        """A new transaction of the present instance."""
         self._current = Transaction(self.producer_id, self.producer_epoch, marker_epoch=self.producer_epoch + 1)
         return self._current
 
     async def end(self, client: Client, transaction: Transaction, *, commit: bool) -> None:
-        """Decide, and have the leaders append the markers until they are committed."""
+        """Decide, and make the leaders append the markers until they are committed."""
         self._current = None
         self.producer_epoch = transaction.marker_epoch
         transaction.committed = commit
@@ -55,7 +55,7 @@ class Coordinator:
                     self.epoch += 1
                 append_marker(self._sim, transaction, *place, coordinator_epoch=self.epoch)
             await client.pause()
-        for place in died:  # what the one that died had sent arrives late
+        for place in died:  # late requests of the coordinator that died
             append_marker(self._sim, transaction, *place, coordinator_epoch=self.epoch - 1)
 
 
@@ -67,7 +67,7 @@ def unmarked(sim: Simulation, transaction: Transaction) -> list[tuple[str, int]]
 def append_marker(
     sim: Simulation, transaction: Transaction, topic: str, partition: int, *, coordinator_epoch: int = 0
 ) -> None:
-    """Have the leader of a partition append the marker of a decided transaction; nothing happens where it cannot."""
+    """Make the leader of a partition append the marker of a decided transaction; no effect if it cannot."""
     assert transaction.committed is not None, "an open transaction has no marker"
     machine = sim.machines.get(sim.leader(topic, partition))
     if machine is None or machine.node is None or machine.process is None:

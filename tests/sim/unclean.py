@@ -1,9 +1,9 @@
-"""What an unclean election has cost one partition, and from where on it is judged again.
+"""What one partition lost by an unclean election, and from where on the rules hold again.
 
-The new leader's log says what is committed: from its first moment on all rules hold for it, and for what follows it.
-Kept true: a replica is judged once it leads by that history, or is counted on by it; before, its log may be of the old
-one. Records are judged of which no leader of an older epoch can have said anything.
-Left to others: the rules (checkers.py), who was elected (views.py).
+The new leader's log decides what is committed: all rules hold for it from its first event on, and for every replica
+that follows it. Invariants: a replica is checked once it leads by that history or is a member of a set by it; before,
+its log may have the old one. A record is checked only if no leader of an older epoch can have answered for it. Not
+here: the rules (checkers.py), the elections (views.py).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Final
 from tests.sim.loop import MICROS
 
 ON_THE_WAY_US: Final = 10 * MICROS
-"""So long an answer of a leader of an older epoch may take."""
+"""Upper bound of the time that an answer of an older leader is in transit."""
 
 
 @dataclass(slots=True)
 class Loss:
-    """epoch: of the newest unclean leader. now_us: the moment of virtual time."""
+    """The loss of one partition. epoch: of the newest unclean leader. now_us: the virtual time."""
 
     epoch: int
     now_us: Callable[[], int]
     sound: set[str] = field(default_factory=set)
-    """Nodes whose replicas are of the new history."""
+    """Nodes whose replicas have the new history."""
     gone: set[tuple[int, bytes | None]] = field(default_factory=set)
-    """By offset, what was committed and is not any more."""
+    """By offset: what was committed and no longer is."""
     others_us: int = 0
     """When a leader of an older epoch was last seen."""
 
@@ -38,9 +38,9 @@ class Loss:
         self.saw_other()
 
     def saw_other(self) -> None:
-        """A leader of an older epoch is there: what it says is worth nothing."""
+        """A leader of an older epoch still runs: its answers do not count."""
         self.others_us = self.now_us()
 
     def explains(self, offset: int, value: bytes | None) -> bool:
-        """May a reader be given this, which is not committed?"""
+        """Whether a reader may receive this record although it is not committed."""
         return (offset, value) in self.gone or self.now_us() < self.others_us + ON_THE_WAY_US

@@ -1,4 +1,4 @@
-"""How the simulator looks into a node: the only file that knows where a node keeps what the checkers want to see."""
+"""The simulator's access to a node: the only file that knows where a node keeps what the checkers read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidelog.records.v2.control import EndTxnMarker, control_batch
 from tidelog.types import Acks, Durability, Offset, PartitionKey
 
 Position = tuple[int, bool, object, int, int, int, int]
-"""What is watched of a replica: leader epoch, whether it leads, its log, where that starts and ends, what it holds,
+"""The watched state of a replica: leader epoch, whether it leads, its log, log start and end, durable offset,
 watermark."""
 
 
@@ -40,8 +40,8 @@ def replicas(node: Node, *, metadata: bool = False) -> Iterator[ReplicaView]:
 
 
 def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
-    """The replicas of which something moved since `seen`, which is brought up to date: asked after every callback. The
-    metadata log is one of them: its leader is the quorum's."""
+    """The replicas that changed since `seen`, which this call updates; called after every callback. The metadata log
+    is one of them: its leader is the quorum's."""
     metadata = node._metadata
     if metadata is None:
         return ()
@@ -82,7 +82,7 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
 
 
 def replica(node: Node, key: PartitionKey) -> ReplicaView | None:
-    """One replica as the node has it now, the metadata log's too; None where it has none."""
+    """A replica as the node has it now, the metadata log's too; None if it has none."""
     if node._metadata is not None and key == METADATA_KEY:
         return _metadata_view(node._metadata)
     part = None if node._replicas is None else node._replicas._partitions.get(key)
@@ -116,21 +116,21 @@ def _view(partition: Partition) -> ReplicaView:
         log.config.durability,
         -1 if leader is None else leader.in_sync.partition_epoch,
     )
-    return tuple.__new__(ReplicaView, fields)  # as its own, less a call
+    return tuple.__new__(ReplicaView, fields)  # as ReplicaView(...), with one call less
 
 
 def acts(node: Node) -> bool:
-    """Has the node's replica manager begun to act on the metadata, so that all its replicas are loaded?"""
+    """Whether the node's replica manager has begun to apply the metadata, so that all its replicas are loaded."""
     return node.replicas is not None and node.replicas.image is not EMPTY
 
 
 def image(node: Node) -> ClusterImage:
-    """The newest committed image that the node knows."""
+    """The newest committed image that the node has."""
     return node.image if node.image is not None else EMPTY
 
 
 def decided(node: Node) -> ClusterImage:
-    """What the node's controller decides on: all that it has appended, committed or not."""
+    """The image on which the node's controller decides: all that it has appended, committed or not."""
     assert node._metadata is not None
     return node._metadata._controller._controller.image
 
@@ -149,7 +149,7 @@ def changed_sets(before: ClusterImage, after: ClusterImage) -> list[PartitionKey
 
 
 def changed_settings(before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
-    """A partition of each topic whose settings differ."""
+    """One partition of each topic whose settings differ."""
     return [
         topic.partitions[0].key
         for topic_id, topic in after.topics.items()
@@ -160,8 +160,8 @@ def changed_settings(before: ClusterImage, after: ClusterImage) -> list[Partitio
 
 
 def led_uncleanly(before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
-    """Partitions that are led, in a new epoch, by a replica that need not have all that is committed. Where more than
-    one change was seen at once, too many rather than too few."""
+    """Partitions led, in a new epoch, by a replica that may lack committed records. If several changes are seen at
+    once, the result may contain too many partitions, never too few."""
     found = []
     for topic_id, topic in after.topics.items():
         if topic.allows_unclean and before.topics.get(topic_id) is not topic:
@@ -174,8 +174,8 @@ def led_uncleanly(before: ClusterImage, after: ClusterImage) -> list[PartitionKe
 
 
 class Places:
-    """Where in its files a log was last read to, so that reading on costs no search. A place is believed where a batch
-    of that offset begins there; it need not, once the log has been cut."""
+    """The last read position in the files of each log, so that sequential reads need no search. A position is used
+    only if a batch of that offset begins there, since a truncation may have moved it."""
 
     KEPT: Final = 8
 
@@ -183,8 +183,8 @@ class Places:
         self._places: dict[Log, dict[int, tuple[LogSegment, int]]] = {}
 
     def has(self, log: Log, disk: FakeDisk, ledger: Ledger, start: int, end: int) -> bool:
-        """Do the ledger's batches lie there, byte for byte, from `start` up to `end`? Said only where that is known to
-        be one file: what this denies is to be read."""
+        """Return True if the ledger's batches from `start` up to `end` are known to lie in one file of the log, byte
+        for byte. On False the caller must read the log."""
         places = self._places.get(log)
         active = log.active
         segment, position = (places or {}).get(start, (None, 0))
@@ -209,7 +209,7 @@ class Places:
             del places[min(places)]
 
     def read_on(self, log: Log, disk: FakeDisk, start: int, end: int) -> bytes | None:
-        """Whole batches from `start` up to `end`, where that is known to lie in one file; else None."""
+        """Whole batches from `start` up to `end` if they are known to lie in one file, else None."""
         places = self._places.get(log)
         if places is None:
             places = self._places[log] = {}
@@ -231,7 +231,7 @@ class Places:
 
 
 def read(log: ReadableLog, start: int, end: int) -> bytes:
-    """Whole batches from the one that holds `start` on, up to `end`."""
+    """Whole batches from the one that contains `start`, up to `end`."""
     assert isinstance(log, Log)
     pieces, position = [], start
     while position < end:
@@ -244,8 +244,8 @@ def read(log: ReadableLog, start: int, end: int) -> bytes:
 
 
 def read_files(log: Log, disk: FakeDisk, start: int, end: int) -> bytes:
-    """As `read`, from the files themselves: of a log whose directory has failed, and which nobody may use any more, or
-    that refuses what it knows to be damaged."""
+    """As `read`, directly from the files: for a log in an offline directory, or one that refuses reads of known
+    corruption."""
     pieces = []
     for segment in log.segments:
         content, position = bytes(memoryview(disk._file(segment.path).seen.data)[: segment.size]), 0
@@ -257,8 +257,8 @@ def read_files(log: Log, disk: FakeDisk, start: int, end: int) -> bytes:
 
 
 def scrub(node: Node, key: PartitionKey) -> None:
-    """What the scrub does every few minutes: look at the log of a partition, here at its newest segment too; all of its
-    directory that it has read before is due again. Nothing happens where the node has no log that it uses."""
+    """Run the scrub on the log of a partition now, including its newest segment; segments that it has checked before
+    are due again. No effect if the node has no such log in use."""
     manager = node.replicas
     part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
     if manager is None or part is None or part.offline is not None or part.log.closed or part.log.cut is not None:
@@ -278,8 +278,8 @@ def scrub(node: Node, key: PartitionKey) -> None:
 
 
 def files_in(disk: FakeDisk, directory: str) -> list[str]:
-    """The paths of the files in a directory, without the disk's planned failures noticing; none where it is not
-    there."""
+    """The paths of the files in a directory, without triggering planned failures of the disk; none if there is no
+    directory."""
     return (
         [f"{directory}/{name}" for name in sorted(disk._directory(directory).entries)]
         if disk.is_directory(directory)
@@ -288,7 +288,7 @@ def files_in(disk: FakeDisk, directory: str) -> list[str]:
 
 
 def inode_at(disk: FakeDisk, path: str) -> Inode | None:
-    """The file of that name, None where there is none."""
+    """The file of that name; None if there is none."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return disk._file(path)
     return None
@@ -297,8 +297,8 @@ def inode_at(disk: FakeDisk, path: str) -> Inode | None:
 def append_marker(
     node: Node, key: PartitionKey, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int = 0
 ) -> None:
-    """What a transaction coordinator has a leader do: append the marker that ends a producer's transaction. Nothing
-    happens where the node does not lead, or refuses it."""
+    """Append the marker that ends a producer's transaction, as a leader does for the transaction coordinator. No
+    effect if the node does not lead or refuses it."""
     part = _led(node, key)
     if part is None or part.leader is None:
         return
@@ -321,9 +321,9 @@ def append_marker(
 
 
 def delete_records(node: Node, key: PartitionKey, offset: int) -> int:
-    """What an operator has a leader do: let the log start there, or where it is committed up to. Returns below which
-    offset records may be gone by that, now or later: 0 where the node does not lead, so that nothing happens. A disk
-    that fails over it may have taken it or not."""
+    """Delete records as a leader does for an operator: move the log start to `offset`, or to the high watermark.
+    Returns the offset below which records may be gone because of it, now or later: 0 without effect, because the
+    node does not lead. If the disk fails during the deletion, it may or may not have taken effect."""
     part = _led(node, key)
     if part is None:
         return 0

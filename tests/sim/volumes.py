@@ -1,7 +1,8 @@
-"""Which volumes of a random world may be replaced by empty ones: only so many that its cluster survives it.
+"""Limits which volumes of a random world may be replaced by empty ones, so that its cluster survives.
 
-Kept true: no last copy of anything goes, nor a majority of the voters' directories, and the next one goes only once the
-last one's node is whole again. Left to others: when (nemesis.py), and the replacing itself (world.py).
+Invariants: the last copy of a partition and a majority of the voters' directories are never removed, and the next
+volume is replaced only when the node of the last one has recovered. Not here: the times (nemesis.py), the replacement
+itself (world.py).
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from tidelog.types import NodeId
 
 
 class Volumes:
-    """See the module's words."""
+    """The volumes of a world."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
-        self._emptied: dict[int, int] = {}  # nodes whose volume was replaced, and the metadata's end then
+        self._emptied: dict[int, int] = {}  # by node whose volume was replaced: the end of the metadata log then
 
     def empty_if_spare(self, node: int) -> None:
-        """Replace a volume by an empty one, unless its node runs, or is needed."""
+        """Replace a volume by an empty one, unless its node runs or is needed."""
         if not self._sim.machines[node].up and self._is_spare(node):
             self._emptied[node] = self._sim.image().offset
             self._sim.empty(node)
@@ -35,7 +36,8 @@ class Volumes:
         return len(keep) > len(image.voters) // 2
 
     def _is_whole_again(self, node: int, since: int) -> bool:
-        """Has the node registered with its new directory, which has taken the old one's place among the voters?"""
+        """Whether the node has registered its new directory and the directory has replaced the old one among the
+        voters."""
         image = self._sim.image()
         entry = image.nodes[NodeId(node)]
         directories = {voter.directory_id for voter in image.voters if voter.node_id == node}

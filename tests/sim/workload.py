@@ -1,8 +1,8 @@
-"""Clients of a simulated cluster: a plain producer that remembers what it was told, and a reader of what is committed.
+"""Clients of a simulated cluster: a plain producer that records its answers, and a reader of committed records.
 
-A client is a process of its own that speaks the wire's messages over the simulated transport. Kept true: a record whose
-fate is unknown is never sent again, so what a client counts as sent once is in the log at most once.
-Left to others: whether what it was told is true (checkers.py).
+A client is a process that sends the wire's messages over the simulated transport. Invariants: a record with an unknown
+outcome is never sent again, so the log has at most one copy of a record that the client counts as sent once. Not here:
+the check of the answers (checkers.py).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from tidelog.records.v2.record import Record
 from tidelog.types import Endpoint, Millis, Offset
 
 RETRY_MS = (20, 250)
-BUSY_S = 0.2  # how long a reader may be busy with what it was given
+BUSY_S = 0.2  # upper bound of the time for which a reader may be busy with an answer
 ANSWER_MS = 4_000
 CALL_MS = 3_000
 IDENTITY = "sent as"
-"""The header by which a record without a value, a tombstone, is known."""
+"""The header that identifies a record without a value (a tombstone)."""
 LATEST, EARLIEST = -1, -2
 
 
 CORRUPT = (CorruptRecord, CorruptLog)
-"""What a reader is told, or sees, where bytes have rotted: by another leader they can be read."""
+"""Errors of a reader at corrupt bytes: another leader can serve them."""
 
 
 class Fate(Enum):
@@ -63,41 +63,41 @@ class Fate(Enum):
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """A transaction of one producer, and what its coordinator has decided: None while it is open."""
+    """A transaction of one producer and the decision of its coordinator: None while it is open."""
 
     producer_id: int
     producer_epoch: int
     committed: bool | None = None
     sent: list[Sent] = field(default_factory=list)
     marker_epoch: int = -1
-    """The producer epoch that its markers bear; -1: its own."""
+    """The producer epoch in its markers; -1: its own."""
     registered: set[tuple[str, int]] = field(default_factory=set)
-    """Partitions that the coordinator was told of, whether anything was sent there or not."""
+    """Partitions added to the transaction, with or without records."""
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """Where it gets markers."""
+        """The partitions that get its markers."""
         return sorted({(sent.topic, sent.partition) for sent in self.sent} | self.registered)
 
     @property
     def marker(self) -> tuple[int, int]:
-        """Producer id and epoch of its markers."""
+        """Producer ID and epoch of its markers."""
         return self.producer_id, self.producer_epoch if self.marker_epoch < 0 else self.marker_epoch
 
     def sequence_of(self, sent: Sent) -> int:
-        """Its place among the records of its partition."""
+        """The position of a record among the transaction's records of its partition."""
         mine = [one for one in self.sent if (one.topic, one.partition) == (sent.topic, sent.partition)]
         return mine.index(sent)
 
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """One record that a producer sends, and what became of it."""
+    """One record that a producer sends, and its outcome."""
 
     topic: str
     partition: int
     value: bytes
-    """By which the record is known: no other has it."""
+    """Identifies the record: no other record has it."""
     acks: int
     fate: Fate = Fate.PENDING
     offset: int = -1
@@ -105,17 +105,17 @@ class Sent:
     error: TidelogError | None = None
     attempts: int = 0
     began_us: int = 0
-    """When it was first given to its client."""
+    """When the client first got it."""
     producer: str = ""
-    """Which idempotent producer sends it; empty: a plain one."""
+    """Its idempotent producer; empty: a plain one."""
     number: int = -1
-    """What that producer counts it as: records are queued in this order."""
+    """Its number in that producer: records are queued in this order."""
     tombstone: bool = False
-    """The record has no value: a header tells by which it is known."""
+    """The record has no value: a header identifies it."""
     on_done: list[Callable[[Sent], None]] = field(default_factory=list)
     transaction: Transaction | None = None
     timeout_ms: int = ANSWER_MS
-    """For the leader to acknowledge it; the client waits for the answer twice as long."""
+    """Time for the leader to acknowledge it; the client waits twice as long for the answer."""
     drive: Callable[..., None] | None = None  # the world's `run_until`
     key: bytes | None = None
 
@@ -124,7 +124,7 @@ class Sent:
         return self.fate is not Fate.PENDING
 
     def wait(self, within: float = 60.0) -> int:
-        """Let the world run until the answer is there. Returns the offset; raises the error it ended with."""
+        """Run the world until the answer arrives. Returns the offset; raises the error of the answer."""
         assert self.drive is not None
         self.drive(lambda: self.done, within=within, what=lambda: f"an answer for {self} ({self.error})")
         if self.error is not None and self.fate is not Fate.ACKNOWLEDGED:
@@ -154,7 +154,7 @@ def _batch_of(sent: Sent, record: Record) -> bytes:
 
 
 class Told(Protocol):
-    """What a reader tells of what it is given (readings.py)."""
+    """The judge of what a reader receives (readings.py)."""
 
     position: int
 
@@ -164,7 +164,7 @@ class Told(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Where a partition is led, as a client learnt it."""
+    """The leader of a partition, as a client knows it."""
 
     endpoint: Endpoint
     topic_id: bytes
@@ -172,7 +172,7 @@ class Leader:
 
 
 class Client:
-    """One client process. Every public method is a coroutine to be run as a task of it (`start`)."""
+    """One client process. Every public coroutine runs as a task of it (`start`)."""
 
     def __init__(
         self, loop: SimLoop, network: Network, rng: random.Random, name: str, bootstrap: Sequence[Endpoint]
@@ -192,7 +192,7 @@ class Client:
         return self.process.run(self.loop.create_task, work, name=f"{self.process.name} {name}")
 
     async def pause(self) -> None:
-        """Wait a little before another attempt."""
+        """Back off before the next attempt."""
         await self.sleep(self.rng.randint(*RETRY_MS) / 1000)
 
     async def sleep(self, seconds: float) -> None:
@@ -201,7 +201,7 @@ class Client:
     # --- metadata and topics ---
 
     async def metadata(self, *topics: str) -> admin_pb2.GetMetadataResponse:
-        """Of whichever node answers first, asked in an order of chance."""
+        """The metadata from the first node that answers, asked in random order."""
         nodes = self.bootstrap.copy()
         self.rng.shuffle(nodes)
         failure: TidelogError | None = None
@@ -215,14 +215,14 @@ class Client:
         raise failure
 
     async def leader(self, topic: str, partition: int) -> Leader:
-        """Who leads, as a node said once: kept until `forget`. Raises LeaderNotAvailable, UnknownTopicOrPartition."""
+        """The leader of a partition, cached until `forget`. Raises LeaderNotAvailable, UnknownTopicOrPartition."""
         known = self._leaders.get((topic, partition))
         if known is None:
             known = self._leaders[topic, partition] = await self._look_up(topic, partition)
         return known
 
     def forget(self, topic: str, partition: int) -> None:
-        """What was known of the leader led to an error: look it up again."""
+        """Drop the cached leader after an error."""
         self._leaders.pop((topic, partition), None)
 
     async def _look_up(self, topic: str, partition: int) -> Leader:
@@ -247,7 +247,8 @@ class Client:
         await self._admin(methods.ADMIN_DELETE_TOPIC, request, done=UnknownTopicOrPartition)
 
     async def admin(self, method: Method[Request, Answer], request: Request, *, attempts_max: int = 10_000) -> Answer:
-        """Ask any node, again where another attempt can help. Raises the refusal, or the last one."""
+        """Send a request to any node, with retries after retriable errors. Raises the error of the answer, or the
+        last one."""
         for attempt in itertools.count(1):
             endpoint = self.rng.choice(self.bootstrap)
             try:
@@ -259,7 +260,8 @@ class Client:
         raise AssertionError("unreachable")
 
     async def _admin(self, method: Any, request: Any, *, done: type[TidelogError]) -> None:
-        """Ask any node until one has done it. done: the error that says an earlier attempt did."""
+        """Retry on any node until the request is done. done: the error that proves that an earlier attempt
+        succeeded."""
         for attempt in itertools.count():
             endpoint = self.rng.choice(self.bootstrap)
             try:
@@ -275,7 +277,8 @@ class Client:
     # --- producing ---
 
     async def produce(self, sent: Sent, *, attempts_max: int = 10_000) -> None:
-        """Send until the fate is known or unknowable; only what was certainly not written is sent again."""
+        """Send until the outcome is known, or cannot be known. Only a record that was certainly not written is sent
+        again."""
         async with self._turn:
             while not sent.done:
                 sent.attempts += 1
@@ -350,9 +353,9 @@ class Client:
         decided: bool = False,
         refused: bool = False,
     ) -> tuple[list[Record], int]:
-        """One fetch from the leader, of what is committed; decided: of decided transactions, without what was aborted;
-        refused: what was last sent from there on was damaged.
-        Returns the records from `offset` on, and where to read on: markers and aborted records lie between."""
+        """One fetch of committed records from the leader. decided: with read_committed, without aborted records.
+        refused: the last bytes received from this offset were corrupt. Returns the records from `offset` on and the
+        next position, which may be beyond the last record because of markers and aborted records."""
         isolation = data_pb2.ISOLATION_LEVEL_READ_COMMITTED if decided else data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED
         try:
             leader = await self.leader(topic, partition)
@@ -400,31 +403,32 @@ class Client:
         return fetched
 
     async def nearest(self, topic: str, partition: int, offset: int, rack: str) -> int:
-        """Whom the leader would have a reader in that rack ask for the offset: a node, -1 for itself (KIP-392)."""
+        """The preferred read replica of the leader for a reader in that rack; -1 for the leader itself (KIP-392)."""
         fetched = await self._ask(await self.leader(topic, partition), partition, offset, 0, rack=rack)
         return int(fetched.preferred_read_replica)
 
     async def fetch_at(
         self, node: Endpoint, topic: str, partition: int, offset: int, epoch: int | None = None
     ) -> list[Record]:
-        """One fetch from a replica, the leader or not, of what it knows to be committed. epoch: by which the reader
-        asks; None: the leader's."""
+        """One fetch of committed records from a replica, the leader or not. epoch: the leader epoch in the request;
+        None: the current one."""
         leader = await self.leader(topic, partition)
         asked = Leader(node, leader.topic_id, leader.epoch if epoch is None else epoch)
         records, _ = _shown(await self._ask(asked, partition, offset, 0), offset)
         return records
 
     async def latest(self, topic: str, partition: int) -> int:
-        """Where the committed log ends, by the leader. Raises OffsetNotAvailable while that one cannot know."""
+        """The end of the committed log, from the leader. Raises OffsetNotAvailable while the leader does not know
+        it."""
         return (await self.told_end(topic, partition))[1]
 
     async def told_end(self, topic: str, partition: int) -> tuple[int, int]:
-        """As `latest`, behind the epoch of the leader that says so."""
+        """As `latest`, with the epoch of that leader before it."""
         leader = await self.leader(topic, partition)
         return leader.epoch, await self._listed(leader, partition, LATEST)
 
     async def earliest(self, topic: str, partition: int) -> int:
-        """Where the log starts, by the leader."""
+        """The log start offset, from the leader."""
         return await self._listed(await self.leader(topic, partition), partition, EARLIEST)
 
     async def _listed(self, leader: Leader, partition: int, timestamp_ms: int) -> int:
@@ -442,19 +446,19 @@ class Client:
         return int(listed.offset)
 
     async def truncation(self, topic: str, partition: int, offset: int, epoch: int) -> tuple[int, int] | None:
-        """Fetch from `offset`, the record before it being of that epoch. Returns epoch and end where the leader says
-        that the logs stop agreeing; None where they agree."""
+        """Fetch from `offset`, with that epoch as the epoch of the record before. Returns the diverging epoch and
+        its end offset if the leader reports them; None if the logs agree."""
         leader = await self.leader(topic, partition)
         answer = await self._ask(leader, partition, offset, 0, last_epoch=epoch)
         return None if answer.diverging is None else (answer.diverging.epoch, answer.diverging.end_offset)
 
     async def read_to(self, topic: str, partition: int, end: int, told: Told, *, decided: bool = False) -> None:
-        """Read from where `told` is until it has been given everything below `end`, through whatever goes wrong."""
+        """Read from the position of `told` until it has received everything below `end`, through all errors."""
         while told.position < end:
             await self._read_on(topic, partition, told, 100, decided)
 
     async def tail(self, topic: str, partition: int, told: Told, *, decided: bool = False) -> None:
-        """Read for ever; half of the time it is busy for a while with what it was given, so that the next answer is of
+        """Read without end. Half of the time the reader is busy with an answer for a while, so that the next one has
         several batches."""
         while True:
             position = told.position
@@ -465,7 +469,7 @@ class Client:
                 await self.sleep(self.rng.uniform(0, BUSY_S))
 
     async def _read_on(self, topic: str, partition: int, told: Told, max_wait_ms: int, decided: bool) -> None:
-        """One attempt. A position that is not in the log any more is left for where that starts."""
+        """One attempt. If its position is no longer in the log, the reader moves to the log start."""
         try:
             records, reached = await self.fetch(
                 topic, partition, told.position, max_wait_ms=max_wait_ms, decided=decided
@@ -489,7 +493,7 @@ class Client:
 
 
 def _shown(fetched: PartitionFetched, offset: int) -> tuple[list[Record], int]:
-    """The records that an answer gives a reader from `offset` on, and where that reads on."""
+    """The records that an answer gives to a reader from `offset` on, and its next position."""
     begun = deque(sorted((int(entry.first_offset), int(entry.producer_id)) for entry in fetched.aborted))
     aborted: set[int] = set()
     records: list[Record] = []

@@ -66,13 +66,13 @@ MUTANTS: Final = (
         leaders.a_leader_does_not_look_at_its_own_bytes,
         "S15",
         stories.rot_that_a_follower_refuses,
-        "the rotten log is out of use",
+        "the corrupt log is out of use",
     ),
     Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS),
     Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, TOO_FEW),
     Mutant(leaders.a_small_set_takes_records, "rule 5", replication_stories.too_small_a_set, "a later record is"),
     Mutant(leaders.a_shrunken_set_goes_on_waiting, "rule 5", replication_stories.too_small_a_set, "who waits is told"),
-    Mutant(leaders.members_are_never_behind, "rule 4", stories.join_by_log_end, "taken out for its lag"),
+    Mutant(leaders.members_are_never_behind, "rule 4", stories.join_by_log_end, "removed for its lag"),
     Mutant(
         leaders.an_eligible_replica_is_no_successor,
         "rule 4, KIP-966",
@@ -111,7 +111,7 @@ MUTANTS: Final = (
         transactions.a_fenced_producer_is_let_in,
         "fencing",
         transaction_stories.fenced_producer_goes_on,
-        "behind the marker of epoch 1",
+        "after the marker of epoch 1",
     ),
     Mutant(
         transactions.any_coordinator_decides,
@@ -141,7 +141,7 @@ MUTANTS: Final = (
         leaders.a_new_leader_tells_the_end_it_knows,
         "KIP-207",
         replication_stories.new_leader_does_not_know_the_end,
-        "tells the end 5, but everything below 6",
+        "reports the end 5, but everything below 6",
     ),
     Mutant(
         leaders.readers_are_not_asked_for_their_epoch,
@@ -167,7 +167,7 @@ MUTANTS: Final = (
         leaders.answers_of_any_age_are_news,
         "S5",
         late_stories.answer_to_an_older_proposal,
-        "without the one that is gone",
+        "without the removed replica",
     ),
     Mutant(
         leaders.a_leaver_counts_no_more,
@@ -179,7 +179,7 @@ MUTANTS: Final = (
         leaders.a_leader_does_not_look_at_its_own_bytes,
         "S15",
         log_stories.rot_before_anybody_has_it,
-        "the rotten log is out of use",
+        "the corrupt log is out of use",
     ),
     Mutant(
         leaders.who_stopped_for_damage_never_leads,
@@ -192,7 +192,7 @@ MUTANTS: Final = (
         leaders.whoever_is_alive_is_a_successor,
         "KIP-858",
         directory_stories.leader_is_damaged_beside_a_failed_directory,
-        "it serves what is sound|nobody serves it",
+        "it serves what is sound|no node serves it",
     ),
     Mutant(
         leaders.news_goes_to_streams_of_earlier_lives,
@@ -286,7 +286,7 @@ MUTANTS: Final = (
         followers.a_follower_takes_the_leaders_start_at_once,
         "S10",
         stories.committed_outlives_its_leader,
-        "gone, and nothing lets it go",
+        "gone, and nothing allows that",
     ),
     Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", replication_stories.empty_epochs, MIXED),
     Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", log_stories.sparse_epochs, MIXED),
@@ -361,13 +361,13 @@ MUTANTS: Final = (
         controller_rules.nobody_is_eligible,
         "controller",
         controller_stories.last_replica_standing,
-        "one is left, another eligible",
+        "one is left, another is eligible",
     ),
     Mutant(
         controller_rules.an_emptied_node_keeps_its_place,
         "controller",
         controller_stories.eligible_replica_is_emptied,
-        "it is filled and in sync",
+        "it has fetched everything and is in sync",
     ),
     Mutant(
         controller_rules.a_new_minimum_raises_no_epoch,
@@ -391,7 +391,7 @@ MUTANTS: Final = (
         controller_rules.an_emptied_node_keeps_its_place,
         "controller",
         controller_stories.unclean_election,
-        "nothing is elected from nothing",
+        "no leader, no in-sync and no eligible replica",
     ),
     Mutant(
         controller_rules.an_unclean_leader_keeps_the_old_sets,
@@ -415,13 +415,13 @@ MUTANTS: Final = (
         controller_rules.a_fenced_node_is_not_marked_as_stopped,
         "rule 7",
         controller_stories.stopped_before_it_was_ready,
-        "a node is unfenced that was stopped before",
+        "the controller unfenced a stopped node",
     ),
     Mutant(
         controller_rules.a_drain_waits_for_nobody,
         "controller",
         controller_stories.drain_under_load,
-        "it ends only when the others know",
+        "it ends only when the other nodes know",
     ),
     Mutant(
         controller_rules.a_fenced_node_is_admitted,
@@ -470,7 +470,7 @@ MUTANTS: Final = (
         controllers.a_replica_leads_without_its_directory,
         "rule 6, KIP-858",
         directory_stories.directory_of_an_eligible_replica_fails,
-        "the leader is given up",
+        "the leader is fenced",
     ),
     Mutant(
         controllers.a_late_registration_counts,
@@ -488,7 +488,7 @@ MUTANTS: Final = (
         controllers.answers_do_not_wait_for_the_commit,
         "controller",
         late_stories.answer_waits_for_the_commit,
-        "committed by what may be forgotten",
+        "committed by an uncommitted change of the set",
     ),
     Mutant(controllers.any_directory_will_do, "S9", log_stories.one_of_two_directories_is_gone, MEMBER_LACKS),
     Mutant(
@@ -532,7 +532,7 @@ MUTANTS: Final = (
         disks.records_go_before_their_time,
         "retention",
         log_stories.clocks_were_wrong_for_a_while,
-        "is gone, and nothing lets it go",
+        "is gone, and nothing allows that",
     ),
     Mutant(disks.a_damaged_log_leads_on, "rule 6", stories.rot_found_by_the_scrub, "out of use"),
     Mutant(
@@ -541,7 +541,9 @@ MUTANTS: Final = (
         log_stories.cut_below_what_the_checkpoint_says,
         "with all that it held it leads again",
     ),
-    Mutant(disks.a_cut_leaves_the_watermark, "S3", cut_stories.watermark_of_what_was_cut, "a watermark of 80 is back"),
+    Mutant(
+        disks.a_cut_leaves_the_watermark, "S3", cut_stories.watermark_of_what_was_cut, "a watermark of 80 was restored"
+    ),
     Mutant(disks.a_cut_is_not_synced, "S3", log_stories.truncation_of_messages_without_epochs, MIXED),
     Mutant(disks.epochs_are_written_behind_the_bytes, "S3", log_stories.messages_without_their_epoch, MIXED),
     Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "counts that does not know its epochs"),
@@ -552,7 +554,7 @@ MUTANTS: Final = (
     Mutant(
         disks.the_cleaner_goes_to_the_log_end, "S10", log_stories.compaction_stops_at_the_watermark, "is missing, below"
     ),
-    Mutant(disks.a_damaged_log_leads_on, "rule 6", log_stories.one_corrupt_replica, "the rotten log is out of use"),
+    Mutant(disks.a_damaged_log_leads_on, "rule 6", log_stories.one_corrupt_replica, "the corrupt log is out of use"),
     Mutant(
         disks.a_full_disk_is_a_broken_one,
         "full disk",

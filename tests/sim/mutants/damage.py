@@ -83,13 +83,13 @@ MUTANTS: Final = (
         nothing_is_kept_of_what_is_given_up,
         "rule 6",
         damage_stories.unclean_election_keeps_what_can_be_read,
-        "kept whole",
+        "has the whole corrupt log",
     ),
     Mutant(
         nothing_is_kept_of_what_is_given_up,
         "rule 6",
         damage_stories.unclean_leader_has_less,
-        "what it gave up is kept",
+        "the copy has the removed records",
     ),
     Mutant(
         what_a_consumer_refuses_is_not_looked_at,
@@ -101,6 +101,6 @@ MUTANTS: Final = (
         damage_is_told_to_nobody,
         "rule 4",
         damage_stories.consumer_meets_rot_where_nobody_else_has_it,
-        "the operator is told of it",
+        "the status reports it",
     ),
 )

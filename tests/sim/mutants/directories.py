@@ -137,7 +137,7 @@ MUTANTS: Final = (
         after_an_unclean_election_nobody_is_waited_for,
         "unclean",
         disk_stories.unclean_leader_is_judged,
-        r"to orders-0: acknowledged, but offset \d is not committed|it is answered, and only the leader has it",
+        r"to orders-0: acknowledged, but offset \d is not committed|acknowledged while only the leader has it",
     ),
     Mutant(
         disks.a_damaged_log_leads_on,

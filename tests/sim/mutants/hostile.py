@@ -79,13 +79,13 @@ MUTANTS: Final = (
         a_request_without_a_cluster_is_obeyed,
         "unproven epochs",
         hostile_stories.stranger_names_no_cluster,
-        "without a cluster is obeyed",
+        "without a cluster ID is accepted",
     ),
     Mutant(
         a_request_for_another_replica_is_obeyed,
         "KIP-853",
         hostile_stories.stranger_names_no_cluster,
-        "for another replica is obeyed",
+        "for another replica is accepted",
     ),
     Mutant(
         one_message_moves_the_epoch_anywhere,
