@@ -1,7 +1,7 @@
-"""The sequences of events that would write an idempotent producer's record twice, in another order, or lose it.
+"""Sequences of events that would write an idempotent producer's record twice, in another order, or lose it.
 
-Told with the real producer over one simulated cluster. Each ends with everything once and in order, and in a broken
-promise when the rule it is about is made weaker (test_planted_bugs.py).
+They run the real producer against one simulated cluster. Each story ends with every record once and in order, and fails
+when its rule is weakened (test_mutants.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BIG = b"." * 400
 
 
 def answers_to(sim: Simulation, producer: SimProducer) -> Held:
-    """Hold back what the nodes answer to its batches."""
+    """Hold back the nodes' answers to its batches."""
     return sim.network.hold(
         lambda envelope: (
             envelope.method == "Data.ProduceStream" and envelope.part == "answer" and envelope.target == producer.name
@@ -45,20 +45,20 @@ def batches_for(sim: Simulation, producer: SimProducer, *nodes: int) -> Held:
 
 
 def lies_at(sim: Simulation, sent: Sent, offset: int) -> None:
-    """The record is acknowledged at that offset, and the checkers have seen it there."""
+    """Check that the record is acknowledged at that offset and that the checkers saw it there."""
     got = sent.wait()
     sim.run_for(0.01)
     assert got == offset, f"{sent} at {got}, not at {offset}"
 
 
 def away_from_the_voter(sim: Simulation) -> tuple[int, list[int]]:
-    """A partition none of whose replicas is on node 0, and these, the leader first."""
+    """A partition without a replica on node 0, and its replicas, the leader first."""
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     return p, [int(node) for node in sim.partition(TOPIC, p).replicas]
 
 
 def answer_is_lost(sim: Simulation) -> None:
-    """A record is committed, its answer is lost with the leader; the next leader is sent it again."""
+    """A record is committed and its answer is lost with the leader; the producer sends it again to the next leader."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, _, _) = away_from_the_voter(sim)
     producer = sim.producer()
@@ -82,7 +82,7 @@ def later_batch_comes_through(sim: Simulation) -> None:
     for node in followers:
         sim.kill(node)
     sim.run_until(lambda: len(sim.isr(TOPIC, p)) == 1, what="the leader is alone in sync")
-    sim.run_for(0.5)  # and has heard of it
+    sim.run_for(0.5)  # and knows it
     answers = answers_to(sim, producer)
     first = producer.send(TOPIC, b"b" + BIG, p)
     sim.run_until(lambda: answers.count > 0, what="the first batch is refused")
@@ -98,8 +98,8 @@ def later_batch_comes_through(sim: Simulation) -> None:
 
 
 def sequence_of_a_lost_answer(sim: Simulation) -> None:
-    """Scenario 11, variant: the answer to a record is lost, and no later attempt gets through, so that it is given up.
-    Its sequence is not given to the next record, which would be answered as the duplicate."""
+    """Scenario 11, variant: the answer to a record is lost, and no later attempt succeeds until the record times
+    out. Its sequence number must not be reused for the next record, which would be acknowledged as a duplicate."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, replicas = away_from_the_voter(sim)
     producer = sim.producer(delivery_timeout_ms=8_000)
@@ -110,7 +110,7 @@ def sequence_of_a_lost_answer(sim: Simulation) -> None:
     answers.let_pass()
     for node in replicas:
         sim.kill(node)
-    sim.run_until(lambda: lost.done, what="the record is given up")
+    sim.run_until(lambda: lost.done, what="the record has timed out")
     for node in replicas:
         sim.restart(node)
     lies_at(sim, producer.send(TOPIC, b"c", p), 2)
@@ -119,8 +119,9 @@ def sequence_of_a_lost_answer(sim: Simulation) -> None:
 
 
 def resend_meets_too_small_a_set(sim: Simulation) -> None:
-    """Scenario 11, variant: the answer to a record is lost, and when it comes again the in-sync set is too small. It is
-    not refused as not written, which it is: it is answered as its first copy would have been."""
+    """Scenario 11, variant: the answer to a record is lost, and the in-sync set is too small when the record is sent
+    again. The leader must not refuse it as not written, since it is: it answers as it would have answered the first
+    copy."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (_, *followers) = away_from_the_voter(sim)
     producer = sim.producer()
@@ -133,11 +134,11 @@ def resend_meets_too_small_a_set(sim: Simulation) -> None:
     sim.run_until(lambda: len(sim.isr(TOPIC, p)) == 1, what="the leader is alone in sync")
     answers.let_pass()
     answers.break_connections()
-    sim.run_until(lambda: sent.done, within=3, what="the leader knows the record when it comes again")
+    sim.run_until(lambda: sent.done, within=3, what="the leader acknowledges the resent record")
     lies_at(sim, sent, 1)
     later = producer.send(TOPIC, b"c", p)
     sim.run_for(1)
-    assert not later.done, "taken by a set that is too small"
+    assert not later.done, "acknowledged by a set that is too small"
     for node in followers:
         sim.restart(node)
     lies_at(sim, later, 2)
@@ -145,7 +146,7 @@ def resend_meets_too_small_a_set(sim: Simulation) -> None:
 
 
 def ids_outlive_the_cluster(sim: Simulation) -> None:
-    """Every node is killed, the controller too; a producer that comes afterwards has an id of its own."""
+    """All nodes are killed, the controller too; a producer that starts afterwards gets a new ID."""
     sim.start(nodes=3, min_insync=2)
     early = sim.producer()
     lies_at(sim, early.send(TOPIC, b"a"), 0)
@@ -159,8 +160,8 @@ def ids_outlive_the_cluster(sim: Simulation) -> None:
 
 
 def cut_takes_producers_with_it(sim: Simulation) -> None:
-    """Scenario 3, variant: a deposed leader's log is cut, a producer's record with it; leading again, the node takes
-    the record when it comes again, as any other."""
+    """Scenario 3, variant: a replaced leader truncates its log, and with it a producer's record. When it leads
+    again, it accepts the resent record like any other."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (old, new, other) = away_from_the_voter(sim)
     producer = sim.producer()
@@ -173,7 +174,7 @@ def cut_takes_producers_with_it(sim: Simulation) -> None:
     sim.run_until(lambda: epoch(sim, other, p) == epoch(sim, new, p), what="the follower knows its new leader")
     write(sim, p, "c", 5, asking=(new, other))
     sim.heal(old)
-    sim.run_until(lambda: len(sim.isr(TOPIC, p)) == 3 and end(sim, old, p) == 6, what="the old leader is cut")
+    sim.run_until(lambda: len(sim.isr(TOPIC, p)) == 3 and end(sim, old, p) == 6, what="the old leader is truncated")
     sim.kill(new)
     sim.run_until(lambda: leads(sim, old, p), what="the old leader leads again")
     elsewhere.let_pass()
@@ -182,15 +183,15 @@ def cut_takes_producers_with_it(sim: Simulation) -> None:
 
 
 def deposed_leader_is_late(sim: Simulation) -> None:
-    """A batch is on its way to the old leader while it is sent again to the new one; it arrives, late, at a node that
-    leads again, and is known there."""
+    """A batch for the old leader is delayed while the producer sends it again to the new one. It arrives late at a
+    node that leads again and recognizes it as a duplicate."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (old, new, _) = away_from_the_voter(sim)
     producer = sim.producer()
     producer.send(TOPIC, b"a", p).wait()
     late = batches_for(sim, producer, old)
     sent = producer.send(TOPIC, b"b", p)
-    sim.run_until(lambda: late.count > 0, what="the record is on its way")
+    sim.run_until(lambda: late.count > 0, what="the record is in transit")
     late.let_pass()
     sim.cut(old)
     lies_at(sim, sent, 1)
@@ -204,8 +205,8 @@ def deposed_leader_is_late(sim: Simulation) -> None:
 
 
 def many_callers_at_once(sim: Simulation) -> None:
-    """Three calls at a time come while earlier ones wait for the producer's memory, and go on coming when memory is
-    freed: the order in the log is the order of the calls, also where a later record fits and an earlier does not."""
+    """Three concurrent calls arrive while earlier ones wait for buffer memory, and more arrive while memory is
+    freed. The order in the log is the order of the calls, even if a later record fits and an earlier one does not."""
     sim.start(nodes=3, min_insync=2)
     producer = sim.producer(batch_bytes=300, buffer_bytes=3_000, linger_ms=0)
     calls = []

@@ -1,7 +1,8 @@
-"""The metadata quorum under whole nodes: the scenarios of Kafka's raft simulation, and those of Raft's own papers.
+"""Stories of the metadata quorum in a cluster of whole nodes: the scenarios of Kafka's raft simulation and those of the
+Raft papers.
 
-Three or five voters; the checkers watch that one node leads an epoch, that logs match, that a leader has all that was
-committed. Each story ends with a cluster that heals.
+Three or five voters. The checkers verify that one node leads an epoch, that logs match, and that a leader has
+everything that was committed. Each story ends with a cluster that recovers.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from tests.sim.world import Simulation
 
 
 def core(sim: Simulation, node: int) -> Quorum | None:
-    """The rules' state on a running node, None while it starts."""
+    """The state of the quorum's rules on a running node; None while it starts."""
     running = sim.machines[node].node
     metadata = None if running is None else running._metadata
     return None if metadata is None else metadata._quorum.core
 
 
 def active(sim: Simulation, *, among: list[int] | None = None) -> int:
-    """The active controller of the newest epoch, by its own books; -1 where there is none."""
+    """The active controller of the newest epoch, by its own state; -1 if there is none."""
     found = [(-1, -1)]
     for node in sim.nodes if among is None else among:
         state = core(sim, node)
@@ -31,7 +32,7 @@ def active(sim: Simulation, *, among: list[int] | None = None) -> int:
 
 
 def wait_active(sim: Simulation, *, but: int = -1, within: float = 5.0) -> int:
-    """Until a node other than that one is the active controller."""
+    """Wait until a node other than `but` is the active controller."""
     sim.run_until(lambda: active(sim) not in (-1, but), within=within, what="another node is the active controller")
     return active(sim)
 
@@ -49,7 +50,7 @@ def end(sim: Simulation, node: int) -> int:
 
 
 def initial_election(sim: Simulation) -> None:
-    """Five nodes form a cluster of three voters; there is one leader, and every node hears of it."""
+    """Five nodes form a cluster of three voters: one leader is elected and every node learns of it."""
     sim.start(nodes=5, voters=3, topics=())
     assert active(sim) == 0
     assert voters_but(sim, -1) == [0, 1, 2]
@@ -60,8 +61,8 @@ def initial_election(sim: Simulation) -> None:
 
 
 def leader_failure(sim: Simulation) -> None:
-    """The active controller is lost: another is active soon, the lost node is fenced by what the voters heard, and
-    writes go on within five seconds of the loss."""
+    """The active controller is lost. Another one is soon active and fences the lost node by the heartbeats that the
+    voters received; writes continue within five seconds of the loss."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     old = active(sim)
     p = sim.led_by(TOPIC, old)
@@ -76,7 +77,7 @@ def leader_failure(sim: Simulation) -> None:
 
 
 def all_nodes_killed(sim: Simulation) -> None:
-    """All lose power at once; what was decided is there again."""
+    """All machines lose power at once; committed decisions are still there."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     write(sim, 0, "a", 5)
     epoch = max(state.epoch for state in (core(sim, node) for node in sim.nodes) if state is not None)
@@ -91,8 +92,8 @@ def all_nodes_killed(sim: Simulation) -> None:
 
 
 def all_processes_killed(sim: Simulation) -> None:
-    """All are killed, and started again on their machines: nobody waits for the session of a process that has ended, or
-    for a leader that is none any more, though the voters are not back at the same moment."""
+    """All processes are killed and restarted on their machines. No node waits for the session of a dead process or
+    for a former leader, although the voters are not back at the same moment."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     write(sim, 0, "a", 5)
     for node in sim.nodes:
@@ -102,12 +103,12 @@ def all_processes_killed(sim: Simulation) -> None:
     began = sim.loop.time()
     for partition in range(3):
         write(sim, partition, "b", 1)
-    assert sim.loop.time() - began < 1.5, "they have waited for a leader that is none any more"
+    assert sim.loop.time() - began < 1.5, "they waited for a former leader"
     sim.must_heal()
 
 
 def majority_reachable(sim: Simulation) -> None:
-    """Two of five voters are away for good: the others decide on."""
+    """Two of five voters are lost permanently: the others continue."""
     sim.start(nodes=5, voters=5, topics=())
     for node in (active(sim), 4):
         sim.kill(node)
@@ -119,7 +120,8 @@ def majority_reachable(sim: Simulation) -> None:
 
 
 def back_to_back_failures(sim: Simulation) -> None:
-    """Each new leader dies as soon as it is one; its predecessor, whose log is shorter, is back and stands first."""
+    """Each new leader dies as soon as it is elected. Its predecessor, whose log is shorter, is back and is the first
+    candidate."""
     sim.start(nodes=3, voters=3, min_insync=1, partitions=3)
     before = -1
     for number in range(5):
@@ -130,7 +132,7 @@ def back_to_back_failures(sim: Simulation) -> None:
             others = [sim.hold("Quorum.Vote", source=node) for node in sim.nodes if node != before]
             stands = sim.hold("Quorum.Vote", source=before)
             sim.restart(before)
-            sim.run_until(lambda stands=stands: stands.count > 0, what="the predecessor stands")  # type: ignore[misc]
+            sim.run_until(lambda stands=stands: stands.count > 0, what="the predecessor is a candidate")  # type: ignore[misc]
             stands.release()
             sim.run_for(0.1)
             for each in others:
@@ -141,8 +143,8 @@ def back_to_back_failures(sim: Simulation) -> None:
 
 
 def one_node_loses_all_state(sim: Simulation) -> None:
-    """A voter's directory is emptied (KIP-853): it is no voter any more until it was removed and added again; what was
-    committed with its vote is still there when the old leader is lost."""
+    """A voter's directory is emptied (KIP-853): it is not a voter until it has been removed and added again. What
+    was committed with its vote survives the loss of the old leader."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     leader = active(sim)
     emptied, other = voters_but(sim, leader)
@@ -166,8 +168,7 @@ def one_node_loses_all_state(sim: Simulation) -> None:
 
 
 def two_of_three_lose_all_state(sim: Simulation) -> None:
-    """Beyond what a quorum survives, the right outcome is that nobody is elected: two new directories are no
-    majority."""
+    """More is lost than a quorum survives: no node may be elected, since two new directories are no majority."""
     sim.start(nodes=3, voters=3, topics=())
     emptied = voters_but(sim, active(sim))
     left = active(sim)
@@ -189,8 +190,8 @@ def two_of_three_lose_all_state(sim: Simulation) -> None:
 
 
 def figure_8(sim: Simulation) -> None:
-    """A record of an old epoch reaches a majority under a later leader of other epochs: its count alone commits
-    nothing, and whoever leads in the end decides what becomes of it."""
+    """A record of an old epoch reaches a majority under a later leader of another epoch: its count alone commits
+    nothing, and the final leader decides whether it stays."""
     sim.start(nodes=5, voters=5, topics=())
     first = active(sim)
     near, *far = voters_but(sim, first)
@@ -218,8 +219,8 @@ def figure_8(sim: Simulation) -> None:
 
 
 def old_record_waits_for_a_new_one(sim: Simulation) -> None:
-    """Raft's figure 8, its rule alone: a leader has a record of the epoch before, and so has the old leader, which is a
-    majority. It is committed with the first record of the new epoch, not before."""
+    """The rule of Raft's figure 8 alone: a leader has a record of the previous epoch, and so has the old leader,
+    which is a majority. It is committed with the first record of the new epoch, not before."""
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     new, other = voters_but(sim, old)
@@ -239,8 +240,8 @@ def old_record_waits_for_a_new_one(sim: Simulation) -> None:
 
 
 def minority_leader_returns(sim: Simulation) -> None:
-    """The leader is cut off with what it goes on to append; it resigns, the others elect another, and when it is back
-    its own records are cut."""
+    """The leader is cut off and appends more records. It resigns, the others elect another leader, and when it is
+    back its own records are truncated."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     old = active(sim)
     write(sim, 0, "a", 3)
@@ -261,7 +262,7 @@ def minority_leader_returns(sim: Simulation) -> None:
 
 
 def cut_off_voter_disturbs_nobody(sim: Simulation) -> None:
-    """Pre-vote: a voter that is cut off for long begins no epoch, and is a follower again when it is back."""
+    """Pre-vote: a voter that is cut off for a long time starts no epoch, and is a follower again when it is back."""
     sim.start(nodes=3, voters=3, topics=())
     leader = active(sim)
     state = core(sim, leader)
@@ -272,12 +273,13 @@ def cut_off_voter_disturbs_nobody(sim: Simulation) -> None:
     sim.run_for(15)
     sim.heal(cut)
     sim.run_for(5)
-    assert (active(sim), state.epoch) == (leader, epoch), "a voter that was cut off has begun an epoch"
+    assert (active(sim), state.epoch) == (leader, epoch), "a voter that was cut off started an epoch"
     sim.must_heal()
 
 
 def one_way_cut_from_the_leader(sim: Simulation) -> None:
-    """The leader hears its followers, and they do not hear it: no fetch is answered, so another is elected."""
+    """The leader receives from its followers, but they do not receive from it: no fetch is answered, so another
+    leader is elected."""
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     for node in voters_but(sim, old):
@@ -287,7 +289,7 @@ def one_way_cut_from_the_leader(sim: Simulation) -> None:
 
 
 def draining_controller_hands_over(sim: Simulation) -> None:
-    """A graceful stop of the active controller: it names the next one, which is there before it is gone for long."""
+    """A graceful stop of the active controller: it names its successor, which takes over at once."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     old = active(sim)
     write(sim, 0, "a", 3)
@@ -295,12 +297,12 @@ def draining_controller_hands_over(sim: Simulation) -> None:
     sim.run_until(lambda: not sim.machines[old].up, within=45, what="it has stopped")
     stopped_at = sim.loop.time()
     wait_active(sim, but=old)
-    assert sim.loop.time() - stopped_at < 0.5, "nobody was named"
+    assert sim.loop.time() - stopped_at < 0.5, "no successor was named"
     sim.must_heal()
 
 
 def vote_on_a_hanging_disk(sim: Simulation) -> None:
-    """A vote is answered only once it is on the disk: a voter whose disk hangs elects nobody."""
+    """A vote is answered only after it is on the disk: a voter whose disk hangs elects no node."""
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     voter, candidate = voters_but(sim, old)
@@ -309,7 +311,7 @@ def vote_on_a_hanging_disk(sim: Simulation) -> None:
     sim.never(
         lambda: _leads(sim, voter) or _leads(sim, candidate),
         seconds=10,
-        what="elected by a vote that could be forgotten",
+        what="elected by a vote that was not durable",
     )
     sim.release_disk(voter)
     wait_active(sim, within=10)
@@ -317,7 +319,7 @@ def vote_on_a_hanging_disk(sim: Simulation) -> None:
 
 
 def voters_lose_power_one_after_the_other(sim: Simulation) -> None:
-    """Every voter loses power once while the cluster decides on: votes and records that were promised survive."""
+    """Every voter loses power once while the cluster continues: votes and acknowledged records survive."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     for number in range(6):
         sim.power_off(number % 3, forget_all=True)
@@ -328,8 +330,8 @@ def voters_lose_power_one_after_the_other(sim: Simulation) -> None:
 
 
 def voter_whose_mark_fails(sim: Simulation) -> None:
-    """A voter has made records durable, but cannot write down that it holds them: its directory goes out of use, and it
-    says nothing more. With the third voter down, nothing is committed by its word."""
+    """A voter has made records durable but cannot write its durable mark: its directory goes offline, and it
+    acknowledges nothing more. With the third voter down, nothing is committed on its acknowledgement."""
     sim.start(nodes=3, voters=3, min_insync=1)
     leader = wait_active(sim)
     follower, other = (node for node in sim.nodes if node != leader)
@@ -344,8 +346,8 @@ def voter_whose_mark_fails(sim: Simulation) -> None:
 
 
 def forgotten_vote(sim: Simulation) -> None:
-    """A voter votes, and loses power before it hears of the leader that it has made; the old leader is back and asks it
-    for its vote in that same epoch."""
+    """A voter votes and loses power before it learns of the leader that it elected. The old leader is back and asks
+    for its vote in the same epoch."""
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     voter, candidate = voters_but(sim, old)
@@ -366,8 +368,8 @@ def forgotten_vote(sim: Simulation) -> None:
 
 
 def emptied_voter_votes_again(sim: Simulation) -> None:
-    """Scenario 16: a voter votes, and loses its directory before it hears of the leader that it has made. The old
-    leader is back and stands in that same epoch: the new directory does not vote (KIP-853)."""
+    """Scenario 16: a voter votes and loses its directory before it learns of the leader that it elected. The old
+    leader is back and is a candidate in the same epoch: the new directory does not vote (KIP-853)."""
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     voter, candidate = voters_but(sim, old)
@@ -381,7 +383,7 @@ def emptied_voter_votes_again(sim: Simulation) -> None:
     sim.empty(voter)
     sim.restart(voter)
     sim.restart(old)
-    sim.never(lambda: _leads(sim, old), seconds=6, what="elected by a directory that is no voter")
+    sim.never(lambda: _leads(sim, old), seconds=6, what="elected by a directory that is not a voter")
     sim.resume(candidate)
     news.let_pass()
     begins.let_pass()
@@ -389,7 +391,8 @@ def emptied_voter_votes_again(sim: Simulation) -> None:
 
 
 def short_log_gets_no_vote(sim: Simulation) -> None:
-    """A voter that missed what the others committed stands first; nobody who has it may vote for that one."""
+    """A voter that missed what the others committed is the first candidate; no voter that has these records may vote
+    for it."""
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     straggler, other = voters_but(sim, old)
@@ -406,7 +409,8 @@ def short_log_gets_no_vote(sim: Simulation) -> None:
 
 
 def emptied_first_node(sim: Simulation) -> None:
-    """The node that was told to form the cluster loses its volume while all are down: it joins, and forms nothing."""
+    """The node configured to form the cluster loses its volume while all nodes are down: it must join, not form
+    another one."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     cluster = sim.image().cluster_id
     write(sim, 0, "a", 3)
@@ -416,19 +420,20 @@ def emptied_first_node(sim: Simulation) -> None:
     for node in sim.nodes:
         sim.restart(node)
     sim.never(lambda: bool(clusters(sim) - {"", cluster}), seconds=5, what="another cluster is formed")
-    assert clusters(sim) == {cluster}, "not all nodes are of one cluster"
+    assert clusters(sim) == {cluster}, "not all nodes are in one cluster"
     sim.must_heal()
 
 
 def clusters(sim: Simulation) -> set[str]:
-    """The clusters that the running nodes belong to, by what each knows of the metadata; "": it knows of none yet."""
+    """The cluster IDs of the running nodes, as far as each knows from the metadata; "" if it knows none yet."""
     running = (machine.node for machine in sim.machines.values())
     return {views.image(node).cluster_id for node in running if node is not None}
 
 
 def configured_voters_are_none_yet(sim: Simulation) -> None:
-    """Scenario 16: a cluster of one voter is to have three. Until its log says so the configuration makes nobody a
-    voter: two nodes that missed the last decisions elect none of them, however long the one that has them is away."""
+    """Scenario 16: a cluster of one voter is configured to have three. The configuration makes no node a voter until
+    the metadata log does: two nodes that missed the last decisions elect no leader, however long the node that has
+    them is down."""
     sim.start(nodes=3, voters=1, topics=())
     for node in (1, 2):
         sim.kill(node)
@@ -439,9 +444,9 @@ def configured_voters_are_none_yet(sim: Simulation) -> None:
         sim.machines[node].configure_voters(3)
     for node in (1, 2):
         sim.restart(node)
-    sim.never(lambda: active(sim) >= 0, seconds=10, what="elected by those who are only configured to vote")
+    sim.never(lambda: active(sim) >= 0, seconds=10, what="elected by nodes that are only configured to vote")
     sim.restart(0)
-    sim.run_until(lambda: voters_but(sim, -1) == [0, 1, 2], within=10, what="the only voter lets the others vote")
+    sim.run_until(lambda: voters_but(sim, -1) == [0, 1, 2], within=10, what="the only voter adds the others")
     assert sim.image().topic("missed") is not None
     sim.power_off(0)
     wait_active(sim, but=0)

@@ -1,8 +1,8 @@
-"""Replicas that are made anew within one life of their process, where what they said before counts no more, and those
-that cannot be made.
+"""Stories of replicas that are created again within one incarnation of their process, so that earlier reports of theirs
+no longer count, and of replicas that cannot be created.
 
-A process that has fetched a replica's records loses them, by a reassignment or by damage, and keeps its incarnation.
-Told as in stories.py; node 0 is the quorum's only voter and holds no replica.
+A process that has fetched a replica's records loses them in a reassignment or by corruption, and keeps its incarnation.
+Setup as in stories.py; node 0 is the only voter of the metadata quorum and holds no replica.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.types import NodeId
 
 
 def says_it_has(count: int) -> Callable[[Envelope], bool]:
-    """Does a follower say that its log reaches so far, or that it holds so much?"""
+    """Matches a follower's request with a log end, or a durable offset, of at least `count`."""
 
     def matches(envelope: Envelope) -> bool:
         said: data_pb2.FetchRequest = envelope.message  # type: ignore[assignment]
@@ -35,7 +35,7 @@ def says_it_has(count: int) -> Callable[[Envelope], bool]:
 
 
 def replica_moved_away_and_back(sim: Simulation) -> None:
-    """Rule 2: a replica that has all records is moved away, which deletes them, and back again. A fetch of its first
+    """Rule 2: a replica with all records is moved away, which deletes them, and back again. A fetch of its first
     stay arrives at the leader now: it does not count for the second."""
     leader, *others = away_from_voter(sim, 5, replicas=3, min_insync=1)
     (comes,) = [node for node in sim.nodes[1:] if node not in (leader, *others)]
@@ -43,17 +43,17 @@ def replica_moved_away_and_back(sim: Simulation) -> None:
     late = sim.hold("Data.FetchStream", source=comes, target=leader, when=says_it_has(5))
     sim.reassign(TOPIC, 0, leader, *others, comes)
     sim.run_until(
-        lambda: late.count > 0 and durable_offset(sim, comes, 0) == 5, what="its words that it has all are on their way"
+        lambda: late.count > 0 and durable_offset(sim, comes, 0) == 5, what="its report that it has all is in transit"
     )
     sim.reassign(TOPIC, 0)
-    sim.run_until(lambda: sim.replica(comes, TOPIC) is None, what="its log is gone")
+    sim.run_until(lambda: sim.replica(comes, TOPIC) is None, what="its log is deleted")
     sim.reassign(TOPIC, 0, leader, *others, comes)
-    sim.run_until(lambda: sim.replica(comes, TOPIC) is not None, what="its log is made anew")
+    sim.run_until(lambda: sim.replica(comes, TOPIC) is not None, what="its log is created again")
     arrives_before_records(sim, late, leader, comes)
 
 
 def arrives_before_records(sim: Simulation, late: Held, leader: int, replica: int) -> None:
-    """What was held back arrives while the replica has not fetched a record again."""
+    """The held message arrives before the replica has fetched a record again."""
     records = sim.hold("Data.FetchStream", source=leader, target=replica, part="answer", when=with_records_of(0))
     late.release()
     sim.run_for(0.5)
@@ -63,25 +63,25 @@ def arrives_before_records(sim: Simulation, late: Held, leader: int, replica: in
 
 
 def damaged_member_is_made_anew(sim: Simulation) -> None:
-    """Rule 6: a member of the set finds its log damaged while it runs, is taken out, and begins anew. What it said
-    before, late, does not bring it back."""
+    """Rule 6: a member of the set detects corruption of its log while it runs, is removed, and starts a new log. An
+    earlier report that arrives late does not bring it back."""
     leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 12)
     late = sim.hold("Data.FetchStream", source=rotten, target=leader, when=says_it_has(13))
     sim.produce(TOPIC, b"b", acks="1").wait()
-    sim.run_until(lambda: late.count > 0 and durable_offset(sim, rotten, 0) == 13, what="it says that it has all")
+    sim.run_until(lambda: late.count > 0 and durable_offset(sim, rotten, 0) == 13, what="it reports that it has all")
     made_anew(sim, rotten)
     arrives_before_records(sim, late, leader, rotten)
 
 
 def made_anew(sim: Simulation, node: int) -> None:
-    """The scrub finds damage in a replica's log; the replica leaves its sets, and begins anew."""
+    """The scrub finds corruption in a replica's log; the replica leaves its sets and starts a new log."""
     log = sim.log(node, TOPIC)
     assert isinstance(log, Log)
     sim.machines[node].disk.flip_bit(log.segments[0].path, 100)
     sim.scrub(node, TOPIC)
     assert log.damage is not None
-    sim.run_until(lambda: log_of(sim, node) not in (None, log), what="it begins anew")
+    sim.run_until(lambda: log_of(sim, node) not in (None, log), what="it has a new log")
 
 
 def log_of(sim: Simulation, node: int) -> ReadableLog | None:
@@ -90,8 +90,8 @@ def log_of(sim: Simulation, node: int) -> ReadableLog | None:
 
 
 def damaged_joiner_is_made_anew(sim: Simulation) -> None:
-    """Rule 6: a replica that is about to join finds its log damaged. It begins anew; what it said before, and a
-    proposal that rests on it, count for nothing."""
+    """Rule 6: a replica that is about to join detects corruption of its log. It starts a new log; its earlier
+    reports, and a proposal based on them, count for nothing."""
     leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 12)
     sim.cut_link(rotten, leader)
@@ -105,7 +105,7 @@ def damaged_joiner_is_made_anew(sim: Simulation) -> None:
 
 
 def damage_found_at_the_start(sim: Simulation) -> None:
-    """Rule 6: recovery finds a follower's log damaged. The replica says of it nothing at all, and begins anew."""
+    """Rule 6: recovery finds a follower's log corrupt. The replica reports nothing of that log and starts a new one."""
     leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1)
     write(sim, 0, "a", 5)
     log = sim.log(rotten, TOPIC)
@@ -117,15 +117,15 @@ def damage_found_at_the_start(sim: Simulation) -> None:
     said = sim.hold("Data.FetchStream", source=rotten, target=leader, when=says_it_has(1))
     sim.restart(rotten)
     sim.run_until(lambda: sim.replica(rotten, TOPIC) is not None, what="it has a replica again")
-    sim.run_until(lambda: end(sim, rotten, 0) == 0, within=1, what="the damaged log is out of use")
-    assert said.count == 0, "it says something of the damaged log"
+    sim.run_until(lambda: end(sim, rotten, 0) == 0, within=1, what="the corrupt log is out of use")
+    assert said.count == 0, "it reports positions of the corrupt log"
     said.release()
     sim.must_heal()
 
 
 def topic_made_beside_a_failed_directory(sim: Simulation) -> None:
-    """One log directory of a node has failed, the others serve; the controller has not heard of it. A topic that is
-    made then is led by those who can."""
+    """One log directory of a node has failed, the others work, and the controller does not know of it yet. A topic
+    created then gets leaders on nodes that can lead it."""
     sim.start(nodes=3, min_insync=2, partitions=3, directories=2, voters=3)
     node = next(each for each in (2, 1) if each != active(sim))
     write(sim, 0, "a", 1)
@@ -141,7 +141,7 @@ def topic_made_beside_a_failed_directory(sim: Simulation) -> None:
     led = [
         s.partition for s in sim.topic("later").partitions if s.leader == node and s.directory_of(s.leader) == failed
     ]
-    assert led, "it is to lead what it can make no log for"
+    assert led, "it leads a partition without a log"
     sim.run_until(lambda: node not in {sim.leader("later", p) for p in led}, within=1.5, what="others lead")
     unheard.release()
     for state in sim.topic("later").partitions:
@@ -151,7 +151,8 @@ def topic_made_beside_a_failed_directory(sim: Simulation) -> None:
 
 
 def last_member_is_damaged_for_good(sim: Simulation) -> None:
-    """The last member's log is damaged and nobody has the rest. An operator lets it lead with what it has."""
+    """The last member's log is corrupt, and no other replica has the rest. An operator lets it lead with its sound
+    records."""
     sim.start(nodes=3, topics=())
     sim.create_topic(TOPIC, replicas=1, partitions=3, min_insync=1)
     node = 2
@@ -161,10 +162,10 @@ def last_member_is_damaged_for_good(sim: Simulation) -> None:
     assert isinstance(log, Log)
     path = log.segments[0].path
     sim.kill(node)
-    sim.run_until(lambda: sim.leader(TOPIC, p) == -1, what="it is given up")
+    sim.run_until(lambda: sim.leader(TOPIC, p) == -1, what="it is fenced")
     sim.machines[node].disk.flip_bit(path, 80)
     sim.restart(node)
-    sim.run_until(lambda: not any(n.fenced for n in sim.image().nodes.values()), what="it is back")
+    sim.run_until(lambda: not any(n.fenced for n in sim.image().nodes.values()), what="all are unfenced")
     sim.run_for(3)
     assert sim.leader(TOPIC, p) == -1
     sim.checkers.may_have_lost(sim.partition(TOPIC, p).key)
@@ -174,8 +175,9 @@ def last_member_is_damaged_for_good(sim: Simulation) -> None:
 
 
 def replica_comes_back_in_another_directory(sim: Simulation) -> None:
-    """Rule 6: replicas are moved away and back while their node hears of neither. The metadata name another of its data
-    directories now; what it goes on with lies in that one, or it would be judged by a directory without its records."""
+    """Rule 6: replicas are moved away and back without their node learning of either move. The metadata name another
+    of its log directories now. The log that the node continues with must be in that directory, or it would be judged
+    by a directory without its records."""
     sim.start(nodes=4, min_insync=1, partitions=24, directories=2)
     comes = NodeId(3)
     states = [s for s in sim.topic(TOPIC).partitions if comes in s.replicas and s.leader not in (0, comes)]
@@ -185,7 +187,7 @@ def replica_comes_back_in_another_directory(sim: Simulation) -> None:
         write(sim, state.partition, "a", 3)
     news = sim.hold("Quorum.FetchMetadata", target=comes, part="answer")
     sim.run_for(0.02)
-    for back in ((one, two), (two, one)):  # which directory is chosen depends on how full the two are
+    for back in ((one, two), (two, one)):  # the chosen directory depends on the free space of the two
         for state in back:
             sim.reassign(TOPIC, state.partition, *(node for node in state.replicas if node != comes))
         for state in back:
@@ -200,13 +202,14 @@ def replica_comes_back_in_another_directory(sim: Simulation) -> None:
         log = sim.log(comes, TOPIC, state.partition)
         assert isinstance(log, Log)
         assert isinstance(log.directory, LogDirectory)
-        assert log.directory.directory_id == named, "it goes on in a directory that nobody names"
+        assert log.directory.directory_id == named, "it continues in a directory that the metadata do not name"
     sim.must_heal()
 
 
 def late_registration(sim: Simulation) -> None:
-    """Rule 6: a registration arrives when its process is long gone, and another one's too. It would make the node's own
-    directory an older copy of itself: nobody registers who has not seen the last registration of its node."""
+    """Rule 6: a registration arrives long after its process has ended, and so has the next one. Accepting it would
+    turn the node's own directory into an older copy of itself: a registration is refused unless its process has seen
+    the last registration of its node."""
     leader, *others = away_from_voter(sim, 4, replicas=3, min_insync=1)
     write(sim, 0, "a", 3)
     sim.kill(leader)

@@ -1,8 +1,8 @@
-"""What replication owes beyond the design's scenarios: the findings of Kafka's own improvement proposals, sets that are
-too small, volumes that are put back or lost, disks that are full or fail, leaderships that change without a record.
+"""Stories of replication beyond the design's scenarios: the findings of Kafka's improvement proposals, in-sync sets
+that are too small, restored or lost volumes, full or failing disks, changes of leadership without a record.
 
-Told as in stories.py. Node 0 is the quorum's only voter; a partition without a replica on it has its leader, and its
-followers, die alone.
+Setup as in stories.py. Node 0 is the only voter of the metadata quorum; the leader and the followers of a partition
+without a replica on it die alone.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from tidelog.types import Millis
 
 
 def away_from_the_voter(sim: Simulation) -> tuple[int, list[int]]:
-    """A partition none of whose replicas is on node 0, and these, the leader first."""
+    """A partition without a replica on node 0, and its replicas, the leader first."""
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     state = sim.partition(TOPIC, p)
     return p, [state.leader, *(int(node) for node in state.replicas if node != state.leader)]
 
 
-# --- cutting: KIP-101, KIP-279 --------------------------------------------------------------------------------------
+# --- truncation: KIP-101, KIP-279 -----------------------------------------------------------------------------------
 
 
 def watermark_is_no_cut(sim: Simulation) -> None:
-    """KIP-101: a leader dies as soon as a record is committed, before a follower has heard of it. No follower cuts the
-    record, though it does not know it to be committed; a second crash, of the next leader, loses nothing."""
+    """KIP-101: a leader dies as soon as a record is committed, before a follower knows that. No follower truncates
+    the record, although it does not know it as committed; the crash of the next leader loses nothing either."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (first, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
@@ -68,7 +68,7 @@ def watermark_is_no_cut(sim: Simulation) -> None:
     second = sim.leader(TOPIC, p)
     (third,) = (node for node in others if node != second)
     sim.run_until(lambda: epoch(sim, third, p) == epoch(sim, second, p), what="the other follows")
-    assert end(sim, third, p) == 6, "a committed record was cut"
+    assert end(sim, third, p) == 6, "a committed record was truncated"
     sim.restart(first)
     sim.power_off(second, forget_all=True)
     sim.restart(second)
@@ -76,8 +76,8 @@ def watermark_is_no_cut(sim: Simulation) -> None:
 
 
 def epochs_that_only_a_follower_has(sim: Simulation) -> None:
-    """KIP-279, scenario 15: leaders follow fast on each other, and a replica has two epochs of which the last leader
-    knows neither, beginning below where that one's first epoch ends. It is cut in as many steps as that takes."""
+    """KIP-279, scenario 15: leaders change quickly, and a replica has two epochs that the last leader does not know,
+    both below the end of that leader's first epoch. The replica truncates in as many steps as needed."""
     sim.start(nodes=5, topics=())
     sim.create_topic(TOPIC, partitions=10, replicas=4, min_insync=1)
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
@@ -93,9 +93,9 @@ def epochs_that_only_a_follower_has(sim: Simulation) -> None:
     sim.run_until(lambda: durable_offset(sim, c, p) == 5, what="one follower has the first leader's last records")
     kept = sim.hold("Data.FetchStream", source=c, when=asks_for(p))
     sim.kill(a)
-    sim.run_until(lambda: leads(sim, f, p), what="the second leads")
+    sim.run_until(lambda: leads(sim, f, p), what="the second leader leads")
     write(sim, p, "b", 2, acks="1")
-    sim.run_until(lambda: durable_offset(sim, d, p) == 5, what="the third has the second's records")
+    sim.run_until(lambda: durable_offset(sim, d, p) == 5, what="the third has the second leader's records")
     sim.kill(f)
     sim.run_until(lambda: leads(sim, d, p), what="the third leads")
     write(sim, p, "c", 1, acks="1")
@@ -108,13 +108,13 @@ def epochs_that_only_a_follower_has(sim: Simulation) -> None:
     sim.run_until(
         lambda: sim.replica(d, TOPIC, p) is not None and end(sim, d, p) == end(sim, c, p) == 10,
         within=5,
-        what="the third is cut and has the new records",
+        what="the third is truncated and has the new records",
     )
     sim.must_heal()
 
 
 def empty_epochs(sim: Simulation) -> None:
-    """Leaderships change without a record between them, then a leader dies with one that nobody has."""
+    """Leaderships change without a record between them, then a leader dies with a record that no other replica has."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, replicas = away_from_the_voter(sim)
     write(sim, p, "a", 3)
@@ -130,7 +130,7 @@ def empty_epochs(sim: Simulation) -> None:
             sim.hold("Data.FetchStream", source=leader, target=node, part="answer", when=with_records_of(p))
     write(sim, p, "b", 3, acks="1")
     sim.kill(leader)
-    sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), what="another leads")
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), what="another node leads")
     write(sim, p, "c", 2)
     sim.restart(leader)
     sim.run_until(lambda: sim.isr(TOPIC, p) == set(replicas), what="all are in sync")
@@ -141,8 +141,8 @@ def empty_epochs(sim: Simulation) -> None:
 
 
 def too_small_a_set(sim: Simulation) -> None:
-    """Rules 3 and 5: the in-sync set shrinks below the minimum. Who waits is told that it is written and not committed;
-    who comes later, that nothing was written; and nothing is committed, whatever `acks` was, until there are enough."""
+    """Rules 3 and 5: the in-sync set shrinks below the minimum. A waiting producer learns that its record is written but
+    not committed, a later one that nothing was written. Until the set has grown, nothing is committed for any `acks`."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
@@ -150,7 +150,7 @@ def too_small_a_set(sim: Simulation) -> None:
         sim.kill(node)
     waiting = sim.produce(TOPIC, b"waits", partition=p)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader}, what="the leader is alone in sync")
-    sim.run_until(lambda: waiting.done, within=1, what="who waits is told")
+    sim.run_until(lambda: waiting.done, within=1, what="the waiting producer has its answer")
     assert isinstance(waiting.error, NotEnoughReplicasAfterAppend), f"a set that is too small has committed {waiting}"
     late = sim.produce(TOPIC, b"late", partition=p)
     sim.run_until(lambda: late.error is not None, within=1, what="a later record is refused")
@@ -165,8 +165,8 @@ def too_small_a_set(sim: Simulation) -> None:
 
 
 def last_member_loses_power(sim: Simulation) -> None:
-    """KIP-966: the replicas are lost one after the other, the last by a power failure. Those that went before it come
-    back first, and wait."""
+    """KIP-966: the replicas are lost one after the other, the last one in a power loss. The earlier ones come back
+    first and wait."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, replicas = away_from_the_voter(sim)
     gone = []
@@ -175,13 +175,13 @@ def last_member_loses_power(sim: Simulation) -> None:
         leader = sim.leader(TOPIC, p)
         sim.power_off(leader, forget_all=True)
         gone.append(leader)
-        sim.run_until(lambda old=leader: sim.leader(TOPIC, p) != old, what="it is given up")  # type: ignore[misc]
-        sim.run_until(lambda: number == 2 or sim.leader(TOPIC, p) >= 0, what="the next leads")  # noqa: B023
+        sim.run_until(lambda old=leader: sim.leader(TOPIC, p) != old, what="it is fenced")  # type: ignore[misc]
+        sim.run_until(lambda: number == 2 or sim.leader(TOPIC, p) >= 0, what="the next one leads")  # noqa: B023
     assert sim.isr(TOPIC, p) == {gone[-1]}
     for node in gone[:2]:
         sim.restart(node)
     sim.run_for(5)
-    assert sim.leader(TOPIC, p) == -1, "a replica leads that left the set before the last record"
+    assert sim.leader(TOPIC, p) == -1, "a replica without the last record leads"
     sim.restart(gone[-1])
     sim.run_until(lambda: sim.leader(TOPIC, p) == gone[-1], what="the last one leads")
     assert set(replicas) == set(gone)
@@ -189,7 +189,7 @@ def last_member_loses_power(sim: Simulation) -> None:
 
 
 def stuck_leader_hands_over(sim: Simulation) -> None:
-    """Rule 4: a leader whose own fsync hangs resigns, and the others go on."""
+    """Rule 4: a leader whose own fsync hangs resigns, and the others continue."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
@@ -199,19 +199,19 @@ def stuck_leader_hands_over(sim: Simulation) -> None:
     assert not sent.done, "acknowledged by a leader that does not hold it"
     sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), within=10, what="the stuck leader resigns")
     assert leader not in sim.isr(TOPIC, p)
-    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another node leads")
     write(sim, p, "c", 2, asking=(sim.leader(TOPIC, p),))
     sim.must_heal()
 
 
 def stuck_leader_hands_over_to_an_eligible_one(sim: Simulation) -> None:
-    """Rule 4: the leader's own fsync hangs, and it is alone in the in-sync set; an eligible leader replica, which does
-    not reach it, has all that is committed. It leads, and those who come back go on with it."""
+    """Rule 4: the leader's own fsync hangs, and it is alone in the in-sync set. An eligible replica that does not
+    reach it has everything that is committed. It leads, and the replicas that come back follow it."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, eligible, third) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
     sim.kill(third)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, eligible}, what="the third is given up")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, eligible}, what="the third is fenced")
     sim.cut_link(eligible, leader)
     write(sim, p, "b", 1, acks="1")
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader}, within=15, what="the other member is behind")
@@ -221,14 +221,14 @@ def stuck_leader_hands_over_to_an_eligible_one(sim: Simulation) -> None:
     sim.run_until(lambda: sim.leader(TOPIC, p) == eligible, within=15, what="the stuck leader resigns")
     assert leader not in sim.partition(TOPIC, p).counted_on
     sim.restart(third)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {eligible, third}, what="they are two again")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {eligible, third}, what="two are in sync again")
     write(sim, p, "d", 2, asking=(eligible,))
     sim.must_heal()
     assert sent.fate is Fate.UNKNOWN
 
 
 def stuck_leader_is_not_heard_at_first(sim: Simulation) -> None:
-    """Rule 4: the controller does not answer when a stuck leader resigns. It says so again."""
+    """Rule 4: the controller does not answer when a stuck leader resigns. The leader resigns again."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *_) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
@@ -243,7 +243,7 @@ def stuck_leader_is_not_heard_at_first(sim: Simulation) -> None:
 
 
 def all_stop_at_once(sim: Simulation) -> None:
-    """Scenario 16: all nodes are told to stop. The last member stays in each set, and the cluster comes back whole."""
+    """Scenario 16: all nodes get SIGTERM. The last member stays in each set, and the cluster comes back completely."""
     sim.start(nodes=3, voters=3, min_insync=1, partitions=3)
     for p in range(3):
         write(sim, p, "a", 2)
@@ -256,12 +256,12 @@ def all_stop_at_once(sim: Simulation) -> None:
     sim.must_heal()
 
 
-# --- what clients are told ------------------------------------------------------------------------------------------
+# --- answers to clients --------------------------------------------------------------------------------------------
 
 
 def new_leader_does_not_know_the_end(sim: Simulation) -> None:
-    """KIP-207: a new leader has everything that is committed, and may not know it. Until it does, it does not say where
-    the committed log ends."""
+    """KIP-207: a new leader has everything that is committed but may not know it yet. Until it does, it does not
+    report the end of the committed log."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (first, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
@@ -277,7 +277,7 @@ def new_leader_does_not_know_the_end(sim: Simulation) -> None:
     asked = sim.client((leader,))
     early = asked.start(told_end(sim, asked, p), "asks for the end")
     sim.run_until(early.done, within=1, what="it is answered")
-    assert isinstance(early.exception(), OffsetNotAvailable), f"not told that nobody knows yet: {early.exception()}"
+    assert isinstance(early.exception(), OffsetNotAvailable), f"an end before it is known: {early.exception()}"
     for node in others:
         sim.heal(node)
     sim.run_until(lambda: sim.log(leader, TOPIC, p).high_watermark == 6, what="the leader knows")
@@ -288,7 +288,7 @@ def new_leader_does_not_know_the_end(sim: Simulation) -> None:
 
 
 async def told_end(sim: Simulation, client: Client, p: int) -> int:
-    """Where the leader says that the committed log ends; the checkers hear it too."""
+    """The end of the committed log as the leader reports it; the checkers verify it too."""
     asked_at = sim.ledger(TOPIC, p).end
     epoch_of_it, offset = await client.told_end(TOPIC, p)
     sim.checkers.told_end(sim.ledger(TOPIC, p), epoch_of_it, offset, asked_at)
@@ -296,8 +296,8 @@ async def told_end(sim: Simulation, client: Client, p: int) -> int:
 
 
 def committed_is_read_without_another_word(sim: Simulation) -> None:
-    """A leader alone in its set holds all when it begins, and its checkpoint of the watermark is old. What is committed
-    can be read at once: nobody need fetch or write for that."""
+    """A leader alone in its set holds everything when it begins, and its high watermark checkpoint is old. What is
+    committed can be read at once, without a further fetch or write."""
     sim.start(nodes=3, topics=())
     sim.create_topic(TOPIC, replicas=1, partitions=3, min_insync=1)
     p = sim.led_by(TOPIC, 2)
@@ -306,14 +306,14 @@ def committed_is_read_without_another_word(sim: Simulation) -> None:
     sim.run_until(lambda: fenced(sim, 2), what="the leader is fenced")
     sim.restart(2)
     sim.run_until(lambda: leads(sim, 2, p), what="it leads again")
-    assert sim.log(2, TOPIC, p).high_watermark == 5, "a leader waits for others to tell what it has committed alone"
+    assert sim.log(2, TOPIC, p).high_watermark == 5, "a leader alone in its set waits for others"
     assert len(sim.read_committed(TOPIC, p)) == 5
     sim.must_heal()
 
 
 def ack_of_another_epoch(sim: Simulation) -> None:
-    """Scenario 11: a record waits for the watermark; its leader is deposed, cut, and leads again, and the watermark
-    passes that offset with another record. Nobody is told that the first was committed."""
+    """Scenario 11: a record waits for the high watermark; its leader is replaced, truncates it and leads again, and the
+    high watermark passes that offset with another record. The first record must not be acknowledged."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (old, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
@@ -325,7 +325,7 @@ def ack_of_another_epoch(sim: Simulation) -> None:
     waiting = sim.produce(TOPIC, b"waits", partition=p, client=client, timeout_ms=60_000)
     sim.run_until(lambda: end(sim, old, p) == 4, what="the record is appended")
     sim.cut(old)
-    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another node leads")
     new = next(node for node in others if leads(sim, node, p))
     sent = sim.produce(TOPIC, b"other", partition=p, client=sim.client((new,)))
     sim.heal(old)
@@ -339,27 +339,27 @@ def ack_of_another_epoch(sim: Simulation) -> None:
 
 
 def reader_behind_the_end_of_its_epoch(sim: Simulation) -> None:
-    """KIP-320: a reader names the epoch of the last record it has. Where the leader's records of that epoch end before
-    it, it is told so, and not given other records in their place."""
+    """KIP-320: a reader sends the epoch of its last record. If the leader's records of that epoch end before it, the
+    reader gets the diverging epoch and not other records."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (old, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
     first_epoch = int(epoch(sim, old, p))
     sim.kill(old)
-    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another node leads")
     write(sim, p, "b", 5, asking=tuple(others))
     client = sim.client(others)
     task = client.start(client.truncation(TOPIC, p, 7, first_epoch), "reads on from offset 7")
     sim.run_until(task.done, within=5, what="it is answered")
-    assert task.result() == (first_epoch, 5), "a reader was given records of another epoch"
+    assert task.result() == (first_epoch, 5), "a reader received records of another epoch"
     sim.must_heal()
 
 
-# --- positions of other epochs and lives ----------------------------------------------------------------------------
+# --- positions of other epochs and incarnations --------------------------------------------------------------------
 
 
 def heard_from(sim: Simulation, follower: int, leader: int, p: int) -> data_pb2.FetchRequest:
-    """What the follower says to its leader of one partition in its present life."""
+    """The fetch of one partition that the follower's present incarnation sends to its leader."""
     heard: list[Any] = []
 
     def note(envelope: Envelope) -> bool:
@@ -368,8 +368,8 @@ def heard_from(sim: Simulation, follower: int, leader: int, p: int) -> data_pb2.
         return False
 
     sim.hold("Data.FetchStream", source=follower, target=leader, when=note)
-    sim.produce(TOPIC, b"to be fetched by %d" % follower, acks="1", partition=p)  # an idle partition is not mentioned
-    sim.run_until(lambda: bool(heard), what="the follower asks")
+    sim.produce(TOPIC, b"to be fetched by %d" % follower, acks="1", partition=p)  # idle ones are not listed
+    sim.run_until(lambda: bool(heard), what="the follower fetches")
     said = data_pb2.FetchRequest()
     said.CopyFrom(heard[-1])
     kept = next(asked for asked in said.partitions if asked.partition == p)
@@ -380,7 +380,7 @@ def heard_from(sim: Simulation, follower: int, leader: int, p: int) -> data_pb2.
 
 
 def arrives(sim: Simulation, leader: int, said: data_pb2.FetchRequest) -> PartitionFetched | None:
-    """Such words arrive, late, at a leader. Returns its answer."""
+    """A late request arrives at a leader. Returns its answer."""
     client = sim.client()
     task = client.start(client.transport.call(endpoint_of(leader), DATA_FETCH, said, timeout_ms=1_000), "is late")
     sim.run_until(task.done, within=5, what="it is answered")
@@ -388,17 +388,17 @@ def arrives(sim: Simulation, leader: int, said: data_pb2.FetchRequest) -> Partit
 
 
 def words_of_an_older_epoch(sim: Simulation) -> None:
-    """Rule 1: a follower's fetch of an older epoch arrives in the next one. It is refused, and counts for nothing."""
+    """Rule 1: a follower's fetch of an older epoch arrives in the next one. It is refused and counts for nothing."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (first, leader, follower) = away_from_the_voter(sim)
     write(sim, p, "a", 2)
     said = heard_from(sim, follower, first, p)
     sim.kill(first)
-    sim.run_until(lambda: sim.leader(TOPIC, p) not in (first, -1), what="another leads")
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (first, -1), what="another node leads")
     if sim.leader(TOPIC, p) == follower:
         leader, follower = follower, leader
         said.replica.CopyFrom(heard_from(sim, follower, leader, p).replica)
-    sim.run_until(lambda: leads(sim, leader, p), what="another leads by its own books")
+    sim.run_until(lambda: leads(sim, leader, p), what="another node knows that it leads")
     answer = arrives(sim, leader, said)
     assert answer is not None
     assert answer.error is not None, "a fetch of an older epoch was answered"
@@ -409,7 +409,7 @@ def words_of_an_older_epoch(sim: Simulation) -> None:
 
 
 def words_of_an_earlier_life(sim: Simulation) -> None:
-    """Rule 1: a fetch of a process that is gone arrives when the node is back as another. It counts for nothing."""
+    """Rule 1: a fetch of a dead process arrives when its node is back as another incarnation. It counts for nothing."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (leader, follower, _) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
@@ -420,16 +420,16 @@ def words_of_an_earlier_life(sim: Simulation) -> None:
     sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is in sync as another process")
     answer = arrives(sim, leader, said)
     assert answer is not None
-    assert answer.error is not None, "a fetch of an earlier life was answered"
+    assert answer.error is not None, "a fetch of an earlier incarnation was answered"
     assert isinstance(status.from_proto(answer.error), StaleNodeEpoch), (
-        "a fetch of an earlier life was answered, until a later one came"
+        "a fetch of an earlier incarnation was answered, until a later one came"
     )
     sim.must_heal()
 
 
 def report_of_another_stream(sim: Simulation) -> None:
-    """Scenario 2, variant: what a follower said on a stream that is gone overtakes its present one. Only the stream on
-    which its fetch agreed may say what it holds."""
+    """Scenario 2, variant: a follower's report on a closed stream arrives after those on its present one. Only the
+    stream on which its fetch agreed with the log may report durable offsets."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (leader, follower, other) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
@@ -454,11 +454,11 @@ def report_of_another_stream(sim: Simulation) -> None:
     sim.must_heal()
 
 
-# --- who may join: KIP-841, KIP-903 ---------------------------------------------------------------------------------
+# --- admission to the set: KIP-841, KIP-903 -----------------------------------------------------------------------
 
 
 def unfit_joiner(sim: Simulation, *, back: bool) -> None:
-    """A leader's proposal is late; the joiner is fenced meanwhile, or back as another process."""
+    """A leader's proposal is delayed; meanwhile the joiner is fenced, or is back as another process."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, joiner, _) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
@@ -475,7 +475,7 @@ def unfit_joiner(sim: Simulation, *, back: bool) -> None:
         sim.restart(joiner)
         sim.run_until(lambda: not fenced(sim, joiner), what="the joiner is back")
     late.release()
-    sim.never(lambda: joiner in sim.isr(TOPIC, p), seconds=0.5, what="admitted, though not the one proposed")
+    sim.never(lambda: joiner in sim.isr(TOPIC, p), seconds=0.5, what="admitted although it is not the proposed one")
     late.let_pass()
     sim.must_heal()
 
@@ -486,7 +486,7 @@ def fenced_joiner(sim: Simulation) -> None:
 
 
 def joiner_of_another_life(sim: Simulation) -> None:
-    """KIP-903: a proposal names registrations; a process that is gone joins no set, though its node is back."""
+    """KIP-903: a proposal names incarnations; a dead process joins no set although its node is back."""
     unfit_joiner(sim, back=True)
 
 
@@ -494,7 +494,7 @@ def joiner_of_another_life(sim: Simulation) -> None:
 
 
 def alone_in_sync(sim: Simulation) -> tuple[int, int, FakeDisk]:
-    """A partition whose leader is the only member left and not running; and a copy of its volume of before that."""
+    """A partition whose leader is the only member and is not running, and an earlier copy of its volume."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (last, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
@@ -527,15 +527,15 @@ def nobody_leads_without(sim: Simulation, p: int, last: int, disk: FakeDisk) -> 
 
 
 def volume_put_back_from_a_copy(sim: Simulation) -> None:
-    """Scenario 9: the last member's volume is put back from an earlier copy with the same id. It does not lead, and the
-    others are not cut to it."""
+    """Scenario 9: the last member's volume is restored from an earlier copy with the same ID. It does not lead, and
+    the others are not truncated to it."""
     p, last, copy = alone_in_sync(sim)
     nobody_leads_without(sim, p, last, copy)
 
 
 def last_member_is_emptied(sim: Simulation) -> None:
-    """Scenario 9, variant: the last member's volume is replaced by an empty one. Nobody leads from nothing; with its
-    volume given back all is as it was."""
+    """Scenario 9, variant: the last member's volume is replaced by an empty one. No replica leads with an empty log.
+    With the original volume everything is as before."""
     p, last, _ = alone_in_sync(sim)
     nobody_leads_without(sim, p, last, FakeDisk())
     sim.restart(last)
@@ -544,8 +544,8 @@ def last_member_is_emptied(sim: Simulation) -> None:
 
 
 def last_member_is_damaged(sim: Simulation) -> None:
-    """Scenario 8, variant: a bit of what the last member held rots while it is down. That is no torn tail: it does not
-    lead without what it held."""
+    """Scenario 8, variant: a durable byte of the last member is corrupted while it is down. Recovery does not take
+    that for a torn tail: the member does not lead without its durable records."""
     p, last, _ = alone_in_sync(sim)
     disk = sim.machines[last].disk
     path = next(f"/data/{name}" for name in disk.list("/data") if name.startswith(f"{TOPIC}-{p}"))
@@ -554,7 +554,7 @@ def last_member_is_damaged(sim: Simulation) -> None:
     sim.restart(last)
     sim.run_until(lambda: not fenced(sim, last), what="it is unfenced")
     sim.run_for(3)
-    assert sim.leader(TOPIC, p) == -1, "led without what it had held"
+    assert sim.leader(TOPIC, p) == -1, "led without its durable records"
 
 
 # --- disks ----------------------------------------------------------------------------------------------------------
@@ -571,7 +571,7 @@ def full_disk(sim: Simulation, *, of_the_leader: bool) -> None:
         sim.produce(TOPIC, f"b{number} ".encode() + b"." * 1_000, partition=p, client=client) for number in range(12)
     ]
     if of_the_leader:
-        sim.run_until(lambda: any(isinstance(one.error, DiskFull) for one in sent), what="a record finds no room")
+        sim.run_until(lambda: any(isinstance(one.error, DiskFull) for one in sent), what="a record finds no free space")
         sim.run_for(3)
         asked = sim.admin(methods.ADMIN_EXPLAIN_PARTITIONS, admin_pb2.ExplainPartitionsRequest())
         told = {each.partition.partition: each for each in asked.partitions}[p]
@@ -579,29 +579,29 @@ def full_disk(sim: Simulation, *, of_the_leader: bool) -> None:
         assert f"the leader, node {leader}, rejects every write: the disk of /data is full" in told.causes[0]
         assert f"`tidelog partition reassign {TOPIC}-{p} --replicas {follower}," in told.steps[1]
     else:
-        sim.run_until(lambda: all(one.done for one in sent), what="the others go on")
-        sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the full one is out")
+        sim.run_until(lambda: all(one.done for one in sent), what="the others continue")
+        sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the full replica is removed")
     sim.fill_disk(node, room=None)
-    sim.run_until(lambda: all(one.done for one in sent), what="with room all are written")
+    sim.run_until(lambda: all(one.done for one in sent), what="with free space all are written")
     assert sent[-1].fate is Fate.ACKNOWLEDGED
     assert not any(one.fate is Fate.REFUSED for one in sent)
-    sim.run_until(lambda: node in sim.isr(TOPIC, p), what="it goes on by itself")
+    sim.run_until(lambda: node in sim.isr(TOPIC, p), what="it continues by itself")
     sim.must_heal()
 
 
 def leader_with_a_full_disk(sim: Simulation) -> None:
-    """A leader without room refuses what it cannot write, certainly not written, and goes on when there is room."""
+    """A leader without free space refuses records as certainly not written, and continues when there is space."""
     full_disk(sim, of_the_leader=True)
 
 
 def follower_with_a_full_disk(sim: Simulation) -> None:
-    """A follower without room leaves the set, the others go on; with room it catches up."""
+    """A follower without free space leaves the set and the others continue; with free space it catches up."""
     full_disk(sim, of_the_leader=False)
 
 
 def failed_sync_is_not_believed_again(sim: Simulation) -> None:
-    """Scenario 14: an fsync fails, and what it was to save is gone whatever a later one says. The directory is not used
-    on: a power failure then takes nothing that was promised."""
+    """Scenario 14: an fsync fails, and the bytes that it was to save are lost even if a later fsync succeeds. The
+    directory goes offline: a power loss then loses nothing that was acknowledged."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, follower, _) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
@@ -616,7 +616,7 @@ def failed_sync_is_not_believed_again(sim: Simulation) -> None:
 
 
 def retention_stops_at_the_watermark(sim: Simulation) -> None:
-    """Scenario 10: records are old enough to go, and not committed. They stay until they are."""
+    """Scenario 10: records are old enough for retention but not committed. They stay until they are committed."""
     sim.start(nodes=4, min_insync=2, partitions=12, segment_bytes="1000", retention_ms="1000")
     p, (leader, *others) = away_from_the_voter(sim)
     for node in others:
@@ -628,13 +628,13 @@ def retention_stops_at_the_watermark(sim: Simulation) -> None:
     log = sim.log(leader, TOPIC, p)
     sim.run_until(lambda: log.log_end_offset == 10, what="the records are appended")
     assert isinstance(log, Log)
-    log.delete_old_segments(Millis(log.directory.clock.wall_ms() + 3_600_000))  # what the upkeep does every few minutes
-    assert log.log_start_offset <= committed(sim, p), "records were deleted that were not committed"
+    log.delete_old_segments(Millis(log.directory.clock.wall_ms() + 3_600_000))  # as the maintenance does
+    assert log.log_start_offset <= committed(sim, p), "uncommitted records were deleted"
     sim.must_heal()
 
 
 def follower_below_the_log_start(sim: Simulation) -> None:
-    """A follower is away while what it would fetch next is deleted. It begins anew where the leader's log starts."""
+    """The records at the log end of a follower that is down are deleted. It restarts at the leader's log start."""
     sim.start(nodes=4, min_insync=2, partitions=12, segment_bytes="1000", retention_ms="1000")
     p, (leader, follower, _) = away_from_the_voter(sim)
     sim.kill(follower)
@@ -651,7 +651,7 @@ def follower_below_the_log_start(sim: Simulation) -> None:
 
 
 def leader_starts_within_a_batch(sim: Simulation) -> None:
-    """An operator deletes records up to the middle of a batch. A replica that comes then begins there, and is sent the
+    """An operator deletes records up to the middle of a batch. A replica that joins then starts there and gets the
     whole batch."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, follower, _) = away_from_the_voter(sim)
@@ -660,7 +660,7 @@ def leader_starts_within_a_batch(sim: Simulation) -> None:
     assert [sent.wait() for sent in batch] == [0, 1, 2, 3, 4]
     delete_below(sim, leader, p, 3)
     sim.kill(follower)
-    sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the follower is out")
+    sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the follower is removed")
     sim.empty(follower)
     sim.restart(follower)
     sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="the emptied replica is in sync")

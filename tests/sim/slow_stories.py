@@ -1,7 +1,7 @@
-"""What becomes of nodes whose process is slow: not silent, but late with everything, its timers too.
+"""Stories of nodes whose process is slow: it answers, but everything is late, its timers too.
 
-Told as in stories.py. A step of 30 ms is fast enough for heartbeats, and too slow to be where the leader was a second
-ago; one of 150 ms is too slow for heartbeats as well.
+Setup as in stories.py. With 30 ms a callback it is fast enough for heartbeats, and too slow to reach within a second
+where the leader was; with 150 ms it is too slow for heartbeats as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ LOST_MS = 150.0
 
 
 def go_on_writing(sim: Simulation, p: int) -> Callable[[], list[Sent]]:
-    """A client that writes a record every 50 ms until it is told to stop, which gives what it has sent."""
+    """A client that writes a record every 50 ms until the returned function is called, which returns the records
+    sent."""
     client = sim.client()
     sent: list[Sent] = []
     stopped: list[bool] = []
@@ -34,7 +35,7 @@ def go_on_writing(sim: Simulation, p: int) -> Callable[[], list[Sent]]:
             await client.produce(one)
             await client.sleep(0.05)
 
-    task = client.start(produce(), "writes on and on")
+    task = client.start(produce(), "writes continuously")
 
     def stop() -> list[Sent]:
         stopped.append(True)
@@ -45,8 +46,8 @@ def go_on_writing(sim: Simulation, p: int) -> Callable[[], list[Sent]]:
 
 
 def slow_follower_falls_behind(sim: Simulation) -> None:
-    """Rule 4: a follower is too slow to keep up, but says that it lives. It leaves the set for its lag, the others go
-    on; once it is fast enough it catches up and comes back."""
+    """Rule 4: a follower is too slow to keep up, but sends heartbeats. It leaves the set for its lag and the others
+    continue. Once it is fast enough it catches up and joins again."""
     sim.start(nodes=4, min_insync=2, partitions=12, replication=ReplicationConfig(lag_ms_max=Millis(1_000)))
     p, (leader, follower, _) = away_from_the_voter(sim)
     stop = go_on_writing(sim, p)
@@ -55,28 +56,28 @@ def slow_follower_falls_behind(sim: Simulation) -> None:
     sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the slow follower is removed for its lag")
     assert not fenced(sim, follower)
     before = committed(sim, p)
-    sim.run_until(lambda: committed(sim, p) > before + 10, within=6, what="the others go on without it")
+    sim.run_until(lambda: committed(sim, p) > before + 10, within=6, what="the others continue without it")
     assert durable_offset(sim, follower, p) < durable_offset(sim, leader, p)
     sim.slow_process(follower, 0)
-    sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is back")
+    sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is in sync again")
     assert {sent.fate for sent in stop()} == {Fate.ACKNOWLEDGED}
     sim.must_heal()
 
 
 def slow_leader_is_fenced(sim: Simulation) -> None:
-    """Rules 1 and 5: a leader is too slow to be counted as living, and does not know yet that another leads. What it
-    still takes it acknowledges to nobody; nothing acknowledged is lost."""
+    """Rules 1 and 5: a leader is too slow for its session and does not know yet that another node leads. It
+    acknowledges no record that it still appends; nothing acknowledged is lost."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (slow, *others) = away_from_the_voter(sim)
     stop = go_on_writing(sim, p)
     sim.run_for(1)
     sim.slow_process(slow, LOST_MS)
     sim.run_until(lambda: fenced(sim, slow), what="the slow leader is fenced")
-    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another node leads")
     new = next(node for node in others if leads(sim, node, p))
-    assert epoch(sim, slow, p) < epoch(sim, new, p), "the slow one has heard of it"
+    assert epoch(sim, slow, p) < epoch(sim, new, p), "the slow leader knows of it"
     before = committed(sim, p)
-    sim.run_until(lambda: committed(sim, p) > before + 20, within=90, what="the others go on")
+    sim.run_until(lambda: committed(sim, p) > before + 20, within=90, what="the others continue")
     sim.slow_process(slow, 0)
     sim.run_until(lambda: slow in sim.isr(TOPIC, p), what="the old leader is back")
     stop()
@@ -84,8 +85,8 @@ def slow_leader_is_fenced(sim: Simulation) -> None:
 
 
 def slow_controller_is_replaced(sim: Simulation) -> None:
-    """The active controller is too slow for the other voters. They elect another; its own answers come too late to
-    count, and it follows once it hears of that."""
+    """The active controller is too slow for the other voters. They elect another one. Answers of the old one arrive
+    too late to count, and it becomes a follower once it learns of the election."""
     sim.start(nodes=4, voters=3, min_insync=2, partitions=12)
     slow, no_voter = wait_active(sim), 3
     p = sim.partition_where(TOPIC, lambda state: slow not in state.replicas and state.leader == no_voter)
@@ -95,7 +96,7 @@ def slow_controller_is_replaced(sim: Simulation) -> None:
     sim.kill(no_voter)
     sim.run_until(lambda: sim.leader(TOPIC, p) not in (no_voter, -1), what="the new controller elects leaders")
     before = committed(sim, p)
-    sim.run_until(lambda: committed(sim, p) > before + 20, what="writes go on")
+    sim.run_until(lambda: committed(sim, p) > before + 20, what="writes continue")
     sim.slow_process(slow, 0)
     sim.restart(no_voter)
     stop()

@@ -1,6 +1,6 @@
-"""The sequences of events that would show a reader what was aborted, or let in who was replaced.
+"""Sequences of events that would return aborted records to a reader, or accept records of a fenced producer.
 
-Told with a scripted coordinator (transactions.py) that has the leaders append its markers.
+They use a scripted coordinator (transactions.py) that makes the leaders append its markers.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ PRODUCER = 70
 
 
 def done(sim: Simulation, work: Coroutine[Any, Any, None]) -> None:
-    """Let the coordinator finish."""
+    """Run the work of the coordinator to its end."""
     task = sim.client().start(work, "coordinates")
     sim.run_until(task.done, within=30, what="every marker is committed")
     task.result()
 
 
 def decided_transactions_only(sim: Simulation) -> None:
-    """Two transactions and a plain record in between, under a leader that is lost: a reader of decided transactions is
-    given none of an open one, none of the aborted one, and all of the committed one."""
+    """Two transactions and a plain record between them, under a leader that is lost. A reader with read_committed
+    gets no record of an open transaction, none of the aborted one, and all of the committed one."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *_) = away_from_the_voter(sim)
     first, second = Transaction(70, 0), Transaction(71, 0)
@@ -49,8 +49,8 @@ def decided_transactions_only(sim: Simulation) -> None:
 
 
 def fenced_producer_goes_on(sim: Simulation) -> None:
-    """A producer's record is under way for so long that another instance takes its place, which aborts what it left
-    open. Then the record arrives, and another one at a new leader: it is told that it is fenced, and nothing is
+    """A producer's record is in transit for so long that another instance takes over and aborts what the first left
+    open. Then the record arrives, and another one at a new leader: both are refused as fenced, and nothing is
     written."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *_) = away_from_the_voter(sim)
@@ -58,7 +58,7 @@ def fenced_producer_goes_on(sim: Simulation) -> None:
     old = coordinator.begin()
     on_its_way = sim.hold("Data.ProduceStream", target=leader)
     late = sim.produce_in(old, TOPIC, b"late", p)
-    sim.run_until(lambda: on_its_way.count > 0, what="the record is on its way")
+    sim.run_until(lambda: on_its_way.count > 0, what="the record is in transit")
     done(sim, coordinator.init(sim.client()))
     on_its_way.release()
     sim.run_until(lambda: late.done, what="the old instance has its answer")
@@ -76,8 +76,8 @@ def fenced_producer_goes_on(sim: Simulation) -> None:
 
 
 def replaced_coordinator_is_late(sim: Simulation) -> None:
-    """A coordinator dies behind its decision; another one takes over and writes the marker, then that of the first
-    arrives: it is refused."""
+    """A coordinator dies after its decision. Another one takes over and writes the marker; then the marker of the
+    first arrives and is refused."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, _ = away_from_the_voter(sim)
     transaction = Transaction(PRODUCER, 0, marker_epoch=1)
@@ -93,8 +93,8 @@ def replaced_coordinator_is_late(sim: Simulation) -> None:
 
 
 def compaction_stops_at_an_open_transaction(sim: Simulation) -> None:
-    """A key's value is overruled in a transaction that is open for long, while the log is compacted, and then aborted:
-    the value is there."""
+    """A key's value is overwritten in a transaction that stays open for a long time while the log is compacted, and
+    is then aborted: the first value is still there."""
     sim.start(
         nodes=4,
         min_insync=2,
@@ -120,8 +120,8 @@ def compaction_stops_at_an_open_transaction(sim: Simulation) -> None:
 
 
 def transactions_outlive_all_processes(sim: Simulation) -> None:
-    """Every node is stopped with one transaction open, one aborted and one committed: what was decided stays so, and
-    the open one is decided afterwards."""
+    """Every node is stopped with one transaction open, one aborted and one committed: decisions stay, and the open
+    one is decided afterwards."""
     sim.start(nodes=3, min_insync=2)
     ended, aborted, still_open = (Transaction(PRODUCER + number, 0) for number in range(3))
     for transaction in (ended, aborted, still_open):

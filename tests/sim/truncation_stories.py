@@ -1,4 +1,4 @@
-"""What readers are told when the records that they have read are gone: real consumers over unclean elections."""
+"""Stories of real consumers whose records are lost in unclean elections."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ async def read_to(consumer: Consumer, offset: int) -> list[ConsumerRecord]:
 
 
 def older_epoch_ends_behind_the_reader(sim: Simulation) -> None:
-    """KIP-320: a leader that is cut off takes 4 records more in its epoch, where the next leader writes 2 in another.
-    These are read. Then an unclean election lets the first one lead: it ends its own, older epoch behind the reader.
-    The reader is told so, rather than given the two records that lie there; from where the logs agree it reads on."""
+    """KIP-320: a leader that is cut off appends 4 more records in its epoch, where the next leader writes 2 in
+    another one. The reader reads those 2. Then an unclean election lets the first leader lead: its own, older epoch
+    ends after the reader's position. The reader gets LogTruncated, not the two records at its position, and
+    continues from where the logs agree."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (old, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 8)
@@ -49,7 +50,7 @@ def older_epoch_ends_behind_the_reader(sim: Simulation) -> None:
     older = epoch(sim, old, p)
     sim.cut(old)
     write(sim, p, "alone ", 4, acks="1", asking=(old,))
-    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another node leads")
     write(sim, p, "b", 2, asking=tuple(others))
     sim.run_until(lambda: committed(sim, p) == 10, what="they are committed")
     client = sim.client()
@@ -60,15 +61,15 @@ def older_epoch_ends_behind_the_reader(sim: Simulation) -> None:
         sim.kill(node)
     sim.run_until(lambda: all(fenced(sim, node) for node in others), what="the others are fenced")
     sim.heal(old)
-    sim.run_until(lambda: not fenced(sim, old), what="the first leader is back")
+    sim.run_until(lambda: not fenced(sim, old), what="the first leader is unfenced")
     sim.checkers.forgive(sim.partition(TOPIC, p).key, 8)
     sim.elect(TOPIC, p, unclean=True)
     sim.run_until(lambda: leads(sim, old, p), what="it leads uncleanly")
     assert end(sim, old, p) == 12
     reading = client.start(read_to(consumer, 12), "reads on")
-    sim.run_until(reading.done, within=10, what="the reader goes on or is told why not")
+    sim.run_until(reading.done, within=10, what="the reader continues or has an error")
     told = reading.exception()
-    assert isinstance(told, LogTruncated), f"the reader at 10 was given {reading.result()[0].value!r}"
+    assert isinstance(told, LogTruncated), f"the reader at 10 got {reading.result()[0].value!r}"
     assert told.diverging == EpochEnd(older, Offset(8)), f"the logs agree up to {told.diverging}"
 
     async def again() -> list[ConsumerRecord]:
@@ -76,7 +77,7 @@ def older_epoch_ends_behind_the_reader(sim: Simulation) -> None:
         return await read_to(consumer, 12)
 
     reading = client.start(again(), "reads on from there")
-    sim.run_until(reading.done, within=10, what="the reader has what is there now")
+    sim.run_until(reading.done, within=10, what="the reader has the present records")
     assert [record.value for record in reading.result()] == [b"alone %d" % number for number in range(4)]
     sim.must_heal(lossy=True)
 

@@ -71,7 +71,12 @@ MUTANTS: Final = (
     Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS),
     Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, TOO_FEW),
     Mutant(leaders.a_small_set_takes_records, "rule 5", replication_stories.too_small_a_set, "a later record is"),
-    Mutant(leaders.a_shrunken_set_goes_on_waiting, "rule 5", replication_stories.too_small_a_set, "who waits is told"),
+    Mutant(
+        leaders.a_shrunken_set_goes_on_waiting,
+        "rule 5",
+        replication_stories.too_small_a_set,
+        "the waiting producer has its answer",
+    ),
     Mutant(leaders.members_are_never_behind, "rule 4", stories.join_by_log_end, "removed for its lag"),
     Mutant(
         leaders.an_eligible_replica_is_no_successor,
@@ -147,7 +152,7 @@ MUTANTS: Final = (
         leaders.readers_are_not_asked_for_their_epoch,
         "KIP-320",
         replication_stories.reader_behind_the_end_of_its_epoch,
-        "was given records of another epoch",
+        "received records of another epoch",
     ),
     Mutant(
         leaders.epochs_are_not_compared,
@@ -159,7 +164,7 @@ MUTANTS: Final = (
         leaders.any_incarnation_counts,
         "rule 1",
         replication_stories.words_of_an_earlier_life,
-        "of an earlier life was answered",
+        "of an earlier incarnation was answered",
     ),
     Mutant(leaders.reports_of_any_stream_count, "S2", replication_stories.report_of_another_stream, MEMBER_LACKS),
     Mutant(leaders.reports_of_any_stream_count, "S2", late_stories.report_of_an_earlier_epoch, "holds offsets below 6"),
@@ -198,20 +203,20 @@ MUTANTS: Final = (
         leaders.news_goes_to_streams_of_earlier_lives,
         "found",
         reader_stories.follower_back_in_a_quiet_topic,
-        "the follower hears what is committed",
+        "the follower learns what is committed",
     ),
     Mutant(leaders.readers_see_the_log_end, "KIP-392", reader_stories.reader_at_a_follower, "was given offset"),
     Mutant(
         leaders.what_a_follower_lacks_is_out_of_range,
         "KIP-392",
         reader_stories.reader_at_a_follower,
-        "calls out of range what it does not have yet",
+        "reports a future offset as out of range",
     ),
     Mutant(
         leaders.readers_are_sent_to_any_replica,
         "KIP-392",
         reader_stories.follower_that_is_no_member,
-        "is sent to one that lags",
+        "is sent to a lagging follower",
     ),
     Mutant(
         leaders.epochs_are_not_compared,
@@ -261,7 +266,7 @@ MUTANTS: Final = (
         followers.a_follower_cuts_where_the_leader_says,
         "S15, KIP-279",
         replication_stories.epochs_that_only_a_follower_has,
-        "the third is cut and has the new records",
+        "the third is truncated and has the new records",
     ),
     Mutant(
         followers.a_log_too_short_is_not_begun_anew,
@@ -317,7 +322,7 @@ MUTANTS: Final = (
         controllers.an_earlier_registration_is_admitted,
         "KIP-903",
         replication_stories.joiner_of_another_life,
-        "not the one proposed",
+        "it is not the proposed one",
     ),
     Mutant(
         controllers.the_silent_are_not_fenced, "fencing", replication_stories.watermark_is_no_cut, "a follower leads"
@@ -482,7 +487,7 @@ MUTANTS: Final = (
         controller_rules.a_replica_goes_on_in_any_directory,
         "rule 6",
         remade_stories.replica_comes_back_in_another_directory,
-        "a directory that nobody names",
+        "a directory that the metadata do not name",
     ),
     Mutant(
         controllers.answers_do_not_wait_for_the_commit,
@@ -526,7 +531,7 @@ MUTANTS: Final = (
         disks.retention_takes_what_is_not_committed,
         "S10",
         replication_stories.retention_stops_at_the_watermark,
-        "deleted that were not committed",
+        "uncommitted records were deleted",
     ),
     Mutant(
         disks.records_go_before_their_time,
@@ -539,14 +544,14 @@ MUTANTS: Final = (
         disks.a_cut_leaves_the_checkpoint,
         "S3",
         log_stories.cut_below_what_the_checkpoint_says,
-        "with all that it held it leads again",
+        "it leads again with all durable records",
     ),
     Mutant(
         disks.a_cut_leaves_the_watermark, "S3", cut_stories.watermark_of_what_was_cut, "a watermark of 80 was restored"
     ),
     Mutant(disks.a_cut_is_not_synced, "S3", log_stories.truncation_of_messages_without_epochs, MIXED),
     Mutant(disks.epochs_are_written_behind_the_bytes, "S3", log_stories.messages_without_their_epoch, MIXED),
-    Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "counts that does not know its epochs"),
+    Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "without its epochs is eligible"),
     Mutant(disks.rot_is_taken_for_a_torn_tail, "S8", replication_stories.last_member_is_damaged, TOO_SHORT),
     Mutant(
         disks.known_damage_is_forgotten, "S8", log_stories.known_damage_outlives_a_restart, "goes on with a flipped bit"
@@ -559,13 +564,13 @@ MUTANTS: Final = (
         disks.a_full_disk_is_a_broken_one,
         "full disk",
         replication_stories.leader_with_a_full_disk,
-        "a record finds no room",
+        "a record finds no free space",
     ),
     Mutant(
         disks.a_full_disk_is_a_broken_one,
         "full disk",
         replication_stories.follower_with_a_full_disk,
-        "it goes on by itself",
+        "it continues by itself",
     ),
     # producers
     Mutant(
@@ -618,7 +623,7 @@ MUTANTS: Final = (
         readers.an_epoch_end_counts_by_its_offset_alone,
         "KIP-320",
         truncation_stories.older_epoch_ends_behind_the_reader,
-        "the reader at 10 was given",
+        "the reader at 10 got",
     ),
     *quorum.MUTANTS,
     *damage.MUTANTS,

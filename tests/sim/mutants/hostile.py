@@ -73,7 +73,7 @@ MUTANTS: Final = (
         an_unproven_leader_is_believed,
         "unproven epochs",
         hostile_stories.stranger_says_it_leads,
-        "in which nobody was elected",
+        "in which no node was elected",
     ),
     Mutant(
         a_request_without_a_cluster_is_obeyed,
