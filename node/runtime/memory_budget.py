@@ -88,7 +88,7 @@ class Share:
         self.release()
 
 
-class _Waiting(NamedTuple):
+class _WaitingShare(NamedTuple):
     wanted: int
     least: int
     granted: asyncio.Future[Share]
@@ -101,7 +101,7 @@ class MemoryBudget:
         """limit: bytes of all kinds together."""
         self.limit = limit
         self._used = dict.fromkeys(Kind, 0)
-        self._waiting: dict[Kind, deque[_Waiting]] = {kind: deque() for kind in CEILINGS}
+        self._waiting: dict[Kind, deque[_WaitingShare]] = {kind: deque() for kind in CEILINGS}
 
     @property
     def figures(self) -> MemoryFigures:
@@ -120,7 +120,7 @@ class MemoryBudget:
         share = self.take_now(kind, wanted, least)
         if share.size:
             return share
-        waiting = _Waiting(max(wanted, least), least, asyncio.get_running_loop().create_future())
+        waiting = _WaitingShare(max(wanted, least), least, asyncio.get_running_loop().create_future())
         self._waiting[kind].append(waiting)
         try:
             return await waiting.granted

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.listeners.grpc.admin_codec import ADMIN_CODECS
-from node.listeners.grpc.codec import Codec, GrpcService
+from node.listeners.grpc.codec import ApiCodec, GrpcService
 from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
 from node.listeners.grpc.peers import GrpcPeers
 from node.requests.admin_handlers import AdminHandlers
@@ -108,7 +108,7 @@ def test_every_rpc_has_a_codec_and_a_handler_of_its_name() -> None:
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.api.name)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_values_survive_the_wire(codec: Codec[Any, Any], data: st.DataObject) -> None:
+def test_values_survive_the_wire(codec: ApiCodec[Any, Any], data: st.DataObject) -> None:
     if codec.write_request is not None:
         asked = data.draw(values(codec.api.asked))
         message = codec.method.request.FromString(codec.write_request(asked).SerializeToString())
@@ -231,6 +231,6 @@ def test_a_malformed_answer_is_an_error_of_the_other_node() -> None:
         asyncio.run(peers.call(ADDRESS.endpoint, ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(), timeout_ms=1))
 
 
-def codec_of(method: methods.Method[Any, Any]) -> Codec[Any, Any]:
+def codec_of(method: methods.Method[Any, Any]) -> ApiCodec[Any, Any]:
     (codec,) = [codec for codec in CODECS if codec.method == method]
     return codec

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from node.listeners.grpc.codec import Codec, GrpcService
+from node.listeners.grpc.codec import ApiCodec, GrpcService
 from node.listeners.grpc.server import CLIENT_ID_KEY, CLIENT_ID_MAX, GrpcServer
 from node.observability.meters.request_meter import RequestMeter, RequestMeters
 from node.observability.meters.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
@@ -91,7 +91,7 @@ async def listener(service: object, boundary: Boundary) -> AsyncIterator[tuple[G
 def unconverted(service: object) -> GrpcService:
     """The service with messages as values."""
     codecs = [
-        Codec(Api(str(method), method.request, method.answer), method, lambda message: message, lambda value: value)
+        ApiCodec(Api(str(method), method.request, method.answer), method, lambda message: message, lambda value: value)
         for method in methods.of_service(methods.DATA)
     ]
     return GrpcService(service, codecs)

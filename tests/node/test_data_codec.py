@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.listeners.grpc.codec import Codec
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.requests.types import fetch, offsets, produce, producers
 from node.requests.types.api import Api
@@ -160,7 +160,7 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
 every_codec = pytest.mark.parametrize("codec", DATA_CODECS, ids=lambda codec: str(codec.api))
 
 
-def codec_of(api: Api[Any, Any]) -> Codec[Any, Any]:
+def codec_of(api: Api[Any, Any]) -> ApiCodec[Any, Any]:
     [codec] = [codec for codec in DATA_CODECS if codec.api is api]
     return codec
 
@@ -203,7 +203,7 @@ def test_every_rpc_of_the_service_has_a_codec_that_names_it() -> None:
 
 @every_codec
 @given(data=st.data())
-def test_a_request_is_read_as_it_was_asked(codec: Codec[Any, Any], data: st.DataObject) -> None:
+def test_a_request_is_read_as_it_was_asked(codec: ApiCodec[Any, Any], data: st.DataObject) -> None:
     asked = data.draw(VALUES[codec.api][0])
     assert isinstance(asked, codec.api.asked)
     message = codec.method.request.FromString(message_of(codec.method.request, asked).SerializeToString())
@@ -212,7 +212,7 @@ def test_a_request_is_read_as_it_was_asked(codec: Codec[Any, Any], data: st.Data
 
 @every_codec
 @given(data=st.data())
-def test_an_answer_is_written_as_it_was_given(codec: Codec[Any, Any], data: st.DataObject) -> None:
+def test_an_answer_is_written_as_it_was_given(codec: ApiCodec[Any, Any], data: st.DataObject) -> None:
     answered = data.draw(VALUES[codec.api][1])
     assert isinstance(answered, codec.api.answered)
     written = codec.write_answer(answered).SerializeToString()

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from node.listeners.grpc.codec import Codec
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.quorum_codec import QUORUM_CODECS
 from node.requests.types import quorum as values
 from node.requests.types.quorum import UncheckedReplicaKey
@@ -56,7 +56,7 @@ ANSWERS: tuple[tuple[str, object], ...] = (
 )
 
 
-def codec_of(name: str) -> Codec[Any, Any]:
+def codec_of(name: str) -> ApiCodec[Any, Any]:
     (found,) = (codec for codec in QUORUM_CODECS if codec.method.name == name)
     return found
 

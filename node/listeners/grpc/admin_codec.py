@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from node.listeners.grpc.codec import Codec
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.derived_codec import ERRORS, Conversion, derived
 from node.metadata.message_mapping import Converter, MessageMapping
 from node.requests.types import administration as apis
@@ -45,8 +45,8 @@ _METADATA_ANSWER: Final = Conversion(
     {**ERRORS, PartitionMetadata: Converter(write=_write_partition)},
 )
 
-ADMIN_CODECS: Final[tuple[Codec[Any, Any], ...]] = (
-    Codec(
+ADMIN_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
+    ApiCodec(
         ADMIN_GET_METADATA,
         methods.ADMIN_GET_METADATA,
         Conversion(GetMetadataRequest, admin_pb2.GetMetadataRequest).read,

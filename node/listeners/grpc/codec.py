@@ -1,6 +1,6 @@
 """Codecs: the conversion between gRPC messages and the values of `node/requests/types`.
 
-A `Codec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
+A `ApiCodec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
 `node/listeners/grpc/peers.py` sends values to other nodes. Each service has a module with the codecs of its RPCs.
 
 Invariants: no handler receives a malformed message (for example an id that does not have 16 bytes): it is refused with
@@ -22,7 +22,7 @@ from tidelog.protocol.methods import CallKind, Method
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Generic[Asked, Answered]):
+class ApiCodec(Generic[Asked, Answered]):
     """The RPC of an API and its conversions. `write_request` and `read_answer`: for requests of this node to others.
 
     The read functions raise ValueError or InvalidRequest for a malformed message.
@@ -49,7 +49,7 @@ class GrpcService:
     handlers: an object with one method for each codec, named as the RPC in snake_case, that takes and returns values.
     """
 
-    def __init__(self, handlers: object, codecs: Iterable[Codec[Any, Any]]) -> None:
+    def __init__(self, handlers: object, codecs: Iterable[ApiCodec[Any, Any]]) -> None:
         for codec in codecs:
             handle = getattr(handlers, codec.method.attribute)
             serve = _call(codec, handle) if codec.method.kind is CallKind.UNARY else _stream(codec, handle)
@@ -75,14 +75,14 @@ class ConvertedStream:
         return None if message is None else self._read(message)
 
 
-def _call(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+def _call(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
     async def call(message: Any, context: RequestContext) -> Any:
         return codec.write_answer(await handle(_allowed_request(codec, message, context), context))
 
     return call
 
 
-def _stream(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+def _stream(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
     async def serve(stream: MessageStream[Any, Any], context: RequestContext) -> None:
         def read(message: Any) -> Any:
             try:
@@ -96,7 +96,7 @@ def _stream(codec: Codec[Any, Any], handle: Callable[..., Any]) -> Callable[...,
     return serve
 
 
-def _allowed_request(codec: Codec[Asked, Any], message: Any, context: RequestContext) -> Asked:
+def _allowed_request(codec: ApiCodec[Asked, Any], message: Any, context: RequestContext) -> Asked:
     """The value of a request. Raises InvalidRequest, and the error of the authorizer if it refuses the request."""
     asked = codec.request_from(message)
     context.authorizer.ensure_allowed(context, codec.api, asked)

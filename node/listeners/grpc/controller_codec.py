@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from node.listeners.grpc.admin_codec import read_election, write_election
-from node.listeners.grpc.codec import Codec
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.derived_codec import Conversion, derived
 from node.metadata.message_mapping import MessageMapping
 from node.requests.types import controller as apis
@@ -85,10 +85,10 @@ _PROPOSALS: Final = Conversion(AlterPartition, controller_pb2.AlterPartitionRequ
 _ELECTED: Final = Conversion(ChangedPartitions, admin_pb2.ElectLeadersResponse)
 _REASSIGNED: Final = Conversion(ChangedPartitions, admin_pb2.AlterPartitionReassignmentsResponse)
 
-CONTROLLER_CODECS: Final[tuple[Codec[Any, Any], ...]] = (
+CONTROLLER_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
     derived(apis.CONTROLLER_REGISTER_NODE, methods.CONTROLLER_REGISTER_NODE),
     derived(apis.CONTROLLER_HEARTBEAT, methods.CONTROLLER_HEARTBEAT),
-    Codec(
+    ApiCodec(
         apis.CONTROLLER_ALTER_PARTITION,
         methods.CONTROLLER_ALTER_PARTITION,
         _PROPOSALS.read,
@@ -99,7 +99,7 @@ CONTROLLER_CODECS: Final[tuple[Codec[Any, Any], ...]] = (
     derived(apis.CONTROLLER_ALLOCATE_PRODUCER_IDS, methods.CONTROLLER_ALLOCATE_PRODUCER_IDS),
     derived(apis.CONTROLLER_CREATE_TOPIC, methods.CONTROLLER_CREATE_TOPIC),
     derived(apis.CONTROLLER_DELETE_TOPIC, methods.CONTROLLER_DELETE_TOPIC),
-    Codec(
+    ApiCodec(
         apis.CONTROLLER_ELECT_LEADERS,
         methods.CONTROLLER_ELECT_LEADERS,
         _read_elect_leaders,
@@ -107,7 +107,7 @@ CONTROLLER_CODECS: Final[tuple[Codec[Any, Any], ...]] = (
         _write_elect_leaders,
         _ELECTED.read,
     ),
-    Codec(
+    ApiCodec(
         apis.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS,
         methods.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS,
         _read_reassignments,

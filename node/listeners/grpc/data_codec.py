@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from node.listeners.grpc.codec import Codec
+from node.listeners.grpc.codec import ApiCodec
 from node.listeners.grpc.derived_codec import ERRORS, derived
 from node.metadata.message_mapping import Converter
 from node.requests.types import fetch, offsets, produce, producers
@@ -233,11 +233,11 @@ _CONVERTERS: Final[dict[object, Converter]] = {
 }
 
 
-DATA_CODECS: Final[tuple[Codec[Any, Any], ...]] = (
-    Codec(produce.DATA_PRODUCE, methods.DATA_PRODUCE, _read_produce, _write_produced),
-    Codec(produce.DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, _read_produce, _write_produced),
-    Codec(fetch.DATA_FETCH, methods.DATA_FETCH, _read_fetch, _write_fetched),
-    Codec(
+DATA_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
+    ApiCodec(produce.DATA_PRODUCE, methods.DATA_PRODUCE, _read_produce, _write_produced),
+    ApiCodec(produce.DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, _read_produce, _write_produced),
+    ApiCodec(fetch.DATA_FETCH, methods.DATA_FETCH, _read_fetch, _write_fetched),
+    ApiCodec(
         fetch.DATA_FETCH_STREAM,
         methods.DATA_FETCH_STREAM,
         _read_fetch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from node.listeners.grpc.codec import Codec
+from node.listeners.grpc.codec import ApiCodec
 from node.metadata.message_mapping import Converter, MessageMapping
 from node.requests.types.api import Answered, Api, Asked
 from tidelog.errors import TidelogError
@@ -36,8 +36,8 @@ class Conversion(Generic[V]):
 
 def derived(
     api: Api[Asked, Answered], method: Method[Any, Any], converters: Mapping[object, Converter] = ERRORS
-) -> Codec[Asked, Answered]:
+) -> ApiCodec[Asked, Answered]:
     """The codec of an RPC whose request and answer have the same fields as their messages."""
     request: Conversion[Any] = Conversion[Any](api.asked, method.request, converters)
     answer: Conversion[Any] = Conversion[Any](api.answered, method.answer, converters)
-    return Codec(api, method, request.read, answer.write, request.write, answer.read)
+    return ApiCodec(api, method, request.read, answer.write, request.write, answer.read)

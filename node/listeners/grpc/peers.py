@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from node.listeners.grpc.admin_codec import ADMIN_CODECS
-from node.listeners.grpc.codec import Codec, ConvertedStream
+from node.listeners.grpc.codec import ApiCodec, ConvertedStream
 from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.quorum_codec import QUORUM_CODECS
@@ -15,7 +15,7 @@ from node.runtime.peers import ValueStream
 from tidelog.errors import UnknownServerError
 from tidelog.types import Endpoint
 
-ALL_CODECS: Final[tuple[Codec[Any, Any], ...]] = (*DATA_CODECS, *ADMIN_CODECS, *CONTROLLER_CODECS, *QUORUM_CODECS)
+ALL_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (*DATA_CODECS, *ADMIN_CODECS, *CONTROLLER_CODECS, *QUORUM_CODECS)
 
 
 class GrpcPeers:
@@ -38,7 +38,7 @@ class GrpcPeers:
         return ConvertedStream(stream, codec.write_request, lambda message: _answer(codec, message))
 
 
-def _answer(codec: Codec[Any, Any], message: Any) -> Any:
+def _answer(codec: ApiCodec[Any, Any], message: Any) -> Any:
     assert codec.read_answer is not None, f"{codec.api} has no answer that this node reads"
     try:
         return codec.read_answer(message)
