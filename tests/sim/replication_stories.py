@@ -141,8 +141,8 @@ def empty_epochs(sim: Simulation) -> None:
 
 
 def too_small_a_set(sim: Simulation) -> None:
-    """Rules 3 and 5: the in-sync set shrinks below the minimum. A waiting producer learns that its record is written but
-    not committed, a later one that nothing was written. Until the set has grown, nothing is committed for any `acks`."""
+    """Rules 3 and 5: the in-sync set shrinks below the minimum. A waiting producer learns that its record is written
+    but not committed, a later one that nothing was. With any `acks`, nothing is committed until the set has grown."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 3)

@@ -1,4 +1,4 @@
-"""The prober: it complains of who is kept waiting without a reason, and of nobody else."""
+"""The availability prober reports a wait without a reason, and no other wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.world import Simulation
 
 
 def probed(sim: Simulation) -> tuple[Availability, int, int]:
-    """A partition of two replicas whose records a prober asks for. Returns it, the leader and the follower."""
+    """A partition of two replicas whose records a prober reads. Returns the prober, the leader and the follower."""
     sim.start(nodes=3, topics=())
     sim.create_topic(TOPIC, replicas=2, min_insync=1, configs={"segment_bytes": "1000"})
     write(sim, 0, "a" * 100, 30)
@@ -26,7 +26,7 @@ def probed(sim: Simulation) -> tuple[Availability, int, int]:
 
 
 def spoil(sim: Simulation, node: int) -> None:
-    """Rot in every segment of a replica, which nobody looks for."""
+    """Corrupt every segment of a replica; no scrub runs."""
     log = sim.log(node, TOPIC)
     assert isinstance(log, Log)
     for segment in log.segments:

@@ -1,4 +1,4 @@
-"""Each checker speaks up when its rule is broken, and only then: over hand-made logs, without a cluster."""
+"""Each checker fails if its rule is broken, and only then: over hand-made logs, without a cluster."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Cluster:
             read=lambda node, log, start, end: b"".join(log.batches[start:end]),  # type: ignore[attr-defined]
             members=lambda key: [(name, self.view(name)) for name in self.members],
             note=lambda words: None,
-            configs=lambda key: {"retention.ms": str(WORLD_BEGAN_MS + 60_000)},  # the records are of the year 1970
+            configs=lambda key: {"retention.ms": str(WORLD_BEGAN_MS + 60_000)},  # the records are from the year 1970
             now_us=lambda: self.now_us,
             wall_ms=lambda node, since_us: self.clock.latest_ms(since_us),
         )
@@ -88,7 +88,7 @@ class Cluster:
             self.checkers.look(name, f"{name}.{self.lives[name]}", [self.view(name)])
 
     def committed(self, *values: bytes) -> Cluster:
-        """These are in every log, committed and seen."""
+        """Add these values to every log as committed and observed records."""
         for name in "abc":
             self.logs[name].add(*values)
         self.look("a", "b", "c")
@@ -235,8 +235,8 @@ def test_a_log_that_loses_its_beginning_without_leave(cluster: Cluster) -> None:
 
 
 def test_records_go_by_what_the_clock_says_when_they_go(cluster: Cluster) -> None:
-    """It was an hour ahead once. That allows no more than what went then; what is seen of it late, since the log was
-    out of use, is told from what went later."""
+    """The clock was an hour ahead at one time, which allows only the removal of records then. If the removal is
+    observed late because the log was out of use, it is still distinguished from a later one."""
     out_of_use = cluster.view("c")._replace(log=None)
     cluster.checkers.look("c", "c.1", [out_of_use])
     cluster.now_us = 1_000_000
@@ -294,7 +294,7 @@ def metadata_of(log: FakeLog, epoch: int = 0, *, leads: bool = False) -> Replica
 
 
 def test_logs_of_metadata_that_do_not_match() -> None:
-    """Raft's log matching: of one epoch at one offset there is one record, committed or not."""
+    """Raft's log matching: at one offset of one epoch there is one record, committed or not."""
     checkers = Cluster().checkers
     checkers.look("a", "a.1", [metadata_of(FakeLog().add(b"a", epoch=2))])
     checkers.look("b", "b.1", [metadata_of(FakeLog().add(b"b", epoch=1))])
@@ -310,7 +310,7 @@ def test_metadata_of_an_older_epoch_that_are_committed_by_count() -> None:
 
 
 def test_an_end_that_a_leader_cannot_know(cluster: Cluster) -> None:
-    """Two records were committed when epoch 1 began, a third is now."""
+    """Two records were committed when epoch 1 began; a third one is now."""
     cluster.epochs["b"], cluster.leader = 1, "b"
     cluster.look("b")
     for name in "abc":
@@ -323,7 +323,7 @@ def test_an_end_that_a_leader_cannot_know(cluster: Cluster) -> None:
     for offset, asked_at in ((1, 0), (4, 0), (2, 3)):
         with pytest.raises(Violation, match=f"the leader of epoch 1 reports the end {offset}, but everything below 3"):
             cluster.checkers.told_end(ledger, 1, offset, asked_at)
-    cluster.checkers.told_end(ledger, 0, 2, asked_at=3)  # it does not know that another leads
+    cluster.checkers.told_end(ledger, 0, 2, asked_at=3)  # it does not know the next leader
 
 
 def test_a_watermark_above_the_end(cluster: Cluster) -> None:
@@ -344,7 +344,7 @@ def test_what_is_acknowledged_and_nowhere_to_be_found_in_the_end(cluster: Cluste
 
 
 def test_a_transaction_that_is_decided_otherwise(cluster: Cluster) -> None:
-    """The coordinator has aborted it; the marker that is committed commits it."""
+    """The coordinator aborted it; the committed marker commits it."""
     transaction = Transaction(7, 0, committed=False)
     cluster.checkers.sending(Sent("t", 0, b"of a transaction", -1, transaction=transaction))
     record = Record(Offset(2), Millis(0), None, b"of a transaction")

@@ -1,4 +1,4 @@
-"""The fake disk says what survives any crash: the ground on which "held" is judged."""
+"""The fake disk reports what survives any crash; the check of durable offsets relies on it."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_rot_makes_nothing_unsafe_and_neither_does_putting_it_right() -> None:
     disk.flip_bit(PATH, 4)
     assert disk.safe_end(PATH, 0, 10) == 10
     disk.open(PATH).pwritev([b"4"], 4)
-    assert disk.safe_end(PATH, 0, 10) < 10, "a crash brings the rotten byte back"
+    assert disk.safe_end(PATH, 0, 10) < 10, "a crash restores the corrupt byte"
     with disk.as_written():
-        assert disk.safe_end(PATH, 0, 10) == 10, "that is rot, not a lie"
+        assert disk.safe_end(PATH, 0, 10) == 10, "corruption does not count as lost durability"
 
 
 def do_something(file: File, rng: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""The simulated executor: in order, in virtual time, and gone with its process."""
+"""The simulated executor: jobs run in order, in virtual time, and end with their process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_failure_is_reported_as_a_value() -> None:
 
 
 class Steps:
-    """A disk of which the work of a process calls as a simulated machine has it do."""
+    """A disk that the jobs of a process call through a simulated machine."""
 
     def __init__(self, seed: int, workers: int = 1) -> None:
         self.loop, self.process, self.pace = SimLoop(random.Random(seed)), Process("node-1"), DiskPace()
@@ -62,7 +62,7 @@ class Steps:
             executor.running.executor.calls(executor.running, operation, path)
 
     def write(self, path: str, text: bytes = b"new") -> None:
-        """As many calls as a file has that is written anew."""
+        """The calls of a file that is rewritten."""
         self.executor.submit(lambda: write_file(self.disk, path, text), self.reported.append)
 
     def content(self, path: str) -> bytes | None:
@@ -135,7 +135,7 @@ def test_pieces_of_work_side_by_side_take_turns_with_the_disk() -> None:
         steps.loop.run_for(1)
         ends.add((steps.content("/data/file"), sum(isinstance(each, OSError) for each in steps.reported)))
     assert {content for content, _ in ends} >= {b"one", b"two"}
-    assert {failed for _, failed in ends} == {0, 1}, "two that write one file by one name take it from each other"
+    assert {failed for _, failed in ends} == {0, 1}, "two jobs that write one file under one name interfere"
 
 
 def test_a_lock_keeps_work_side_by_side_apart_and_the_loop_waits_for_it() -> None:
@@ -206,8 +206,8 @@ def test_a_disk_that_goes_on_does_nothing_for_a_process_that_has_died() -> None:
 
 
 def test_work_that_is_asked_for_by_other_work_ends_too() -> None:
-    """As a directory that is loaded has the remains of deleted logs removed: its work once took the other's turns, and
-    neither ended (worlds 229484366 and 229484479)."""
+    """Loading a directory submits the removal of deleted logs' remains. That job once took the turns of the first
+    one, and neither ended (worlds 229484366 and 229484479)."""
     for seed in range(20):
         steps = Steps(seed)
         other = SimExecutor(steps.loop, random.Random(seed), steps.process, steps.pace)

@@ -1,4 +1,4 @@
-"""What may be gone and what a reader must be given: over a ledger made by hand, without a cluster."""
+"""What may be gone and what a reader must receive: over a hand-made ledger, without a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 
 class Book:
-    """A ledger, and what was put into it."""
+    """A ledger and the batches that were added to it."""
 
     def __init__(self, **configs: str) -> None:
         self.cleanup = Cleanup()
@@ -34,7 +34,7 @@ class Book:
         return self
 
     def put(self, *pairs: tuple[bytes | None, bytes | None], producer: int = -1, epoch: int = 0) -> Book:
-        """A batch of keys and values; a record without a value is a tombstone."""
+        """Add a batch of keys and values; a record without a value is a tombstone."""
         end = self.ledger.end
         records = [
             Record(Offset(end + i), Millis(0), key, value, () if value else ((IDENTITY, b"t%d" % (end + i)),))
@@ -139,7 +139,7 @@ def test_a_reader_is_given_each_record_once_and_in_order() -> None:
 
 def test_a_reader_of_decided_transactions() -> None:
     book = Book().put((None, b"a"), producer=7).put((None, b"b")).put((None, b"c"), producer=8)
-    assert Reading(book.ledger, decided=True).complete, "all is behind an open transaction"
+    assert Reading(book.ledger, decided=True).complete, "all records follow an open transaction"
     with pytest.raises(Violation, match="of one that is open"):
         book.give([0], decided=True)
     book.decide(7, 1, commit=False)
@@ -151,7 +151,7 @@ def test_a_reader_of_decided_transactions() -> None:
     book.decide(8, 1, commit=True)
     assert not book.give([1], decided=True).complete
     assert book.give([1, 2], decided=True).complete
-    assert book.give([0, 1, 2]).complete, "who reads everything is given what was aborted too"
+    assert book.give([0, 1, 2]).complete, "a read_uncommitted reader gets aborted records too"
 
 
 def test_a_reader_goes_past_what_may_be_gone() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.sim.loop import Deadlock, Defect, OutOfTime, Runaway, SimLoop
 from tests.sim.process import Process, ProcessState
 
-sleep = asyncio.sleep  # noqa: TID251 - here asyncio's own sleep is what is tested
+sleep = asyncio.sleep  # noqa: TID251 - this tests asyncio's own sleep
 
 
 def new_loop(seed: int = 1) -> SimLoop:
@@ -149,7 +149,8 @@ def test_a_paused_process_misses_nothing() -> None:
 
 
 def steps_of(loop: SimLoop, process: Process, count: int) -> list[tuple[int, float]]:
-    """Where the numbers of so many callbacks will stand, each with the time at which it ran; one is due every 10 ms."""
+    """Returns a list that gets the number of each of `count` callbacks, with the time at which it ran; one is due
+    every 10 ms."""
     seen: list[tuple[int, float]] = []
     for number in range(count):
         process.run(loop.call_later, number / 100, lambda number=number: seen.append((number, loop.time())))
@@ -293,7 +294,7 @@ print(seen)
 
 
 def test_the_same_seed_gives_the_same_run_under_any_hash_seed() -> None:
-    """The sets inside asyncio are walked in an order that does not depend on addresses or hashes."""
+    """The sets inside asyncio are iterated in an order that does not depend on addresses or hashes."""
     outputs = {
         subprocess.run(
             [sys.executable, "-c", SCRIPT],

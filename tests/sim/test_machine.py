@@ -8,7 +8,8 @@ from tests.sim.world import Simulation
 
 
 def test_a_task_that_waits_for_its_turn_dies_in_silence_with_its_slow_process() -> None:
-    """Nothing but its turn knows of it. It is kept like the others: a task that went would be told as forgotten."""
+    """Only its turn refers to the task. It is kept like the others: asyncio would report a collected task as
+    forgotten."""
     with Simulation(1) as sim:
         sim.start(nodes=3)
         process = sim.machines[1].process
@@ -17,7 +18,7 @@ def test_a_task_that_waits_for_its_turn_dies_in_silence_with_its_slow_process() 
         sim.run_for(0.5)
 
         async def work() -> None:
-            raise AssertionError("the dead do not work")
+            raise AssertionError("a dead process runs no code")
 
         def begin() -> None:
             sim.loop.create_task(work())

@@ -1,4 +1,4 @@
-"""The simulator can fail: each story, with the rule it is about made weaker, must end in a broken promise.
+"""The simulator finds bugs: each story must fail with its rule weakened.
 
 `make sim-mutants` plants the same bugs in random worlds too.
 """
@@ -24,17 +24,17 @@ from tests.sim.mutants.mutant import Plant, is_caught, told
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_planted_bug_is_caught_by_its_story(mutant: Mutant) -> None:
     said = told(mutant)
-    assert is_caught(mutant, said), f"{mutant.story.__name__} says: {said or 'all is well'}"
+    assert is_caught(mutant, said), f"{mutant.story.__name__} ended with: {said or 'all is well'}"
 
 
 def test_there_are_enough_planted_bugs() -> None:
     assert len({mutant.plant for mutant in MUTANTS}) >= 30
-    assert all(mutant.plant.__doc__ for mutant in MUTANTS), "each says which rule it makes weaker"
-    assert all(re.search(mutant.says, "all is well") is None for mutant in MUTANTS), "each says what breaks"
+    assert all(mutant.plant.__doc__ for mutant in MUTANTS), "each names the rule that it weakens"
+    assert all(re.search(mutant.says, "all is well") is None for mutant in MUTANTS), "each names its violation"
 
 
 def plants() -> set[Plant]:
-    """Every planted bug that is written down, registered or not."""
+    """Every planted bug in the code, registered or not."""
     names = {module.name for module in iter_modules(mutants.__path__)} - {"__main__", "examined", "mutant"}
     modules = [import_module(f"tests.sim.mutants.{name}") for name in names]
     return {
@@ -51,7 +51,8 @@ def test_no_planted_bug_is_left_without_a_story() -> None:
 
 
 class InCores(NamedTuple):
-    """As a Mutant, where the story needs a disk that has come just so far: cores of the quorum alone, some voting."""
+    """Like a Mutant, for a story that needs an exact state of the disk: it runs on cores of the quorum alone, some
+    of them voters."""
 
     plant: Plant
     tale: Callable[[QuorumCluster], None]

@@ -1,4 +1,4 @@
-"""What a plan's cuts cut: one direction of a link, both, one node from all others, two together."""
+"""The cuts of a plan: one direction of a link, both, one node from all others, two together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.world import Simulation
 
 
 def cut_links(sim: Simulation) -> set[tuple[int, int]]:
-    """The directions in which nothing passes, from a node to a node."""
+    """The directed links between nodes on which nothing passes."""
     return {
         (source, target)
         for source in sim.nodes

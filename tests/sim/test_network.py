@@ -1,4 +1,4 @@
-"""The simulated network: calls and streams behave as the Transport protocol says, under every fault."""
+"""The simulated network: calls and streams behave as the Transport protocol requires, under every fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEADY = LinkFaults(delay_us=(1_000, 1_000), spike=0)
 
 
 class Admin:
-    """A service that counts what it is asked."""
+    """A service that counts its requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -40,7 +40,7 @@ class Admin:
 
 
 class Echo:
-    """Answers each batch with its id, until the client sends an id below zero."""
+    """Answers each batch with its ID, until the client sends a negative one."""
 
     def __init__(self) -> None:
         self.got: list[int] = []
@@ -75,7 +75,7 @@ class World:
         self.transport = self.network.transport("client")
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """The work as a task of the client; returns or raises what it does."""
+        """Run the work as a task of the client. Returns its result or raises its error."""
         task = self.client.run(self.loop.create_task, work())
         self.loop.run_until(task.done, within=100)
         return task.result()

@@ -1,4 +1,4 @@
-"""What a node's loop asks of its disks: charged with time, and refused where it is not allowed."""
+"""Disk calls of a node's event loop: they take time, and fail the world where they are not allowed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_call_that_hangs_on_the_loop_keeps_the_process_until_it_ends() -> None
         assert process is not None
         sim.hang_files(1, "held-offset-marks", "write")
         sim.produce(TOPIC, b"a")
-        sim.run_until(lambda: process.state is ProcessState.SLOW, within=2, what="its loop hangs in a call of the disk")
+        sim.run_until(lambda: process.state is ProcessState.SLOW, within=2, what="its loop hangs in a disk call")
         sim.run_for(4)
         assert sim.image().nodes[NodeId(1)].fenced
         sim.release_disk(1)

@@ -1,4 +1,4 @@
-"""What an operator asked for counts as allowed only as far as a leader has done it: the checkers go by that."""
+"""A deletion that an operator requested allows losses only as far as a leader has done it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DELETIONS = [Fault(0.0, Kind.DELETE, node=0, other=0, lasts=0.0, amount=number /
 
 
 def world(sim: Simulation) -> int:
-    """Five records in one partition of a topic that retention may take from. Returns its leader."""
+    """Five records in one partition of a topic with retention. Returns its leader."""
     away_from_voter(sim, 4, replicas=3, min_insync=1, file_delete_delay_ms="60000")
     write(sim, 0, "a", 5)
     return sim.leader(TOPIC)
@@ -33,11 +33,11 @@ def test_records_may_be_gone_as_far_as_the_leader_has_deleted_them() -> None:
 
 
 def test_nothing_may_be_gone_where_nobody_obeyed() -> None:
-    """The next leader is elected, and has not heard of it."""
+    """The next leader is elected and does not know of the deletion."""
     with Simulation(4) as sim:
         leader = world(sim)
         sim.kill(leader)
-        sim.run_until(lambda: sim.leader(TOPIC) not in (leader, -1), what="another is elected")
+        sim.run_until(lambda: sim.leader(TOPIC) not in (leader, -1), what="another node is elected")
         assert not leads(sim, sim.leader(TOPIC), 0)
         for fault in DELETIONS:
             operators.delete(sim, fault)

@@ -1,4 +1,4 @@
-"""The metadata quorum writes on an executor of its own: whatever keeps a log directory's writer busy, it goes on."""
+"""The metadata quorum writes on its own executor: it continues while the writer of a log directory is busy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.sim.world import Simulation
 
 
 def test_metadata_is_committed_while_the_writer_of_the_directory_is_blocked() -> None:
-    """Checkpoints and files of deleted topics kept the only writer of the first directory, and every election
+    """Checkpoints and files of deleted topics blocked the only writer of the first directory, and every election
     waited."""
     with Simulation(1, voters=1) as sim:
         sim.start(nodes=1)
@@ -25,4 +25,4 @@ def test_metadata_is_committed_while_the_writer_of_the_directory_is_blocked() ->
             within=5,
             what="the new topic is committed",
         )
-        assert done == [], "what was given to the writer before is not done yet"
+        assert done == [], "the earlier work of the writer is not done yet"

@@ -1,4 +1,4 @@
-"""Random worlds: a bounded number on every run, and those that once found something."""
+"""Random worlds: a bounded number in every run, and those that once found a defect."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.sim.plan import make_plan
 from tests.sim.shrink import shrink
 
 WORLDS = 150
-"""Some 1.5 s each on one idle core; `make sim` runs others, and more."""
+"""Some 1.5 s each on one idle core; `make sim` runs more, with other seeds."""
 
 SOURCES = ("node", "replication", "storage", "tests/fakes", "tests/sim", "tidelog")
-"""What decides how a world goes."""
+"""The sources that determine the course of a world."""
 
 
 def first_seed() -> int:
-    """Where they begin: elsewhere with every change of what they are made of, and in the same place on every machine,
-    so that a run that is red tells of the change. With FULL=1 anywhere."""
+    """The first seed. It changes with the sources and is the same on every machine, so that a failed run points to
+    the change. With FULL=1 it is random."""
     if os.environ.get("FULL") == "1":
-        return int.from_bytes(os.urandom(4))  # noqa: TID251 - fresh worlds
+        return int.from_bytes(os.urandom(4))  # noqa: TID251 - new worlds
     root, digest = Path(__file__).parents[2], hashlib.sha256()
     for directory in SOURCES:
         for path in sorted((root / directory).rglob("*.py")):
@@ -36,7 +36,7 @@ def first_seed() -> int:
 FIRST_SEED = first_seed()
 
 SHARES = 15
-"""Tests that share them: so many workers may run them side by side."""
+"""The number of tests that share the worlds: as many workers can run them in parallel."""
 
 SAME_WORLD = """
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Flipped bits in a random world: who is struck, what is put right, and that none is left in the end."""
+"""Flipped bits in a random world: which nodes are struck, which bytes are restored, and that no flipped bit remains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelog.types import Offset
 
 @pytest.fixture
 def world() -> Iterator[Simulation]:
-    """Three nodes that all have the one partition, with some segments of it."""
+    """Three nodes with a replica of the one partition, with several segments."""
     with Simulation(5) as sim:
         sim.start(nodes=3, min_insync=1, segment_bytes="1000")
         write(sim, 0, "a" * 100, 30)
@@ -31,7 +31,7 @@ def world() -> Iterator[Simulation]:
 
 
 def strikes(sim: Simulation, rot: Rot, node: int, count: int = 1) -> list[str]:
-    """So many strikes, and what was noted of bits that flipped."""
+    """Strike `count` times. Returns the notes about flipped bits."""
     before = len(sim.trace.lines)
     for number in range(count):
         rot.strike(Fault(float(number), Kind.ROT, node, 0, 1.0, number % 2))
@@ -50,7 +50,7 @@ def test_a_struck_member_is_fetched_anew_and_spreads_nothing(world: Simulation) 
     log = log_of(world, node)
     rot.scrub(Fault(0.0, Kind.ROT, node, 0, 1.0, 0.0))
     world.must_heal()
-    assert log.closed, "the rotten log is still in use"
+    assert log.closed, "the corrupt log is still in use"
     assert len(world.read_committed(TOPIC)) == 31
 
 
@@ -67,32 +67,32 @@ def rot_epoch(sim: Simulation, node: int, partition: int, offset: int) -> Log:
 
 @pytest.mark.parametrize("size", [1, 600], ids=["one segment", "a segment each"])
 def test_an_epoch_that_rots_is_refused_by_a_follower_and_fetched_again_from_another_replica(size: int) -> None:
-    """The leader finds it in its own bytes, hands over, and is made anew."""
+    """The leader detects it in its own log, hands over, and fetches its log again."""
     with Simulation(6) as sim:
         sim.start(nodes=4, min_insync=1, partitions=4, segment_bytes="1000")
         p, (late, *others) = away_from_the_voter(sim)
         write(sim, p, "a" * size, 4)
         sim.kill(late)
-        sim.run_until(lambda: sim.isr(TOPIC, p) == set(others), within=30, what="the others are left")
+        sim.run_until(lambda: sim.isr(TOPIC, p) == set(others), within=30, what="the others are the set")
         write(sim, p, "b" * size, 4)
         leader = sim.leader(TOPIC, p)
         log = rot_epoch(sim, leader, p, 4)
         sim.restart(late)
         sim.must_heal()
-        assert log.closed, "the rotten log is still in use"
+        assert log.closed, "the corrupt log is still in use"
         assert sim.isr(TOPIC, p) == {late, *others}
         written = [f"{letter * size}{number}".encode() for letter in "ab" for number in range(4)]
         assert sim.read_committed(TOPIC, p)[:8] == written
 
 
 def test_an_epoch_that_rots_on_the_only_member_is_sent_as_it_was() -> None:
-    """A follower refuses the batch, and no other replica has it: the leader has the epoch in its cache, and sends it
-    with that. Once the follower is in sync it leads, and the damaged log is fetched again."""
+    """A follower refuses the batch, and no other replica has it. The leader has the epoch in its cache and sends the
+    batch with that. Once the follower is in sync it leads, and the corrupt log is fetched again."""
     with Simulation(5) as sim:
         leader, follower = on_two_nodes(sim, 1)
         write(sim, 0, "a", 3)
         sim.kill(follower)
-        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader}, within=30, what="the leader is left alone")
+        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader}, within=30, what="the leader is alone")
         write(sim, 0, "b", 4)
         log = rot_epoch(sim, leader, 0, 4)
         sim.restart(follower)
@@ -104,12 +104,12 @@ def test_an_epoch_that_rots_on_the_only_member_is_sent_as_it_was() -> None:
 
 
 def test_an_epoch_that_rots_on_the_only_replica_costs_its_readers_nothing() -> None:
-    """After a restart an operator has to let it lead; nothing is cut then."""
+    """After a restart an operator has to let it lead; nothing is truncated then."""
     with Simulation(5) as sim:
         leader, follower = on_two_nodes(sim, 1)
         write(sim, 0, "a", 3)
         sim.kill(follower)
-        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader}, within=30, what="the leader is left alone")
+        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader}, within=30, what="the leader is alone")
         write(sim, 0, "b", 4)
         log = rot_epoch(sim, leader, 0, 4)
         assert len(sim.read_committed(TOPIC, 0)) == 7
@@ -151,7 +151,7 @@ def test_the_last_member_is_not_struck_and_one_that_becomes_it_is_put_right() ->
         assert all(f"/{TOPIC}-{p}/" in line for line in struck), "an empty log has no bits to lose"
         for other in others:
             sim.kill(other)
-        sim.run_until(lambda: not rot.flipped, what="its bytes are put right")
+        sim.run_until(lambda: not rot.flipped, what="its bytes are restored")
         with disk.as_written():
             assert not disk.rots
         sim.must_heal()
@@ -194,8 +194,8 @@ def test_worlds_full_of_rot_heal(seed: int) -> None:
 
 
 def test_who_is_left_by_all_that_come_back_is_put_right_before_it_can_tell() -> None:
-    """All stop, and come back while nobody decides. The struck one comes last: by then the others have left the set to
-    it, though they have all that it had."""
+    """All nodes stop and come back while no controller decides. The struck node comes last: the others, which have
+    everything that it had, have left the set to it by then."""
     with Simulation(6) as sim:
         sim.start(nodes=4, min_insync=1, partitions=4)
         p, (struck, *others) = away_from_the_voter(sim)

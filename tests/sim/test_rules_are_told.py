@@ -1,4 +1,4 @@
-"""What the docs say of rules, stories and planted bugs is what there is."""
+"""The documents' rules, stories and planted bugs match the code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CAUGHT = {(mutant.story.__name__, mutant.name) for mutant in MUTANTS} | {
 
 
 def rows(page: str, *columns: str) -> Iterator[dict[str, list[str]]]:
-    """The names in the named columns of every table of a page that has them all."""
+    """The names in the given columns of every table of a page that has all of these columns."""
     wanted: list[str] = []
     for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines():
         if not line.startswith("|"):
@@ -62,11 +62,12 @@ WORDS = {
     "told_end": ("reports the end",),
     "lie_of": ("a crash may lose",),
 }
-"""By checker: what it says, as the registry of planted bugs quotes it where that one notices them."""
+"""By checker: parts of its messages that the registry of planted bugs quotes."""
 
 
 def noticed(stories: list[str], plants: list[str]) -> set[str]:
-    """The checkers that notice one of these planted bugs in one of these stories: test_mutants.py holds the quotes."""
+    """The checkers that find one of these planted bugs in one of these stories, by the quotes that test_mutants.py
+    verifies."""
     said = [mutant.says for mutant in MUTANTS if mutant.story.__name__ in stories and mutant.name in plants]
     return {
         checker

@@ -1,4 +1,4 @@
-"""The design's scenarios, on the product as it is: each story ends well, whatever the seed."""
+"""The scenarios of the design, on the product as it is: each story passes with any seed."""
 
 from __future__ import annotations
 
@@ -88,15 +88,15 @@ NEED_ONE_VOTER = {
     stories.voter_starts_on_a_full_disk,
     stories.watermark_of_a_diverging_answer,
 }
-"""They kill so many nodes, or let their disks hang or their news wait, that no majority of three voters is left; or
-tell of the one."""
+"""Stories in which no majority of three voters would be left because nodes are killed, disks hang or messages are
+held back, or which are about the single voter."""
 
 WORLDS = [((1, 1), "seed=1"), ((2, 1), "seed=2"), ((3, 3), "seed=3,voters=3"), ((4, 3), "seed=4,voters=3")]
-"""Seed, and how many vote where the story does not say."""
+"""Seed, and the number of voters if the story sets none."""
 
 
 def told() -> Iterator[Any]:
-    """Each story in each world, those that need the one voter in the worlds that have it."""
+    """Each story in each world; those that need a single voter, in the worlds that have one."""
     for story in STORIES:
         for world, name in WORLDS:
             if world[1] == 1 or story not in NEED_ONE_VOTER:

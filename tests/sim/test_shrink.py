@@ -1,4 +1,4 @@
-"""A failing plan loses every fault that it does not need."""
+"""A failed plan loses every fault that it does not need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that checkers watch moves without telling them: the looks that are left out would have seen nothing."""
+"""Every change of watched state is announced: the omitted checks would have found nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tidelog.types import Offset
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """After every callback of every world, all nodes that are not stirred: nothing of them may have moved. How many
-    looks that took."""
+    """Checks, after every callback of every world, that nothing changed on nodes that are not stirred. Returns a
+    list with the number of these checks."""
     worlds: list[Simulation] = []
     looks = [0]
     begin, step = Simulation.__init__, SimLoop.step
@@ -37,8 +37,8 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
                 continue
             looks[0] += 1
             moved = views.moved(node, dict(machine._seen))
-            assert not moved, f"{moved} moved and did not tell"
-            assert views.image(node).offset <= world.image().offset, "another image, and it did not tell"
+            assert not moved, f"{moved} changed without an announcement"
+            assert views.image(node).offset <= world.image().offset, "a new image without an announcement"
         return more
 
     monkeypatch.setattr(Simulation, "__init__", begun)
@@ -55,7 +55,7 @@ def test_what_moves_in_a_random_world_tells(seed: int, looked_at: list[int]) -> 
 
 
 def test_all_that_is_watched_is_there_to_be_written() -> None:
-    """A renamed attribute would never tell."""
+    """A renamed attribute would never be announced."""
     with Simulation(5) as sim:
         sim.start(nodes=1)
         node = sim.machines[0].node

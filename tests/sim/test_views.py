@@ -1,4 +1,4 @@
-"""What checkers see of a log: its bytes, also where its node may not read them any more."""
+"""What checkers see of a log: its bytes, even when its node may no longer read them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from tidelog.types import Offset
 
 
 def test_a_log_whose_directory_has_just_failed_is_read_from_its_files() -> None:
-    """A leader may have committed in the very step in which its directory failed: the checkers still want to see
-    what."""
+    """A leader may have committed in the same step in which its directory failed: the checkers need these records."""
     with Simulation(1) as sim:
         sim.start(nodes=3, min_insync=2, segment_bytes="1000")
         write(sim, 0, "a" * 100, 30)
@@ -25,13 +24,13 @@ def test_a_log_whose_directory_has_just_failed_is_read_from_its_files() -> None:
         whole = sim.quiet.read(name, log, 0, 30)
         part = sim.quiet.read(name, log, 7, 25)
         log.directory.fail("a test", OSError(errno.EIO, "an error"))
-        sim.quiet._places = Places()  # nobody remembers where the batches lie
+        sim.quiet._places = Places()  # drop the known positions of batches
         assert (sim.quiet.read(name, log, 0, 30), sim.quiet.read(name, log, 7, 25)) == (whole, part)
 
 
 def test_a_log_that_knows_of_damage_is_read_from_its_files() -> None:
-    """It refuses what a bit has flipped in. A leader that nobody can take over from commits behind that all the same:
-    the checkers still want to see what, as it was written."""
+    """The log refuses reads of corrupt bytes. A leader without a successor still commits after them: the checkers
+    need these records as they were written."""
     with Simulation(1) as sim:
         sim.start(nodes=3, min_insync=2, segment_bytes="1000")
         write(sim, 0, "a" * 100, 30)
