@@ -1,1 +1,1 @@
-"""Measurements: `python -m bench SUITE`. Users never import this; see `bench.figure` for what a suite yields."""
+"""Benchmarks: `python -m bench SUITE`. Not part of the product; `bench.figure` defines the result of a suite."""

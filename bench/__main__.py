@@ -1,7 +1,7 @@
-"""`python -m bench SUITE`: measures, and prints each figure as it comes.
+"""`python -m bench SUITE` runs a suite and prints each figure.
 
-Standard output carries the result alone: a table, or with `--json` one JSON object a line. Progress goes to standard
-error. The exit code says whether the measuring worked, not whether targets are met.
+Standard output has only the result: a table, or with `--json` one JSON object per line. Progress goes to standard
+error. The exit code reports whether the measurement succeeded, not whether targets are met.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.figure import Figure, Run, Suite
 
 
 def measure(suite: Suite, run: Run) -> Iterator[Figure]:
-    """The figures of one suite; a name used twice would make two runs incomparable."""
+    """The figures of one suite. Each name must be unique, so that two runs can be compared."""
     seen = set()
     for figure in suite(run):
         assert figure.figure not in seen, f"two figures are named {figure.figure}"
@@ -29,14 +29,14 @@ def measure(suite: Suite, run: Run) -> Iterator[Figure]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Measure, and compare with the raw limit or a peer."
+        prog="python -m bench", description="Measure, and compare with the raw limit of the machine or a peer."
     )
     parser.add_argument("suite", help=f"one of: all, {', '.join(suites.names())}")
     parser.add_argument("--json", action="store_true", help="one JSON object per figure, alone on standard output")
     parser.add_argument(
         "--plot", nargs="?", const=Path("bench-out"), type=Path, metavar="DIRECTORY", help="save PNG charts"
     )
-    parser.add_argument("--quick", action="store_true", help="a smoke run: numbers are not to be believed")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: its figures are not reliable")
     options = parser.parse_args(arguments)
     try:
         chosen = suites.load(options.suite)

@@ -1,4 +1,4 @@
-"""What is done to a cluster to measure it: produce as fast as it goes, one record at a time, consume, kill a leader."""
+"""Loads for measurements of a cluster: produce at full speed, produce one record at a time, consume, kill a leader."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidelog import Consumer, Delivery, Producer
 
 WARM_UP_SECONDS: Final = 1.0
 _BURST: Final = 200
-"""Records between two looks at the clock."""
+"""Records between two reads of the clock."""
 
 
 class Throughput(NamedTuple):
-    """What went through, and the processor time of all processes together that this took."""
+    """The throughput, and the processor time of all processes together."""
 
     records_per_second: float
     megabytes_per_second: float
@@ -30,7 +30,7 @@ class Throughput(NamedTuple):
 
 
 class Meter:
-    """Time and processor time, of this process and the nodes', from `start` to `stop`."""
+    """Measures time and processor time of this process and the nodes, from `start` to `stop`."""
 
     def __init__(self, pids: list[int]) -> None:
         self._processes = [psutil.Process(), *map(psutil.Process, pids)]
@@ -50,13 +50,14 @@ class Meter:
 
 
 def _busy_seconds() -> float:
-    """Processor time that the whole machine has spent on anything."""
+    """Processor time that the whole machine has used so far."""
     times = psutil.cpu_times()
     return times.user + times.nice + times.system + times.irq + times.softirq
 
 
 async def produce(bootstrap: str, topic: str, value_bytes: int, seconds: float, pids: list[int]) -> Throughput:
-    """Records without keys, acks=all, as fast as the producer takes them; counted from the first to the last ack."""
+    """Send records without keys, acks=all, at the producer's full speed; counted from the first to the last
+    acknowledgement."""
     value = os.urandom(value_bytes)
     async with Producer(bootstrap) as producer:
         await producer.partitions(topic)
@@ -67,7 +68,7 @@ async def produce(bootstrap: str, topic: str, value_bytes: int, seconds: float, 
 
 
 async def _fill(producer: Producer, topic: str, value: bytes, seconds: float) -> int:
-    """Returns how many records were sent and acknowledged. Raises what kept one from being acknowledged."""
+    """Returns the number of acknowledged records. Raises the error of any record that was not acknowledged."""
     sent = 0
     deadline = time.perf_counter() + seconds
     samples: deque[Delivery] = deque()
@@ -85,7 +86,7 @@ async def _fill(producer: Producer, topic: str, value: bytes, seconds: float) ->
 
 
 async def latencies(bootstrap: str, topic: str, value_bytes: int, count: int) -> list[float]:
-    """Milliseconds from `send` to its result, one record at a time to one partition, acks=all, no lingering."""
+    """Milliseconds from `send` to its result: one record at a time to one partition, acks=all, linger 0."""
     value = os.urandom(value_bytes)
     found = []
     async with Producer(bootstrap, linger_ms=0) as producer:
@@ -99,7 +100,7 @@ async def latencies(bootstrap: str, topic: str, value_bytes: int, count: int) ->
 
 
 async def consume(bootstrap: str, topic: str, seconds: float, pids: list[int]) -> Throughput:
-    """Poll all partitions from the beginning, for so long or until the end."""
+    """Poll all partitions from the start, for `seconds` or until the end."""
     async with Consumer(bootstrap) as consumer:
         partitions = await consumer.partitions(topic)
         left: int = sum((await consumer.end_offsets(partitions)).values())
@@ -115,7 +116,7 @@ async def consume(bootstrap: str, topic: str, seconds: float, pids: list[int]) -
 
 
 class _Acknowledged:
-    """When each partition first acknowledged a record that was sent after the kill."""
+    """By partition: when it first acknowledged a record that was sent after the kill."""
 
     def __init__(self, partitions: int) -> None:
         self.killed_at: float | None = None
@@ -132,7 +133,7 @@ async def failover(
 ) -> float:
     """Seconds from `kill` until every partition has acknowledged (acks=all) a record that was sent after it.
 
-    Load: `per_second` records to each partition, through the kill. Raises TimeoutError.
+    Load: `per_second` records per partition, before and after the kill. Raises TimeoutError.
     """
     async with Producer(bootstrap, linger_ms=0) as producer:
         partitions = await producer.partitions(topic)
@@ -149,5 +150,5 @@ async def failover(
                 await asyncio.to_thread(kill)
                 seen.killed_at = now
             if now - began > give_up_seconds:
-                raise TimeoutError(f"partitions of {topic} did not come back within {give_up_seconds:g} s")
+                raise TimeoutError(f"partitions of {topic} accepted no records within {give_up_seconds:g} s")
         return max(at for at in seen.first if at is not None) - (seen.killed_at or began)

@@ -1,8 +1,8 @@
-"""One measured figure, and whether its target is met: the bench contract.
+"""One measured figure, and whether its target is met: the interface of all benchmarks.
 
-A figure stands beside its baseline: the raw limit of the machine, or the peer, measured in the same run. Its target
-then speaks of the ratio to that baseline; a figure without a baseline has its target in its own unit. A target is
-reported as met or not; nothing here, and no test, asserts one.
+A figure has a baseline measured in the same run: the raw limit of the machine, or a peer. Its target then applies to
+the ratio; without a baseline it applies to the value. The report shows whether a target is met; no code and no test
+asserts it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 class Better(Enum):
-    """Which way a figure improves: a rate is better when it is more, a latency when it is less."""
+    """The direction in which a figure improves: higher for a rate, lower for a latency."""
 
     MORE = "at least"
     LESS = "at most"
@@ -25,7 +25,7 @@ class Better(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`figure` names what was measured, uniquely in its suite; `unit` is that of `value` and of `baseline`."""
+    """One figure. `figure` is its unique name in the suite; `unit` is the unit of `value` and of `baseline`."""
 
     figure: str
     value: float
@@ -37,11 +37,11 @@ class Figure:
     def __post_init__(self) -> None:
         for name, number in (("value", self.value), ("baseline", self.baseline), ("target", self.target)):
             assert number is None or math.isfinite(number), f"{self.figure}: {name} is {number}"
-        assert self.baseline is None or self.baseline > 0, f"{self.figure}: a ratio to {self.baseline} says nothing"
+        assert self.baseline is None or self.baseline > 0, f"{self.figure}: a ratio to {self.baseline} has no meaning"
 
     @property
     def ratio(self) -> float | None:
-        """Value over baseline; None without a baseline."""
+        """Value divided by baseline; None without a baseline."""
         return None if self.baseline is None else self.value / self.baseline
 
     @property
@@ -53,24 +53,24 @@ class Figure:
         return reached >= self.target if self.better is Better.MORE else reached <= self.target
 
     def to_json(self) -> str:
-        """The line that `--json` prints: exactly these seven keys, `null` where something does not apply."""
+        """The line for `--json`: exactly these seven keys, `null` for missing values."""
         keys = ("figure", "value", "unit", "baseline", "ratio", "target", "met")
         return json.dumps({key: rounded(getattr(self, key)) for key in keys})
 
 
 def rounded(value: object, digits: int = 5) -> object:
-    """Numbers with as many digits as a measurement has; anything else as it is."""
+    """Numbers rounded to the precision of a measurement; anything else unchanged."""
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a suite is given: a directory of its own, removed afterwards, and a place to say how far it is."""
+    """The input of a suite: its own directory, removed afterwards, and a callback for progress."""
 
     scratch: Path
-    quick: bool = False  # a smoke run: the same code paths, too short to believe the numbers
+    quick: bool = False  # a smoke run: the same code paths, too short for reliable figures
     say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr, flush=True))
 
 
 Suite = Callable[[Run], Iterator[Figure]]
-"""What a module `bench/suite_NAME.py` exposes as `figures`: yields each figure as soon as it is measured."""
+"""The function `figures` of a module `bench/suite_NAME.py`: yields each figure as soon as it is measured."""

@@ -1,7 +1,7 @@
 """Real nodes in this process, on one event loop, and the longest callbacks of that loop.
 
-All nodes share the loop, so that every callback of theirs is timed; their executors are threads, as in a process of
-their own. What they say on standard output is dropped.
+All nodes share the loop, so that each of their callbacks is timed. Their executors are threads, as in a real process.
+Their standard output is dropped.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ POLL_S = 0.01
 
 
 class Callbacks:
-    """The callbacks of the loop while it is watched: the longest one in seconds, by the clock and in processor time of
-    the loop's thread, and what it was. The clock also counts waits for other programs and the interpreter's lock."""
+    """The callbacks of the loop while it is watched: the longest one in seconds, by the clock and in processor time
+    of the loop's thread, and its name. Clock time includes waits for other programs and for the interpreter's lock."""
 
     def __init__(self) -> None:
         self.longest_s = self.busiest_s = 0.0
@@ -34,7 +34,7 @@ class Callbacks:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Time every callback that begins within."""
+        """Time every callback that begins within the block."""
         run = asyncio.Handle._run
 
         def timed(handle: asyncio.Handle) -> None:
@@ -53,7 +53,7 @@ class Callbacks:
 
 
 class BenchProcess(NodeProcess):
-    """A node's process less its signals and its exit. `node`: once it is assembled."""
+    """A node's process without its signal handlers and exit. `node`: set once it is assembled."""
 
     node: Node | None = None
 
@@ -61,7 +61,7 @@ class BenchProcess(NodeProcess):
         self.node = node
 
     async def _run_unless_defect(self, node: Node) -> None:
-        await node.run()  # ends with its task: a process that is killed
+        await node.run()  # cancelled with its task: a process that is killed
 
 
 class Nodes:
@@ -91,7 +91,7 @@ class Nodes:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start all, and wait until they are ready; stop them at the end, without a drain."""
+        """Start all nodes and wait until they are ready; at the end stop them without a drain."""
         with contextlib.redirect_stdout(io.StringIO()):
             self.tasks = [asyncio.ensure_future(process.run()) for process in self.processes]
             try:
@@ -103,13 +103,13 @@ class Nodes:
                     await self.end(number)
 
     async def end(self, number: int) -> None:
-        """End a node at once: nothing is moved away from it before."""
+        """End a node at once, without moving leaderships away first."""
         self.tasks[number].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.tasks[number]
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Wait until that is true. Raises what ended a node meanwhile."""
+        """Wait until `reached` returns True. Raises the error of a node that ends meanwhile."""
         while not reached():
             for task in self.tasks:
                 if task.done() and not task.cancelled():
@@ -117,18 +117,18 @@ class Nodes:
             await asyncio.sleep(POLL_S)
 
     def logs(self, number: int) -> int:
-        """How many partitions of topics have a log on a node."""
+        """The number of topic partitions with a log on a node."""
         node = self.processes[number].node
         return 0 if node is None or node.replicas is None else sum(1 for _ in node.replicas.partitions())
 
     def in_sync(self) -> bool:
-        """Is every replica in sync, as the first node knows it?"""
+        """Whether every replica is in sync by the metadata of the first node."""
         node = self.processes[0].node
         image = None if node is None else node.image
         return image is not None and all(len(state.isr) == len(state.replicas) for state in image.partitions())
 
     def led(self, number: int) -> int:
-        """How many partitions a node leads."""
+        """The number of partitions that a node leads."""
         node = self.processes[number].node
         if node is None or node.replicas is None:
             return 0
@@ -140,7 +140,7 @@ def _is_ready(process: BenchProcess) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
+    """Ports without a listener."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -1,8 +1,8 @@
-"""What the machine itself gives: the same bytes through a bare gRPC stream, and onto a bare disk.
+"""The raw limits of the machine: the same bytes through a bare gRPC stream, and to a bare disk.
 
-Baselines for figures of a cluster, measured in the same run. A bare stream is grpc.aio between two processes, bytes in
-and bytes out, nothing parsed and nothing kept; `python -m bench.raw_limits` is its other end. Bytes are counted once,
-however many copies of them were made.
+They are baselines for figures of a cluster, measured in the same run. A bare stream is grpc.aio between two processes:
+bytes in and bytes out, nothing parsed or stored; `python -m bench.raw_limits` is its other end. Bytes are counted once,
+however many copies are made.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _OPTIONS: Final = [
 
 
 class Rate(NamedTuple):
-    """How fast bytes went, and the processor time of both processes that this took."""
+    """Bytes per second, and the processor time of both processes."""
 
     megabytes_per_second: float
     cpu_ms_per_megabyte: float
 
 
 class _Handler(grpc.GenericRpcHandler):
-    """Sink answers each message with one byte, Echo with itself; Source sends as many messages, as large, as asked."""
+    """Sink answers each message with one byte, Echo with the message; Source sends the requested number of messages
+    of the requested size."""
 
     def service(self, handler_call_details: Any) -> Any:
         serve = {_SINK: self._sink, _ECHO: self._echo, _SOURCE: self._source}[handler_call_details.method]
@@ -69,14 +70,14 @@ class _Handler(grpc.GenericRpcHandler):
 
 
 class Peer:
-    """The other end of a bare stream, in a process of its own."""
+    """The other end of a bare stream, in its own process."""
 
     def __init__(self, target: str, pid: int) -> None:
         self._target = target
         self._processes = [psutil.Process(), psutil.Process(pid)]
 
     async def send(self, batch: bytes, count: int) -> Rate:
-        """Send a batch `count` times, `COPIES` times each, as one would to a leader and two followers."""
+        """Send a batch `count` times, each time `COPIES` copies, as if to a leader and two followers."""
         async with grpc.aio.insecure_channel(self._target, options=_OPTIONS) as channel:
             stream: Any = channel.stream_stream(_SINK)()
             await self._write_and_read(stream, batch, 3 * COPIES)
@@ -85,7 +86,7 @@ class Peer:
             return self._rate(count * len(batch), began, used)
 
     async def fetch(self, size: int, count: int) -> Rate:
-        """Have a message of `size` bytes sent `count` times, once each."""
+        """Receive `count` messages of `size` bytes, once each."""
         async with grpc.aio.insecure_channel(self._target, options=_OPTIONS) as channel:
             stream: Any = channel.stream_stream(_SOURCE)()
             began, used = time.perf_counter(), self._cpu()
@@ -162,7 +163,7 @@ async def _serve() -> None:
 
 
 def write_and_sync(directory: Path, batch: bytes, seconds: float) -> float:
-    """MB/s of a batch written and fdatasynced over and over into `COPIES` files side by side."""
+    """MB/s of a batch repeatedly written and fdatasynced to `COPIES` files in parallel."""
     counts = [0] * COPIES
     deadline = time.perf_counter() + seconds
 
@@ -186,7 +187,7 @@ def write_and_sync(directory: Path, batch: bytes, seconds: float) -> float:
 
 
 def sync_times(directory: Path, record: bytes, count: int) -> list[float]:
-    """Milliseconds of each of `count` times that a record is appended to a file and fdatasynced."""
+    """Milliseconds of each of `count` appends of a record to a file, each with an fdatasync."""
     found = []
     path = directory / "raw-latency"
     with path.open("wb", buffering=0) as file:

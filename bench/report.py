@@ -1,4 +1,4 @@
-"""Shows figures: a table for people, one PNG chart a suite. Both say which targets are met, neither judges."""
+"""Shows figures: a table, and one PNG chart per suite. Both show which targets are met, without a verdict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MET, MISSED, PLAIN = "#2a7d4f", "#c0392b", "#4a6fa5"
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, thousands apart; a dash for nothing."""
+    """Four significant digits with thousands separators; a dash for None."""
     if value is None:
         return "-"
     if abs(value) >= 1000:
@@ -26,7 +26,7 @@ def times(ratio: float | None) -> str:
 
 
 def wanted(figure: Figure) -> str:
-    """The target in words: `at least 5x` of the baseline, or `at most 3 s`."""
+    """The target as text: `at least 5x` of the baseline, or `at most 3 s`."""
     if figure.target is None:
         return "-"
     amount = f"{number(figure.target)} {figure.unit}" if figure.baseline is None else times(figure.target)
@@ -47,7 +47,7 @@ def table(suite: str, figures: Sequence[Figure]) -> Table:
 
 
 def plot(suite: str, figures: Sequence[Figure], directory: Path) -> Path:
-    """Saves `directory/SUITE.png`: ratios to their baselines in one panel, other figures in a panel per unit.
+    """Save `directory/SUITE.png`: ratios to baselines in one panel, other figures in one panel per unit.
 
     A tick across a bar marks its target. Returns the file.
     """
@@ -86,7 +86,7 @@ def plot(suite: str, figures: Sequence[Figure], directory: Path) -> Path:
 
 
 def grouped(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
-    """Figures that may share an axis: all ratios, then by unit and by which way is better."""
+    """Figures that share an axis: all ratios, the others by unit and direction."""
     panels: dict[str, list[Figure]] = {}
     for figure in figures:
         label = "times the baseline" if figure.baseline is not None else figure.unit

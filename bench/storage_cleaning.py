@@ -1,9 +1,9 @@
-"""How fast a log is compacted, beside what only reading and writing the same bytes costs.
+"""The speed of compaction, compared with only reading and writing the same bytes.
 
-One thread, the operating system's files, page cache. A log of 1 KiB values is written, half of whose records are
-overruled by later ones, scattered over all batches, so that every batch is made anew: the worst case. One round of
-cleaning then reads all of it twice (keys, then records), writes what stays and syncs that. A figure is the records'
-bytes, uncompressed, by the processor time of the whole round.
+One thread, the operating system's files, page cache. A log of 1 KiB values is written in which later records overwrite
+half of the keys, scattered over all batches, so that every batch is rebuilt: the worst case. One round of cleaning then
+reads the whole log twice (keys, then records), writes the remaining records and syncs them. A figure is the
+uncompressed bytes of the records divided by the processor time of the round.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def cleaning(run: Run) -> Iterator[Figure]:
 
 
 def fill(path: Path, codec: Codec, size: int) -> Log:
-    """A log of that many bytes of records, durable and committed, its last segment empty."""
+    """A log with that many bytes of records, durable and committed, with an empty active segment."""
     config = LogConfig(
         compact=True, delete=False, segment_bytes=SEGMENT_BYTES, durability=Durability.PAGE_CACHE, min_cleanable_ratio=0
     )
@@ -82,7 +82,7 @@ def fill(path: Path, codec: Codec, size: int) -> Log:
 
 
 def clean(log: Log) -> tuple[float, int]:
-    """Seconds of one round, and the bytes that stayed."""
+    """Seconds of one round, and the bytes that remain."""
     troubles: list[TidelogError] = []
     cleaner = LogCleaner(map_bytes=128 << 20, bytes_per_second=1 << 50, on_trouble=troubles.append)
     began = time.process_time()
@@ -96,7 +96,7 @@ def clean(log: Log) -> tuple[float, int]:
 
 
 def copy_raw(path: Path, size: int, kept: int) -> float:
-    """Seconds for reading twice as many bytes as the log had, writing as many as stayed, and syncing those."""
+    """Seconds to read twice the bytes of the log, write the bytes that remain, and sync them."""
     files = OsFiles()
     source = files.open(str(path), create=True)
     target = files.open(f"{path}-copy", create=True)
@@ -117,7 +117,7 @@ def copy_raw(path: Path, size: int, kept: int) -> float:
 
 
 def offset_map(run: Run) -> Iterator[Figure]:
-    """Keys put into the offset map, and found in it."""
+    """Puts into the offset map, and lookups in it."""
     count = KEYS // (16 if run.quick else 1)
     keys = [b"key-%09d" % number for number in range(count)]
     offsets = OffsetMap.for_records(count, 128 << 20)

@@ -1,13 +1,13 @@
-"""What one fsync for many appends gains, beside what it gains for bare writes of the same batches.
+"""The gain of one fsync for many appends, compared with the gain for bare writes of the same batches.
 
-A gain is a ratio of two rates: of 64 appends that wait together for one fsync, and of 64 that wait for one each. The
-log's is that of `GroupCommit` as a node has it: appends on this thread, syncs on another, and while one sync is under
-way the appends of the next group come, each of which asks for one. The bare one is `pwritev` and `fdatasync` on one
+A gain is the ratio of two rates: of 64 appends that share one fsync, and of 64 appends with one fsync each. The log
+uses `GroupCommit` as a node does: it appends on this thread and syncs on another, and while one sync is in progress the
+appends of the next group arrive, each of which requests a sync. The bare writes are `pwritev` and `fdatasync` on one
 thread. Syncs are counted.
 
-Waiting for a disk takes no processor time, so this is the time that goes by. The four contenders take turns, and each
-counts with its median: a disk's best is luck, a tenth of what it takes at other times. What else runs on the machine
-therefore shows here, and most in what takes the processor: the appends of a group.
+A wait for a disk takes no processor time, so the figures use the clock. The four contenders take turns, and each counts
+with its median, because the best time of a disk can be a tenth of its usual time. Other load on the machine therefore
+affects the figures, most of all those that need the processor: the appends of a group.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ ROUNDS: Final = 25
 GROUPS: Final = 4
 """Groups of appenders in a turn."""
 ALONE: Final = 16
-"""Appends in a turn of those that wait alone: as long as a turn of groups, or a little longer."""
+"""Appends in a turn with one fsync each: it takes as long as a turn of groups, or slightly longer."""
 
 
 class Worker:
-    """An `Executor` of one thread, whose reports are taken by whoever owns the logs."""
+    """An `Executor` of one thread; the owner of the logs handles its completions."""
 
     def __init__(self) -> None:
         self._work: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = SimpleQueue()
@@ -46,7 +46,7 @@ class Worker:
         self._work.put((work, done))
 
     def wait(self) -> None:
-        """Wait for the end of one piece, and report it."""
+        """Wait for the end of one job and handle its completion."""
         done, result = self._done.get()
         done(result)
 
@@ -66,7 +66,7 @@ class Worker:
 
 
 class Appenders:
-    """Those of a log, who wait until it holds what they appended."""
+    """The appenders of a log, which wait until their appends are durable."""
 
     def __init__(self, log: Log, batch: bytes) -> None:
         self._log, self._batch, self._worker = log, batch, Worker()
@@ -77,7 +77,7 @@ class Appenders:
         raise error
 
     def together(self) -> None:
-        """`GROUPS` groups; each comes while a sync is under way, and waits for the next one."""
+        """`GROUPS` groups; each arrives while a sync is in progress and waits for the next one."""
         self._append(1)
         for _ in range(GROUPS):
             self._append(APPENDERS)
@@ -85,7 +85,7 @@ class Appenders:
         self._drain()
 
     def alone(self) -> None:
-        """`ALONE` appends, each with a sync of its own."""
+        """`ALONE` appends, each with its own sync."""
         for _ in range(ALONE):
             self._append(1)
             self._drain()
@@ -98,20 +98,20 @@ class Appenders:
     def _drain(self) -> None:
         while self.commit.busy:
             self._worker.wait()
-        assert self._log.durable_offset == self._log.log_end_offset, "all that was appended is held"
+        assert self._log.durable_offset == self._log.log_end_offset, "all appends are durable"
 
     def close(self) -> None:
         self._worker.close()
 
 
 def group_commits(run: Run, log: Log, batch: bytes, name: str, target: float | None) -> Iterator[Figure]:
-    """log: an empty one that holds what was fsynced. name: how large its batches are."""
+    """log: an empty one with fsync durability. name: the size of its batches."""
     fd = os.open(run.scratch / f"raw-syncs-{name}", os.O_RDWR | os.O_CREAT)
     appenders = Appenders(log, batch)
     position = 0
 
     def write(syncs: int, batches: int) -> None:
-        """So often: so many batches, and a sync."""
+        """Write `batches` batches and sync them, `syncs` times."""
         nonlocal position
         for _ in range(syncs):
             for _ in range(batches):
@@ -156,7 +156,7 @@ def group_commits(run: Run, log: Log, batch: bytes, name: str, target: float | N
 
 
 def seconds_an_append(rounds: int, works: Mapping[str, tuple[Callable[[], None], int]]) -> dict[str, float]:
-    """The median turn of each. works: a turn, and how many appends it makes."""
+    """The median turn of each contender. works: a turn, and its number of appends."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, (work, appends) in works.items():

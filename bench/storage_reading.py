@@ -1,9 +1,9 @@
-"""What reading along a log costs, beside a bare `pread` of the same bytes of the same file.
+"""The cost of sequential reads of a log, compared with a bare `pread` of the same bytes of the same file.
 
-One thread, page cache, processor time, as suite_storage.py has it: log and `pread` take turns, each reads the whole
-file from its beginning to its end, and each counts with its best turn. The log looks up nothing but its first offset:
-a reader goes on where it stopped, as followers and consumers do. Every read checks the chain of batch headers; a chunk
-ends with the last whole batch in it, so that the log makes a few more reads than `pread` for the same bytes.
+One thread, page cache, processor time, as in suite_storage.py: log and `pread` take turns, each reads the whole file
+from start to end, and each counts with its best turn. The log looks up only its first offset: a reader continues at its
+last position, as followers and consumers do. Every read verifies the chain of batch headers. A chunk ends with its last
+whole batch, so the log makes slightly more reads than `pread` for the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS: Final = 20
 
 
 def reading(run: Run, log: Log, batch: bytes, name: str, target: float | None) -> Iterator[Figure]:
-    """log: an empty one of a single segment. batch: what to fill it with; name: how large those are."""
+    """log: an empty one of a single segment. batch: its content. name: the size of the batches."""
     while log.size < LOG_BYTES // (8 if run.quick else 1):
         log.append(batch, assign_offsets=True, leader_epoch=LeaderEpoch(0))
     raw, ours = [], []
@@ -43,12 +43,12 @@ def reading(run: Run, log: Log, batch: bytes, name: str, target: float | None) -
 
 
 def read_log(log: Log) -> float:
-    """Processor time of reading all of it, as a node does: without waiting for the disk."""
+    """Processor time to read the whole log as a node does: without waiting for the disk."""
     offset, end, size = Offset(0), log.log_end_offset, 0
     begun = time.thread_time()
     while offset < end:
         read = log.try_fetch(offset, CHUNK_BYTES, FetchIsolation.LOG_END)
-        while not isinstance(read, LogRead):  # the kernel is writing that page just now
+        while not isinstance(read, LogRead):  # the kernel is writing that page at the moment
             read.run()
             read = log.try_fetch(offset, CHUNK_BYTES, FetchIsolation.LOG_END, read)
         size += len(read.records)
@@ -59,7 +59,7 @@ def read_log(log: Log) -> float:
 
 
 def read_raw(log: Log) -> float:
-    """Processor time of the same bytes by nothing but the system's call."""
+    """Processor time of the bare system calls for the same bytes."""
     fd = os.open(log.active.path, os.O_RDONLY)
     begun = time.thread_time()
     for position in range(0, log.size, CHUNK_BYTES):

@@ -1,7 +1,7 @@
-"""What recovery costs: a log whose process was killed, read again from its beginning, every byte of it checked.
+"""The cost of recovery: the log of a killed process is read from its start, and every byte is verified.
 
-One thread, page cache, processor time, as suite_storage.py has it. The bare limit beside it reads the same files into
-one buffer and computes one checksum over each MiB.
+One thread, page cache, processor time, as in suite_storage.py. The bare limit reads the same files into one buffer and
+computes one checksum per MiB.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS: Final = 5
 
 
 def recoveries(run: Run, log: Log, batch: bytes) -> Iterator[Figure]:
-    """log: an empty one, page-cache, of several segments when it is full. batch: what to fill it with."""
+    """log: an empty one with page-cache durability, of several segments when full. batch: its content."""
     size = fill(log, batch, LOG_BYTES // (16 if run.quick else 1))
     log.release()
     raw, scan = [], []
@@ -42,7 +42,7 @@ def recoveries(run: Run, log: Log, batch: bytes) -> Iterator[Figure]:
 
 
 def fill(log: Log, batch: bytes, size: int) -> int:
-    """Append until the log has about that size. Returns which it has."""
+    """Append until the log has about that size. Returns its size."""
     assert RecordBatch(batch).base_offset == 0, "a producer's batch"
     while log.size < size:
         log.append(batch, assign_offsets=True, leader_epoch=LeaderEpoch(0))
@@ -63,7 +63,7 @@ def recover(log: Log, size: int) -> float:
 
 
 def read_raw(log: Log) -> float:
-    """Processor time of the least that a recovery must do."""
+    """Processor time of the minimum that a recovery must do."""
     buffer = memoryview(bytearray(CHUNK_BYTES))
     begun = time.thread_time()
     for segment in log.segments:

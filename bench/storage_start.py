@@ -1,8 +1,8 @@
-"""What a clean start of many partitions costs: time, and memory that stays, in a process of its own.
+"""The cost of a clean start with many partitions: time and retained memory, in its own process.
 
-The bare limit beside it lists each partition's directory and asks for the size of each file in it. One log is written
-and closed clean; the others are copies of it, each under its own name. Processor time would leave out what the file
-system takes for names, so this is the time that goes by, the best of a few rounds.
+The bare limit lists each partition directory and gets the size of each file in it. One log is written and closed
+cleanly; the others are copies of it under their own names. Processor time would omit the work of the file system on
+names, so the figure is clock time, the best of a few rounds.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def open_directory(path: Path) -> LogDirectory:
 
 
 def make(path: Path, partitions: int) -> None:
-    """A directory as a clean stop leaves it."""
+    """Create a log directory as a clean stop leaves it."""
     directory = open_directory(path)
     log = directory.create_log(name(0), TopicId(UUID(int=1)), CONFIG)
     batch = build_batch([Record(Offset(number), NOW, None, b"v" * 100) for number in range(10)])
@@ -87,7 +87,7 @@ def name(number: int) -> TopicPartition:
 
 
 def look(path: Path) -> float:
-    """Seconds to list every directory and ask for the size of every file."""
+    """Seconds to list every directory and get the size of every file."""
     began = time.perf_counter()
     with os.scandir(path) as directories:
         for directory in directories:
@@ -99,7 +99,7 @@ def look(path: Path) -> float:
 
 
 def start_elsewhere(path: Path) -> dict[str, float]:
-    """One clean start and clean stop in a new process. Returns its seconds, and the bytes of memory that it took."""
+    """One clean start and clean stop in a new process. Returns its seconds and the bytes of memory that it took."""
     command = [sys.executable, "-m", "bench.storage_start", str(path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
@@ -107,18 +107,18 @@ def start_elsewhere(path: Path) -> dict[str, float]:
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """The resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def main() -> None:
-    """Start in the directory named, say what it cost, stop clean."""
+    """Start in the directory given as the argument, print the cost, stop cleanly."""
     path = Path(sys.argv[1])
     before, began = resident(), time.perf_counter()
     directory = open_directory(path)
     logs = directory.load_logs(lambda _name, _id: CONFIG)
     seconds, after = time.perf_counter() - began, resident()
-    assert directory.was_clean, "the stop before was clean"
+    assert directory.was_clean, "the last stop was clean"
     assert not directory.notes, directory.notes[:3]
     assert all(log.segment_count == SEGMENTS for log in logs.values())
     sys.stdout.write(json.dumps({"seconds": seconds, "bytes": after - before}))

@@ -1,10 +1,10 @@
-"""A cluster of three nodes on this machine, as a client sees it: three replicas, acks=all, min.insync.replicas=2.
+"""A cluster of three nodes on this machine as a client sees it: three replicas, acks=all, min.insync.replicas=2.
 
-Nodes, client and, for the baselines, a bare gRPC peer are processes of their own and share the machine's cores. The
-name of each figure says what its baseline is; `Kafka` is Apache Kafka 4.1 through librdkafka, measured once on two
-such cores (70 MB/s at 1 KiB, 318,000 records/s at 100 B, 12 s failover, 370 MiB idle), and stands as the target.
-Rates count values alone. Processor time is that of client and nodes together: on a machine that others use too it
-varies less than the rates do, and says what an idle one would carry.
+Nodes, client and, for the baselines, a bare gRPC peer are separate processes and share the machine's cores. The name of
+each figure contains its baseline; `Kafka` is Apache Kafka 4.1 through librdkafka, measured once on two such cores (70
+MB/s at 1 KiB, 318,000 records/s at 100 B, 12 s failover, 370 MiB idle), and is the target. Rates count only values.
+Processor time is that of client and nodes together: on a shared machine it varies less than the rates, and shows what
+an idle machine could carry.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KAFKA_IDLE_MIB: Final = 370.0
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and how often is measured."""
+    """Durations and repetitions of the measurements."""
 
     seconds: float
     latencies: int
@@ -58,8 +58,8 @@ QUICK: Final = Effort(seconds=0.5, latencies=20, bare_batches=20, idle_seconds=0
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """All figures; some two minutes."""
-    # One loop for all of it: gRPC's client side stays with the first that it has met.
+    """All figures; takes some two minutes."""
+    # One event loop for everything: gRPC's client side stays bound to its first loop.
     with (
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         LocalCluster(run.scratch / "cluster", REPLICAS) as cluster,
@@ -73,7 +73,7 @@ def _topic(durability: str, size: str) -> str:
 
 
 class _Cluster:
-    """A cluster that runs, and what is asked of it."""
+    """A running cluster and its measurements."""
 
     def __init__(self, run: Run, cluster: LocalCluster, effort: Effort, runner: asyncio.Runner) -> None:
         self._say, self._scratch = run.say, run.scratch
@@ -130,7 +130,7 @@ class _Cluster:
                     better=Better.LESS,
                 )
 
-    # --- as fast as it goes -----------------------------------------------------------------------------------------
+    # --- full speed ---------------------------------------------------------------------------------------------------
 
     def _rates(self, peer: Peer) -> Iterator[Figure]:
         bootstrap, effort = self._cluster.bootstrap, self._effort
@@ -178,7 +178,7 @@ def _percentile(values: list[float], percent: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What the machine gives for batches of one value size. share: part of a batch's bytes that are values."""
+    """The machine's limits for batches of one value size. share: the part of a batch's bytes that are values."""
 
     share: float
     network: raw_limits.Rate
@@ -210,7 +210,7 @@ def _produced(size: str, durability: str, found: Throughput, limits: _Limits, ef
 
 
 def _rate(name: str, size: str, found: Throughput, baseline_megabytes: float) -> Figure:
-    """Large records by bytes, small ones by number."""
+    """Large records in bytes, small ones in number."""
     if SIZES[size] >= 1024:
         return Figure(name, found.megabytes_per_second, "MB/s", baseline=baseline_megabytes)
     return Figure(name, found.records_per_second, "records/s", baseline=baseline_megabytes * 1e6 / SIZES[size])
@@ -227,7 +227,7 @@ def _kafka_megabytes(size: str) -> float:
 
 
 def _batch(value_bytes: int) -> tuple[bytes, float]:
-    """A batch as the producer makes it, and which part of its bytes are values."""
+    """A batch as the producer builds it, and the part of its bytes that are values."""
     count = BATCH_BYTES // (value_bytes + 12)
     record = Record(Offset(0), Millis(1_700_000_000_000), None, bytes(value_bytes))
     batch = build_batch([record._replace(offset=Offset(number)) for number in range(count)])

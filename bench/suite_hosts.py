@@ -1,10 +1,9 @@
-"""Two event loops in one process against two processes: why a machine with more cores runs more nodes
+"""Two event loops in one process compared with two processes: why a machine with more cores runs more nodes
 (docs/decisions/0016).
 
-Each contender appends the same batches to one log of its own, as a leader does, in slices of one loop turn: one loop
-alone; two loops in two threads of one process; two processes. Contenders take turns; each counts with its best turn by
-the clock, since the question is what the cores of the machine do together. Without a second free core the figures say
-nothing.
+Each contender appends the same batches to its own log, as a leader does, in slices of one loop turn: one loop alone;
+two loops in two threads of one process; two processes. Contenders take turns. Each counts with its best turn by the
+clock, because the question is what the cores do together. Without a second free core the figures have no meaning.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from storage.log.log import Log
 from tidelog.types import Durability
 
 APPENDS: Final = 30_000
-"""Of each loop in one turn, of 1 KiB batches."""
+"""Appends of 1 KiB batches per loop in one turn."""
 SLICE: Final = 20
-"""Appends of one turn of a loop."""
+"""Appends per turn of a loop."""
 ROUNDS: Final = 7
 
 
@@ -54,7 +53,7 @@ def _log(run: Run, name: str) -> Log:
 
 
 def _work(log: Log, batch: bytes, appends: int, wait: Callable[[], object]) -> tuple[float, float]:
-    """When the appends of one loop began and ended."""
+    """Start and end time of the appends of one loop."""
 
     async def append_all() -> None:
         for _ in range(appends // SLICE):

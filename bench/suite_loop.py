@@ -1,14 +1,14 @@
-"""How long the event loop of a node stands still: the longest callback in what touches many partitions at once.
+"""How long a node's event loop is blocked: the longest callback of operations on many partitions at once.
 
     deletion of 1,000 partitions                     three nodes, a replica on each
-    failover of 1,000 led partitions                 the node that led all of them ends without a word
+    failover of 1,000 led partitions                 the node that led all of them ends without a drain
     an image with one change in 10,000 partitions    one node that leads them all
     a changed setting of a topic of 10,000           the same
-    a metrics scrape at 10,000 partitions            figures made up, served over HTTP
+    a metrics scrape at 10,000 partitions            generated figures, served over HTTP
 
-The first ones run real nodes, real files and gRPC on loopback, all on one loop: the longest callback of any of them
-counts. Each partition holds a record, and checkpoints are written twice a second. 10,000 logs would need 30,000 open
-files in one process, so that the last ones run the node's own classes on a disk in memory.
+The first two, and the creation before them, run real nodes, real files and gRPC on loopback, all on one event loop: the
+longest callback of any node counts. Each partition has a record, and checkpoints are written twice a second. 10,000
+logs would need 30,000 open files in one process, so the others run the node's own classes on a disk in memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def _longest(name: str, doing: Callable[[], Awaitable[object]]) -> list[Fi
     callbacks = Callbacks()
     with callbacks.watched():
         await doing()
-        await asyncio.sleep(0.5)  # what follows from it
+        await asyncio.sleep(0.5)  # the effects of the change
     print(f"{name}: {callbacks.longest_s * 1e3:.1f} ms: {callbacks.which}", file=sys.stderr)
     return [
         Figure(name, callbacks.longest_s * 1e3, "ms", target=TARGET_MS, better=Better.LESS),
@@ -127,7 +127,7 @@ def _one_node(count: int) -> Iterator[Figure]:
 
 
 def _longest_here(cluster: Cluster, name: str, doing: Callable[[], object]) -> Figure:
-    """As `_longest`, on a simulated loop; that the image is made counts as a callback."""
+    """Like `_longest`, on a simulated loop; the construction of the image counts as a callback."""
     loop, longest = cluster.loop, 0.0
     step, began = loop.step, time.perf_counter()
 
@@ -149,7 +149,7 @@ def _longest_here(cluster: Cluster, name: str, doing: Callable[[], object]) -> F
 
 
 async def _scrape(count: int) -> list[Figure]:
-    """One scrape of so many partitions, as they are in the figures of a node."""
+    """One scrape of the figures of a node with that many partitions."""
     metrics = NodeMetrics(RequestMeters())
     figures = PartitionFigures(
         "t", 0, leads=True, isr_size=3, replicas=3, log_start=0, log_end=9, high_watermark=9, durable_offset=9
@@ -165,7 +165,7 @@ async def _scrape(count: int) -> list[Figure]:
         while data := await reader.read(1 << 20):
             size += len(data)
         writer.close()
-        assert size > count, "every partition is in it"
+        assert size > count, "the scrape has every partition"
 
     found = await _longest(f"a metrics scrape at {count} partitions", scrape)
     await server.stop()

@@ -1,8 +1,9 @@
-"""The record codec: what a batch costs to write, to read, to check, and to turn into Arrow columns.
+"""The record codec: the cost of writing, reading and checking a batch, and of conversion to Arrow columns.
 
-One thread; batches of 500 records with a key of 10 bytes and a value of 100, uncompressed. Contenders take turns
-and each counts with its best, in processor time, so that other load on the machine is not measured. Peers: aiokafka's
-compiled codec and kafka-python's. What both do is compared: aiokafka checks the checksum of what it reads, so do we.
+One thread; batches of 500 records with a key of 10 bytes and a value of 100, uncompressed. Contenders take turns and
+each counts with its best, in processor time, so that other load on the machine is not measured. Peers: aiokafka's
+compiled codec and kafka-python's. Only common work is compared: aiokafka verifies the checksum of what it reads, and so
+does this codec.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def columns(run: Run) -> Iterator[Figure]:
 
 
 def validation(run: Run) -> Iterator[Figure]:
-    """Every record against offsets, sizes, key and timestamp bounds, without an object for it."""
+    """Check every record's offset, size, key and timestamp bounds without creating an object for it."""
     payload = memoryview(batch())[HEADER_BYTES:]
     rules = Rules(key_required=True, timestamp_min=NOW - 10_000, timestamp_max=NOW + 10_000)
     given = {"base_offset": 0, "last_offset_delta": RECORDS - 1, "base_timestamp": NOW, "rules": rules}
@@ -141,7 +142,7 @@ def validation(run: Run) -> Iterator[Figure]:
 
 
 def analysis(run: Run) -> Iterator[Figure]:
-    """Headers and checksums of 256 KiB: all that a follower looks at."""
+    """Headers and checksums of 256 KiB: the checks of a follower."""
     size = len(batch())
     whole = batch(count=RECORDS * ANALYZED_BYTES // size)
     several = batch() * (ANALYZED_BYTES // size)
@@ -213,7 +214,7 @@ def kafka_builders() -> dict[str, Any]:
     from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
     from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuilder
 
-    assert "_crecords" in AiokafkaBuilder.__module__, "aiokafka runs without its compiled codec: no peer"
+    assert "_crecords" in AiokafkaBuilder.__module__, "aiokafka has no compiled codec and is no valid peer"
     return {"aiokafka": AiokafkaBuilder, "kafka": KafkaBuilder}
 
 
@@ -256,14 +257,14 @@ def to_lists(batch_class: Any, data: bytes) -> tuple[list[Any], ...]:
 
 
 def times(count: int, work: Work) -> None:
-    """So often, with nothing kept."""
+    """Call `work` `count` times and keep nothing."""
     for _ in range(count):
         work()
 
 
 def rates(run: Run, units: int, works: Mapping[str, Work]) -> dict[str, float]:
-    """Units a second of each, by the best of many turns: what else runs on the machine only ever adds time. A turn is
-    many calls, so that none pays for what the others left in the caches."""
+    """Units per second of each, by the best of many turns, because other load only adds time. A turn has many calls,
+    so that the effect of other contenders on the caches is small."""
     calls = {name: max(1, int(TURN_SECONDS / seconds_of(work))) for name, work in works.items()}
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(3 if run.quick else ROUNDS):
@@ -273,7 +274,7 @@ def rates(run: Run, units: int, works: Mapping[str, Work]) -> dict[str, float]:
 
 
 def seconds_of(work: Work, calls: int = 1) -> float:
-    """Processor time of one call: on a shared machine the clock on the wall counts the others too."""
+    """Processor time of one call: clock time on a shared machine includes other programs."""
     begun = time.thread_time()
     for _ in range(calls):
         work()

@@ -1,9 +1,9 @@
-"""What a follower's fetches cost, and how fast a whole cluster is simulated.
+"""The cost of a follower's fetches, and the speed of a simulated cluster.
 
-The rounds run between two real nodes less gRPC and the disk: their tasks, logs and messages, in virtual time. A round
-of idle partitions is one turn of `replica.fetch.wait.max.ms` in which nothing happens; a round of busy ones carries one
-batch of each partition from the leader to the follower, and word of the watermark back. All is counted in processor
-time, the best of several, so that other load on the machine is not measured.
+The rounds run between two real nodes without gRPC and disk: their tasks, logs and messages, in virtual time. A round of
+idle partitions is one turn of `replica.fetch.wait.max.ms` without an event. A round of busy partitions carries one
+batch per partition from the leader to the follower, and the high watermark back. All figures are processor time, the
+best of several, so that other load on the machine is not measured.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def figures(run: Run) -> Iterator[Figure]:
 
 
 def rounds(run: Run, partitions: int) -> tuple[float, float]:
-    """Processor seconds of a round of so many partitions between two nodes: idle, and busy."""
+    """Processor seconds of an idle and of a busy round of that many partitions between two nodes."""
     cluster = Cluster(2, partitions=partitions, durability="page-cache", segment_index_bytes="1024")
     try:
         for index in range(partitions):
@@ -58,7 +58,7 @@ def rounds(run: Run, partitions: int) -> tuple[float, float]:
 
 
 def _busy_round(cluster: Cluster, partitions: int) -> float:
-    """One batch in each partition, from its append at the leader to the follower's knowing that it is committed. The
+    """One batch per partition, from its append at the leader until the follower knows that it is committed. The
     appends themselves are not counted."""
     data = batch(b"v" * 100)
     for index in range(partitions):
@@ -79,8 +79,8 @@ def _all_know(cluster: Cluster, ends: list[int]) -> bool:
 
 
 def cluster_speed(run: Run, *, producers: int = 3, pace: float = 1.0) -> float:
-    """Virtual seconds in one of processor time: three nodes and voters, three partitions, two readers, producers that
-    pause up to `pace` seconds between two records, all checkers."""
+    """Virtual seconds per second of processor time: three nodes and voters, three partitions, two readers, producers
+    that pause up to `pace` seconds between two records, all checkers."""
     seconds = 3.0 if run.quick else 20.0
     topic = TopicPlan("orders", partitions=3, replicas=3, min_insync=2, cleaning=Cleaning.NOTHING, configs=())
     plan = Plan(

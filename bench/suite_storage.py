@@ -1,16 +1,16 @@
-"""One partition's log on this machine's disk: what appends, reads, lookups, recovery, a start, compaction and group
-commit cost, beside what the bare machine costs for the same bytes.
+"""One partition's log on this machine's disk: the cost of appends, reads, lookups, recovery, a start, compaction and
+group commit, compared with the bare machine's cost for the same bytes.
 
-How it is measured, on a machine that others use too. One thread, the operating system's files, page cache only.
-Contenders take turns in one run, over the same buffers (more than the processor's caches hold), and each counts with
-its best turn, in the processor time of its thread: other programs take caches away and make the time that goes by
-longer, and the best turn is the one that they disturbed least. Where a disk is waited for, processor time says nothing:
-a clean start counts with its best turn by the clock, group commit with its median.
+Method, for a shared machine: one thread, the operating system's files, page cache only. Contenders take turns in one
+run, over the same buffers (more than the processor's caches hold). Each counts with its best turn, in the processor
+time of its thread: other programs evict caches and lengthen clock time, and the best turn is the least disturbed one.
+Processor time is meaningless for waits for a disk: a clean start counts with its best turn by the clock, group commit
+with its median.
 
-Appends: every turn writes into new files, raw writes too, and none of them is preallocated. Batches are whole and
-validated in depth; a turn's first few are not counted, since making files and touching the first page of an index are
-costs of a segment. A turn's buffers are read once before it, so that the caches are alike for all. Nothing is synced,
-but for group commit.
+Appends: every turn writes to new files, raw writes too, and no file is preallocated. Batches are whole and deeply
+validated. The first few appends of a turn are not counted, since the creation of files and the first page of an index
+are costs per segment. Each buffer is read once before its turn, so that the caches are alike for all. Only group commit
+syncs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SMALLEST: Final = 1 << 10
 TURN_BYTES: Final = 32 << 20
 ROUNDS: Final = 25
 UNCOUNTED: Final = 3
-"""Appends at the beginning of a turn: the second one adds the first entry to the indexes."""
+"""Appends at the start of a turn that are not counted: the second one adds the first entry to the indexes."""
 EPOCH: Final = LeaderEpoch(0)
 SEGMENTS: Final = 1000
 Work = Callable[[], Any]
@@ -95,7 +95,7 @@ def make_log(run: Run, name: str, config: LogConfig) -> Log:
 
 
 def appends(run: Run) -> Iterator[Figure]:
-    """Batches of 1 KiB values, each buffer once a turn."""
+    """Batches of 1 KiB values, each buffer once per turn."""
     rate = append_rates(run, LARGE)
     yield Figure("leader append of 256 KiB, against raw writes", rate["leader"], "MB/s", rate["raw"], target=0.45)
     yield Figure("follower append of 256 KiB, against raw writes", rate["follower"], "MB/s", rate["raw"], target=0.5)
@@ -108,7 +108,7 @@ def appends(run: Run) -> Iterator[Figure]:
 
 
 def append_rates(run: Run, size: int) -> dict[str, float]:
-    """MB/s of raw writes, a leader, a leader whose producer is idempotent, a follower."""
+    """MB/s of raw writes, a leader, a leader with an idempotent producer, a follower."""
     count = max(2 * UNCOUNTED, TURN_BYTES // size // (8 if run.quick else 1))
     sent = build(size)
     records = RecordBatch(sent).count
@@ -145,7 +145,7 @@ def append_rates(run: Run, size: int) -> dict[str, float]:
 
 
 class RawFile:
-    """A file that buffers are written to one behind the other, and nothing else."""
+    """A file to which buffers are written one after the other, without further work."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._position = path, 0
@@ -168,9 +168,10 @@ class RawFile:
 
 
 def build(size: int, *, sequence: int | None = None) -> bytes:
-    """A producer's batch of that size less its header, or of one record where that takes more: values of `VALUE_BYTES`,
-    the last one shorter. It is no multiple of a page, as with any producer: bare writes of whole pages would be a sixth
-    (256 KiB) to two fifths (16 KiB) faster. sequence: of its first record, where its producer is idempotent."""
+    """A producer's batch of that size without its header, or of one record if that needs more: values of
+    `VALUE_BYTES`, the last one shorter. Its size is no multiple of a page, as with any producer: bare writes of
+    whole pages would be a sixth (256 KiB) to two fifths (16 KiB) faster. sequence: of its first record, if its
+    producer is idempotent."""
     value = random.Random(1).randbytes(VALUE_BYTES)
     size -= HEADER_BYTES
     values = [value] * max(1, (size - HEADER_BYTES) // (VALUE_BYTES + 20))
@@ -202,13 +203,13 @@ def placed(batch: bytes, offset: Offset) -> bytes:
 def turns(
     run: Run, works: Mapping[str, tuple[Work, Callable[[Sequence[bytes]], None], Sequence[bytes]]]
 ) -> dict[str, float]:
-    """The best processor time of each, over its buffers but the first `UNCOUNTED`."""
+    """The best processor time of each contender over its buffers without the first `UNCOUNTED`."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(3 if run.quick else ROUNDS):
         for name, (reset, work, buffers) in works.items():
             reset()
             for buffer in buffers:
-                crc32c(buffer)  # whoever comes first would warm the caches for the others
+                crc32c(buffer)  # else the first contender would warm the caches for the others
             work(buffers[:UNCOUNTED])
             begun = time.thread_time()
             work(buffers[UNCOUNTED:])
@@ -268,7 +269,7 @@ def index_lookups(run: Run) -> Iterator[Figure]:
 
 
 def read_seconds(run: Run, log: Log) -> float:
-    """Processor time of reading one batch at a random offset, indexes open."""
+    """Processor time to read one batch at a random offset, with open indexes."""
     rng, end = random.Random(1), log.log_end_offset
     asked = [Offset(rng.randrange(end)) for _ in range(200 if run.quick else 1000)]
 

@@ -48,7 +48,7 @@ MEMBER_LACKS: Final = "is in the in-sync set and (holds offsets below|has no log
 FENCED_MEMBER: Final = "is fenced, and in the in-sync set"
 TOO_FEW: Final = r"\d are in sync, \d must be"
 TOO_SHORT: Final = "with its log ending at"
-LEADS_FROM_OUTSIDE: Final = "leads, and is not in its in-sync set"
+LEADS_FROM_OUTSIDE: Final = "leads and is not in its in-sync set"
 
 MUTANTS: Final = (
     # leaders
@@ -190,7 +190,7 @@ MUTANTS: Final = (
         leaders.who_stopped_for_damage_never_leads,
         "found",
         log_stories.follower_is_damaged_as_its_leader_dies,
-        "the damaged one leads",
+        "the corrupt replica leads",
     ),
     Mutant(leaders.a_leader_begins_its_epoch_twice, "rule 2", log_stories.leader_begins_again_in_its_epoch, MIXED),
     Mutant(
@@ -438,7 +438,7 @@ MUTANTS: Final = (
         controller_rules.a_stale_incarnation_is_admitted,
         "controller",
         controller_stories.stale_incarnation_is_not_admitted,
-        "admitted by what its earlier life",
+        "admitted by the positions of its earlier incarnation",
     ),
     Mutant(
         controller_rules.any_epochs_proposal_is_heard,
@@ -502,7 +502,12 @@ MUTANTS: Final = (
         late_stories.proposal_meets_an_uncommitted_election,
         LEADS_FROM_OUTSIDE,
     ),
-    Mutant(controller_rules.durability_may_change, "S13", log_stories.durability_is_fixed, "counts as if it had been"),
+    Mutant(
+        controller_rules.durability_may_change,
+        "S13",
+        log_stories.durability_is_fixed,
+        "count as synced",
+    ),
     Mutant(
         controller_rules.leaderships_stay_where_they_are,
         "rule 7",
@@ -554,7 +559,10 @@ MUTANTS: Final = (
     Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "without its epochs is eligible"),
     Mutant(disks.rot_is_taken_for_a_torn_tail, "S8", replication_stories.last_member_is_damaged, TOO_SHORT),
     Mutant(
-        disks.known_damage_is_forgotten, "S8", log_stories.known_damage_outlives_a_restart, "goes on with a flipped bit"
+        disks.known_damage_is_forgotten,
+        "S8",
+        log_stories.known_damage_outlives_a_restart,
+        "with a flipped bit",
     ),
     Mutant(
         disks.the_cleaner_goes_to_the_log_end, "S10", log_stories.compaction_stops_at_the_watermark, "is missing, below"
@@ -610,7 +618,7 @@ MUTANTS: Final = (
         producers.a_duplicate_needs_a_set_too,
         "S11",
         producer_stories.resend_meets_too_small_a_set,
-        "the leader knows the record",
+        "the leader acknowledges the resent record",
     ),
     Mutant(
         producers.a_call_overtakes_those_that_wait,

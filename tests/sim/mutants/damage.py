@@ -71,7 +71,7 @@ MUTANTS: Final = (
         a_clean_stop_counts_for_nothing,
         "rule 6",
         damage_stories.clean_stop_and_reboot_of_all,
-        "stopped cleanly",
+        "its stop was clean",
     ),
     Mutant(
         a_damaged_log_ends_at_its_damage,

@@ -220,7 +220,7 @@ MUTANTS: Final = (
         who_leads_no_more_names_nobody,
         "quorum",
         quorum_stories.all_processes_killed,
-        "waited for a leader that is none",
+        "waited for a former leader",
         3,
     ),
     Mutant(
@@ -236,7 +236,7 @@ MUTANTS: Final = (
         nobody_is_asked_before_an_epoch_begins,
         "pre-vote",
         quorum_stories.cut_off_voter_disturbs_nobody,
-        "has begun an epoch",
+        "started an epoch",
     ),
     Mutant(
         a_leader_without_a_majority_leads_on,
