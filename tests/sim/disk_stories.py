@@ -68,7 +68,7 @@ def index_rots(sim: Simulation) -> None:
     tasks = []
     for offset in range(40):
         client, reading = sim.client(), sim.checkers.reading(sim.ledger(TOPIC), position=offset)
-        tasks.append(client.start(client.read_to(TOPIC, 0, offset + 1, reading), f"asks for {offset}"))
+        tasks.append(client.start(client.read_to(TOPIC, 0, offset + 1, reading), f"reads {offset}"))
     sim.run_until(lambda: all(task.done() for task in tasks), within=READ_WITHIN_S, what="each offset is read")
     for task in tasks:
         task.result()

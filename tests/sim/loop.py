@@ -121,7 +121,7 @@ class SimHandle(asyncio.TimerHandle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        # type: ignore[assignment]  # release references, as the base classes do
+        # Release references, as the base classes do.
         self._callback = self._args = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -154,7 +154,7 @@ class SimLoop(LoopInterface):
     def time(self) -> float:
         return self.now_us / MICROS
 
-    def call_soon(  # type: ignore[override]  # type: ignore[override]  # returns SimHandle
+    def call_soon(  # type: ignore[override]  # returns SimHandle
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         if self._closed:
@@ -163,17 +163,17 @@ class SimLoop(LoopInterface):
         self._ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(  # type: ignore[override]  # type: ignore[override]  # returns SimHandle
+    def call_soon_threadsafe(  # type: ignore[override]  # returns SimHandle
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_soon(callback, *args, context=context)
 
-    def call_later(  # type: ignore[override]  # type: ignore[override]  # returns SimHandle
+    def call_later(  # type: ignore[override]  # returns SimHandle
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_at_us(self.now_us + math.ceil(delay * MICROS - 0.001), callback, *args, context=context)
 
-    def call_at(  # type: ignore[override]  # type: ignore[override]  # returns SimHandle
+    def call_at(  # type: ignore[override]  # returns SimHandle
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_at_us(math.ceil(when * MICROS - 0.001), callback, *args, context=context)

@@ -47,7 +47,7 @@ def _ask(sim: Simulation, method: Any, request: Any) -> None:
         except TidelogError as error:
             sim.note(f"operator: {method}: {error.message}")
 
-    client.start(ask(), f"asks for {method}")
+    client.start(ask(), f"requests {method}")
 
 
 def _topics(sim: Simulation, wanted: Callable[[TopicState], bool] = lambda topic: True) -> list[TopicState]:

@@ -61,22 +61,22 @@ class Workload:
             client.start(self._produce(client), "produces")
         for _ in range(plan.idempotent):
             client = sim.client()
-            client.start(self._produce_once_each(client), "produces with idempotence")
+            client.start(self._produce_once_each(client), "produces idempotently")
         for number in range(plan.transactional):
             client = sim.client()
             client.start(self._transact(client, FIRST_TRANSACTIONAL + number), "produces in transactions")
         if plan.churn:
             client = sim.client()
-            client.start(self._churn(client, min(plan.nodes, 3)), "makes and deletes a topic")
+            client.start(self._churn(client, min(plan.nodes, 3)), "creates and deletes a topic")
         for number in range(plan.readers):
             client = sim.client()
             for place in self._places():
                 reading = self._reading(*place, decided=number % 2 == 1)
                 client.start(client.tail(*place, reading, decided=reading.decided), f"reads {place}")
             client = sim.client()
-            client.start(self._ask_ends(client), "asks for ends")
+            client.start(self._ask_ends(client), "asks leaders for the end")
         prober = sim.client()
-        prober.start(Availability(sim, prober).ask(), "asks for one record after the other")
+        prober.start(Availability(sim, prober).ask(), "reads one record after the other")
         for number in range(plan.consumers):
             self._consume(sim.client(), decided=(number + plan.seed) % 2 == 0)
 
@@ -139,7 +139,7 @@ class Workload:
             certain = all(sent.fate is Fate.ACKNOWLEDGED for sent in transaction.sent)
             if certain and rng.random() < 0.2:
                 zombie = self._sim.client()
-                zombie.start(self._linger(zombie, transaction), "does not know that it is replaced")
+                zombie.start(self._linger(zombie, transaction), "continues after its replacement")
                 await coordinator.init(client)
             else:
                 await coordinator.end(client, transaction, commit=certain and rng.random() < 0.7)

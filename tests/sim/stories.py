@@ -440,7 +440,7 @@ def voter_starts_on_a_full_disk(sim: Simulation) -> None:
 
 def only_voter_has_not_voted_yet(sim: Simulation) -> None:
     """A node that leads by its own vote alone reports it only after the vote is on its disk. The process ends before
-    that, and its next incarnation leads in the same epoch, which nobody has seen."""
+    that, and its next incarnation leads in the same epoch, which no other node has seen."""
     sim.start(nodes=3, min_insync=2)
     write(sim, 0, "a", 3)
     voter = 0

@@ -55,10 +55,10 @@ CORRUPT = (CorruptRecord, CorruptLog)
 
 
 class Fate(Enum):
-    PENDING = "under way"
+    PENDING = "in flight"
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "certainly not written"
-    UNKNOWN = "nobody can tell"
+    UNKNOWN = "unknown whether written"
 
 
 @dataclass(slots=True, eq=False)
