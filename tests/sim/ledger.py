@@ -94,7 +94,7 @@ class Ledger:
     _order: list[int] = field(default_factory=list)  # offsets of data records
     _undecided: dict[int, list[int]] = field(default_factory=dict)  # by producer ID, oldest first
     _ended: dict[int, tuple[int, int]] = field(default_factory=dict)  # by producer ID: epochs of its last marker
-    _keyed: list[tuple[int, bytes]] = field(default_factory=list)  # above the last stable offset
+    _keyed: list[tuple[int, bytes]] = field(default_factory=list)  # not yet below the last stable offset
     _latest: dict[bytes, int] = field(default_factory=dict)  # by key: its last record that is decided and not aborted
     _tombstones: set[int] = field(default_factory=set)
     _cleaned: set[bytes] = field(default_factory=set)  # batches that are verified as correctly cleaned

@@ -1,7 +1,7 @@
 """Bit flips in the logs of one node of a random world, and the repairs of an operator.
 
-The guarantee needs one sound copy: a replica in the in-sync set or the eligible set with the right bytes. So the bits
-of one node only flip, and only while another replica counts. Other faults may leave the struck replica as the last
+The guarantee needs one sound copy: a replica in the in-sync set or the eligible set with the right bytes. So bits
+flip on one node only, and only while another replica counts. Other faults may leave the struck replica as the last
 running one that counts, or that will count once the nodes that came back have registered. Then an operator restores the
 right bytes, as from a backup, with the process down. The same holds for a leader epoch checkpoint, which a log of
 format v0 or v1 needs. After a power loss a node can only know what its files prove to be durable: beyond that, a

@@ -303,7 +303,7 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
     before = committed(sim, p)
     sent = sim.produce(TOPIC, b"c", partition=p)
     answers.break_connections()
-    for number in range(10):  # the retry is refused; without any news the leader would soon be fenced
+    for number in range(10):  # the retry is refused; without metadata the leader would soon be fenced
         sim.produce(TOPIC, b"d%d" % number, partition=p)
         sim.run_for(0.1)
     assert committed(sim, p) == before, "committed without a member of the set"
