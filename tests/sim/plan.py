@@ -157,7 +157,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A random world: its size, its topics, its clients and what goes wrong."""
+    """A random world: its size, its topics, its clients and its faults."""
 
     seed: int
     nodes: int
