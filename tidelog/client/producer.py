@@ -115,8 +115,13 @@ class _Call:
     def __init__(self, topic: str, record: _Record) -> None:
         self.topic = topic
         self.record = record
-        self.placed: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        """Done once the record is queued or rejected, or the call was cancelled."""
+        self.placed: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
+        """Done once the record is queued or rejected, or the call gave up: None after its time, or cancelled."""
+
+    def time_out(self) -> None:
+        """Give up unless the record is queued already. From now on it is not queued."""
+        if not self.placed.done():
+            self.placed.set_result(None)
 
 
 class _Route:
@@ -256,8 +261,8 @@ class Producer(Service):
         key: selects the partition, as in Kafka. partition: overrides that choice. timestamp: milliseconds since 1970,
         now if None. Returns the record's position, acknowledged as `acks` requires. Raises RecordTooLarge before
         anything is queued; BufferExhausted, or the reason why the topic is not known, after at most `max_block_ms`; the
-        node's error; DeliveryTimedOut (not written); CommitUnknown (unknown whether it was written). Cancelling the
-        call does not cancel a record that is already queued.
+        node's error; DeliveryTimedOut (not written); CommitUnknown (unknown whether it was written). A cancelled call
+        may have queued its record, which is then sent.
         """
         return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
 
@@ -273,8 +278,8 @@ class Producer(Service):
         """Queue one record, waiting for memory and metadata; await the Delivery for its outcome.
 
         The fast path for many records in flight. The order within a partition is the order of the calls. Raises the
-        same errors as `send` before a record is queued. A call cancelled while it waits for memory or metadata has
-        queued nothing.
+        same errors as `send` before a record is queued. A cancelled call may have queued its record; after it has ended
+        nothing more is queued for it.
         """
         if not (
             type(value) is bytes
@@ -419,9 +424,14 @@ class Producer(Service):
         return Delivery(outcome, index, stamp)
 
     async def _put_later(self, topic: str, record: _Record) -> Delivery:
-        """Wait for metadata and memory behind earlier calls."""
+        """Wait for metadata and memory behind earlier calls.
+
+        The time limit is a timer that completes `placed`, not `asyncio.timeout`, which could expire in the turn of the
+        loop in which the record is queued, and then report a queued record as not queued.
+        """
         start = self._clock.monotonic_ms()
         call = _Call(topic, record)
+        timer: asyncio.TimerHandle | None = None
         try:
             if topic in self._routes:
                 self._without_room.append(call)
@@ -435,13 +445,15 @@ class Producer(Service):
                     if not call.placed.done():
                         raise
             left = max(0, start + self._max_block_ms - self._clock.monotonic_ms())
-            async with asyncio.timeout(left / 1000):
-                return await call.placed
-        except TimeoutError as cause:
-            raise self._exhausted(f"was full for max_block_ms={self._max_block_ms}") from cause
+            timer = asyncio.get_running_loop().call_later(left / 1000, call.time_out)
+            delivery = await call.placed
         finally:
-            if not call.placed.done() or call.placed.cancelled():
-                self._give_up(call)
+            if timer is not None:
+                timer.cancel()
+            self._leave(call)
+        if delivery is None:
+            raise self._exhausted(f"was full for max_block_ms={self._max_block_ms}")
+        return delivery
 
     def _put_waiting(self) -> None:
         """Queue the records of the calls that wait for memory, in order, until memory is full."""
@@ -460,8 +472,8 @@ class Producer(Service):
                     call.placed.set_result(delivery)
             calls.popleft()
 
-    def _give_up(self, call: _Call) -> None:
-        """The call has ended without queuing its record: the calls behind it continue."""
+    def _leave(self, call: _Call) -> None:
+        """The call has ended: if its record is not queued, it never is, and the calls behind it continue."""
         call.placed.cancel()
         calls = self._without_topic.get(call.topic, [])
         if call in calls:
