@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tests.client.memory_cluster import CLOCK, SILENCE, MemoryCluster, memory_cluster, run, start, until
+from tidelog.client import fetch_core
 from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.errors import (
     CorruptRecord,
@@ -343,6 +345,31 @@ def test_a_damaged_batch_is_refused_and_named_and_can_be_passed() -> None:
             async with Consumer(cluster.bootstrap, fetch_bytes=1, check_crcs=False) as careless:
                 careless.assign([P0])
                 assert len(await read(careless, 7)) == 7
+
+    run(story())
+
+
+def test_after_corrupt_bytes_the_consumer_reads_on_from_a_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_core, "REFUSED_MS", 300)
+    monkeypatch.setattr(fetch_core, "LOOK_MS", 100)
+
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders")
+            fill(cluster, numbered(6))
+            cluster.nodes[0].on_fetch = lambda entry: flipped if entry.fetch_offset == 3 else None
+            async with Consumer(cluster.bootstrap, fetch_bytes=1) as consumer:
+                consumer.assign([P0])
+                assert len(await read(consumer, 3)) == 3
+                for _ in range(2):
+                    with pytest.raises(CorruptRecord, match="read from node 0"):
+                        await read(consumer, 1)
+                cluster.lead("orders", 0, 1)
+                found: list[ConsumerRecord] = []
+                while not found:
+                    with suppress(CorruptRecord):
+                        found = await read(consumer, 3)
+                assert [record.offset for record in found] == [3, 4, 5]
 
     run(story())
 

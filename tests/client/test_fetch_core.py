@@ -10,6 +10,7 @@ import pytest
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.fetch_core import (
     GONE_TOPIC_MS,
+    LOOK_MS,
     NEAREST_MS,
     NEAREST_SILENT_MS,
     NO_HINT_MS,
@@ -36,6 +37,7 @@ from tidelog.client.fetch_core import (
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
+    CorruptLog,
     CorruptRecord,
     InconsistentTopicId,
     LogTruncated,
@@ -437,7 +439,7 @@ def test_a_silent_node_makes_the_consumer_look_elsewhere() -> None:
     assert fetch.node == 2
 
 
-def test_damaged_bytes_stop_the_partition_until_the_user_seeks() -> None:
+def test_corrupt_bytes_stop_the_partition_until_the_user_seeks() -> None:
     session = RequestSession(partitions=2)
     session.ready()
     session.failed(CorruptRecord("no whole batch"))
@@ -446,9 +448,65 @@ def test_damaged_bytes_stop_the_partition_until_the_user_seeks() -> None:
     session.tick(REFUSED_MS)
     session.failed(CorruptRecord("no whole batch"))
     assert session.cursor().doing is Doing.FAILED
-    assert session.tick(10_000) == []
+    assert session.lead() == [], "the same leader has the same bytes"
+    assert session.tick(10_000) == [FindLeader(key())], "another one may have sound bytes"
     assert isinstance(session.lead(partition=1)[0], FindPlace), "the other partition goes on"
     assert len(opened(session.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(session.now))))) == 1
+
+
+def corrupt(session: RequestSession, error: TidelogError) -> None:
+    """The node answers with this error until the core gives up."""
+    session.failed(error)
+    session.tick(REFUSED_MS + 200)
+    session.failed(error)
+    assert session.cursor().doing is Doing.FAILED
+    assert session.cursor().error is error
+
+
+@pytest.mark.parametrize("error", [CorruptRecord("no whole batch"), CorruptLog("damaged from offset 0 on")])
+def test_a_partition_that_failed_on_corrupt_bytes_is_read_on_from_a_new_leader(error: TidelogError) -> None:
+    session = RequestSession()
+    session.ready(7)
+    corrupt(session, error)
+    assert session.lead() == []
+    assert session.tick(LOOK_MS) == [FindLeader(key())]
+    assert session.tick(100) == [], "one lookup at a time"
+    (fetch,) = opened(session.lead(2, epoch=1))
+    assert (fetch.node, fetch.offset, fetch.leader_epoch, fetch.refused) == (2, 7, 1, False)
+    assert session.cursor().error is None
+    corrupt(session, error)
+    assert session.lead(2, epoch=1) == [], "each leader epoch raises the error once"
+
+
+def test_a_batch_that_stays_corrupt_is_fetched_again_from_a_new_leader_after_its_log_was_checked() -> None:
+    """Buffered batches behind the corrupt one were dropped: reading continues at the position."""
+    session = RequestSession()
+    session.ready()
+    session.fetched(batch(0), batch(3), batch(6))
+    session.consume(3)
+    session.core.refuse(session.cursor(), CorruptRecord("checksum"), Millis(session.now))
+    session.tick(REFUSED_MS)
+    session.fetched(batch(3), batch(6))
+    session.core.refuse(session.cursor(), CorruptRecord("checksum"), Millis(session.now))
+    assert session.cursor().doing is Doing.FAILED
+    (check,) = session.lead(2, epoch=1)
+    assert isinstance(check, CheckEpoch)
+    end = EpochEnd(LeaderEpoch(0), Offset(9))
+    (fetch,) = opened(session.handle(EpochChecked(key(), check.number, end, Millis(session.now))))
+    assert (fetch.node, fetch.offset) == (2, 3)
+    assert session.cursor().position == 3
+
+
+@pytest.mark.parametrize("error", [LogTruncated("lost"), OffsetOutOfRange("aged out")])
+def test_other_errors_wait_for_the_user_whoever_leads(error: TidelogError) -> None:
+    session = RequestSession()
+    session.ready(7)
+    session.failed(error)
+    told = session.cursor().error
+    assert told is not None
+    assert session.tick(10_000) == []
+    assert session.lead(2, epoch=1) == []
+    assert session.cursor().error is told
 
 
 def test_damage_that_is_met_again_after_a_seek_is_asked_for_again_first() -> None:

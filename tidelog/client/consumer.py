@@ -199,7 +199,7 @@ class Consumer(FetchClient):
 
         Records of one partition are in order. An error of a partition is raised after all records before it were
         returned: OffsetOutOfRange, LogTruncated, InconsistentTopicId (the topic was created again), CorruptRecord.
-        Other partitions remain readable; `seek` or `assign` clears the error.
+        Other partitions remain readable; `seek` or `assign` clears the error, a new leader epoch clears CorruptRecord.
         """
         max_records = whole_number("max_records", max_records, least=1)
         timeout = seconds("timeout", timeout)

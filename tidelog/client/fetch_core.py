@@ -27,6 +27,7 @@ from typing import Final, Literal, TypeAlias
 
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.errors import (
+    CorruptLog,
     CorruptRecord,
     InconsistentTopicId,
     LogTruncated,
@@ -65,6 +66,8 @@ NEAREST_SILENT_MS: Final = 3_000
 REFUSED_MS: Final = 5_000
 """How long corrupt bytes are fetched again before the error is raised. The node that sent them verifies its log; if
 that is corrupt, another replica becomes leader within one or two heartbeats."""
+LOOK_MS: Final = 1_000
+"""Interval of leader lookups while a partition has failed on corrupt bytes: a new leader may have sound ones."""
 BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 400
 
@@ -79,7 +82,7 @@ class Doing(Enum):
     SEEKING = "looking up the offset of a place"
     CHECKING = "asking the leader whether the log still contains the records read"
     FETCHING = "a fetch is open"
-    FAILED = "waiting for the user to seek or assign"
+    FAILED = "waiting for the user to seek or assign; after corrupt bytes, also for a new leader epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +421,8 @@ class FetchCore:
             cursor.retry_ms = min(cursor.retry_ms, event.at)  # a new leader: retry at once
             if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
                 self._stop(cursor)
+            elif _is_corrupt(cursor):
+                self._read_again(cursor)
             cursor.nearest = NO_NODE
         cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
 
@@ -539,6 +544,9 @@ class FetchCore:
     def _advance(self, cursor: Cursor, at: Millis, effects: list[Effect]) -> None:
         if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
             self._watch(cursor, at, effects)
+        elif _is_corrupt(cursor) and at >= cursor.retry_ms:
+            cursor.retry_ms = Millis(at + LOOK_MS)
+            self._seek(cursor, effects)
         if cursor.doing is not Doing.NOTHING or at < cursor.retry_ms:
             return
         if cursor.leader == NO_NODE or cursor.topic_id is None:
@@ -632,6 +640,13 @@ class FetchCore:
         cursor.failure = error
         self._put_off(cursor, at)
 
+    def _read_again(self, cursor: Cursor) -> None:
+        """Clear the error and fetch again from the position, in a new leader epoch."""
+        self._stop(cursor)
+        cursor.error = cursor.refused_until = None
+        if cursor.position is not None:
+            cursor.place(cursor.position, cursor.position_epoch)
+
     def read(self, cursor: Cursor) -> None:
         """The buffered bytes were read."""
         cursor.refused_until = None
@@ -645,6 +660,11 @@ class FetchCore:
         if not cursor.leader_sought:
             cursor.leader_sought = True
             effects.append(FindLeader(cursor.topic_partition))
+
+
+def _is_corrupt(cursor: Cursor) -> bool:
+    """Whether the cursor has failed on bytes of its leader that another leader may have sound."""
+    return cursor.doing is Doing.FAILED and isinstance(cursor.error, CorruptRecord | CorruptLog)
 
 
 def _epoch_to_check(cursor: Cursor) -> LeaderEpoch:
