@@ -54,9 +54,9 @@ class NodeMetrics:
         self._topics: Callable[[], Iterator[tuple[str, TopicMeter]]] = lambda: iter(())
         self._disk_seconds = Histogram(
             "tidelog_directory_work_seconds",
-            "Time of one piece of work on a log directory's writer; directory with suffix ' sync': of one fsync "
-            "of a log; "
-            "with suffix ' quorum': of one fsync of the metadata log",
+            "Time of one piece of work on a log directory's writer; directory with suffix ' sync': of one fsync of a "
+            "log; ' care': of cleaning, the scrub or the removal of files; ' quorum': of one fsync of the metadata "
+            "log, a vote or a snapshot; ' read': of a read from disk",
             ("directory",),
             buckets=_SECONDS,
             registry=self.registry,
@@ -96,7 +96,7 @@ class _NodeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         now = self._look()
-        yield _gauge("tidelog_ready", "1 while registered, unfenced and caught up", float(now.ready))
+        yield _gauge("tidelog_ready", "1 while registered, unfenced and not being stopped", float(now.ready))
         yield _gauge("tidelog_metadata_offset", "Offset up to which the metadata log is applied", now.metadata_offset)
         yield _gauge("tidelog_active_controller", "1 on the active controller", float(now.is_controller))
         yield CounterMetricFamily(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -152,6 +154,33 @@ def test_two_nodes_in_one_process_count_apart() -> None:
     answer(meters, clock, "Data.Fetch", 3)
     assert b'tidelog_requests_total{method="Data.Fetch",outcome="ok"} 1.0' in asyncio.run(first.text(nothing_else))
     assert b'method="Data.Fetch"' not in asyncio.run(second.text(nothing_else))
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+METRIC_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
+
+
+def documented() -> set[str]:
+    """The names in the table of docs/operations.md. `_name` has the first words of the name before it."""
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    names: set[str] = set()
+    for row in METRIC_ROW.findall(text[text.index("## Metrics") :]):
+        first, *others = re.findall(r"\w+", row)
+        stem = "_".join(first.split("_")[:2])
+        names |= {first, *(name if name.startswith("tidelog") else stem + name for name in others)}
+    return names
+
+
+def test_the_documentation_lists_every_metric_and_no_other() -> None:
+    async def story() -> bytes:
+        metrics = NodeMetrics(RequestMeters())
+        metrics.watch(lambda: FIGURES, lambda: iter((LEADER,)), lambda: iter(TopicMeters()))
+        return await metrics.text(nothing_else)
+
+    names = set(re.findall(r"^# TYPE (\w+) ", asyncio.run(story()).decode(), re.MULTILINE))
+    assert documented() == names
+    pages = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
+    assert {name for page in pages for name in re.findall(r"`(tidelog_\w+)`", page)} <= names
 
 
 async def nothing_else() -> None:
