@@ -128,8 +128,11 @@ class Scrub:
                     log.epoch_entries(),
                     log.config,
                     end_offset=end_offset,
+                    holes=end_offset <= log.log_start_offset or not log.is_hole(segment, end_offset),
                     now=self._directory.clock.wall_ms(),
                 )
+            except FileNotFoundError:
+                self._report_missing(log, segment, end_offset)
             except OSError as error:
                 self._on_trouble(self._directory.fail(f"opening {segment.path}", error))
                 return None
@@ -172,6 +175,13 @@ class Scrub:
             if finding.repaired or check.confirms(finding):
                 self.findings[finding.kind] += 1
                 self._on_finding(self._directory, log, finding)
+
+    def _report_missing(self, log: Log, segment: LogSegment, end_offset: Offset) -> None:
+        """Report a closed segment whose file was removed from outside."""
+        self.findings[FindingKind.LOG] += 1
+        reason = "the file is missing"
+        finding = Finding(FindingKind.LOG, segment.path, 0, segment.base_offset, end_offset, reason, repaired=False)
+        self._on_finding(self._directory, log, finding)
 
     def _give_up(self, log: Log, check: SegmentCheck, error: BaseException) -> None:
         self._check = None

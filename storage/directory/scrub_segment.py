@@ -2,8 +2,8 @@
 
     create (owner's thread) -> `step` repeatedly (any thread: own handle, own copies) -> `confirms` (owner's thread)
 
-It checks: checksums; the chain of offsets and epochs, up to the base offset of the next segment; the epoch of every
-batch against the epoch cache (verifier.py); the indexes (index_check.py).
+It checks: checksums; the chain of offsets and epochs, up to the base offset of the next segment, where only compaction
+leaves a hole; the epoch of every batch against the epoch cache (verifier.py); the indexes (index_check.py).
 Wrong indexes are rebuilt as files of another name, which the owner installs. A wrong `.txnindex` is only reported: the
 next start compares it with the batches before it is used (aborted_transactions.py).
 
@@ -22,7 +22,7 @@ from typing import Final
 
 from storage.config import LogConfig
 from storage.files.file_system import File, Files, read_file
-from storage.segment.batch_walk import Link, walk_file
+from storage.segment.batch_walk import Hole, Link, walk_file
 from storage.segment.epoch_cache import epoch_due
 from storage.segment.index_check import EntryFault, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from storage.segment.index_errors import CorruptIndex
@@ -130,17 +130,20 @@ class SegmentCheck:
         config: LogConfig,
         *,
         end_offset: Offset,
+        holes: bool,
         now: Millis,
     ) -> None:
-        """end_offset: base offset of the next segment. Raises OSError."""
+        """end_offset: base offset of the next segment. holes: offsets may be missing below it. Raises OSError."""
         self.segment, self.size, self.end_offset = segment, segment.size, end_offset
+        self._holes = holes
         self.findings: list[Finding] = []
         self.rebuilt: LogSegment | None = None
         """Has the rebuilt indexes to be installed."""
         self._files, self._config, self._now = files, config, now
         self._path = segment.path
         self._rules = SegmentRules(segment.base_offset, end_offset, partial(epoch_due, epochs))
-        self._handle: File = segment.file.share()
+        self._handle: File = files.open(self._path, read_only=True)
+        """Its own: the segment's handle would outlive a removal of the file."""
         self._link = Link(0, self.size, segment.base_offset)
         self._indexes: _Indexes | None = None
         self._faults: dict[int, Link] = {}
@@ -151,11 +154,17 @@ class SegmentCheck:
         """True if the whole segment was read."""
         return self._link.position >= self.size
 
+    @property
+    def _is_damaged(self) -> bool:
+        return any(finding.kind is FindingKind.LOG for finding in self.findings)
+
     def confirms(self, finding: Finding) -> bool:
         """True if the damage is still in the segment. On the owner's thread. Raises OSError."""
         link = self._faults.get(finding.position)
         if finding.kind not in (FindingKind.LOG, FindingKind.HEADER) or link is None:
             return True
+        if link.position >= self.size:
+            return self.segment.find(Offset(self.end_offset - 1)) is None
         found = next(verify(self.segment.file, link, self._rules), None)
         return found is not None and found.fault is not None
 
@@ -197,7 +206,14 @@ class SegmentCheck:
         self.findings.append(Finding(kind, self._path, fault.position, first, end, fault.reason, repaired=False))
 
     def _finish(self, indexes: _Indexes) -> None:
-        if any(finding.kind is FindingKind.LOG for finding in self.findings):
+        if not self._is_damaged and not self._holes and self._link.next_offset < self.end_offset:
+            hole = Hole(self.size, self._link.next_offset, self.end_offset)
+            first, end = Offset(hole.next_offset), self.end_offset
+            self._faults[self.size] = self._link
+            self.findings.append(
+                Finding(FindingKind.LOG, self._path, self.size, first, end, hole.reason, repaired=False)
+            )
+        if self._is_damaged:
             return  # a damaged log cannot rebuild its indexes
         indexes.end(self.size)
         base = self.segment.base_offset

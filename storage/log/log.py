@@ -335,6 +335,10 @@ class Log:
         except OSError as error:
             raise self.directory.fail(f"reading {self.path}", error) from error
 
+    def is_hole(self, last: LogSegment, base_offset: Offset) -> bool:
+        """See `LogReader.is_hole`."""
+        return self._reader.is_hole(last, base_offset)
+
     def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
         """`read` up to the end that is visible at this isolation. With the last stable offset, the result lists the
         aborted transactions. Raises like `read`."""

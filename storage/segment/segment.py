@@ -151,9 +151,12 @@ class LogSegment:
 
     @property
     def file(self) -> File:
-        """The .log file, opened at first use."""
+        """The .log file, opened at first use. Raises BrokenChain if it is gone, OSError."""
         if self._file is None:
-            self._file = self._files.open(self.path)
+            try:
+                self._file = self._files.open(self.path)
+            except FileNotFoundError as error:
+                raise BrokenChain(0, self.base_offset, f"the file is missing, {self.size} bytes are lost") from error
         if self._keeper is not None:
             self._keeper.used(self)
         return self._file
@@ -384,8 +387,12 @@ class LogSegment:
         return True
 
     def check_from(self, offset: Offset) -> BrokenChain | None:
-        """Read and check everything from the last index entry below `offset` on. Returns the first break, or None."""
-        return first_fault(self.file, Link(self.start_for(Offset(offset - 1)), self.size, self.base_offset))
+        """Read and check everything from the last index entry below `offset` on. Returns the first break, or None.
+        Raises OSError."""
+        try:
+            return first_fault(self.file, Link(self.start_for(Offset(offset - 1)), self.size, self.base_offset))
+        except BrokenChain as broken:  # the file is missing, or its index cannot be rebuilt
+            return broken
 
     def read(
         self,
@@ -409,20 +416,27 @@ class LogSegment:
         if place is None or place.position >= self.size:
             return None
         position, rest = place.position, self.size - place.position
+        wanted = min(max(max_bytes, HEADER_BYTES) + HEADER_BYTES, rest)
         if data is None:
             if not wait and self._file is None:
                 raise WouldBlock
             pread = self.file.pread if wait else self.file.pread_now
-            data = pread(min(max(max_bytes, HEADER_BYTES) + HEADER_BYTES, rest), position)
-        link = Link(position, self.size, place.least)
+            data = pread(wanted, position)
+        link = Link(position, self.size if len(data) >= wanted else self._present_size(), place.least)
         end, next_offset, left = _whole_batches(data, link, offset, up_to, max_bytes)
         if left is not None and min_one and left.last_offset < up_to:
             wanted = min(left.size + HEADER_BYTES, rest)
             if wanted > len(data):
                 data = self.file.pread(wanted, position) if wait else self.file.pread_now(wanted, position)
+            if wanted > len(data):
+                link = link._replace(end=self._present_size())
             end, next_offset, left = _whole_batches(data, link, offset, up_to, left.size)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
         return SegmentRead(records, next_offset, position + end, left)
+
+    def _present_size(self) -> int:
+        """The bytes of the segment that the file still has: fewer than `size` if it was truncated from outside."""
+        return min(self.size, self.file.size())
 
     # --- truncate and repair --------------------------------------------------------------------------------------
 

@@ -1,0 +1,151 @@
+"""A segment file that another program truncated or removed while the log is open: every read of what is gone is refused
+by offset, every other offset is read, and the scrub reports it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.directory.scrub_segment import Finding, FindingKind
+from storage.isolation import FetchIsolation
+from storage.log.log import Log
+from storage.log.log_reader import LogRead
+from storage.segment.batch_walk import BrokenChain
+from tests.storage.test_scrub import World
+from tests.storage.workbench import Bench
+from tidelog.errors import CorruptLog
+from tidelog.records import iter_batches
+from tidelog.types import Offset
+
+LARGE = 1 << 20
+TRIES_MAX = 8
+
+
+def cut(bench: Bench, path: str, size: int) -> None:
+    """Truncate a file from outside."""
+    file = bench.disk.open(path)
+    file.truncate(size)
+    file.close()
+
+
+def read(log: Log, offset: int, max_bytes: int) -> LogRead:
+    """As a node reads: through tickets where memory does not have the bytes."""
+    ticket = None
+    for _ in range(TRIES_MAX):
+        found = log.try_fetch(Offset(offset), max_bytes, FetchIsolation.LOG_END, ticket)
+        if isinstance(found, LogRead):
+            return found
+        ticket = found
+        try:
+            ticket.run()
+        except (OSError, BrokenChain):
+            break
+        finally:
+            ticket.release()
+    return log.fetch(Offset(offset), max_bytes, FetchIsolation.LOG_END)
+
+
+def readable(log: Log, max_bytes: int) -> list[int]:
+    """The offsets that a reader gets which asks for each."""
+    found = []
+    for offset in range(log.log_start_offset, log.log_end_offset):
+        try:
+            result = read(log, offset, max_bytes)
+        except CorruptLog:
+            continue
+        batches = list(iter_batches(result.records))
+        for batch in batches:
+            batch.ensure_valid()
+        assert sum(batch.header.size for batch in batches) == len(result.records), "whole batches"
+        assert (batches[0].base_offset, batches[-1].next_offset) == (offset, result.next_offset)
+        found.append(offset)
+    return found
+
+
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize("max_bytes", [1, LARGE])
+@pytest.mark.parametrize("number", [1, -1])
+@pytest.mark.parametrize("into", [0, 1, 12, 60, 61, 62, 100])
+@pytest.mark.parametrize("which", [0, 3, -1])
+def test_what_is_gone_is_refused_and_the_rest_is_read(
+    number: int, which: int, into: int, max_bytes: int, *, cold: bool
+) -> None:
+    world = World()
+    log, segment = world.log, world.log.segments[number]
+    batch = list(segment.walk())[which]
+    end = log.log_end_offset if number == -1 else world.log.segments[number + 1].base_offset
+    if cold:
+        world.disk.is_cold = lambda _: True
+        if number != -1:
+            segment.close()
+    cut(world.bench, segment.path, batch.position + into)
+    left = [*range(batch.base_offset), *range(end, log.log_end_offset)]
+    assert readable(log, max_bytes) == left
+    assert log.damage is not None
+    assert (log.damage.first_offset, log.damage.end_offset) == (batch.base_offset, end)
+    assert log.damage.position == batch.position
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_removed_file_is_damage_of_its_segment_alone(*, cold: bool) -> None:
+    world = World()
+    log, segment = world.log, world.log.segments[1]
+    if cold:
+        world.disk.is_cold = lambda _: True
+    segment.close()
+    world.disk.remove(segment.path)
+    end = log.segments[2].base_offset
+    assert readable(log, LARGE) == [*range(segment.base_offset), *range(end, log.log_end_offset)]
+    assert log.damage is not None
+    assert (log.damage.first_offset, log.damage.end_offset) == (segment.base_offset, end)
+    assert world.bench.directory.offline is None
+
+
+def found_by_scrub(world: World) -> tuple[FindingKind, int, int]:
+    [finding] = world.one_round()
+    assert isinstance(finding, Finding)
+    return finding.kind, finding.first_offset, finding.end_offset
+
+
+@pytest.mark.parametrize("into", [0, 1, 12, 61, 100])
+@pytest.mark.parametrize("which", [0, 3, -1])
+def test_the_scrub_reports_a_shorter_file(which: int, into: int) -> None:
+    world = World()
+    segment, end = world.log.segments[1], world.log.segments[2].base_offset
+    batch = list(segment.walk())[which]
+    cut(world.bench, segment.path, batch.position + into)
+    assert found_by_scrub(world) == (FindingKind.LOG, batch.base_offset, end)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_scrub_reports_a_removed_file(*, closed: bool) -> None:
+    """Also one that is still open here: the next start would not find it."""
+    world = World()
+    segment, end = world.log.segments[1], world.log.segments[2].base_offset
+    if closed:
+        segment.close()
+    world.disk.remove(segment.path)
+    assert found_by_scrub(world) == (FindingKind.LOG, segment.base_offset, end)
+    assert world.bench.directory.offline is None
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_offsets_missing_before_the_next_segment_are_damage_unless_compaction_removed_them(*, compact: bool) -> None:
+    """The last batches were cut off while the node was stopped: nothing of a closed segment is read after a clean
+    stop."""
+    world = World()
+    segment, end = world.log.segments[1], world.log.segments[2].base_offset
+    batch = list(segment.walk())[-2]
+    world.bench.directory.close_clean()
+    cut(world.bench, segment.path, batch.position)
+    world.bench.config = replace(world.bench.config, compact=compact)
+    world.bench.reopen()
+    assert world.log.damage is None
+    world.scrub = world.new_scrub(1 << 20)
+    if compact:
+        assert [finding.kind for finding in world.one_round() if finding.kind is FindingKind.LOG] == []
+        return
+    assert found_by_scrub(world) == (FindingKind.LOG, batch.base_offset, end)
+    left = [*range(batch.base_offset), *range(end, world.log.log_end_offset)]
+    assert readable(world.log, LARGE) == left
