@@ -22,7 +22,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.log.log import Log
 from tidelog.errors import TidelogError
-from tidelog.types import METADATA_TOPIC, DirectoryId, NodeId, PartitionKey, TopicId, TopicPartition
+from tidelog.types import METADATA_TOPIC, NO_NODE, DirectoryId, NodeId, PartitionKey, TopicId, TopicPartition
 
 _log = logging.getLogger("node.replicas")
 
@@ -93,10 +93,13 @@ class LogShelf:
         return config
 
     def why_unfit(self, directory: LogDirectory, log: Log, state: PartitionState) -> str | None:
-        """Why the replica must not use this log; None if it may."""
+        """Why the log of this replica is set aside and a new one made; None if it stays. A damaged log stays while there
+        is no leader to fetch it from: an unclean election may need its readable records."""
         if state.directory_of(self._me) not in (UNKNOWN_DIRECTORY, LOST_DIRECTORY, directory.directory_id):
             return "the metadata names another log directory for it"
-        return None if log.damage is None or directory.offline is not None else f"damaged: {log.damage}"
+        if log.damage is None or directory.offline is not None or state.leader == NO_NODE:
+            return None
+        return f"damaged: {log.damage}"
 
     def reconfigure(self, topic: TopicState, log: Log) -> None:
         """Apply new settings of the topic to its log."""

@@ -1,8 +1,8 @@
 """Unclean elections of damaged replicas (design, section 4, rule 6): the loss is accepted, and the replica leads with
 the readable records of its log.
 
-Invariants: a damaged replica is accepted only if the metadata had named it as the last known leader of a partition
-without a leader; nothing is removed from the log before a copy is kept, and its path is in the node's log.
+Invariants: a damaged replica is accepted only for a partition without a leader, if it was the last known leader or is in
+neither set; nothing is removed from the log before a copy is kept, and its path is in the node's log.
 Not here: the election (replication/controller/unclean.py), the files (storage/directory/salvage.py), roles
 (replica_manager.py).
 """
@@ -20,7 +20,7 @@ from storage.directory.giving_up import give_up_lost
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tidelog.errors import TidelogError
-from tidelog.types import NodeId
+from tidelog.types import NO_NODE, NodeId
 
 _log = logging.getLogger("node.replicas")
 
@@ -60,7 +60,7 @@ class Salvaging:
         """True if the damaged replica was elected although it is in neither set: the loss is accepted."""
         if partition.directory.offline is not None:
             return False
-        if self._me in state.last_known_elr:
+        if self._me in state.last_known_elr or (state.leader == NO_NODE and self._me not in state.counted_on):
             self._waiting[partition] = None
             return False
         return partition in self._waiting and state.leader == self._me
@@ -70,7 +70,7 @@ class Salvaging:
         del self._waiting[partition]
         log = partition.log
         _log.error("%s: unclean election of a damaged replica, which accepts the loss of %s", partition, damage)
-        if damage.readable or log.lost.takes_appends:
+        if damage.readable:
             log.lost.takes_appends = True
             partition.offline = None
         else:

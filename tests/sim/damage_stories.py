@@ -118,6 +118,32 @@ def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
     assert figures.damaged == 1
 
 
+# --- a closed segment that is shorter than it was ---
+
+
+def consumer_meets_a_truncated_segment(sim: Simulation) -> None:
+    """Another program truncates a closed segment of the leader in the middle of a batch. A consumer that reaches it is
+    given those records by another replica, and the truncated one is fetched again."""
+    p, short, *followers = three_replicas(sim, segment_bytes="1000")
+    write(sim, p, "a" * 50, 20)
+    sim.run_until(lambda: all(durable_offset(sim, node, p) == 20 for node in followers), what="all have it")
+    log = sim.log(short, TOPIC, p)
+    assert isinstance(log, Log)
+    assert log.segment_count > 2
+    last = list(log.segments[0].walk())[-1]
+    file = sim.machines[short].disk.open(log.segments[0].path)
+    file.truncate(last.position + 80)
+    file.close()
+    reading = reads_all(sim, p, 20)
+    sim.run_until(reading.done, within=8, what="the consumer has read all")
+    reading.result()
+    assert sim.leader(TOPIC, p) in followers, "a sound replica leads"
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {short, *followers}, within=60, what="it is fetched again")
+    assert log.closed, "the truncated log is out of use"
+    assert told_of(sim, p) == (0, "")
+    sim.must_heal()
+
+
 # --- losses that an operator accepts ---
 
 
@@ -156,12 +182,7 @@ def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
     sim.run_for(3)
     assert sim.leader(TOPIC) == -1, "elected without its durable records"
     before = size_of_logs(sim, last, f"/data/{TOPIC}-0")
-    request = admin_pb2.ElectLeadersRequest(
-        type=admin_pb2.ELECTION_TYPE_UNCLEAN,
-        partitions=[admin_pb2.TopicPartitionId(topic=TOPIC, partition=0)],
-        validate_only=True,
-    )
-    (told,) = sim.admin(methods.ADMIN_ELECT_LEADERS, request).partitions
+    told = asked_for_the_loss(sim)
     assert (told.leader, sim.leader(TOPIC)) == (last, -1), "a dry run changes nothing"
     assert "4..4 cannot be read" in told.loss, f"one offset is lost, reported: {told.loss}"
     assert not kept_aside(sim, last, f"{TOPIC}-0")
@@ -174,6 +195,87 @@ def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
     values = sim.read_committed(TOPIC)
     assert values[:9] == [b"a0", b"a1", b"b0", b"b1", *(b"b%d" % number for number in range(3, 8))], "others stay"
     assert sim.isr(TOPIC) == {last, *others}
+
+
+def damaged_without_a_leader(sim: Simulation) -> tuple[int, int, Log]:
+    """The last member of the set is gone. Of the other replica, which had left before, a record rots, and the scrub
+    finds it: the last member, the other one, and its log."""
+    last, other = on_two_nodes(sim, 1, segment_bytes="1000")
+    write(sim, 0, "a" * 50, 20)
+    sim.run_until(lambda: durable_offset(sim, other, 0) == 20, what="both have the first records")
+    sim.kill(other)
+    sim.run_until(lambda: sim.isr(TOPIC) == {last}, what="the last one is alone")
+    write(sim, 0, "b", 5)
+    sim.kill(last)
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    sim.restart(other)
+    sim.run_until(lambda: not fenced(sim, other), what="the other one is back")
+    log = sim.log(other, TOPIC)
+    assert isinstance(log, Log)
+    header = log.segments[1].find(log.segments[1].base_offset)
+    assert header is not None
+    sim.machines[other].disk.flip_bit(log.segments[1].path, header.end - 2)
+    sim.scrub(other, TOPIC)
+    sim.run_for(5)
+    return last, other, log
+
+
+def asked_for_the_loss(sim: Simulation) -> admin_pb2.PartitionOutcome:
+    """What an unclean election would cost, as an operator is told before."""
+    request = admin_pb2.ElectLeadersRequest(
+        type=admin_pb2.ELECTION_TYPE_UNCLEAN,
+        partitions=[admin_pb2.TopicPartitionId(topic=TOPIC, partition=0)],
+        validate_only=True,
+    )
+    (told,) = sim.admin(methods.ADMIN_ELECT_LEADERS, request).partitions
+    return told
+
+
+def unclean_election_of_the_damaged_replica_out_of_sync(sim: Simulation, *, restarts: bool) -> None:
+    """The only replica that can be reached was out of sync, and is found damaged while nobody leads. Its log stays: the
+    operator is told which offset is lost, and all others are there after the election. restarts: its node is started
+    again before that."""
+    last, other, log = damaged_without_a_leader(sim)
+    lost = log.segments[1].base_offset
+    assert not kept_aside(sim, other, f"{TOPIC}-0"), "set aside while nobody leads"
+    if restarts:
+        sim.kill(other)
+        sim.run_until(lambda: fenced(sim, other), what="it is fenced")
+        sim.restart(other)
+        sim.run_until(lambda: not fenced(sim, other), what="it is back again")
+        sim.run_for(3)
+    told = asked_for_the_loss(sim)
+    assert (told.leader, sim.leader(TOPIC)) == (other, -1)
+    assert "log end 20" in told.loss, f"it says: {told.loss}"
+    assert f" {lost}..{lost} cannot be read" in told.loss, f"one offset is lost, it says: {told.loss}"
+    sim.checkers.may_have_lost(sim.partition(TOPIC).key)
+    assert sim.elect(TOPIC, 0, unclean=True).leader == other
+    sim.run_until(lambda: leads(sim, other, 0), what="it leads")
+    assert len(kept_aside(sim, other, f"{TOPIC}-0")) == 1, "the damaged log is kept"
+    assert len(sim.read_committed(TOPIC)) == 19, "all others stay"
+    sim.restart(last)  # it keeps the record that its leader has lost: they agree on every epoch
+    sim.run_until(lambda: sim.isr(TOPIC) == {last, other}, within=60, what="both are in sync")
+    write(sim, 0, "c", 3)
+    assert len(sim.read_committed(TOPIC)) == 22
+
+
+def unclean_election_of_a_replica_found_damaged(sim: Simulation) -> None:
+    unclean_election_of_the_damaged_replica_out_of_sync(sim, restarts=False)
+
+
+def unclean_election_of_a_replica_that_starts_damaged(sim: Simulation) -> None:
+    unclean_election_of_the_damaged_replica_out_of_sync(sim, restarts=True)
+
+
+def damaged_replica_waits_for_a_leader(sim: Simulation) -> None:
+    """The same, but the last member comes back and leads: now the damaged log is set aside and fetched again."""
+    last, other, log = damaged_without_a_leader(sim)
+    assert not log.closed, "out of use while nobody leads"
+    sim.restart(last)
+    sim.run_until(lambda: sim.isr(TOPIC) == {last, other}, within=60, what="it is fetched again")
+    assert log.closed
+    assert len(sim.read_committed(TOPIC)) == 25
+    sim.must_heal()
 
 
 def unclean_leader_has_less(sim: Simulation) -> None:
@@ -209,6 +311,10 @@ ALL = (
     clean_stop_and_reboot_of_all,
     consumer_meets_rot,
     consumer_meets_rot_where_nobody_else_has_it,
+    consumer_meets_a_truncated_segment,
     unclean_election_keeps_what_can_be_read,
+    unclean_election_of_a_replica_found_damaged,
+    unclean_election_of_a_replica_that_starts_damaged,
+    damaged_replica_waits_for_a_leader,
     unclean_leader_has_less,
 )
