@@ -93,8 +93,8 @@ class LogShelf:
         return config
 
     def why_unfit(self, directory: LogDirectory, log: Log, state: PartitionState) -> str | None:
-        """Why the log of this replica is set aside and a new one made; None if it stays. A damaged log stays while there
-        is no leader to fetch it from: an unclean election may need its readable records."""
+        """Why the log of this replica is set aside and a new one made; None if it stays. A damaged log stays while
+        there is no leader to fetch it from: an unclean election may need its readable records."""
         if state.directory_of(self._me) not in (UNKNOWN_DIRECTORY, LOST_DIRECTORY, directory.directory_id):
             return "the metadata names another log directory for it"
         if log.damage is None or directory.offline is not None or state.leader == NO_NODE:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from node.replicas import log_shelf
 from node.replicas import own_log_check as own_bytes
 from node.requests import log_dirs
 from storage.checkpoints import directory_identity
 from storage.directory import kept_copy, salvage
+from storage.segment import segment
 from tests.sim import damage_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 
@@ -56,6 +58,21 @@ def what_a_consumer_refuses_is_not_looked_at(patch: Patch) -> None:
     patch.setattr(own_bytes, "ensure_sound", lambda *_: None)
 
 
+def a_segment_has_its_known_size(patch: Patch) -> None:
+    """The bytes that a read returns are not compared with the size of the segment."""
+    patch.setattr(segment.LogSegment, "_present_size", lambda self: self.size)
+
+
+def a_damaged_log_goes_before_there_is_a_leader(patch: Patch) -> None:
+    """A damaged log is set aside while there is no leader to fetch it from."""
+    why = log_shelf.LogShelf.why_unfit
+
+    def hasty(self: Any, directory: Any, log: Any, state: Any) -> Any:
+        return why(self, directory, log, replace(state, leader=state.replicas[0]))
+
+    patch.setattr(log_shelf.LogShelf, "why_unfit", hasty)
+
+
 def damage_is_told_to_nobody(patch: Patch) -> None:
     """Nodes do not say which of their logs are damaged."""
     own = log_dirs.LogDirs.own
@@ -96,6 +113,18 @@ MUTANTS: Final = (
         "rule 4",
         damage_stories.consumer_meets_rot,
         "were changed|checksum",
+    ),
+    Mutant(
+        a_segment_has_its_known_size,
+        "rule 4",
+        damage_stories.consumer_meets_a_truncated_segment,
+        "whole batch|checksum",
+    ),
+    Mutant(
+        a_damaged_log_goes_before_there_is_a_leader,
+        "rule 6",
+        damage_stories.unclean_election_of_a_replica_found_damaged,
+        "set aside while nobody leads",
     ),
     Mutant(
         damage_is_told_to_nobody,
