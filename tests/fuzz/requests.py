@@ -193,7 +193,8 @@ class Assault:
         """What is so in this cluster, by the names of fields."""
         ask = quorum_pb2.IntroduceRequest()
         who = [await self._nodes.call(node, methods.QUORUM_INTRODUCE, ask) for node in self._nodes.nodes]
-        told = await self._nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
+        told = await self._nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
+        assert told.topics, "most requests name a real topic"
         images = [found.node.image for found in self._nodes.nodes.values()]
         entries = [entry for image in images if image is not None for entry in image.nodes.values()]
         offsets = [int(image.offset) for image in images if image is not None]
