@@ -72,7 +72,7 @@ def ensure_usable(state: QuorumState, log: MetadataLogView, directory: str) -> N
         raise CorruptLog(
             f"the metadata quorum in {directory} is in epoch {found}, the last usable one is {EPOCH_LAST}: no leader "
             "can be elected any more. The cause is a faulty or hostile message, not an election. Stop all nodes of the "
-            "cluster and run `tidelog quorum reset-epoch` on the metadata directory of each: docs/operations.md"
+            "cluster and run `tidelog quorum reset-epoch` on the first log directory of each: docs/operations.md"
         )
 
 

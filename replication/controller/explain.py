@@ -125,8 +125,8 @@ def _why_damaged(state: PartitionState, node_id: NodeId, lost: str) -> tuple[str
     others = ", ".join(str(node) for node in state.replicas if node != node_id)
     first = f"start nodes {others}, or bring them back in sync: one of them then leads; otherwise " if others else ""
     return cause, (
-        f"{first}stop node {node_id} and restore the file from a copy, or delete the records up to the damaged part "
-        "(delete_records)"
+        f"{first}stop node {node_id}, restore the file from a copy, and start it again; without a copy the lost "
+        "offsets stay unreadable: let consumers seek past them, all other offsets are served"
     )
 
 

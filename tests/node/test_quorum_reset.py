@@ -86,7 +86,7 @@ def test_a_poisoned_cluster_says_so_and_is_back_after_a_reset(from_offset: int |
         for life in world.lives.values():
             refusal = only_error(life.failure)
             assert isinstance(refusal, CorruptLog)
-            assert "tidelog quorum reset-epoch" in refusal.message
+            assert "`tidelog quorum reset-epoch` on the first log directory of each" in refusal.message
             assert str(POISON) in refusal.message
         stop_all(world)
         after = max(epochs_of(DIRECTORY, disk).below for disk in world.disks.values())

@@ -92,6 +92,9 @@ def test_a_damaged_replica_is_named_with_what_it_lost() -> None:
     told = explain(world.image, world.partition(), OnDisks(damaged={(NodeId(a), key): "offsets 5..5 (file, byte 70)"}))
     assert "leads with a damaged log" in told.causes[0]
     assert f"start nodes {b}, {c}" in told.steps[0]
+    assert "restore the file from a copy" in told.steps[0]
+    assert "let consumers seek past them" in told.steps[0]
+    assert "delete_records" not in told.steps[0], "no client can delete records"
 
 
 def test_a_restart_is_safe_only_while_others_can_go_on() -> None:
