@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from storage.dump.events import BatchFound, DumpFinding, damage, note
 from storage.dump.log_file import Read
 from storage.segment.verifier import Gap
-from tidelog.types import EpochStart
+from tidelog.types import NO_LEADER_EPOCH, EpochStart
 
 REFETCH = (
     "empty this replica so that it fetches the log again, or truncate the log before it; other replicas have the data"
@@ -199,7 +199,17 @@ class LogChain:
 
     def _check_epoch(self, batch: BatchFound, first: int) -> Iterator[DumpFinding]:
         epoch = batch.leader_epoch
-        if epoch is None or epoch < 0:
+        if epoch is None or epoch == NO_LEADER_EPOCH:
+            return
+        if epoch < 0:
+            yield damage(
+                batch.path,
+                f"leader epoch {epoch} is negative: it is corrupt; no checksum covers epochs",
+                REFETCH,
+                position=batch.position,
+                first=first,
+                last=batch.last_offset,
+            )
             return
         said = self._in_force(first)
         if epoch < self._epoch:

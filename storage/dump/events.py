@@ -40,7 +40,7 @@ class DumpFinding:
 @dataclass(frozen=True, slots=True)
 class FileFound:
     """The start of a file. kind: `log`, `index`, `timeindex`, `txnindex`, `snapshot`, `epochs`, `offsets`,
-    `properties`, `marks`, or `other` for a file that is not read. size: in bytes."""
+    `properties`, `marks`, `agreements`, or `other` for a file that is not read. size: in bytes."""
 
     path: str
     kind: str
@@ -171,6 +171,19 @@ class MarkFound:
 
 
 @dataclass(frozen=True, slots=True)
+class AgreementFound:
+    """The sizes of a segment and its transaction index when they agreed. open_since: first offset of the oldest
+    transaction that was open at its end, -1 if there was none."""
+
+    path: str
+    base_offset: int
+    log_bytes: int
+    index_entries: int
+    index_checksum: int
+    open_since: int
+
+
+@dataclass(frozen=True, slots=True)
 class PropertyFound:
     """A named value of a small text file."""
 
@@ -207,6 +220,7 @@ Event: TypeAlias = (
     | EpochFound
     | OffsetFound
     | MarkFound
+    | AgreementFound
     | PropertyFound
     | LogSummed
 )

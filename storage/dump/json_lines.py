@@ -28,6 +28,7 @@ TYPES: Final[dict[type[events.Event], str]] = {
     events.EpochFound: "epoch",
     events.OffsetFound: "offset",
     events.MarkFound: "held_mark",
+    events.AgreementFound: "agreement",
     events.PropertyFound: "property",
     events.LogSummed: "log",
 }

@@ -23,6 +23,7 @@ from storage.checkpoints.checkpoint_file import (
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
 from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
 from storage.dump.events import (
+    AgreementFound,
     DumpFinding,
     EpochFound,
     Events,
@@ -36,6 +37,7 @@ from storage.dump.events import (
 )
 from storage.files.file_system import Files, read_file
 from storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshot, decode_snapshot
+from storage.segment.agreed_indexes import AGREEMENT_FILE, parse_agreements
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from tidelog.errors import CorruptLog
@@ -56,6 +58,7 @@ _KINDS: Final = {
 _NAMES: Final = {
     LEADER_EPOCH_CHECKPOINT: "epochs",
     HELD_MARKS: "marks",
+    AGREEMENT_FILE: "agreements",
     PARTITION_METADATA: "properties",
     META_PROPERTIES: "properties",
     CLEAN_SHUTDOWN: "properties",
@@ -90,6 +93,8 @@ def dump_small(files: Files, path: str) -> Events:
         yield from _offsets(files, path)
     elif kind == "marks":
         yield from _marks(files, path)
+    elif kind == "agreements":
+        yield from _agreements(files, path)
     elif kind == "properties":
         yield from _properties(files, path, name)
     elif kind == "other":
@@ -171,6 +176,16 @@ def _marks(files: Files, path: str) -> Events:
         if mark is not None:
             key, durable_offset = mark
             yield MarkFound(path, encode_topic_id(key.topic_id), key.partition, durable_offset)
+
+
+def _agreements(files: Files, path: str) -> Events:
+    agreements = parse_agreements(read_file(files, path) or b"")
+    if agreements is None:
+        cause = "the file is truncated or corrupt: its checksum or line count is wrong"
+        yield damage(path, cause, "nothing: transaction indexes are then compared with the log before they are used")
+        return
+    for base, agreement in sorted(agreements.items()):
+        yield AgreementFound(path, base, *agreement)
 
 
 def _properties(files: Files, path: str, name: str) -> Events:

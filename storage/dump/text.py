@@ -14,6 +14,7 @@ from typing import Final
 
 from storage.dump.events import (
     AbortedFound,
+    AgreementFound,
     BatchFound,
     DumpFinding,
     EpochFound,
@@ -56,6 +57,7 @@ _HEADINGS: Final[dict[type[Event], tuple[str, ...]]] = {
     EpochFound: ("epoch", "start offset"),
     OffsetFound: ("topic", "partition", "offset"),
     MarkFound: ("topic id", "partition", "durable below"),
+    AgreementFound: ("segment", "bytes of the .log", "index entries", "their CRC-32C", "open since"),
     PropertyFound: ("name", "value"),
 }
 _KIND_NAMES: Final = {
@@ -68,6 +70,7 @@ _KIND_NAMES: Final = {
     "offsets": "offset checkpoint",
     "properties": "properties",
     "marks": "durable-offset marks",
+    "agreements": "transaction indexes that agree with their segments",
     "other": "not read",
 }
 _TO_THE_LEFT: Final = frozenset(
@@ -174,6 +177,9 @@ def _row(event: Event) -> Sequence[str]:
             return event.topic, str(event.partition), str(event.offset)
         case MarkFound():
             return event.topic_id, str(event.partition), str(event.durable_offset)
+        case AgreementFound():
+            sizes = str(event.base_offset), str(event.log_bytes), str(event.index_entries)
+            return *sizes, str(event.index_checksum), "–" if event.open_since < 0 else str(event.open_since)
         case PropertyFound():
             return event.name, event.value
         case _:

@@ -46,13 +46,17 @@ def write_agreements(
 
 def read_agreements(files: Files, directory: str) -> dict[Offset, Agreement]:
     """Agreements by base offset, empty if the file is missing or invalid. Raises OSError."""
-    data = read_file(files, f"{directory}/{AGREEMENT_FILE}") or b""
+    return parse_agreements(read_file(files, f"{directory}/{AGREEMENT_FILE}") or b"") or {}
+
+
+def parse_agreements(data: bytes) -> dict[Offset, Agreement] | None:
+    """Agreements by base offset; None if the file is truncated, corrupt or of another version."""
     text, found, checksum = data.rpartition(b"crc ")
     if not found or checksum != b"%d\n" % crc32c(text):
-        return {}
+        return None
     version, count, *lines = text.decode("ascii").splitlines()
     if version != _VERSION or int(count) != len(lines):
-        return {}
+        return None
     rows = [[int(number) for number in line.split(" ")] for line in lines]
     return {Offset(base): Agreement(log, index, crc, Offset(since)) for base, log, index, crc, since in rows}
 

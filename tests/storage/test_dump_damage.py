@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from storage.checkpoints.checkpoint_file import encode_topic_id
 from storage.directory.log_directory import LogDirectory
 from storage.dump.events import (
+    AgreementFound,
     BatchFound,
     DumpFinding,
     Event,
@@ -30,12 +31,15 @@ from storage.dump.events import (
     TimeEntryFound,
 )
 from storage.dump.log_file import Read, read_log
+from storage.dump.small_files import dump_small
 from storage.dump.text import bytes_text, size_text, time_text
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
+from storage.segment.agreed_indexes import AGREEMENT_FILE, read_agreements
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.dumped import command, damage, events, of
 from tests.storage.kafka_vectors import unpack
+from tests.storage.test_log_producers import eventful
 from tests.storage.workbench import SMALL, TOPIC_ID, Bench, stamped
 from tidelog.types import NodeId
 
@@ -231,6 +235,23 @@ def test_a_snapshot_a_checkpoint_and_an_id_that_do_not_parse_are_told(root: Path
     assert "its line count is wrong" in told["leader-epoch-checkpoint"]
     assert "topic id" in told["partition.metadata"]
     assert "checkpoint" in told["replication-offset-checkpoint"]
+
+
+def test_the_agreements_of_transaction_indexes_are_read() -> None:
+    bench = Bench()
+    eventful(bench)
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    bench.log.aborted_transactions(bench.log.log_start_offset, bench.log.log_end_offset)
+    bench.directory.close_clean()
+    path = f"{bench.log.path}/{AGREEMENT_FILE}"
+    agreements = read_agreements(bench.disk, bench.log.path)
+    assert agreements
+    found = list(dump_small(bench.disk, path))
+    assert of(AgreementFound, found) == [AgreementFound(path, base, *each) for base, each in sorted(agreements.items())]
+    assert of(DumpFinding, found) == []
+    bench.disk.flip_bit(path, 5)
+    [finding] = of(DumpFinding, list(dump_small(bench.disk, path)))
+    assert "checksum" in finding.cause
 
 
 def test_the_files_that_only_we_write_are_told(bench: Bench) -> None:
