@@ -127,6 +127,8 @@ class Controller:
         self._waiting: deque[tuple[Offset, Reply]] = deque()
         self._applied: dict[NodeId, Offset] = {}
         self._drains: dict[NodeId, _Drain] = {}
+        self._drain_asked_at: dict[NodeId, Offset] = {}
+        """Of each draining or stopped node: the log end after the record that marked it as draining, or a later one."""
         self._elections = unclean.Elections()
         self._review_at = Millis(0)
         self._rebalance_at = Millis(0)
@@ -231,6 +233,7 @@ class Controller:
         alive = [node for node in self.image.nodes.values() if not node.fenced]
         self._sessions.begin(event.at, [node.node_id for node in alive])
         self._drains = {node.node_id: _Drain(event.at, self.image.offset) for node in alive if node.draining}
+        self._drain_asked_at = {node.node_id: self.image.offset for node in self.image.nodes.values() if node.draining}
         self._review_at = Millis(event.at + REVIEW_MS)
         self._rebalance_at = Millis(event.at + self._config.imbalance_check_ms)
         own = self.image.nodes.get(event.node_id)
@@ -336,7 +339,8 @@ class Controller:
         self._sessions.advance(at)
         node = self._current(beat.node_id, beat.node_epoch)
         registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
-        if node_state_of(node) is NodeState.GONE and not beat.want_drain:
+        withdrawn = self._is_drain_withdrawn(node, beat)
+        if node_state_of(node) is NodeState.GONE and not (beat.want_drain or withdrawn):
             return HeartbeatAnswer(fenced=True, drained=False)  # a late heartbeat: the node was stopped since
         self._sessions.heard(node.node_id)
         self._applied[node.node_id] = beat.metadata_offset
@@ -344,6 +348,8 @@ class Controller:
         node = self._take_directories_offline(node, beat)
         if beat.want_drain:
             return self._drain(node, at)
+        if withdrawn:
+            node = self._end_drain(node)
         if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
             batch = Batch(self.image)
             batch.add([moved(node, NodeCause.READY)])
@@ -352,6 +358,22 @@ class Controller:
             self._append(batch)
             self._report_last_known(changes)
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
+
+    def _is_drain_withdrawn(self, node: NodeRegistration, beat: Heartbeat) -> bool:
+        """Whether the node's process knows that it is marked as draining and does not request it. A process that stops
+        requests it with each heartbeat, so an earlier heartbeat that arrives late names an earlier metadata offset."""
+        return node.draining and not beat.want_drain and beat.metadata_offset >= self._drain_asked_at[node.node_id]
+
+    def _end_drain(self, node: NodeRegistration) -> NodeRegistration:
+        """Another sender requested the drain. Returns the node's entry."""
+        self._effects.append(
+            Report(f"node {node.node_id} does not stop: a request to drain it came from another sender")
+        )
+        self._drains.pop(node.node_id, None)
+        batch = Batch(self.image)
+        batch.add([moved(node, NodeCause.DRAIN_WITHDRAWN)])
+        self._append(batch)
+        return self.image.nodes[node.node_id]
 
     def _take_directories_offline(self, node: NodeRegistration, beat: Heartbeat) -> NodeRegistration:
         """Remove the replicas in failed log directories from their sets and leaderships where another member can take
@@ -403,7 +425,7 @@ class Controller:
                 drain = self._drains[node.node_id] = _Drain(at, self.image.offset)
             batch = Batch(self.image)
             if not node.draining:
-                batch.add([moved(node, NodeCause.DRAIN_ASKED)])
+                self._mark_as_draining(node, batch)
             self._move_away(node.node_id, batch, drain)
             self._append(batch)
             overdue = at - drain.since >= self._config.drain_ms_max
@@ -412,10 +434,14 @@ class Controller:
             self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
         elif node_state_of(node) is NodeState.FENCED:  # an earlier heartbeat that reports ready may be in flight
             batch = Batch(self.image)
-            batch.add([moved(node, NodeCause.DRAIN_ASKED)])
+            self._mark_as_draining(node, batch)
             self._append(batch)
         self._sessions.forget(node.node_id)
         return HeartbeatAnswer(fenced=True, drained=True)
+
+    def _mark_as_draining(self, node: NodeRegistration, batch: Batch) -> None:
+        batch.add([moved(node, NodeCause.DRAIN_ASKED)])
+        self._drain_asked_at[node.node_id] = batch.image.offset
 
     def _move_away(self, node_id: NodeId, batch: Batch, drain: _Drain) -> None:
         before = len(batch.records)

@@ -20,7 +20,7 @@ class NodeState(Enum):
     FENCED = "registered: it leads no partition and joins no in-sync set"
     SERVING = "it may lead and follow"
     DRAINING = "it is being stopped: it gets no new replicas, and its leaderships and set memberships move away"
-    GONE = "it was stopped, or its session ended while it drained: it returns only by a new registration"
+    GONE = "it was stopped, or its session ended while it drained: it returns by a new registration"
 
 
 class NodeCause(Enum):
@@ -29,6 +29,7 @@ class NodeCause(Enum):
     READY = "it has applied the log beyond its registration and recorded the number in its directories"
     SILENT = "no heartbeat for a session, or another process of this node leads the quorum now"
     DRAIN_ASKED = "it requested to stop"
+    DRAIN_WITHDRAWN = "its process knows that it is marked as draining, and does not request it: another sender did"
     DRAINED = "everything movable has moved and all other nodes know it, or the time limit is reached"
 
 
@@ -39,6 +40,8 @@ TRANSITIONS: Final[Mapping[tuple[NodeState, NodeCause], NodeState]] = {
     (NodeState.SERVING, NodeCause.DRAIN_ASKED): NodeState.DRAINING,
     (NodeState.DRAINING, NodeCause.SILENT): NodeState.GONE,
     (NodeState.DRAINING, NodeCause.DRAINED): NodeState.GONE,
+    (NodeState.DRAINING, NodeCause.DRAIN_WITHDRAWN): NodeState.SERVING,
+    (NodeState.GONE, NodeCause.DRAIN_WITHDRAWN): NodeState.FENCED,
 }
 """Next state by state and cause."""
 
@@ -54,7 +57,7 @@ def moved(node: NodeRegistration, cause: NodeCause) -> NodeChangeRecord:
     """The record that moves a node to the next state of the table."""
     match TRANSITIONS[node_state_of(node), cause]:
         case NodeState.FENCED:
-            return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True)
+            return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True, draining=False)
         case NodeState.GONE:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True, draining=True)
         case NodeState.SERVING:

@@ -237,6 +237,48 @@ def test_nor_does_one_of_a_node_that_was_drained_before_it_was_ready() -> None:
     assert not world.node(1).fenced
 
 
+def test_a_drain_that_another_sender_requested_ends_with_the_next_heartbeat() -> None:
+    """One forged heartbeat drains the node, a second one ends the drain, one also fences a node for good that is not
+    unfenced yet: the node's own heartbeats, sent after it knows that, undo each of them."""
+    world = three()
+    for forged in (1, 2):
+        for _ in range(forged):
+            for other in (2, 3):
+                world.beat(other)
+            world.beat(1, drain=True)
+        assert world.node(1).draining
+        assert world.node(1).fenced is (forged == 2)
+        assert world.beat(1) == HeartbeatAnswer(fenced=False, drained=False)
+        assert not world.node(1).draining
+    world.kill(1, alive=(2, 3))
+    world.beat(1, drain=True)
+    assert world.beat(1, ready=False) == HeartbeatAnswer(fenced=True, drained=False)
+    assert not world.node(1).draining
+    assert world.beat(1) == HeartbeatAnswer(fenced=False, drained=False)
+    assert any("does not stop" in report for report in world.reports)
+
+
+def test_a_late_heartbeat_does_not_end_a_drain_also_after_a_change_of_the_controller() -> None:
+    world = three()
+    sent_at = world.end
+    world.beat(2, offset=0)  # far behind: the drain waits for it
+    assert world.beat(1, drain=True) == HeartbeatAnswer(fenced=False, drained=False)
+    for _ in range(2):
+        world.beat(1, offset=sent_at)
+        assert world.node(1).draining
+        assert not world.node(1).fenced
+        world.activate()
+    for node in (2, 3):
+        world.beat(node)
+    assert world.beat(1, drain=True) == HeartbeatAnswer(fenced=True, drained=True)
+    for _ in range(2):
+        world.beat(1, offset=sent_at)
+        assert world.node(1).fenced
+        world.activate()
+    world.beat(1)
+    assert not world.node(1).fenced, "its process is alive"
+
+
 def test_all_nodes_drain_at_once_and_the_last_one_keeps_the_set() -> None:
     """Scenario 16: nobody waits for another, and whoever comes back last-in-sync leads again."""
     world = three()

@@ -114,9 +114,8 @@ class ControllerMachine(RuleBasedStateMachine):
                 if volume.numbers[-1] != number:
                     volume.numbers.append(number)
         offline = [volume.directory_id for volume in self.named[node] if volume not in working]
-        late = node_state_of(self.world.node(node)) is NodeState.GONE and not drain  # it has said good-bye since
         answer = self.world.beat(node, ready=ready, drain=drain, offline=offline)
-        if not late and not isinstance(answer, TidelogError):
+        if not isinstance(answer, TidelogError):
             self.told |= {(node, directory_id): number for directory_id in offline}
 
     def working(self, node: int) -> list[Volume]:
