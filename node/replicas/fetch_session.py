@@ -129,17 +129,13 @@ class FetchSession:
         self,
         manager: ReplicaManager,
         context: RequestContext,
-        *,
-        session: Session,
+        number: Session,
         clock: Clock,
         config: ReplicaConfig,
-        is_stream: bool,
     ) -> None:
-        """is_stream: False for a call, which answers every fetch by its deadline, including those of followers."""
-        self._is_stream = is_stream
         self._manager = manager
         self._context = context
-        self._session = session
+        self.number: Final = number
         self._clock = clock
         self._config = config
         self._request: MeteredRequest | None = None
@@ -161,6 +157,7 @@ class FetchSession:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self.closed = False
+        self._replaced: TidelogError | None = None
 
     @property
     def idle(self) -> bool:
@@ -188,7 +185,8 @@ class FetchSession:
 
     def take(self, request: FetchRequest) -> None:
         """Open the fetches of a request and apply its durable positions. Raises InvalidRequest if the request as a
-        whole is malformed."""
+        whole is malformed, or if a later stream has replaced this one."""
+        self.ensure_latest()
         follower = self._follower(request.replica)
         isolation = FetchIsolation.LOG_END if follower is not None else READS_UP_TO[request.isolation_level]
         ensure_few(request.partitions, "fetches")
@@ -214,8 +212,9 @@ class FetchSession:
         if replica is None:
             return None
         if self._identity is None or self._identity[0] != replica:
-            identity = FollowerIdentity(replica.node_id, replica.incarnation, self._session)
+            identity = FollowerIdentity(replica.node_id, replica.incarnation, self.number)
             self._identity = replica, identity
+        self._manager.follower_streams.take_over(self, self._identity[1], self._manager.image)
         return self._identity[1]
 
     def _open_one(
@@ -262,7 +261,7 @@ class FetchSession:
         if answer is not None:
             self._close(fetch, answer)
             return
-        if follower is None or not self._is_stream:
+        if follower is None:
             self._arrivals += 1
             heapq.heappush(self._deadlines, (deadline, self._arrivals, fetch))
             self._manager.wake_by(deadline)
@@ -291,10 +290,9 @@ class FetchSession:
         self._close(fetch, self._error_answer(fetch, error))
 
     def tell(self, news: FetchedPartition) -> None:
-        """Send an update before other answers. Ignored for a call: its one answer contains the same values."""
-        if self._is_stream:
-            self._made.append(news)
-            self._wake.set()
+        """Send an update before other answers."""
+        self._made.append(news)
+        self._wake.set()
 
     def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> FetchedPartition:
         partition = fetch.partition
@@ -464,6 +462,16 @@ class FetchSession:
             sign = Millis(self._last_sent + self._sign_of_life_ms)
             due = sign if due is None else min(due, sign)
         return due
+
+    def replace(self, outdated: InvalidRequest) -> None:
+        """A later stream of the same follower takes the place of this one, which ends with the error."""
+        self._replaced = outdated
+        self.close()
+
+    def ensure_latest(self) -> None:
+        """Raises InvalidRequest where another stream has taken the place of this one."""
+        if self._replaced is not None:
+            raise self._replaced
 
     def close(self) -> None:
         """Drop all fetches; none is answered after this."""

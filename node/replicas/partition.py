@@ -344,7 +344,6 @@ class Partition:
             follower.node_id,
             follower.incarnation,
             follower.session,
-            fetch.fetch_id,
             fetch.leader_epoch,
             fetch.next_offset,
             fetch.last_epoch,

@@ -28,6 +28,7 @@ from uuid import UUID
 from node.observability.meters.topic_meter import TopicMeters
 from node.replicas.due_partitions import DuePartitions
 from node.replicas.fetch_session import FetchSession
+from node.replicas.follower_streams import FollowerStreams
 from node.replicas.isr_proposer import AlterPartition, IsrProposer, Proposing
 from node.replicas.log_shelf import LogShelf
 from node.replicas.partition import Partition
@@ -44,7 +45,7 @@ from replication.controller.elections import electable
 from replication.controller.events import DamagedReplica
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.controller.image_changes import changes_between
-from replication.partition.leader_events import ProposalAccepted, ProposeIsr, ReplicaView, Session
+from replication.partition.leader_events import ProposalAccepted, ProposeIsr, ReplicaView
 from replication.partition.move_throttle import MoveThrottle
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
@@ -145,7 +146,7 @@ class ReplicaManager:
         """Damage of leaders that no other replica can replace."""
         self._salvaging = Salvaging(node_id, self._reopened)
         self._tasks: asyncio.TaskGroup | None = None
-        self._session_numbers = itertools.count(1)
+        self.follower_streams = FollowerStreams()
         self._fetch_ids = itertools.count(1)
         self._next_round = Millis(0)
         self._ticker = Ticker(clock, config.tick_ms, self._tick)
@@ -632,12 +633,11 @@ class ReplicaManager:
         """Every partition with a replica on this node."""
         return self._partitions.values()
 
-    def open_session(self, context: RequestContext, *, is_stream: bool = True) -> FetchSession:
+    def open_session(self, context: RequestContext) -> FetchSession:
         """A new session for the fetches of one stream or call. Raises NodeShuttingDown."""
         if self.stopping:
             raise NodeShuttingDown("the node is stopping: fetch from the next leader")
-        number, clock, config = Session(next(self._session_numbers)), self._clock, self._config
-        session = FetchSession(self, context, session=number, clock=clock, config=config, is_stream=is_stream)
+        session = FetchSession(self, context, self.follower_streams.next_number(), self._clock, self._config)
         self._sessions[session] = None
         return session
 

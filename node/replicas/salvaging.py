@@ -1,8 +1,8 @@
 """Unclean elections of damaged replicas (design, section 4, rule 6): the loss is accepted, and the replica leads with
 the readable records of its log.
 
-Invariants: a damaged replica is accepted only for a partition without a leader, if it was the last known leader or is in
-neither set; nothing is removed from the log before a copy is kept, and its path is in the node's log.
+Invariants: a damaged replica is accepted only for a partition without a leader, if it was the last known leader or is
+in neither set; nothing is removed from the log before a copy is kept, and its path is in the node's log.
 Not here: the election (replication/controller/unclean.py), the files (storage/directory/salvage.py), roles
 (replica_manager.py).
 """

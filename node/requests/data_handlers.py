@@ -44,7 +44,7 @@ from replication.epochs import epoch_before
 from storage.files.executor import Executor
 from storage.isolation import FetchIsolation
 from storage.segment.time_lookup import EARLIEST, LATEST
-from tidelog.errors import NotLeaderOrFollower, TidelogError
+from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 
 
@@ -131,6 +131,7 @@ class DataHandlers:
             await session.wait_ready()
             if await self._send_next(stream, session, bytes_max):
                 bytes_max = min(2 * bytes_max, BYTES_MAX)
+        session.ensure_latest()
 
     async def _send_next(
         self, stream: ValueStream[FetchAnswer, FetchRequest], session: FetchSession, bytes_max: int
@@ -176,12 +177,15 @@ class DataHandlers:
         _add(answer, charge, session.collect(min(enough, room - least) if room else enough, room), share)
 
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
-        """Read from the partitions; answer when each has enough, or at the deadline."""
+        """Read from the partitions; answer when each has enough, or at the deadline. For consumers only: a
+        follower's fetches are ordered by its stream. Raises InvalidRequest."""
+        if request.replica is not None:
+            raise InvalidRequest("a follower fetches on a stream, not with unary calls")
         most = max(1, UNARY_FETCH_BYTES_MAX // max(1, len(request.partitions)))
         request = request._replace(
             partitions=[item._replace(max_bytes=min(item.max_bytes or BYTES_MAX, most)) for item in request.partitions]
         )
-        session = self._manager.open_session(context, is_stream=False)
+        session = self._manager.open_session(context)
         charge = AnswerCharge(self._manager.memory, Kind.CONSUMER_FETCH)
         answer = FetchAnswer([], charge)
         try:

@@ -10,8 +10,8 @@ Invariants:
   3. The high watermark does not advance while the set is smaller than `min.insync.replicas`, whatever `acks` was
      (KIP-966).
   4. Follower positions start empty. They count only after a fetch of the follower's registered incarnation agreed with
-     the leader's log in this epoch, and only from the stream of that fetch. A fetch that was overtaken by a later one
-     on another stream does not count.
+     the leader's log in this epoch, and only from the stream of that fetch. The driver passes on what a follower sends
+     on its latest stream only (node/replicas/follower_streams.py).
   5. A change of the set is applied only with a higher partition epoch than the known one.
 
 A member lags when its durable offset is below the leader's log end of `lag_ms_max` ago. A replica may join when its
@@ -80,7 +80,6 @@ class InSyncSet:
         self._mark_ms = lag_ms_max // MARKS_PER_LAG
         self._marks: deque[tuple[Millis, Offset]] = deque([(known.at, log_end)])
         self._progress: dict[NodeId, Positions] = {}
-        self._latest: dict[NodeId, tuple[Incarnation, int]] = {}
         self._since: dict[NodeId, Millis] = {}
         self.replicas: tuple[NodeId, ...] = ()
         self.isr: frozenset[NodeId] = frozenset()
@@ -162,14 +161,6 @@ class InSyncSet:
         """The leader's own log is durable below `durable_offset`."""
         assert self.durable_offset <= durable_offset <= self.log_end, "durable offset decreased or above log end"
         self.durable_offset = durable_offset
-
-    def is_latest(self, fetch: FollowerFetched) -> bool:
-        """Record the fetch number. Returns False if a later fetch of the same process has arrived before."""
-        incarnation, fetch_id = self._latest.get(fetch.replica, (None, 0))
-        if fetch.incarnation == incarnation and fetch.fetch_id < fetch_id:
-            return False
-        self._latest[fetch.replica] = fetch.incarnation, fetch.fetch_id
-        return True
 
     def agree(self, fetch: FollowerFetched) -> None:
         """A fetch agreed with the leader's log: from now on the follower's reported positions count."""

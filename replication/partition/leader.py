@@ -258,11 +258,6 @@ class PartitionLeader:
                 f"node {fetch.replica} fetches partition {self.name} as incarnation {fetch.incarnation}, which is "
                 "not the registered one in the leader's metadata: an earlier process, or stale metadata"
             )
-        if not self._set.is_latest(fetch):
-            return InvalidRequest(
-                f"node {fetch.replica} has sent a later fetch of partition {self.name} than number {fetch.fetch_id}: "
-                "this one is outdated"
-            )
         if not 0 <= fetch.durable_offset <= fetch.next_offset:
             return InvalidRequest(
                 f"node {fetch.replica} reports durable offset {fetch.durable_offset} for partition "

@@ -83,13 +83,12 @@ class AckAwaited(NamedTuple):
 
 
 class FollowerFetched(NamedTuple):
-    """A follower fetches from `next_offset`, its log end. `last_epoch`: epoch of its last record, -1 for an empty log.
-    fetch_id: increases with each fetch of the follower's process."""
+    """A follower fetches from `next_offset`, its log end. `last_epoch`: epoch of its last record, -1 for an empty
+    log."""
 
     replica: NodeId
     incarnation: Incarnation
     session: Session
-    fetch_id: int
     leader_epoch: LeaderEpoch
     next_offset: Offset
     last_epoch: LeaderEpoch

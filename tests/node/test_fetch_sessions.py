@@ -11,9 +11,10 @@ from node.config import ReplicationConfig
 from node.replicas.fetch_session import FetchSession
 from node.replicas.partition import Partition
 from node.replicas.replica_fetcher import ReplicaFetcher
-from node.requests.types.fetch import FetchRequest
+from node.requests.types.fetch import FetchingReplica, FetchRequest
 from replication.partition.follower_states import FollowerState
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
+from tidelog.errors import InvalidRequest
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 
 MANY = 40
@@ -121,8 +122,8 @@ def test_a_new_stream_begins_with_the_watermark(cluster: Cluster) -> None:
     cluster.until(lambda: all(cluster.watermark(2, index) == 1 for index in range(MANY)), within=2)
 
 
-def of_follower(cluster: Cluster, offset: int, fetch_id: int) -> FetchRequest:
-    """A fetch of node 2 that nobody but the test knows of."""
+def of_follower(cluster: Cluster, offset: int, *, fetch_id: int = 2**63 - 1) -> FetchRequest:
+    """A forged fetch of node 2."""
     epoch = int(cluster.partition(1).leader_epoch)
     last_epoch = epoch if offset else int(NO_LEADER_EPOCH)
     request = fetch_request(offset, epoch=epoch, last_epoch=last_epoch, fetch_id=fetch_id, max_wait_ms=500)
@@ -135,15 +136,51 @@ def refusals(session: FetchSession) -> list[str]:
     return ["" if answer.error is None else answer.error.kafka_name or "" for answer in session.collect(1 << 20)]
 
 
-def test_a_fetch_on_an_earlier_stream_that_nobody_has_looked_at_yet_is_refused(cluster: Cluster) -> None:
-    """It would wait there for news that go to the later one."""
+def test_a_later_stream_of_a_follower_ends_the_earlier_one(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.run(0.5)
     manager = cluster.manager(1)
     early, late = manager.open_session(CALLER), manager.open_session(CALLER)
-    early.take(of_follower(cluster, 0, 1 << 40))
-    late.take(of_follower(cluster, 1, 1 << 41))
-    assert refusals(early) == ["INVALID_REQUEST"]
+    early.take(of_follower(cluster, 1))
+    late.take(of_follower(cluster, 1, fetch_id=1))
+    assert early.closed
+    with pytest.raises(InvalidRequest, match="this stream of node 2 is outdated"):
+        early.take(of_follower(cluster, 0))
+    assert early.idle
+    positions = cluster.partition(1).leader.in_sync.positions(NodeId(2))
+    assert (positions.session, positions.log_end) == (late.number, 1)
+
+
+def test_a_stream_that_names_its_follower_after_a_later_one_did_ends(cluster: Cluster) -> None:
+    manager = cluster.manager(1)
+    early, late = manager.open_session(CALLER), manager.open_session(CALLER)
+    late.take(of_follower(cluster, 0))
+    manager.close_session(late)
+    with pytest.raises(InvalidRequest, match="this stream of node 2 is outdated"):
+        early.take(of_follower(cluster, 0))
+
+
+def test_an_unregistered_process_ends_no_stream(cluster: Cluster) -> None:
+    session = cluster.manager(1).open_session(CALLER)
+    stream = cluster.manager(2)._fetchers[NodeId(1)]._stream
+    other = FetchingReplica(NodeId(2), cluster.machines[1].incarnation)
+    session.take(of_follower(cluster, 0)._replace(replica=other))
+    assert refusals(session) == ["STALE_BROKER_EPOCH"]
+    cluster.run(1)
+    assert cluster.manager(2)._fetchers[NodeId(1)]._stream is stream
+
+
+def test_a_forged_fetch_costs_its_follower_one_reconnect(cluster: Cluster) -> None:
+    """The forged stream stays open and silent."""
+    cluster.produce(1, batch(b"a"))
+    cluster.run(0.5)
+    stream = cluster.manager(2)._fetchers[NodeId(1)]._stream
+    forged = cluster.manager(1).open_session(CALLER)
+    forged.take(of_follower(cluster, 0))
+    cluster.produce(1, batch(b"b"))
+    cluster.until(lambda: cluster.watermark(1) == cluster.watermark(2) == 2, within=1)
+    assert forged.closed
+    assert cluster.manager(2)._fetchers[NodeId(1)]._stream is not stream
 
 
 def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(cluster: Cluster) -> None:
@@ -151,7 +188,7 @@ def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(clus
     cluster.run(0.5)
     manager, partition = cluster.manager(1), cluster.partition(1)
     session = manager.open_session(CALLER)
-    session.take(of_follower(cluster, 0, 1 << 40))
+    session.take(of_follower(cluster, 0))
     partition.lead(cluster.state(), 1, manager._views(cluster.state()), lag_ms_max=5_000)
     assert refusals(session) == ["INVALID_REQUEST"]
     cluster.produce(1, batch(b"b"))

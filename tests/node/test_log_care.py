@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from storage.directory.maintenance_config import MaintenanceConfig
-from tests.node.wires import CALLER, TOPIC, Cluster, batch
+from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch
 from tidelog.errors import NotController
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import iter_batches
@@ -158,7 +158,7 @@ def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -
     cluster = rolled()
     cluster.produce(1, batch(b"sound"))
     item = data_pb2.FetchPartition(
-        fetch_id=1 << 20,  # later than any that the node itself has sent
+        fetch_id=1,
         topic_id=TOPIC.bytes,
         current_leader_epoch=cluster.state().leader_epoch,
         refused=True,
@@ -169,7 +169,9 @@ def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -
     item = request.partitions[0]
     item.fetch_offset = item.durable_offset = cluster.log(3).log_end_offset
     item.last_fetched_epoch = cluster.log(3).last_epoch
-    [answer] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
+    session = cluster.manager(1).open_session(CALLER)
+    session.take(as_value(request))
+    [answer] = session.collect(1 << 20)
     assert answer.error is None
     assert cluster.partition(1).leader is not None
     assert cluster.manager(1).damaged() == []

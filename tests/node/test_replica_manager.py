@@ -12,7 +12,7 @@ import pytest
 from node.config import ReplicationConfig
 from node.replicas.replica_config import ReplicaConfig
 from replication.controller.image import PartitionState, TopicState
-from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, batch, fetch_request
+from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, as_value, batch, fetch_request
 from tidelog.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -33,7 +33,6 @@ from tidelog.types import (
     TopicId,
 )
 
-LATER = 1 << 20  # than any fetch that the node itself has sent
 AGAIN = TopicId(UUID(int=71))
 
 
@@ -189,11 +188,14 @@ def test_a_partition_without_a_leader_waits(cluster: Cluster) -> None:
 
 def follower_fetch(cluster: Cluster, *, node: int, incarnation: bytes, epoch: int, topic: TopicId = TOPIC) -> int:
     """The error code that node 1 answers this follower's fetch with."""
-    request = fetch_request(0, topic=topic, epoch=epoch, fetch_id=LATER)
+    request = fetch_request(0, topic=topic, epoch=epoch)
     request.replica.CopyFrom(data_pb2.Replica(node_id=node, incarnation=incarnation))
     request.partitions[0].durable_offset = request.partitions[0].log_start_offset = 0
-    [answer] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
-    return 0 if answer.error is None else int(answer.error.code)
+    session = cluster.manager(1).open_session(CALLER)
+    session.take(as_value(request))
+    answers = session.collect(1 << 20)
+    cluster.manager(1).close_session(session)
+    return 0 if not answers or answers[0].error is None else int(answers[0].error.code)
 
 
 def test_only_a_present_replica_in_the_present_epoch_may_follow(cluster: Cluster) -> None:

@@ -70,7 +70,7 @@ class Leader:
         self.elr: tuple[int, ...] = ()
         self.min_insync = min_insync
         self.views = {NodeId(node): ReplicaView(NodeEpoch(node * 10), life(node), eligible=True) for node in (1, 2, 3)}
-        self.tickets = self.fetches = 0
+        self.tickets = 0
         self.core = PartitionLeader(
             name=TopicPartition("t", PartitionIndex(0)),
             me=ME,
@@ -136,10 +136,8 @@ class Leader:
         epoch: int = EPOCH,
         number: int = 1,
         session: int = 1,
-        fetch_id: int | None = None,
     ) -> list[LeaderEffect]:
-        """A follower fetches; unless told otherwise it holds all it has, all of it agrees, and it is its latest."""
-        self.fetches += 1
+        """A follower fetches; unless told otherwise it holds all it has, and all of it agrees."""
         if last_epoch is None:
             last_epoch = 4 if offset > 100 else 3
         return self.core.handle(
@@ -147,7 +145,6 @@ class Leader:
                 NodeId(node),
                 life(node, number),
                 Session(session),
-                self.fetches if fetch_id is None else fetch_id,
                 LeaderEpoch(epoch),
                 Offset(offset),
                 LeaderEpoch(last_epoch),

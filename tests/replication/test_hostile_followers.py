@@ -32,9 +32,7 @@ LIVES = st.sampled_from((life(2), life(2, 2), life(3), Incarnation(UUID(int=0)))
 SESSIONS = st.sampled_from((Session(1), Session(2)))
 AT = st.just(Millis(10))
 EVENTS = st.one_of(
-    st.builds(
-        FollowerFetched, NODES, LIVES, SESSIONS, st.integers(-5, 5), EPOCHS, OFFSETS, EPOCHS, OFFSETS, OFFSETS, AT
-    ),
+    st.builds(FollowerFetched, NODES, LIVES, SESSIONS, EPOCHS, OFFSETS, EPOCHS, OFFSETS, OFFSETS, AT),
     st.builds(FollowerDurable, NODES, LIVES, SESSIONS, EPOCHS, OFFSETS, AT),
     st.builds(ClockTicked, st.sampled_from((Millis(10), Millis(5_000)))),
 )
@@ -64,7 +62,6 @@ def test_a_position_beyond_the_log_end_is_cut_and_not_counted() -> None:
             NodeId(2),
             life(2),
             Session(1),
-            claimed % 7,
             EPOCH,
             Offset(claimed),
             LeaderEpoch(3),

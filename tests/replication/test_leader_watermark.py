@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.partition.leader_events import CommitUpTo, FetchRefused, ProposalAccepted, ProposalFailed
+from replication.partition.leader_events import CommitUpTo, ProposalAccepted, ProposalFailed
 from tests.replication.partition_stories import EPOCH, G, Leader, agreed, all_of, proposed
 from tidelog.types import LeaderEpoch, Millis, NodeId, Offset, PartitionEpoch
 
@@ -205,20 +205,6 @@ def test_a_report_from_an_older_stream_does_not_count() -> None:
     assert leader.watermark == 90, "nor from another incarnation, on whichever stream"
     leader.hears(2, 110, session=2)
     assert leader.watermark == 110
-
-
-def test_a_fetch_from_an_older_stream_does_not_count() -> None:
-    """It was long on its way: what its process said since, on another stream, stays, and so does that stream's word."""
-    leader = Leader(isr=(1, 2))
-    leader.append(120)
-    leader.fetch(2, 120, durable_offset=110, session=2, fetch_id=7)
-    [refused] = leader.fetch(2, 100, session=1, fetch_id=5)
-    assert isinstance(refused, FetchRefused)
-    assert leader.watermark == 110
-    leader.hears(2, 120, session=2)
-    assert leader.watermark == 120
-    leader.sees(2, number=2)
-    assert agreed(leader.fetch(2, 120, number=2, fetch_id=1)), "another process counts anew"
 
 
 def test_a_restarted_follower_counts_for_nothing_until_it_agrees_again() -> None:

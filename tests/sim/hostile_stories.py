@@ -14,13 +14,13 @@ from replication.raft.quorum import Quorum
 from replication.raft.quorum_events import BeginEpochAsked
 from tests.sim.machine import endpoint_of
 from tests.sim.quorum_stories import active, core, wait_active
-from tests.sim.replication_stories import away_from_the_voter
+from tests.sim.replication_stories import arrives, away_from_the_voter
 from tests.sim.stories import TOPIC, committed, durable_offset, write
 from tests.sim.world import Simulation
-from tidelog.errors import TidelogError
+from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
-from tidelog.protocol.v1 import data_pb2, quorum_pb2
+from tidelog.protocol.v1 import controller_pb2, data_pb2, quorum_pb2
 from tidelog.types import NodeId
 
 STRANGER = 3
@@ -142,27 +142,77 @@ def follower_claims_more_than_there_is(sim: Simulation) -> None:
     for node in others:
         sim.stall_disk(node)
     sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
-    state = sim.partition(TOPIC, p)
-    for node in others:
-        entry = sim.image().nodes[NodeId(node)]
-        fetch = data_pb2.FetchPartition(
-            fetch_id=1 << 60,
-            topic_id=state.topic_id.bytes,
-            partition=p,
-            current_leader_epoch=state.leader_epoch,
-            fetch_offset=1 << 40,
-            last_fetched_epoch=state.leader_epoch,
-            durable_offset=1 << 40,
-        )
-        replica = data_pb2.Replica(node_id=node, incarnation=entry.incarnation.bytes)
-        request = data_pb2.FetchRequest(replica=replica, partitions=[fetch])
-        ask(sim, leader, methods.DATA_FETCH, request)
+    arrives(sim, leader, *(forged_fetch(sim, node, p, 1 << 40) for node in others))
     assert committed(sim, p) == 3, "what only the leader holds is committed"
     for node in others:
         sim.release_disk(node)
-        sim.kill(node)
-        sim.restart(node)  # the requests of the stranger have fenced off the present process
     sim.must_heal()
+
+
+def stranger_fetches_for_a_follower(sim: Simulation) -> None:
+    """A fetch in the name of each in-sync follower, with the largest number, on a stream that stays open. The follower
+    takes its place again within a second, and stays in the set. A unary fetch in its name has no effect at all."""
+    sim.start(nodes=4, min_insync=3, partitions=12)
+    p, (leader, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    for offset, node in enumerate(others):  # a fetch from 0 agrees, one from 1 does not: it names no epoch
+        forged = forged_fetch(sim, node, p, offset)
+        refused = ask(sim, leader, methods.DATA_FETCH, forged)
+        assert isinstance(refused, InvalidRequest), "a unary fetch of a follower is served"
+        arrives(sim, leader, forged)
+        must_commit(sim, p, b"b%d" % node)
+        assert set(sim.isr(TOPIC, p)) == {leader, *others}
+    sim.must_heal()
+
+
+def must_commit(sim: Simulation, p: int, value: bytes) -> None:
+    before = committed(sim, p)
+    sim.produce(TOPIC, value, partition=p)
+    sim.run_until(lambda: committed(sim, p) > before, within=1.5, what="all followers are in sync after a forged fetch")
+
+
+def forged_fetch(sim: Simulation, node: int, p: int, offset: int) -> data_pb2.FetchRequest:
+    """A fetch in the name of a node's process, as anything that can list the nodes may send it."""
+    state = sim.partition(TOPIC, p)
+    fetch = data_pb2.FetchPartition(
+        fetch_id=2**63 - 1,
+        topic_id=state.topic_id.bytes,
+        partition=p,
+        current_leader_epoch=state.leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=state.leader_epoch if offset > 1 else -1,
+        durable_offset=offset,
+    )
+    replica = data_pb2.Replica(node_id=node, incarnation=sim.image().nodes[NodeId(node)].incarnation.bytes)
+    return data_pb2.FetchRequest(replica=replica, max_wait_ms=60_000, partitions=[fetch])
+
+
+def stranger_stops_a_node(sim: Simulation) -> None:
+    """Heartbeats in the name of a node that ask to stop it: one, two in a row, which ends the drain, and one while the
+    node is fenced. Its own heartbeats end the draining each time."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (victim, *_) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    for times in (1, 2, 8):
+        for _ in range(times):
+            ask(sim, active(sim), methods.CONTROLLER_HEARTBEAT, forged_stop(sim, victim))
+        sim.run_until(lambda: not serves(sim, victim), within=1, what="the node is drained or stopped")
+        sim.run_until(lambda: serves(sim, victim), within=1.5, what="the node serves again after a forged stop")
+    sim.run_until(lambda: victim in sim.isr(TOPIC, p), within=5, what="the node is in sync again")
+    sim.must_heal()
+
+
+def serves(sim: Simulation, node: int) -> bool:
+    entry = sim.image().nodes[NodeId(node)]
+    return not entry.fenced and not entry.draining
+
+
+def forged_stop(sim: Simulation, node: int) -> controller_pb2.HeartbeatRequest:
+    """A heartbeat in the name of a node that says that it stops."""
+    entry = sim.image().nodes[NodeId(node)]
+    return controller_pb2.HeartbeatRequest(
+        node_id=node, node_epoch=entry.node_epoch, metadata_offset=entry.node_epoch, ready=True, want_drain=True
+    )
 
 
 def handler_fails(sim: Simulation) -> None:
@@ -192,5 +242,7 @@ ALL = [
     stranger_names_no_cluster,
     stranger_asks_for_a_vote_in_the_last_epoch,
     follower_claims_more_than_there_is,
+    stranger_fetches_for_a_follower,
+    stranger_stops_a_node,
     handler_fails,
 ]

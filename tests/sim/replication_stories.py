@@ -7,6 +7,7 @@ without a replica on it die alone.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from storage.log.log import Log
@@ -37,11 +38,10 @@ from tidelog.errors import (
     NotEnoughReplicasAfterAppend,
     OffsetNotAvailable,
     StaleNodeEpoch,
+    TidelogError,
 )
 from tidelog.protocol import methods, status
-from tidelog.protocol.methods import DATA_FETCH
 from tidelog.protocol.v1 import admin_pb2, data_pb2
-from tidelog.protocol.wire import PartitionFetched
 from tidelog.types import Millis
 
 
@@ -379,12 +379,22 @@ def heard_from(sim: Simulation, follower: int, leader: int, p: int) -> data_pb2.
     return said
 
 
-def arrives(sim: Simulation, leader: int, said: data_pb2.FetchRequest) -> PartitionFetched | None:
-    """A late request arrives at a leader. Returns its answer."""
+def arrives(sim: Simulation, leader: int, *said: data_pb2.FetchRequest) -> TidelogError | None:
+    """Such words arrive, late, at a leader, on a stream that stays open. Returns the first error that it answers."""
     client = sim.client()
-    task = client.start(client.transport.call(endpoint_of(leader), DATA_FETCH, said, timeout_ms=1_000), "is late")
-    sim.run_until(task.done, within=5, what="it is answered")
-    return next(iter(task.result().partitions), None)
+    errors: list[TidelogError] = []
+
+    async def call() -> None:
+        stream = await client.transport.open_stream(endpoint_of(leader), methods.DATA_FETCH_STREAM)
+        for each in said:
+            await stream.send(each)
+        with contextlib.suppress(TidelogError):  # the follower takes its place again
+            while (answer := await stream.receive()) is not None:
+                errors.extend(status.from_proto(told.error) for told in answer.partitions if told.error is not None)
+
+    client.start(call(), "is late")
+    sim.run_for(1)
+    return errors[0] if errors else None
 
 
 def words_of_an_older_epoch(sim: Simulation) -> None:
@@ -398,13 +408,8 @@ def words_of_an_older_epoch(sim: Simulation) -> None:
     if sim.leader(TOPIC, p) == follower:
         leader, follower = follower, leader
         said.replica.CopyFrom(heard_from(sim, follower, leader, p).replica)
-    sim.run_until(lambda: leads(sim, leader, p), what="another node knows that it leads")
-    answer = arrives(sim, leader, said)
-    assert answer is not None
-    assert answer.error is not None, "a fetch of an older epoch was answered"
-    assert isinstance(status.from_proto(answer.error), FencedLeaderEpoch), (
-        "a fetch of an older epoch was answered, until a later one came"
-    )
+    sim.run_until(lambda: leads(sim, leader, p), what="another leads by its own books")
+    assert isinstance(arrives(sim, leader, said), FencedLeaderEpoch), "a fetch of an older epoch was answered"
     sim.must_heal()
 
 
@@ -418,12 +423,7 @@ def words_of_an_earlier_life(sim: Simulation) -> None:
     sim.run_until(lambda: fenced(sim, follower), what="the follower is fenced")
     sim.restart(follower)
     sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is in sync as another process")
-    answer = arrives(sim, leader, said)
-    assert answer is not None
-    assert answer.error is not None, "a fetch of an earlier incarnation was answered"
-    assert isinstance(status.from_proto(answer.error), StaleNodeEpoch), (
-        "a fetch of an earlier incarnation was answered, until a later one came"
-    )
+    assert isinstance(arrives(sim, leader, said), StaleNodeEpoch), "a fetch of an earlier life was answered"
     sim.must_heal()
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from node.quorum import checks as quorum_checks
 from node.quorum import driver as quorum_driver
 from node.quorum import handlers as quorum_handlers
+from node.replicas.fetch_session import FetchSession
+from node.replicas.follower_streams import FollowerStreams
+from node.replicas.partition import Partition
+from replication.controller import controller
 from replication.epochs import divergence
 from replication.partition import leader as partition_leader
 from replication.raft import quorum
@@ -14,6 +19,7 @@ from replication.raft.epoch_limits import EPOCH_MAX
 from replication.raft.quorum_events import Answer, LeaderAndEpoch
 from tests.sim import hostile_stories
 from tests.sim.mutants.mutant import Mutant, Patch
+from tidelog.errors import InvalidRequest
 from tidelog.types import Offset
 
 
@@ -59,6 +65,30 @@ def a_position_beyond_the_log_end_counts(patch: Patch) -> None:
     patch.setattr(partition_leader, "divergence", within)
 
 
+def an_outdated_stream_stays_open(patch: Patch) -> None:
+    """A leader refuses the fetches on an outdated stream one by one, so that the follower never reconnects."""
+    take_over, fetched = FollowerStreams.take_over, Partition.follower_fetched
+
+    def left_open(self: Any, session: Any, follower: Any, image: Any) -> None:
+        with suppress(InvalidRequest):
+            take_over(self, session, follower, image)
+
+    def one_by_one(self: Any, fetch: Any, follower: Any, item: Any, now: Any) -> Any:
+        _, latest = fetch.session._manager.follower_streams._latest.get(follower.node_id, (None, fetch.session))
+        if latest.number > fetch.session.number:
+            raise InvalidRequest("the follower has fetched on a later stream")
+        return fetched(self, fetch, follower, item, now)
+
+    patch.setattr(FollowerStreams, "take_over", left_open)
+    patch.setattr(FetchSession, "replace", lambda *_: None)
+    patch.setattr(Partition, "follower_fetched", one_by_one)
+
+
+def a_drain_is_never_withdrawn(patch: Patch) -> None:
+    """Any heartbeat that requests a drain stops the node for good, also one that another sender forged."""
+    patch.setattr(controller.Controller, "_is_drain_withdrawn", lambda *_: False)
+
+
 def a_failing_handler_ends_the_process(patch: Patch) -> None:
     """What the rules could not take is raised where nobody waits for it."""
 
@@ -98,6 +128,18 @@ MUTANTS: Final = (
         "S2",
         hostile_stories.follower_claims_more_than_there_is,
         "only the leader holds is committed|is in the in-sync set and holds offsets below",
+    ),
+    Mutant(
+        an_outdated_stream_stays_open,
+        "S2",
+        hostile_stories.stranger_fetches_for_a_follower,
+        "all followers are in sync after a forged fetch",
+    ),
+    Mutant(
+        a_drain_is_never_withdrawn,
+        "controller",
+        hostile_stories.stranger_stops_a_node,
+        "the node serves again after a forged stop",
     ),
     Mutant(
         a_failing_handler_ends_the_process,

@@ -6,6 +6,7 @@ from typing import Any
 
 from node.replicas import partition as node_partition
 from node.replicas import replica_manager
+from node.replicas.follower_streams import FollowerStreams
 from replication.partition import isr
 from replication.partition import leader as partition_leader
 from replication.partition.leader_events import Acknowledge, FetchAgreed, FetchDiverged, FetchRefused
@@ -161,6 +162,7 @@ def reports_of_any_stream_count(patch: Patch) -> None:
     def heard(self: Any, report: Any) -> Any:
         return self._followed(report.replica, report.at) if self._set.hear(report) else []
 
+    patch.setattr(FollowerStreams, "take_over", lambda *_: None)
     patch.setattr(isr.InSyncSet, "hear", hear)
     patch.setattr(partition_leader.PartitionLeader, "_heard", heard)
 
