@@ -22,7 +22,7 @@ from typing import Final
 
 from storage.config import LogConfig
 from storage.files.file_system import File, Files, read_file
-from storage.segment.batch_walk import Hole, Link, walk_file
+from storage.segment.batch_walk import BrokenChain, Hole, Link, walk_file
 from storage.segment.epoch_cache import epoch_due
 from storage.segment.index_check import EntryFault, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from storage.segment.index_errors import CorruptIndex
@@ -163,9 +163,12 @@ class SegmentCheck:
         link = self._faults.get(finding.position)
         if finding.kind not in (FindingKind.LOG, FindingKind.HEADER) or link is None:
             return True
-        if link.position >= self.size:
-            return self.segment.find(Offset(self.end_offset - 1)) is None
-        found = next(verify(self.segment.file, link, self._rules), None)
+        try:
+            if link.position >= self.size:
+                return self.segment.find(Offset(self.end_offset - 1)) is None
+            found = next(verify(self.segment.file, link, self._rules), None)
+        except BrokenChain:  # the file was removed or truncated meanwhile
+            return True
         return found is not None and found.fault is not None
 
     def close(self) -> None:

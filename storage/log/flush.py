@@ -27,6 +27,7 @@ from typing import Final
 
 from storage.checkpoints.checkpoint_file import PARTITION_METADATA
 from storage.files.file_system import File, Files, directory_of, is_full, sync_all
+from storage.segment.batch_walk import BrokenChain
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from tidelog.types import EpochStart, Millis, Offset
@@ -199,10 +200,10 @@ class FlushState:
         for segment in segments:
             if segment.base_offset > up_to:
                 break
-            ticket.handles.append(segment.file.share())
+            ticket.handles.append(_handle(segment))
         for segment in self.rolled:
             if segment.base_offset < segments[0].base_offset:
-                ticket.handles.append(segment.file.share())  # a preallocated file was truncated to its size
+                ticket.handles.append(_handle(segment))  # a preallocated file was truncated to its size
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 ticket.handles.append(self._files.open(segment_path(self._path, segment.base_offset, suffix)))
         ticket.closed = list(self.rolled)
@@ -262,3 +263,11 @@ class FlushState:
         """Record that the log is empty, durably, and starts at `offset`."""
         self.rolled.clear()
         self.recovery_point = self.synced = self.counted = offset
+
+
+def _handle(segment: LogSegment) -> File:
+    """A handle to sync a segment with. Raises OSError, also if the file is missing: what it had was not durable yet."""
+    try:
+        return segment.file.share()
+    except BrokenChain as broken:
+        raise FileNotFoundError(errno.ENOENT, broken.reason, segment.path) from broken

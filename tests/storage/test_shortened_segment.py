@@ -11,9 +11,10 @@ from storage.directory.scrub_segment import Finding, FindingKind
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
+from storage.recovery.loaded import Damage
 from storage.segment.batch_walk import BrokenChain
 from tests.storage.test_scrub import World
-from tests.storage.workbench import Bench
+from tests.storage.workbench import Bench, Deferred
 from tidelog.errors import CorruptLog
 from tidelog.records import iter_batches
 from tidelog.types import Offset
@@ -149,3 +150,33 @@ def test_offsets_missing_before_the_next_segment_are_damage_unless_compaction_re
     assert found_by_scrub(world) == (FindingKind.LOG, batch.base_offset, end)
     left = [*range(batch.base_offset), *range(end, world.log.log_end_offset)]
     assert readable(world.log, LARGE) == left
+
+
+def test_a_file_that_is_removed_before_its_flush_is_a_failure_of_the_disk() -> None:
+    """What it had was not durable: the log directory cannot be trusted."""
+    world = World()
+    world.bench.lead(b"not flushed", epoch=5)
+    world.log.active.close()
+    world.disk.remove(world.log.active.path)
+    world.bench.commit()
+    assert world.bench.directory.offline is not None
+    assert not isinstance(world.log.damage, Damage)
+
+
+@pytest.mark.parametrize("cut_back", [False, True])
+def test_a_file_that_goes_while_the_scrub_confirms_a_finding_is_damage(*, cut_back: bool) -> None:
+    executor = Deferred()
+    world = World(executor=executor)
+    world.rot(0, 100)
+    world.tick()
+    while not world.scrub.segments_read:
+        path, segment = world.path(0), world.log.segments[0]
+        if not world.findings and segment.size and world.disk.size(path):
+            segment.close()
+            if cut_back:
+                cut(world.bench, path, 10)
+            else:
+                world.disk.remove(path)
+        executor.run_one()
+        world.tick()
+    assert [finding.kind for finding in world.findings][:1] == [FindingKind.LOG]
