@@ -282,9 +282,8 @@ class Checkers:
             raise Violation(
                 f"{replica.name} on {node}: its log starts at {start}, but the committed log ends at {ledger.end}"
             )
-        if ledger.is_metadata or start <= ledger.deleted_to:
-            return
-        if not self._has_expired(node, log, ledger, since_us, size):
+        allowed = ledger.is_metadata or start <= ledger.deleted_to
+        if not (allowed or self._has_expired(node, log, ledger, since_us, size)):
             raise Violation(f"{replica.name} on {node}: what was below {start} is gone, and nothing allows that")
         ledger.start = start
 
