@@ -380,7 +380,7 @@ def heard_from(sim: Simulation, follower: int, leader: int, p: int) -> data_pb2.
 
 
 def arrives(sim: Simulation, leader: int, *said: data_pb2.FetchRequest) -> TidelogError | None:
-    """Such words arrive, late, at a leader, on a stream that stays open. Returns the first error that it answers."""
+    """Late requests arrive at a leader, on a stream that stays open. Returns the first error in its answers."""
     client = sim.client()
     errors: list[TidelogError] = []
 
@@ -408,7 +408,7 @@ def words_of_an_older_epoch(sim: Simulation) -> None:
     if sim.leader(TOPIC, p) == follower:
         leader, follower = follower, leader
         said.replica.CopyFrom(heard_from(sim, follower, leader, p).replica)
-    sim.run_until(lambda: leads(sim, leader, p), what="another leads by its own books")
+    sim.run_until(lambda: leads(sim, leader, p), what="another node knows that it leads")
     assert isinstance(arrives(sim, leader, said), FencedLeaderEpoch), "a fetch of an older epoch was answered"
     sim.must_heal()
 
@@ -423,7 +423,7 @@ def words_of_an_earlier_life(sim: Simulation) -> None:
     sim.run_until(lambda: fenced(sim, follower), what="the follower is fenced")
     sim.restart(follower)
     sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is in sync as another process")
-    assert isinstance(arrives(sim, leader, said), StaleNodeEpoch), "a fetch of an earlier life was answered"
+    assert isinstance(arrives(sim, leader, said), StaleNodeEpoch), "a fetch of an earlier incarnation was answered"
     sim.must_heal()
 
 
