@@ -141,6 +141,10 @@ def verify(file: File, link: Link, rules: SegmentRules | None = None, *, chained
                 fault = None if rules is None else rules.fault(header, link)
             except CorruptRecord as error:
                 fault = Fault(FaultKind.CONTENTS, link, error.message, header)
+                if (
+                    rules is not None and header.last_offset - rules.base_offset > INT32_MAX
+                ):  # nor are the offsets right
+                    fault = Fault(FaultKind.HEADER, link, error.message)
             except TidelogError as error:
                 fault = Fault(FaultKind.HEADER, link, error.message)
             if fault is not None and fault.kind is FaultKind.NEXT_SEGMENT and rules is not None:

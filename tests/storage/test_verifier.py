@@ -81,6 +81,14 @@ def test_a_fault_has_its_kind_its_byte_and_its_offset(position: int, value: int,
     assert [step.fault for step in steps[2:]] == [None] * (seen - 2), "what follows is judged by itself"
 
 
+def test_offsets_out_of_reach_are_not_taken_from_a_batch_with_a_wrong_checksum() -> None:
+    data = bytearray(changed(SIZE - 1, 1))  # a record of the first batch
+    data[3] ^= 0x10  # its base offset is 2**36 higher
+    fault = checked(bytes(data))[0].fault
+    assert fault is not None
+    assert (fault.kind, fault.header) == (FaultKind.HEADER, None)
+
+
 def test_in_a_recovery_segments_may_overlap_and_no_hole_may_reach_across_what_was_durable() -> None:
     data = BATCHES[0] + BATCHES[2]
     assert checked(data, RULES._replace(protected=10))[1].fault is None
