@@ -34,17 +34,27 @@ def controller(cluster: LocalCluster) -> int:
     return cluster.describe(running).controller_id
 
 
-def a_topic_led_elsewhere(cluster: LocalCluster, active: int) -> tuple[str, int]:
+async def a_topic_led_elsewhere(cluster: LocalCluster, active: int) -> tuple[str, int]:
     """A topic of one partition that the controller holds no replica of and no voter leads: its name, and its leader."""
     voters = {voter.node_id for voter in cluster.describe(0).voters}
-    for number in range(20):
-        name = f"orders-{number}"
-        cluster.create_topic(name, 1, min_insync_replicas="2")
-        (topic,) = cluster.metadata(0, name).topics
+    observers = [node.node_id for node in cluster.nodes if node.node_id not in voters]
+    replicas = [*observers, min(voters - {active})]
+    cluster.create_topic(TOPIC, 1, min_insync_replicas="2")
+
+    def placed() -> bool:
+        (topic,) = cluster.metadata(0, TOPIC).topics
         (state,) = topic.partitions
-        if state.leader not in voters and active not in state.replicas:
-            return name, state.leader
-    raise AssertionError("no topic was placed like that")
+        return list(state.replicas) == replicas and set(state.isr) == set(replicas)
+
+    async with Admin(cluster.bootstrap) as admin:
+        (outcome,) = await admin.reassign({(TOPIC, 0): replicas})
+        assert outcome.error is None
+        await asyncio.to_thread(cluster.wait_until, placed, within_s=30, what="the reassignment")
+        await admin.elect_leaders()
+    await healthy(cluster)
+    (topic,) = cluster.metadata(0, TOPIC).topics
+    assert topic.partitions[0].leader == replicas[0]
+    return TOPIC, replicas[0]
 
 
 async def healthy(cluster: LocalCluster) -> None:
@@ -91,10 +101,10 @@ def test_a_leader_and_the_controller_are_killed_together(tmp_path: Path) -> None
     with LocalCluster(tmp_path, 5) as cluster:
         cluster.wait_healthy()
         active = controller(cluster)
-        name, leader = a_topic_led_elsewhere(cluster, active)
-        load = Load(cluster.bootstrap, name, 1)
 
         async def story() -> None:
+            name, leader = await a_topic_led_elsewhere(cluster, active)
+            load = Load(cluster.bootstrap, name, 1)
             async with load.running():
                 await load.wait_more()
                 for node in (leader, active):
