@@ -23,7 +23,7 @@ from storage.segment.index_errors import CorruptIndex
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
-    from node.replicas.fetch_session import OpenFetch
+    from node.replicas.waiting_fetch import WaitingFetch
 
 AT_ONCE: Final = 4
 """Reads of one stream in progress or unsent: enough to keep a disk busy, and some MiB at most."""
@@ -36,21 +36,21 @@ class ColdReads:
     """The disk reads of one fetch session: queued, in progress, and read but not yet sent."""
 
     def __init__(
-        self, ready: Callable[[OpenFetch], None], charge: Callable[[int], Share], freed: Callable[[], None]
+        self, ready: Callable[[WaitingFetch], None], charge: Callable[[int], Share], freed: Callable[[], None]
     ) -> None:
         """ready: called with a fetch to try again. charge: reserves the memory of an answer with this number of bytes
         of records. freed: called when a read was discarded."""
         self._ready, self._charge, self._freed = ready, charge, freed
-        self._shares: dict[OpenFetch, Share] = {}
+        self._shares: dict[WaitingFetch, Share] = {}
         """The memory of the busy fetches."""
-        self._busy: dict[OpenFetch, ReadTicket | None] = {}
+        self._busy: dict[WaitingFetch, ReadTicket | None] = {}
         """None while the read is in progress, then its result until it is sent."""
-        self._queue: dict[OpenFetch, None] = {}
+        self._queue: dict[WaitingFetch, None] = {}
         """Fetches that wait for one of the `AT_ONCE` places. While there are any, no place is free."""
-        self._called: dict[OpenFetch, None] = {}
+        self._called: dict[WaitingFetch, None] = {}
         """Fetches from the queue that are being tried again; each has a place."""
 
-    def __contains__(self, fetch: OpenFetch) -> bool:
+    def __contains__(self, fetch: WaitingFetch) -> bool:
         """True if this fetch waits for a disk or for a place."""
         return fetch in self._queue or (fetch in self._busy and self._busy[fetch] is None)
 
@@ -60,11 +60,11 @@ class ColdReads:
         return bool(self._busy)
 
     @property
-    def read(self) -> list[OpenFetch]:
+    def read(self) -> list[WaitingFetch]:
         """The fetches whose read has ended and was not yet sent."""
         return [fetch for fetch, ticket in self._busy.items() if ticket is not None]
 
-    def fetch(self, fetch: OpenFetch, log: Log) -> LogRead | None:
+    def fetch(self, fetch: WaitingFetch, log: Log) -> LogRead | None:
         """The records for the fetch; None if they must be read from disk, after which `ready` is called. Raises as
         `Log.read`."""
         ticket, share = self._busy.pop(fetch, None), self._shares.pop(fetch, None)
@@ -93,14 +93,14 @@ class ColdReads:
     def _is_full(self) -> bool:
         return len(self._busy) + len(self._called) >= AT_ONCE
 
-    def _begin(self, fetch: OpenFetch, log: Log, ticket: ReadTicket) -> None:
+    def _begin(self, fetch: WaitingFetch, log: Log, ticket: ReadTicket) -> None:
         self._queue.pop(fetch, None)
         self._busy[fetch] = None
         self._shares[fetch] = self._charge(fetch.max_bytes)
         fetch.cold_tries += 1
         log.directory.reader.submit(ticket.run, lambda failure: self._done(fetch, ticket, failure))
 
-    def _done(self, fetch: OpenFetch, ticket: ReadTicket, failure: BaseException | None) -> None:
+    def _done(self, fetch: WaitingFetch, ticket: ReadTicket, failure: BaseException | None) -> None:
         if failure is None and not fetch.ended:
             self._busy[fetch] = ticket
             self._ready(fetch)
@@ -121,7 +121,7 @@ class ColdReads:
             self._called[fetch] = None
             self._ready(fetch)
 
-    def drop(self, fetch: OpenFetch) -> None:
+    def drop(self, fetch: WaitingFetch) -> None:
         """Forget a fetch that has ended."""
         self._queue.pop(fetch, None)
         self._called.pop(fetch, None)
@@ -130,7 +130,7 @@ class ColdReads:
             self._free(fetch, ticket)
         self._call_next()
 
-    def _free(self, fetch: OpenFetch, ticket: ReadTicket) -> None:
+    def _free(self, fetch: WaitingFetch, ticket: ReadTicket) -> None:
         """Discard the result of a read and free its place and memory."""
         ticket.release()
         del self._busy[fetch]

@@ -15,11 +15,11 @@ from tidelog.errors import OffsetNotAvailable
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, LeaderEpoch, NodeId, Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from node.replicas.fetch_session import OpenFetch
+    from node.replicas.waiting_fetch import WaitingFetch
 
 
 def read_answer(
-    fetch: OpenFetch,
+    fetch: WaitingFetch,
     log: Log,
     leader_epoch: LeaderEpoch,
     read: LogRead,
@@ -47,7 +47,7 @@ def read_answer(
     )
 
 
-def diverging_answer(fetch: OpenFetch, log: Log, leader_epoch: LeaderEpoch, end: EpochEnd) -> FetchedPartition:
+def diverging_answer(fetch: WaitingFetch, log: Log, leader_epoch: LeaderEpoch, end: EpochEnd) -> FetchedPartition:
     """The logs diverge: neither records nor a high watermark."""
     return FetchedPartition(
         fetch.fetch_id,
@@ -61,7 +61,7 @@ def diverging_answer(fetch: OpenFetch, log: Log, leader_epoch: LeaderEpoch, end:
     )
 
 
-def committed_divergence(name: TopicPartition, log: Log, fetch: OpenFetch) -> EpochEnd | None:
+def committed_divergence(name: TopicPartition, log: Log, fetch: WaitingFetch) -> EpochEnd | None:
     """Where a consumer's position diverges from the committed part of a follower's log; None if it agrees, or is above
     the high watermark. Raises OffsetNotAvailable if it is above the log end: the leader may have the offset."""
     if fetch.next_offset > log.log_end_offset:

@@ -16,12 +16,12 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.cold_reads import ColdReads
 from node.replicas.replica_config import ReplicaConfig
+from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch
 from node.requests.types.context import RequestContext
 from node.requests.types.fetch import FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
 from node.runtime.clock import Clock
@@ -29,12 +29,10 @@ from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
-from storage.log.log_reader import LogRead
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.types import NO_LEADER_EPOCH, Incarnation, Isolation, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, Offset
 
 if TYPE_CHECKING:
-    from node.replicas.partition import Partition
     from node.replicas.replica_manager import ReplicaManager
 
 _log = logging.getLogger("node.fetch_session")
@@ -51,75 +49,6 @@ READS_UP_TO: Final = {
 
 DEADLINES_MIN: Final = 1_000
 """Deadlines of answered fetches are removed once there are more deadlines than this, and 4 per open fetch."""
-
-
-@dataclass(frozen=True, slots=True)
-class FollowerIdentity:
-    """The follower that fetches, and the stream on which it does."""
-
-    node_id: NodeId
-    incarnation: Incarnation
-    session: Session
-
-
-@dataclass(slots=True, eq=False)
-class OpenFetch:
-    """The fetch of one partition. partition: None if this node has no replica of it."""
-
-    session: FetchSession
-    fetch_id: int
-    topic_id: bytes
-    index: int
-    next_offset: Offset
-    last_epoch: LeaderEpoch
-    leader_epoch: LeaderEpoch
-    max_bytes: int
-    min_bytes: int
-    deadline: Millis
-    follower: FollowerIdentity | None
-    isolation: FetchIsolation
-    rack: str = ""
-    partition: Partition | None = None
-    due: bool = False
-    ended: bool = False
-    """True once it is answered, replaced, or its session is closed."""
-    cold_tries: int = 0
-    """The number of disk reads for this fetch."""
-    short: bool = False
-    """Fewer than `min_bytes` could be read: the next attempt is at the next tick, not at each append."""
-    refused: bool = False
-    """The reader found the bytes last sent from this offset on corrupt."""
-    request: MeteredRequest | None = None
-    """The meter of the stream message with this fetch; None for a call, which the listener measures."""
-
-    def is_due(self, now: Millis) -> bool:
-        """True if it must be answered now, with or without records. `deadline` applies to consumers only."""
-        return self.due or (self.follower is None and now >= self.deadline) or self.min_bytes <= 0
-
-    def is_filled_by(self, read: LogRead, up_to: Offset) -> bool:
-        """True if `read` is an answer: it has `min_bytes`, or waiting cannot add to it. Then it ends below `up_to`, the
-        readable end of the log: the next batch is in another segment, or exceeds `max_bytes` (Kafka's
-        onOlderSegment)."""
-        size = len(read.records)
-        return size >= min(self.min_bytes, self.max_bytes) or (size > 0 and read.next_offset < up_to)
-
-    def wake(self) -> None:
-        """Try the fetch again: there may be more to read."""
-        if not self.short:
-            self.session.ready(self)
-
-    def answer_anyway(self) -> None:
-        """Answer it now, with or without records."""
-        self.due = True
-        self.session.ready(self)
-
-    def tell(self, news: FetchedPartition) -> None:
-        """Send an update; the fetch keeps waiting."""
-        self.session.tell(news)
-
-    def refuse(self, error: TidelogError) -> None:
-        """Answer it with an error."""
-        self.session.refuse(self, error)
 
 
 class FetchSession:
@@ -140,11 +69,11 @@ class FetchSession:
         self._config = config
         self._request: MeteredRequest | None = None
         self._identity: tuple[FetchingReplica, FollowerIdentity] | None = None  # of the last request
-        self._open: dict[tuple[bytes, int], OpenFetch] = {}
-        self._ready: dict[OpenFetch, None] = {}
-        self._short: dict[OpenFetch, None] = {}
+        self._open: dict[tuple[bytes, int], WaitingFetch] = {}
+        self._ready: dict[WaitingFetch, None] = {}
+        self._short: dict[WaitingFetch, None] = {}
         self._made: list[FetchedPartition] = []
-        self._deadlines: list[tuple[Millis, int, OpenFetch]] = []
+        self._deadlines: list[tuple[Millis, int, WaitingFetch]] = []
         self._arrivals = 0
         self._last_sent = Millis(0)
         self._sending: tuple[Millis, Callable[[], None]] | None = None
@@ -226,7 +155,7 @@ class FetchSession:
         isolation: FetchIsolation,
         now: Millis,
     ) -> None:
-        fetch = OpenFetch(
+        fetch = WaitingFetch(
             self,
             item.fetch_id,
             item.topic_id,
@@ -275,17 +204,17 @@ class FetchSession:
         self._deadlines = [entry for entry in self._deadlines if self._is_open(entry[2])]
         heapq.heapify(self._deadlines)
 
-    def _is_open(self, fetch: OpenFetch) -> bool:
+    def _is_open(self, fetch: WaitingFetch) -> bool:
         return self._open.get((fetch.topic_id, fetch.index)) is fetch
 
     # --- answers ---
 
-    def ready(self, fetch: OpenFetch) -> None:
+    def ready(self, fetch: WaitingFetch) -> None:
         """Try to answer this fetch in the next message."""
         self._ready[fetch] = None
         self._wake.set()
 
-    def refuse(self, fetch: OpenFetch, error: TidelogError) -> None:
+    def refuse(self, fetch: WaitingFetch, error: TidelogError) -> None:
         """Answer with an error."""
         self._close(fetch, self._error_answer(fetch, error))
 
@@ -294,7 +223,7 @@ class FetchSession:
         self._made.append(news)
         self._wake.set()
 
-    def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> FetchedPartition:
+    def _error_answer(self, fetch: WaitingFetch, error: TidelogError) -> FetchedPartition:
         partition = fetch.partition
         self._context.meter.count_error(error)
         if partition is not None:
@@ -310,12 +239,12 @@ class FetchSession:
             self._manager.with_leader(error, partition, self._context.listener),
         )
 
-    def _close(self, fetch: OpenFetch, answer: FetchedPartition) -> None:
+    def _close(self, fetch: WaitingFetch, answer: FetchedPartition) -> None:
         self._drop(fetch)
         self._made.append(answer)
         self._wake.set()
 
-    def _drop(self, fetch: OpenFetch) -> None:
+    def _drop(self, fetch: WaitingFetch) -> None:
         if self._is_open(fetch):
             del self._open[fetch.topic_id, fetch.index]
         self._ready.pop(fetch, None)
@@ -367,7 +296,7 @@ class FetchSession:
         self.sign_of_life_due = False
         return answers
 
-    def _look_at(self, fetch: OpenFetch, answers: list[FetchedPartition]) -> int:
+    def _look_at(self, fetch: WaitingFetch, answers: list[FetchedPartition]) -> int:
         """Answer a ready fetch, or let it wait. Returns the bytes of records in the answer."""
         self._ready.pop(fetch, None)
         assert fetch.partition is not None, "a fetch without a partition was rejected when it arrived"

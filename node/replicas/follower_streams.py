@@ -22,7 +22,8 @@ from tidelog.errors import InvalidRequest
 from tidelog.types import Incarnation, NodeId
 
 if TYPE_CHECKING:
-    from node.replicas.fetch_session import FetchSession, FollowerIdentity
+    from node.replicas.fetch_session import FetchSession
+    from node.replicas.waiting_fetch import FollowerIdentity
 
 
 class FollowerStreams:

@@ -23,10 +23,10 @@ from typing import Final, TypeAlias
 
 from node.observability.meters.topic_meter import TopicMeter
 from node.replicas.fetch_answers import committed_divergence, diverging_answer, read_answer
-from node.replicas.fetch_session import FollowerIdentity, OpenFetch
 from node.replicas.follower_log import append_answer, begin_truncation, view_of
 from node.replicas.own_log_check import check_own, read_again
 from node.replicas.partition_host import PartitionHost
+from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch
 from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from replication.common_events import ClockTicked
 from replication.controller.image import PartitionState
@@ -164,8 +164,8 @@ class Partition:
         """True while a reassignment adds this replica and it is not in sync: its fetches are throttled."""
         self._tickets = 0
         self._pending: dict[Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
-        self._followers_waiting: dict[OpenFetch, None] = {}
-        self._readers_waiting: dict[OpenFetch, None] = {}
+        self._followers_waiting: dict[WaitingFetch, None] = {}
+        self._readers_waiting: dict[WaitingFetch, None] = {}
         self._told: dict[NodeId, _Told] = {}
         self._watermark_ticked = Offset(0)
 
@@ -333,7 +333,7 @@ class Partition:
     # --- leading: fetches ---
 
     def follower_fetched(
-        self, fetch: OpenFetch, follower: FollowerIdentity, item: PartitionFetch, now: Millis
+        self, fetch: WaitingFetch, follower: FollowerIdentity, item: PartitionFetch, now: Millis
     ) -> FetchedPartition | None:
         """Apply the positions in a follower's fetch. Returns the answer if it is due at once, else None. Raises the
         reason if the fetch is rejected."""
@@ -376,7 +376,7 @@ class Partition:
         for fetch in filter(self._is_deaf, list(self._followers_waiting)):
             fetch.refuse(self._out_of_date())
 
-    def _is_deaf(self, fetch: OpenFetch) -> bool:
+    def _is_deaf(self, fetch: WaitingFetch) -> bool:
         """True if the fetch is not from the latest stream of its follower in this leadership."""
         assert fetch.follower is not None, "consumers wait elsewhere"
         told = self._told.get(fetch.follower.node_id)
@@ -402,7 +402,7 @@ class Partition:
         )
         self._lead(self.leader.handle(event))
 
-    def reader_fetched(self, fetch: OpenFetch) -> FetchedPartition | None:
+    def reader_fetched(self, fetch: WaitingFetch) -> FetchedPartition | None:
         """Check a consumer's fetch. Returns the answer if it is due at once: the logs diverge, or another replica is
         nearer. Else None. Raises the reason if the fetch is rejected."""
         leader = self._readable_in(fetch.leader_epoch)
@@ -429,7 +429,7 @@ class Partition:
         ensure_epoch(self.name, self.leader_epoch, leader_epoch)
         return None
 
-    def read_for(self, fetch: OpenFetch, now: Millis) -> FetchedPartition | None:
+    def read_for(self, fetch: WaitingFetch, now: Millis) -> FetchedPartition | None:
         """The answer to the fetch; None if the fetch waits. Raises the reason if the fetch is rejected."""
         if fetch.follower is None:
             self._readable_in(fetch.leader_epoch)
@@ -465,7 +465,7 @@ class Partition:
             return None
         return self._answer(fetch, read)
 
-    def waits_at_end(self, fetch: OpenFetch, now: Millis) -> bool:
+    def waits_at_end(self, fetch: WaitingFetch, now: Millis) -> bool:
         """Let a new fetch wait if it asks for the next record and is not due. Returns True if it waits."""
         log = self.log
         waits = log.log_start_offset <= fetch.next_offset == log.end_for(fetch.isolation) and not fetch.is_due(now)
@@ -473,20 +473,20 @@ class Partition:
             self._waiting_with(fetch)[fetch] = None
         return waits
 
-    def stop_waiting(self, fetch: OpenFetch) -> None:
+    def stop_waiting(self, fetch: WaitingFetch) -> None:
         """Forget a fetch that is answered or whose stream is closed."""
         self._waiting_with(fetch).pop(fetch, None)
 
-    def _waiting_with(self, fetch: OpenFetch) -> dict[OpenFetch, None]:
+    def _waiting_with(self, fetch: WaitingFetch) -> dict[WaitingFetch, None]:
         return self._readers_waiting if fetch.follower is None else self._followers_waiting
 
-    def _wake(self, waiting: dict[OpenFetch, None]) -> None:
+    def _wake(self, waiting: dict[WaitingFetch, None]) -> None:
         fetches = list(waiting)
         waiting.clear()
         for fetch in fetches:
             fetch.wake()
 
-    def _answer(self, fetch: OpenFetch, read: LogRead, *, waits: bool = False) -> FetchedPartition:
+    def _answer(self, fetch: WaitingFetch, read: LogRead, *, waits: bool = False) -> FetchedPartition:
         if fetch.follower is not None:
             told = self._told[fetch.follower.node_id]
             told.watermark, told.log_start = self.log.high_watermark, self.log.log_start_offset
