@@ -36,6 +36,7 @@ from storage.files.deleted_files import Leaving, remove_files, remove_log_direct
 from storage.files.executor import Executor, InlineExecutor
 from storage.files.file_system import Files, is_full
 from storage.log.log import Log
+from storage.log.recent_appends import RecentAppends
 from storage.recovery.loaded import Damage, Progress
 from storage.recovery.loading import LogLoader
 from storage.segment.open_segments import OpenSegments
@@ -107,6 +108,7 @@ class LogDirectory:
         """The free space that appends must leave."""
         self.claims = claims
         self.open_segments = OpenSegments()
+        self.recent_appends = RecentAppends()
         self.notes: list[str] = [*identity.notes, *claims.notes]
         """What loading truncated, rebuilt or set aside, in sentences."""
         self.missing: dict[PartitionKey, Damage] = {}

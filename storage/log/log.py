@@ -126,7 +126,7 @@ class Log:
         )
         self._fsync = config.durability is Durability.FSYNC
         holes_below = INT64_MAX if config.compact else loaded.holes_below
-        self._reader = LogReader(self._segments, self._epochs, holes_below)
+        self._reader = LogReader(self._segments, self._epochs, holes_below, directory.recent_appends)
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self.producers, self._reader)
         self.front = LogStart(self, self._segments, self._epochs, self._flush, self.producers)
         """The start of the log, its deleted files, and the cleaning in progress."""
@@ -232,7 +232,7 @@ class Log:
         v0 or v1, in the topic's format and codec. False on a follower: offsets and epochs stay as they are in the
         bytes. epochs: the leader's epoch entries over the batches, entered into the follower's cache; without them the
         batches' own epochs count (v0 and v1 have none). inspected: the result of `inspect_sent` with the log's `rules`.
-        The buffer is not kept.
+        The buffer is not kept, except `bytes`, of which a leader may keep the last batches in memory.
 
         If it raises, nothing was appended. Raises CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
         InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,
@@ -371,6 +371,11 @@ class Log:
         up_to = self.end_for(isolation)
         if up_to < offset <= self.log_end_offset:
             return LogRead(b"", offset, ())
+        if isolation is FetchIsolation.LOG_END and ready is None and self.damage is None:
+            self._ensure_usable()
+            recent = self._reader.from_memory(offset, max_bytes, up_to) if offset >= self.log_start_offset else None
+            if recent is not None:
+                return recent
         read = self.read(offset, max_bytes, up_to=up_to, wait=wait, ready=ready)
         if isolation is not FetchIsolation.LAST_STABLE_OFFSET or not len(read.records):
             return read

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from storage.files.clock import WallClock
 from storage.files.executor import Executor
 from storage.files.file_system import Files
+from storage.log.recent_appends import RecentAppends
 from storage.segment.open_segments import OpenSegments
 from tidelog.errors import TidelogError
 from tidelog.types import Offset, TopicPartition
@@ -29,6 +30,11 @@ class LogHost(Protocol):
     @property
     def open_segments(self) -> OpenSegments:
         """Tracks which closed segments of its logs are open."""
+        ...
+
+    @property
+    def recent_appends(self) -> RecentAppends:
+        """The batches that its logs appended last."""
         ...
 
     @property

@@ -2,15 +2,17 @@
 that most reads need no index lookup.
 
 Not here: which offsets may be read (log.py), reading within a segment (segment.py), reads that wait for the disk
-(cold_read.py).
+(cold_read.py), the memory for recent batches (recent_appends.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from storage.files.file_system import Buffer, Files
 from storage.log.cold_read import BytesRead
+from storage.log.recent_appends import RecentAppends, RecentBatch, Tail, lasting
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import BatchPlace, LogSegment, SegmentRead
@@ -42,19 +44,24 @@ class LogRead(NamedTuple):
 class LogReader:
     """Reads of one log."""
 
-    __slots__ = ("_epochs", "_hints", "_segments", "generation", "holes_below")
+    __slots__ = ("_epochs", "_hints", "_recent", "_segments", "_tail", "generation", "holes_below")
 
-    def __init__(self, segments: LogSegments, epochs: LeaderEpochCache, holes_below: int) -> None:
-        """holes_below: compaction may have removed the last batches of segments that end below it."""
-        self._segments, self._epochs = segments, epochs
+    def __init__(
+        self, segments: LogSegments, epochs: LeaderEpochCache, holes_below: int, recent: RecentAppends
+    ) -> None:
+        """holes_below: compaction may have removed the last batches of segments that end below it. recent: of the log
+        directory."""
+        self._segments, self._epochs, self._recent = segments, epochs, recent
+        self._tail: Tail = {}
         self.holes_below = holes_below
         self._hints: dict[Offset, tuple[LogSegment, BatchPlace]] = {}
         self.generation = 0
         """Incremented whenever bytes or segments are removed: earlier reads may no longer be part of the log."""
 
     def forget(self) -> None:
-        """Drop all cached positions, because bytes or segments were removed."""
+        """Drop all cached positions and batches, because bytes or segments were removed."""
         self._hints.clear()
+        self._recent.forget(self._tail)
         self.generation += 1
 
     def note(self, offset: Offset, segment: LogSegment, position: int) -> None:
@@ -63,6 +70,25 @@ class LogReader:
         if len(hints) >= _HINTS_MAX and offset not in hints:
             del hints[next(iter(hints))]
         hints[offset] = (segment, BatchPlace(position, offset))
+
+    def remember(self, base_offset: Offset, buffers: Sequence[Buffer], next_offset: Offset, size: int) -> None:
+        """Keep a batch that the leader has just appended, for `from_memory`."""
+        self._recent.note(self._tail, base_offset, RecentBatch(lasting(buffers), next_offset, size))
+
+    def from_memory(self, offset: Offset, max_bytes: int, up_to: Offset) -> LogRead | None:
+        """Recent batches from `offset` on, at least one, all below `up_to`; None if the file must be read. Damage of
+        the file is not seen."""
+        parts: list[Buffer] = []
+        at, size, tail = offset, 0, self._tail
+        while (batch := tail.get(at)) is not None and batch.next_offset <= up_to:
+            size += batch.size
+            if size > max_bytes and parts:
+                break
+            parts += batch.buffers
+            at = batch.next_offset
+        if not parts:
+            return None
+        return LogRead(b"".join(parts), at, self._epochs.over(offset, at))
 
     def begin(self, files: Files, offset: Offset, max_bytes: int) -> BytesRead:
         """The ticket for a read that would have to wait for the disk."""

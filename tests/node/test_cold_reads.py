@@ -71,6 +71,7 @@ def test_a_read_that_waits_for_the_disk_keeps_nobody_else_waiting(cluster: Clust
 
 
 def test_followers_are_served_from_the_disk_too(cluster: Cluster) -> None:
+    cluster.read_files_only(1)
     produced = cluster.append(1, batch(b"c"))
     cluster.run(0.5)
     assert cluster.log(2).log_end_offset == 2

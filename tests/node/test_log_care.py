@@ -139,6 +139,7 @@ def test_the_only_replica_serves_on_when_a_read_meets_damage(rolled: Make) -> No
 def test_a_leader_whose_bytes_a_follower_refuses_checks_them_and_hands_over(rolled: Make) -> None:
     """Scenario 15, second half: nobody looks on while the followers of a rotten leader fall behind."""
     cluster = rolled()
+    cluster.read_files_only(1)
     cluster.kill(3)
     cluster.set(isr=(1, 2))
     cluster.produce(1, batch(b"rots"))

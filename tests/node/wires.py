@@ -418,6 +418,12 @@ class Cluster:
         assert directory is not None
         return directory.logs[TopicPartition("t", PartitionIndex(index))]
 
+    def read_files_only(self, number: int) -> None:
+        """Let this node keep no recent batches in memory: its followers are answered from its files."""
+        directory = self.machines[number].directory
+        assert directory is not None
+        directory.recent_appends.bytes_max = 0
+
     def watermark(self, number: int, index: int = 0) -> int:
         return int(self.log(number, index).high_watermark)
 

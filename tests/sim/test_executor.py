@@ -6,6 +6,7 @@ import gc
 import random
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from storage.files.file_system import write_file
 from tests.fakes.fake_disk import FakeDisk
@@ -13,6 +14,7 @@ from tests.sim import executor
 from tests.sim.executor import DiskPace, JobLock, SimExecutor
 from tests.sim.loop import SimLoop
 from tests.sim.process import Process, ProcessState
+from tests.sim.world import modules_with_locks
 
 
 def a_disk(workers: int = 1) -> tuple[SimLoop, Process, DiskPace, SimExecutor]:
@@ -221,3 +223,12 @@ def test_work_that_is_asked_for_by_other_work_ends_too() -> None:
         steps.loop.run_for(2)
         assert steps.reported == [None, None]
         assert [steps.content(f"/data/{name}") for name in ("one", "two", "three")] == [b"1", b"2", b"3"]
+
+
+def test_every_lock_of_the_storage_engine_is_simulated() -> None:
+    """A real lock, held by work that waits for the simulated disk, stops the simulator for good."""
+    storage = Path(__file__).parent.parent.parent / "storage"
+    threaded = [path for path in sorted(storage.rglob("*.py")) if "threading" in path.read_text(encoding="utf-8")]
+    assert all("from threading import Lock\n" in path.read_text(encoding="utf-8") for path in threaded)
+    names = [".".join(path.relative_to(storage.parent).with_suffix("").parts) for path in threaded]
+    assert [module.__name__ for module in modules_with_locks()] == names != []

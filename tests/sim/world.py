@@ -11,19 +11,19 @@ import errno
 import gc
 import logging
 import random
+import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Self
 
 import pytest
 
 from node.config import SNAPSHOT_BYTES, ReplicationConfig
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
-from storage.checkpoints import offset_checkpoint
 from storage.isolation import FetchIsolation
-from storage.log import flush
+from storage.log import recent_appends
 from storage.log.log import Log
-from storage.segment import epoch_cache
 from tests.sim import views
 from tests.sim.caches import Caches
 from tests.sim.checkers import Checkers, ReadableLog, ReplicaView
@@ -49,10 +49,17 @@ from tidelog.types import Acks, NodeId, PartitionKey
 
 announce_writes()
 
-LOCKING = (epoch_cache, flush, offset_checkpoint)
-"""Modules whose locks are shared between the event loop and the executors."""
+RECENT_BYTES = (0, 1_000, recent_appends.BYTES_MAX)
+"""Of each, one world in three: followers are answered from files, from both, and mostly from memory."""
 HEAL_WITHIN = 60.0  # session 2 s, lag 5 s, keepalive 8 s, fetches and retries: some 20 s, times three
 ACKS = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
+
+
+def modules_with_locks() -> list[ModuleType]:
+    """The modules of the storage engine whose locks the event loop and the executors share. A real lock stops the
+    simulator for good: its owner and those that wait for it run on one thread."""
+    loaded = (module for name, module in sorted(sys.modules.items()) if name.startswith("storage."))
+    return [module for module in loaded if getattr(module, "Lock", None) is threading.Lock]
 
 
 class Simulation:
@@ -86,7 +93,7 @@ class Simulation:
         self._newest = EMPTY
         self._caches = Caches()
         self._logs = TraceHandler(self.trace)
-        self._locks = pytest.MonkeyPatch()
+        self._patches = pytest.MonkeyPatch()
         self.loop.after_callback = self._after_callback
 
     def _rng(self, purpose: str) -> random.Random:
@@ -95,8 +102,9 @@ class Simulation:
     def __enter__(self) -> Self:
         self._gc_was_on = gc.isenabled()
         gc.disable()  # its timing depends on more than the seed
-        for module in LOCKING:
-            self._locks.setattr(module, "Lock", JobLock)
+        for module in modules_with_locks():
+            self._patches.setattr(module, "Lock", JobLock)
+        self._patches.setattr(recent_appends, "BYTES_MAX", self._rng("recent appends").choice(RECENT_BYTES))
         root = logging.getLogger("node")
         self._level_was = root.level
         root.setLevel(logging.INFO)
@@ -113,7 +121,7 @@ class Simulation:
         self.loop.dispose()
         for machine in self.machines.values():
             machine.put_away()
-        self._locks.undo()
+        self._patches.undo()
         if self._gc_was_on:
             gc.enable()
         if error is not None and isinstance(error, Exception):

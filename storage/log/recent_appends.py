@@ -1,0 +1,68 @@
+"""The batches that the leaders of one log directory appended last, kept in memory: waiting followers are answered with
+these bytes, and the file is not read again.
+
+Invariants:
+  1. All logs of the directory together keep at most `bytes_max`. The oldest batches are dropped first, so what one log
+     keeps is the end of its log.
+  2. A log forgets its batches whenever bytes or segments are removed from it (`LogReader.forget`).
+Not here: reads of files (log_reader.py). Source: design section 9; Redpanda's batch cache serves the same purpose.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from storage.files.file_system import Buffer
+from tidelog.types import Offset
+
+BYTES_MAX: Final = 4 << 20
+"""Memory for the recent batches of one log directory: what a node of 100 MB/s appends while followers fetch 10 times.
+"""
+
+
+class RecentBatch(NamedTuple):
+    """One batch as it was written. next_offset: the offset after its last record. size: its bytes."""
+
+    buffers: tuple[Buffer, ...]
+    next_offset: Offset
+    size: int
+
+
+Tail: TypeAlias = dict[Offset, RecentBatch]
+"""The recent batches of one log by base offset, in order."""
+
+
+class RecentAppends:
+    """The recent batches of all logs of one directory."""
+
+    def __init__(self) -> None:
+        self.bytes_max = BYTES_MAX
+        self._order: deque[tuple[Tail, Offset]] = deque()
+        self.size = 0
+        """The bytes of all batches in memory."""
+
+    def note(self, tail: Tail, base_offset: Offset, batch: RecentBatch) -> None:
+        """Keep a batch that was just appended. Its buffers must not change any more."""
+        tail[base_offset] = batch
+        self._order.append((tail, base_offset))
+        self.size += batch.size
+        while self.size > self.bytes_max:
+            oldest, offset = self._order.popleft()
+            dropped = oldest.pop(offset, None)
+            if dropped is not None:
+                self.size -= dropped.size
+
+    def forget(self, tail: Tail) -> None:
+        """Drop all batches of one log."""
+        self.size -= sum(batch.size for batch in tail.values())
+        tail.clear()
+
+
+def lasting(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    """The buffers in a form that their owner cannot change: views of `bytes` stay, all others are copied."""
+    return tuple(
+        part if isinstance(part, bytes) or (isinstance(part, memoryview) and type(part.obj) is bytes) else bytes(part)
+        for part in buffers
+    )
