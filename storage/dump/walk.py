@@ -71,7 +71,8 @@ def dump(files: Files, path: str, *, records: bool) -> Events:
 def _is_log(names: Sequence[str]) -> bool:
     if META_PROPERTIES in names:
         return False
-    return PARTITION_METADATA in names or any(name.endswith(LOG_SUFFIX) for name in names)
+    segments = (name for name in names if SEGMENT_FILE.fullmatch(name) and name.endswith(LOG_SUFFIX))
+    return PARTITION_METADATA in names or any(segments)
 
 
 # --- log directories
@@ -81,7 +82,8 @@ def _is_log(names: Sequence[str]) -> bool:
 def _log_directory(files: Files, path: str, names: Sequence[str], *, records: bool) -> Events:
     directories = [name for name in names if files.is_directory(f"{path}/{name}")]
     for name in names:
-        if name not in directories and name != ".lock" and not name.endswith(ASIDE):
+        program_log = name.endswith(LOG_SUFFIX)  # `tidelog up` writes node.log beside the log directory's files
+        if name not in directories and name != ".lock" and not program_log and not name.endswith(ASIDE):
             yield from _unless_gone(_file(files, f"{path}/{name}", records=records))
     yield from _out_of_use(files, path, names)
     for name in directories:

@@ -348,6 +348,13 @@ def test_nothing_is_changed_and_no_right_to_write_is_needed(root: Path) -> None:
         assert fingerprint(root) == before
 
 
+def test_the_log_of_a_program_is_not_a_segment(tmp_path: Path) -> None:
+    """`tidelog up` writes node.log into the directory of each node."""
+    (tmp_path / "node.log").write_text("node 0: started\n")
+    events = list(dump(OsFiles(), str(tmp_path), records=False))
+    assert [event for event in events if isinstance(event, DumpFinding)] == []
+
+
 def test_the_directory_of_a_running_node_can_be_dumped(bench: Bench) -> None:
     """It holds the lock and has its indexes mapped; it goes on appending behind the dump."""
     bench.lead(b"unflushed")
