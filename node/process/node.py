@@ -36,6 +36,7 @@ from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_handlers import DataHandlers
+from node.requests.fetch_session import FetchSessions
 from node.requests.producer_ids import ProducerIds
 from node.runtime.clock import Clock
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
@@ -182,8 +183,7 @@ class Node:
         KafkaStorageError, CorruptLog, StaleNodeEpoch."""
         try:
             try:
-                metadata, replicas = await self._open()
-                await self._live(metadata, replicas)
+                await self._live(*await self._open())
             except BaseExceptionGroup as errors:
                 _raise_cause(errors)
         except BaseException:
@@ -193,7 +193,7 @@ class Node:
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
-    async def _open(self) -> tuple[MetadataNode, ReplicaManager]:
+    async def _open(self) -> tuple[MetadataNode, ReplicaManager, FetchSessions]:
         """Open the log directories, recover the logs and open the gates of the services."""
         logs, paths = self._logs, self._config.log_directories
         writers = {path: self._executors(path) for path in paths}
@@ -208,7 +208,7 @@ class Node:
         quorum = self._quorum_executor = self._executors(f"{home.path} quorum")
         metadata = self._join(await run_in(quorum, lambda: open_log(home)), quorum)
         await self._recover(metadata.metadata.replayed())
-        return metadata, self._replicate(metadata)
+        return metadata, *self._replicate(metadata)
 
     def _directory_opener(self, writers: Mapping[str, Executor]) -> Callable[[str], LogDirectory]:
         """A function that opens a log directory; called on the writer of that directory."""
@@ -291,7 +291,7 @@ class Node:
             self._gates[name].open(service)
         return metadata
 
-    def _replicate(self, metadata: MetadataNode) -> ReplicaManager:
+    def _replicate(self, metadata: MetadataNode) -> tuple[ReplicaManager, FetchSessions]:
         """Create the replica manager and open the gate of the Data service."""
         config = ReplicaConfig(self._config.replication, self._config.memory_bytes, self._config.log_config)
         replicas = self._replicas = ReplicaManager(
@@ -304,19 +304,21 @@ class Node:
             alter_partition=metadata.alter_partition,
             config=config,
         )
+        sessions = FetchSessions(replicas, clock=self._clock, config=config)
         data = DataHandlers(
             replicas,
+            sessions,
             ProducerIds(metadata.allocate_producer_ids),
             clock=self._clock,
             config=config,
             inspectors=self._executors("records"),
         )
         self._gates[methods.DATA].open(GrpcService(data, DATA_CODECS))
-        return replicas
+        return replicas, sessions
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    async def _live(self, metadata: MetadataNode, replicas: ReplicaManager) -> None:
+    async def _live(self, metadata: MetadataNode, replicas: ReplicaManager, sessions: FetchSessions) -> None:
         async with asyncio.TaskGroup() as tasks:
             for_ever = [
                 tasks.create_task(metadata.run_quorum(), name="quorum"),
@@ -332,6 +334,7 @@ class Node:
             await metadata.drain()
             caring.cancel()
             await replicas.stop()
+            sessions.stop()
             await replicating
             if self._before_close is not None:
                 await self._before_close()

@@ -1,21 +1,17 @@
 """Answers to the fetches of partitions.
 
-Not here: which answer, and when (partition.py); errors (fetch_session.py), which may have no partition.
+Not here: which answer, and when (partition.py); errors (node/requests/fetch_session.py), which may have no partition.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from node.replicas.waiting_fetch import WaitingFetch
 from node.requests.types.fetch import AbortedStart, FetchedPartition
 from replication.epochs import divergence
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from tidelog.errors import OffsetNotAvailable
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, EpochEnd, LeaderEpoch, NodeId, Offset, TopicPartition
-
-if TYPE_CHECKING:
-    from node.replicas.waiting_fetch import WaitingFetch
 
 
 def read_answer(

@@ -14,40 +14,42 @@ Not here: what a fetch says (replication/partition/leader.py).
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from node.replicas.waiting_fetch import FollowerIdentity
 from replication.controller.image import ClusterImage
 from replication.partition.leader_events import Session
 from tidelog.errors import InvalidRequest
-from tidelog.types import Incarnation, NodeId
-
-if TYPE_CHECKING:
-    from node.replicas.fetch_session import FetchSession
-    from node.replicas.waiting_fetch import FollowerIdentity
+from tidelog.types import NodeId
 
 
 class FollowerStreams:
-    """The latest fetch session of each follower process."""
+    """The latest stream of each follower process."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._latest: dict[NodeId, tuple[Incarnation, FetchSession]] = {}
+        self._latest: dict[NodeId, tuple[FollowerIdentity, Callable[[InvalidRequest], None]]] = {}
 
     def next_number(self) -> Session:
-        """Number of the next session; higher than all before."""
+        """Number of the next stream; higher than all before."""
         return Session(next(self._numbers))
 
-    def take_over(self, session: FetchSession, follower: FollowerIdentity, image: ClusterImage) -> None:
-        """A request on `session` names this follower. Raises InvalidRequest if a later session of it exists."""
+    def take_over(
+        self, follower: FollowerIdentity, replace: Callable[[InvalidRequest], None], image: ClusterImage
+    ) -> None:
+        """A request names this follower. replace: ends its stream, once a later one of the follower takes over. Raises
+        InvalidRequest if a later one exists."""
+        latest, end_latest = self._latest.get(follower.node_id, (None, replace))
+        if latest is follower:
+            return
         node = image.nodes.get(follower.node_id)
         if node is None or node.incarnation != follower.incarnation:
             return  # each partition refuses its fetches
-        incarnation, latest = self._latest.get(follower.node_id, (None, session))
-        if incarnation == follower.incarnation and latest is not session:
+        if latest is not None and latest.incarnation == follower.incarnation and latest.session != follower.session:
             outdated = InvalidRequest(
                 f"this stream of node {follower.node_id} is outdated: the node has fetched on a later one"
             )
-            if latest.number > session.number:
+            if latest.session > follower.session:
                 raise outdated
-            latest.replace(outdated)
-        self._latest[follower.node_id] = follower.incarnation, session
+            end_latest(outdated)
+        self._latest[follower.node_id] = follower, replace

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from node.observability.meters.topic_meter import TopicMeter
+from node.replicas.cold_reads import fetch_records
 from node.replicas.fetch_answers import committed_divergence, diverging_answer, read_answer
 from node.replicas.follower_log import append_answer, begin_truncation, view_of
 from node.replicas.own_log_check import check_own, read_again
@@ -442,26 +443,24 @@ class Partition:
         if not log.log_start_offset <= offset <= log.log_end_offset:
             has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
             raise OffsetOutOfRange(f"partition {self} has {has}; offset {offset} is outside")
-        waiting = self._waiting_with(fetch)
-        if log.cut is not None or (fetch.cold_tries and fetch in fetch.session.cold):
-            waiting[fetch] = None
-            return None
         due = fetch.is_due(now)
+        if log.cut is not None or (offset >= up_to and not due):
+            fetch.wait()
+            self._waiting_with(fetch)[fetch] = None
+            return None
         try:
-            read = (
-                fetch.session.cold.fetch(fetch, log) if offset < up_to and fetch.max_bytes else LogRead(b"", offset, ())
-            )
+            read = fetch_records(fetch, log) if offset < up_to and fetch.max_bytes else LogRead(b"", offset, ())
             if fetch.refused and read is not None:
                 read = read_again(log, read, offset, fetch.last_epoch, is_follower=fetch.follower is not None)
         except CorruptLog as error:
             self._host.log_damaged(self, error)
             self.leading_in(NO_LEADER_EPOCH)  # raises if another node leads by now: the reader must ask that one
             raise
-        if read is None or (offset >= up_to and not due):
-            waiting[fetch] = None
+        if read is None:
+            self._waiting_with(fetch)[fetch] = None
             return None
         if not (due or fetch.is_filled_by(read, up_to)):
-            fetch.short = True
+            fetch.fall_short()
             return None
         return self._answer(fetch, read)
 
@@ -484,7 +483,8 @@ class Partition:
         fetches = list(waiting)
         waiting.clear()
         for fetch in fetches:
-            fetch.wake()
+            if not fetch.wake():
+                waiting[fetch] = None
 
     def _answer(self, fetch: WaitingFetch, read: LogRead, *, waits: bool = False) -> FetchedPartition:
         if fetch.follower is not None:

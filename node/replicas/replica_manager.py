@@ -20,22 +20,19 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from node.observability.meters.topic_meter import TopicMeters
 from node.replicas.due_partitions import DuePartitions
-from node.replicas.fetch_session import FetchSession
-from node.replicas.follower_streams import FollowerStreams
 from node.replicas.isr_proposer import AlterPartition, IsrProposer, Proposing
 from node.replicas.log_shelf import LogShelf
 from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.replicas.salvaging import Salvaging
-from node.requests.types.context import RequestContext
 from node.requests.types.fetch import FetchingReplica
 from node.runtime.clock import Clock
 from node.runtime.memory_budget import MemoryBudget
@@ -58,7 +55,6 @@ from tidelog.errors import (
     InvalidRequest,
     KafkaStorageError,
     LeadershipLost,
-    NodeShuttingDown,
     NotLeaderOrFollower,
     TidelogError,
     UnknownTopicId,
@@ -138,7 +134,7 @@ class ReplicaManager:
         self._due = DuePartitions(clock, config.applied_at_once, self._carry_out)
         self._removed: dict[TopicId, str] = {}
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
-        self._sessions: dict[FetchSession, None] = {}
+        self._ticking: list[tuple[Callable[[Millis], None], Callable[[Millis], Millis | None]]] = []
         self._attended: dict[Partition, None] = {}
         self._watched: dict[Partition, None] = {}
         """For the next review. Idle replicas are neither attended nor watched."""
@@ -146,7 +142,6 @@ class ReplicaManager:
         """Damage of leaders that no other replica can replace."""
         self._salvaging = Salvaging(node_id, self._reopened)
         self._tasks: asyncio.TaskGroup | None = None
-        self.follower_streams = FollowerStreams()
         self._fetch_ids = itertools.count(1)
         self._next_round = Millis(0)
         self._ticker = Ticker(clock, config.tick_ms, self._tick)
@@ -201,8 +196,6 @@ class ReplicaManager:
             self._leave_fetcher(partition)
             partition.stop("the node is stopping", leader=NO_NODE, leader_epoch=partition.leader_epoch)
         await self._clock.sleep_ms(0)  # lets the streams send these answers
-        for session in list(self._sessions):
-            session.close()
         self._stop.set()
 
     def _tick(self, now: Millis, ticks: int) -> Millis | None:
@@ -213,8 +206,8 @@ class ReplicaManager:
             self._review()
         for partition in attended:
             partition.tick()
-        for session in self._sessions:
-            session.tick(now)
+        for tick, _ in self._ticking:
+            tick(now)
         for fetcher in self._fetchers.values():
             fetcher.tick(ticks)
         return now if self._attended else self._next_due(now)
@@ -222,10 +215,14 @@ class ReplicaManager:
     def _next_due(self, now: Millis) -> Millis | None:
         """When the next tick is due; None: no deadline is open."""
         dues = [fetcher.due(now) for fetcher in self._fetchers.values()]
-        dues += [due for session in self._sessions if (due := session.due(now)) is not None]
+        dues += [at for _, due in self._ticking if (at := due(now)) is not None]
         if self._watched or self._borne or self._salvaging.waits or self._unopened:
             dues.append(self._next_round)
         return min(dues, default=None)
+
+    def tick_with(self, tick: Callable[[Millis], None], due: Callable[[Millis], Millis | None]) -> None:
+        """Call `tick` with each tick. due: returns when it needs the next one; None: not at all."""
+        self._ticking.append((tick, due))
 
     def wake_by(self, due: Millis) -> None:
         """Tick at this time or earlier."""
@@ -632,19 +629,6 @@ class ReplicaManager:
     def partitions(self) -> Iterable[Partition]:
         """Every partition with a replica on this node."""
         return self._partitions.values()
-
-    def open_session(self, context: RequestContext) -> FetchSession:
-        """A new session for the fetches of one stream or call. Raises NodeShuttingDown."""
-        if self.stopping:
-            raise NodeShuttingDown("the node is stopping: fetch from the next leader")
-        session = FetchSession(self, context, self.follower_streams.next_number(), self._clock, self._config)
-        self._sessions[session] = None
-        return session
-
-    def close_session(self, session: FetchSession) -> None:
-        """Close the session of a closed stream."""
-        self._sessions.pop(session, None)
-        session.close()
 
     def find(self, topic_id: bytes, index: int) -> Partition | None:
         """The replica of a partition, by the topic id and index of a request; None if there is none."""

@@ -1,24 +1,51 @@
-"""The fetch of one partition that is not answered yet.
+"""The fetch of one partition that is not answered yet, and the fetches of its stream by state.
 
-Not here: the stream or call that it belongs to (fetch_session.py), what can be read (partition.py).
+Invariants:
+  1. A fetch is in the queue of its state and in no other queue. Only `FetchOutbox.move` changes the state.
+  2. Fetches are tried in the order in which they became ready, and get disk places in the order in which they queued.
+  3. At most `AT_ONCE` reads of a stream are called, in progress or unsent, since their results occupy memory. If a
+     fetch ends while the disk reads it, its read keeps its place until the disk has answered.
+
+Not here: the states (fetch_state.py), what can be read (partition.py), reads from disk (cold_reads.py), messages
+(node/requests/fetch_session.py).
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Final, NamedTuple
 
 from node.observability.meters.request_meter import MeteredRequest
+from node.replicas.fetch_state import (
+    CALLED,
+    ENDED,
+    MOVES,
+    QUEUED,
+    READ,
+    READING,
+    READY,
+    SHORT,
+    TRIED_NEXT,
+    WAITING,
+    Cause,
+    FetchState,
+)
 from node.requests.types.fetch import FetchedPartition
+from node.runtime.memory_budget import Share
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
+from storage.log.cold_read import ReadTicket
 from storage.log.log_reader import LogRead
 from tidelog.errors import TidelogError
 from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
 
-if TYPE_CHECKING:
-    from node.replicas.fetch_session import FetchSession
-    from node.replicas.partition import Partition
+AT_ONCE: Final = 4
+"""Disk places of one stream: enough to keep a disk busy, and some MiB at most."""
+
+_AT_DISK: Final = (READING, READ)
+_RECORDS: Final = Cause.RECORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +57,23 @@ class FollowerIdentity:
     session: Session
 
 
+class DiskResult(NamedTuple):
+    """The result of a read from disk, and the memory that it occupies."""
+
+    ticket: ReadTicket
+    share: Share
+
+    def release(self) -> None:
+        """Discard the result."""
+        self.ticket.release()
+        self.share.release()
+
+
 @dataclass(slots=True, eq=False)
 class WaitingFetch:
-    """The fetch of one partition. partition: None if this node has no replica of it."""
+    """The fetch of one partition."""
 
-    session: FetchSession
+    outbox: FetchOutbox
     fetch_id: int
     topic_id: bytes
     index: int
@@ -43,26 +82,24 @@ class WaitingFetch:
     leader_epoch: LeaderEpoch
     max_bytes: int
     min_bytes: int
+    """Not above 0 once it must be answered with or without records."""
     deadline: Millis
     follower: FollowerIdentity | None
     isolation: FetchIsolation
-    rack: str = ""
-    partition: Partition | None = None
-    due: bool = False
-    ended: bool = False
-    """True once it is answered, replaced, or its session is closed."""
+    rack: str
+    refused: bool
+    """The reader found the bytes last sent from this offset on corrupt."""
+    request: MeteredRequest | None
+    """The meter of the stream message with this fetch; None for a call, which the listener measures."""
+    state: FetchState = WAITING
     cold_tries: int = 0
     """The number of disk reads for this fetch."""
-    short: bool = False
-    """Fewer than `min_bytes` could be read: the next attempt is at the next tick, not at each append."""
-    refused: bool = False
-    """The reader found the bytes last sent from this offset on corrupt."""
-    request: MeteredRequest | None = None
-    """The meter of the stream message with this fetch; None for a call, which the listener measures."""
+    result: DiskResult | None = None
+    """In state READ."""
 
     def is_due(self, now: Millis) -> bool:
         """True if it must be answered now, with or without records. `deadline` applies to consumers only."""
-        return self.due or (self.follower is None and now >= self.deadline) or self.min_bytes <= 0
+        return self.min_bytes <= 0 or (self.follower is None and now >= self.deadline)
 
     def is_filled_by(self, read: LogRead, up_to: Offset) -> bool:
         """True if `read` is an answer: it has `min_bytes`, or waiting cannot add to it. Then it ends below `up_to`, the
@@ -71,20 +108,107 @@ class WaitingFetch:
         size = len(read.records)
         return size >= min(self.min_bytes, self.max_bytes) or (size > 0 and read.next_offset < up_to)
 
-    def wake(self) -> None:
-        """Try the fetch again: there may be more to read."""
-        if not self.short:
-            self.session.ready(self)
+    def wake(self) -> bool:
+        """Try the fetch again: there may be more to read. Returns False if it waits for a disk: it is not tried before,
+        and the replica keeps it among those that it tells and refuses."""
+        self.outbox.move(self, _RECORDS)
+        return self.state is not READING and self.state is not QUEUED
 
     def answer_anyway(self) -> None:
-        """Answer it now, with or without records."""
-        self.due = True
-        self.session.ready(self)
+        """Answer it now, with or without records; one that waits for a disk, after that."""
+        self.min_bytes = 0
+        self.outbox.move(self, Cause.DUE)
+
+    def wait(self) -> None:
+        """Note that nothing can be read yet. The replica wakes it."""
+        self.outbox.move(self, Cause.NOTHING)
+
+    def fall_short(self) -> None:
+        """Note that fewer than `min_bytes` can be read."""
+        self.outbox.move(self, Cause.FEW)
 
     def tell(self, news: FetchedPartition) -> None:
         """Send an update; the fetch keeps waiting."""
-        self.session.tell(news)
+        self.outbox.add(news)
 
     def refuse(self, error: TidelogError) -> None:
         """Answer it with an error."""
-        self.session.refuse(self, error)
+        self.outbox.refuse(self, error)
+
+
+class FetchOutbox:
+    """The fetches of one stream or call by state, and the answers that wait to be sent."""
+
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        charge: Callable[[int], Share],
+        refuse: Callable[[WaitingFetch, TidelogError], None],
+    ) -> None:
+        """wake: called when a fetch is to be tried, an answer is complete or a disk place is free. charge: reserves the
+        memory of an answer with this number of bytes of records. refuse: answers a fetch with an error."""
+        self.wake, self.charge, self.refuse = wake, charge, refuse
+        self.answers: list[FetchedPartition] = []
+        self.ready: OrderedDict[WaitingFetch, None] = OrderedDict()
+        """READY and CALLED."""
+        self.short: OrderedDict[WaitingFetch, None] = OrderedDict()
+        self.read: OrderedDict[WaitingFetch, None] = OrderedDict()
+        self._queue: OrderedDict[WaitingFetch, None] = OrderedDict()
+        self._queues = {READY: self.ready, CALLED: self.ready, SHORT: self.short, QUEUED: self._queue, READ: self.read}
+        self.reads = 0
+        """Reads in progress or unsent."""
+        self._called = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if every disk place is taken."""
+        return self.reads + self._called >= AT_ONCE
+
+    def add(self, answer: FetchedPartition) -> None:
+        """Send this answer before those that are not complete yet."""
+        self.answers.append(answer)
+        self.wake()
+
+    def move(self, fetch: WaitingFetch, cause: Cause) -> None:
+        """Move a fetch to its next state, and to the queue of that state."""
+        before = fetch.state
+        after = MOVES[cause].get(before)
+        assert after is not None, (
+            f"fetch {fetch.fetch_id} of partition {fetch.topic_id.hex()}-{fetch.index}: {cause.name} in {before.name}"
+        )
+        if after is before:
+            return
+        fetch.state = after
+        left, entered = self._queues.get(before), self._queues.get(after)
+        if left is not None:
+            del left[fetch]
+        if entered is not None:
+            entered[fetch] = None
+        if before >= QUEUED or after >= QUEUED:
+            self._count_places(fetch, before, after)
+        if after in TRIED_NEXT:
+            self.wake()
+
+    def _count_places(self, fetch: WaitingFetch, before: FetchState, after: FetchState) -> None:
+        if before is READ:
+            assert fetch.result is not None, "a fetch that was read has its result"
+            fetch.result.release()
+            fetch.result = None
+        self._called += (after is CALLED) - (before is CALLED)
+        self.reads += (after in _AT_DISK) - (before in _AT_DISK)
+        if before is READING and after is ENDED:
+            self.reads += 1
+        assert 0 <= self._called <= AT_ONCE - self.reads <= AT_ONCE, f"{self._called} called, {self.reads} reads"
+        self._call_next()
+
+    def read_abandoned(self) -> None:
+        """Free the place of a read whose fetch has ended: the disk has answered."""
+        self.reads -= 1
+        self._call_next()
+
+    def _call_next(self) -> None:
+        """Give all free places to queued fetches."""
+        if not self.is_full:
+            self.wake()
+            while self._queue and not self.is_full:
+                self.move(next(iter(self._queue)), Cause.PLACE_FREE)

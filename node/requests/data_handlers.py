@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from node.replicas.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession
 from node.replicas.own_log_check import look_at_damage
 from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
+from node.requests.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession, FetchSessions
 from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
@@ -54,6 +54,7 @@ class DataHandlers:
     def __init__(
         self,
         manager: ReplicaManager,
+        sessions: FetchSessions,
         producer_ids: ProducerIds,
         *,
         clock: Clock,
@@ -62,6 +63,7 @@ class DataHandlers:
     ) -> None:
         """inspectors: checks records that take time."""
         self._manager = manager
+        self._sessions = sessions
         self._producer_ids = producer_ids
         self._clock = clock
         self._config = config
@@ -119,11 +121,11 @@ class DataHandlers:
 
     async def fetch_stream(self, stream: ValueStream[FetchAnswer, FetchRequest], context: RequestContext) -> None:
         """Open the fetches of each request; answer each when enough can be read, or at its deadline."""
-        session = self._manager.open_session(context)
+        session = self._sessions.open(context)
         try:
             await run_duplex(_take_fetches(stream, session), self._send_fetched(stream, session))
         finally:
-            self._manager.close_session(session)
+            self._sessions.close(session)
 
     async def _send_fetched(self, stream: ValueStream[FetchAnswer, FetchRequest], session: FetchSession) -> None:
         bytes_max = FIRST_ANSWER_BYTES
@@ -163,12 +165,12 @@ class DataHandlers:
         stop at `enough` bytes. While this answer or a disk read of the session occupies memory, it does not wait for
         memory that other requests occupy, which could be a deadlock."""
         memory, kind = self._manager.memory, session.kind
-        if session.cold.read or not least:
+        if session.has_read or not least:
             _add(answer, charge, session.collect_read(), memory.charge(kind, 0))
             return
-        if charge.size or session.cold.is_busy:
+        if charge.size or session.is_reading:
             share = memory.take_now(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
-            if not share.size and session.cold.is_busy:
+            if not share.size and session.is_reading:
                 await session.wait_cold()
                 return
         else:
@@ -185,7 +187,7 @@ class DataHandlers:
         request = request._replace(
             partitions=[item._replace(max_bytes=min(item.max_bytes or BYTES_MAX, most)) for item in request.partitions]
         )
-        session = self._manager.open_session(context)
+        session = self._sessions.open(context)
         charge = AnswerCharge(self._manager.memory, Kind.CONSUMER_FETCH)
         answer = FetchAnswer([], charge)
         try:
@@ -200,7 +202,7 @@ class DataHandlers:
             charge.release()  # a traceback may keep this frame alive for long
             raise
         finally:
-            self._manager.close_session(session)
+            self._sessions.close(session)
         return answer
 
     # --- offsets ---

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from node.config import ReplicationConfig
-from node.replicas.fetch_session import FetchSession
 from node.replicas.partition import Partition
 from node.replicas.replica_fetcher import ReplicaFetcher
+from node.requests.fetch_session import FetchSession
 from node.requests.types.fetch import FetchingReplica, FetchRequest
 from replication.partition.follower_states import FollowerState
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
@@ -139,8 +139,8 @@ def refusals(session: FetchSession) -> list[str]:
 def test_a_later_stream_of_a_follower_ends_the_earlier_one(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.run(0.5)
-    manager = cluster.manager(1)
-    early, late = manager.open_session(CALLER), manager.open_session(CALLER)
+    sessions = cluster.sessions(1)
+    early, late = sessions.open(CALLER), sessions.open(CALLER)
     early.take(of_follower(cluster, 1))
     late.take(of_follower(cluster, 1, fetch_id=1))
     assert early.closed
@@ -152,16 +152,16 @@ def test_a_later_stream_of_a_follower_ends_the_earlier_one(cluster: Cluster) -> 
 
 
 def test_a_stream_that_names_its_follower_after_a_later_one_did_ends(cluster: Cluster) -> None:
-    manager = cluster.manager(1)
-    early, late = manager.open_session(CALLER), manager.open_session(CALLER)
+    sessions = cluster.sessions(1)
+    early, late = sessions.open(CALLER), sessions.open(CALLER)
     late.take(of_follower(cluster, 0))
-    manager.close_session(late)
+    sessions.close(late)
     with pytest.raises(InvalidRequest, match="this stream of node 2 is outdated"):
         early.take(of_follower(cluster, 0))
 
 
 def test_an_unregistered_process_ends_no_stream(cluster: Cluster) -> None:
-    session = cluster.manager(1).open_session(CALLER)
+    session = cluster.sessions(1).open(CALLER)
     stream = cluster.manager(2)._fetchers[NodeId(1)]._stream
     other = FetchingReplica(NodeId(2), cluster.machines[1].incarnation)
     session.take(of_follower(cluster, 0)._replace(replica=other))
@@ -175,7 +175,7 @@ def test_a_forged_fetch_costs_its_follower_one_reconnect(cluster: Cluster) -> No
     cluster.produce(1, batch(b"a"))
     cluster.run(0.5)
     stream = cluster.manager(2)._fetchers[NodeId(1)]._stream
-    forged = cluster.manager(1).open_session(CALLER)
+    forged = cluster.sessions(1).open(CALLER)
     forged.take(of_follower(cluster, 0))
     cluster.produce(1, batch(b"b"))
     cluster.until(lambda: cluster.watermark(1) == cluster.watermark(2) == 2, within=1)
@@ -187,7 +187,7 @@ def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(clus
     cluster.produce(1, batch(b"a"))
     cluster.run(0.5)
     manager, partition = cluster.manager(1), cluster.partition(1)
-    session = manager.open_session(CALLER)
+    session = cluster.sessions(1).open(CALLER)
     session.take(of_follower(cluster, 0))
     partition.lead(cluster.state(), 1, manager._views(cluster.state()), lag_ms_max=5_000)
     assert refusals(session) == ["INVALID_REQUEST"]

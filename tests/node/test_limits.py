@@ -96,7 +96,7 @@ def test_large_requests_that_clients_make_are_read() -> None:
 
 
 def test_a_stream_that_is_not_read_is_not_served_further(cluster: Cluster) -> None:
-    session = cluster.manager(1).open_session(CALLER)
+    session = cluster.sessions(1).open(CALLER)
     for index in range(1, UNSENT_MAX):
         session.take(as_value(fetch_request(0, index=index)))  # no such partition
     cluster.wait(session.wait_room())
@@ -106,21 +106,21 @@ def test_a_stream_that_is_not_read_is_not_served_further(cluster: Cluster) -> No
     assert not waiting.done()
     assert len(session.collect(1 << 20)) == UNSENT_MAX
     cluster.until(waiting.done, within=0.001)
-    cluster.manager(1).close_session(session)
+    cluster.sessions(1).close(session)
 
 
 def test_fetches_that_were_answered_long_before_their_time_leave_nothing(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
-    session = cluster.manager(1).open_session(CALLER)
+    session = cluster.sessions(1).open(CALLER)
     for _ in range(3_000):
         session.take(as_value(fetch_request(0, max_wait_ms=60_000)))
         [answer] = session.collect(1 << 20)
         assert len(answer.records) > 0
-    assert len(session._deadlines) < 1_100
+    assert session.idle
     session.take(as_value(fetch_request(1, max_wait_ms=500, fetch_id=77)))
     assert session.collect(1 << 20) == []
     cluster.run(0.6)
     assert [answer.fetch_id for answer in session.collect(1 << 20)] == [77], (
         "the one that waits is still answered in time"
     )
-    cluster.manager(1).close_session(session)
+    cluster.sessions(1).close(session)

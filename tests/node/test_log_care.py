@@ -170,7 +170,7 @@ def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -
     item = request.partitions[0]
     item.fetch_offset = item.durable_offset = cluster.log(3).log_end_offset
     item.last_fetched_epoch = cluster.log(3).last_epoch
-    session = cluster.manager(1).open_session(CALLER)
+    session = cluster.sessions(1).open(CALLER)
     session.take(as_value(request))
     [answer] = session.collect(1 << 20)
     assert answer.error is None

@@ -191,10 +191,10 @@ def follower_fetch(cluster: Cluster, *, node: int, incarnation: bytes, epoch: in
     request = fetch_request(0, topic=topic, epoch=epoch)
     request.replica.CopyFrom(data_pb2.Replica(node_id=node, incarnation=incarnation))
     request.partitions[0].durable_offset = request.partitions[0].log_start_offset = 0
-    session = cluster.manager(1).open_session(CALLER)
+    session = cluster.sessions(1).open(CALLER)
     session.take(as_value(request))
     answers = session.collect(1 << 20)
-    cluster.manager(1).close_session(session)
+    cluster.sessions(1).close(session)
     return 0 if not answers or answers[0].error is None else int(answers[0].error.code)
 
 

@@ -21,6 +21,7 @@ from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_handlers import DataHandlers
+from node.requests.fetch_session import FetchSessions
 from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
 from node.requests.types.controller import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
@@ -193,6 +194,7 @@ class Machine:
     inspectors: HeldExecutor = field(default_factory=HeldExecutor)
     lives: int = 0
     manager: ReplicaManager | None = None
+    sessions: FetchSessions | None = None
     service: Any = None
     """The Data service, as the listeners serve it: in messages."""
     directory: LogDirectory | None = None
@@ -280,8 +282,9 @@ class Cluster:
             config=self.config,
         )
         machine.manager = manager
+        sessions = machine.sessions = FetchSessions(manager, clock=clock, config=self.config)
         handlers = DataHandlers(
-            manager, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
+            manager, sessions, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
         )
         machine.service = GrpcService(handlers, DATA_CODECS)
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
@@ -317,7 +320,7 @@ class Cluster:
         del self.wires.services[endpoint_of(number)]
         self.wires.break_streams()
         machine.executor, machine.inspectors = HeldExecutor(), HeldExecutor()
-        machine.manager = machine.service = None
+        machine.manager = machine.sessions = machine.service = None
         self.run(0.001)
         if power_fails:
             machine.disk.crash(random.Random(number))
@@ -330,15 +333,21 @@ class Cluster:
         assert machine.task is not None
         assert machine.directory is not None
         self.wait(machine.manager.stop())
+        self.sessions(number).stop()
         self.wait(machine.task)
         machine.directory.close_clean()
         del self.wires.services[endpoint_of(number)]
-        machine.manager = machine.service = None
+        machine.manager = machine.sessions = machine.service = None
 
     def manager(self, number: int) -> ReplicaManager:
         manager = self.machines[number].manager
         assert manager is not None, f"node {number} is down"
         return manager
+
+    def sessions(self, number: int) -> FetchSessions:
+        sessions = self.machines[number].sessions
+        assert sessions is not None, f"node {number} is down"
+        return sessions
 
     def service(self, number: int) -> Any:
         service = self.machines[number].service

@@ -8,9 +8,9 @@ from typing import Any, Final
 from node.quorum import checks as quorum_checks
 from node.quorum import driver as quorum_driver
 from node.quorum import handlers as quorum_handlers
-from node.replicas.fetch_session import FetchSession
 from node.replicas.follower_streams import FollowerStreams
 from node.replicas.partition import Partition
+from node.requests.fetch_session import FetchSession
 from replication.controller import controller
 from replication.epochs import divergence
 from replication.partition import leader as partition_leader
@@ -68,14 +68,15 @@ def a_position_beyond_the_log_end_counts(patch: Patch) -> None:
 def an_outdated_stream_stays_open(patch: Patch) -> None:
     """A leader refuses the fetches on an outdated stream one by one, so that the follower never reconnects."""
     take_over, fetched = FollowerStreams.take_over, Partition.follower_fetched
+    latest_of: dict[Any, Any] = {}
 
-    def left_open(self: Any, session: Any, follower: Any, image: Any) -> None:
+    def left_open(self: Any, follower: Any, replace: Any, image: Any) -> None:
         with suppress(InvalidRequest):
-            take_over(self, session, follower, image)
+            take_over(self, follower, replace, image)
+        latest_of[id(follower)] = self._latest.get(follower.node_id, (follower, None))[0]
 
     def one_by_one(self: Any, fetch: Any, follower: Any, item: Any, now: Any) -> Any:
-        _, latest = fetch.session._manager.follower_streams._latest.get(follower.node_id, (None, fetch.session))
-        if latest.number > fetch.session.number:
+        if latest_of[id(follower)].session > follower.session:
             raise InvalidRequest("the follower has fetched on a later stream")
         return fetched(self, fetch, follower, item, now)
 

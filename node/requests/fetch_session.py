@@ -7,21 +7,24 @@ Invariants:
   3. Records are read only for the next message, into memory granted by the node's budget: a slow reader occupies the
      memory of one message. While many answers wait to be sent, no further requests are taken (`wait_room`).
 
-Not here: the stream (data_handlers.py), leadership and readable offsets (partition.py), the timer (ticker.py).
+Not here: the stream (data_handlers.py), the states of a fetch (node/replicas/fetch_state.py), leadership and readable
+offsets (partition.py), the timer (ticker.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from node.observability.meters.request_meter import MeteredRequest
-from node.replicas.cold_reads import ColdReads
+from node.replicas.fetch_state import SHORT, Cause
+from node.replicas.follower_streams import FollowerStreams
+from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
-from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch
+from node.replicas.replica_manager import ReplicaManager
+from node.replicas.waiting_fetch import FetchOutbox, FollowerIdentity, WaitingFetch
 from node.requests.types.context import RequestContext
 from node.requests.types.fetch import FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
 from node.runtime.clock import Clock
@@ -29,11 +32,8 @@ from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
-from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.errors import InvalidRequest, NodeShuttingDown, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, Offset
-
-if TYPE_CHECKING:
-    from node.replicas.replica_manager import ReplicaManager
 
 _log = logging.getLogger("node.fetch_session")
 
@@ -47,8 +47,7 @@ READS_UP_TO: Final = {
 }
 """The upper bound of a consumer's reads."""
 
-DEADLINES_MIN: Final = 1_000
-"""Deadlines of answered fetches are removed once there are more deadlines than this, and 4 per open fetch."""
+_END: Final = Cause.END
 
 
 class FetchSession:
@@ -57,33 +56,30 @@ class FetchSession:
     def __init__(
         self,
         manager: ReplicaManager,
+        streams: FollowerStreams,
         context: RequestContext,
-        number: Session,
         clock: Clock,
         config: ReplicaConfig,
     ) -> None:
         self._manager = manager
+        self._streams = streams
         self._context = context
-        self.number: Final = number
+        self.number: Final[Session] = streams.next_number()
         self._clock = clock
         self._config = config
         self._request: MeteredRequest | None = None
         self._identity: tuple[FetchingReplica, FollowerIdentity] | None = None  # of the last request
-        self._open: dict[tuple[bytes, int], WaitingFetch] = {}
-        self._ready: dict[WaitingFetch, None] = {}
-        self._short: dict[WaitingFetch, None] = {}
-        self._made: list[FetchedPartition] = []
-        self._deadlines: list[tuple[Millis, int, WaitingFetch]] = []
-        self._arrivals = 0
+        self._open: dict[tuple[bytes, int], tuple[WaitingFetch, Partition]] = {}
+        self._wake = asyncio.Event()
+        self._outbox = FetchOutbox(self._wake.set, self._charge, self._refuse)
+        self._deadline: Millis | None = None
+        """No open fetch of a consumer has an earlier deadline."""
         self._last_sent = Millis(0)
         self._sending: tuple[Millis, Callable[[], None]] | None = None
         """When the send of the current answer began, and a function that closes the stream."""
         self._sign_of_life_ms = 0
         """On a follower's stream: the interval of keep-alive answers. Without them the follower reconnects."""
         self.sign_of_life_due = False
-        self.cold = ColdReads(self.ready, self._charge, self._wake_up)
-        """Reads from disk."""
-        self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self.closed = False
         self._replaced: TidelogError | None = None
@@ -91,18 +87,25 @@ class FetchSession:
     @property
     def idle(self) -> bool:
         """True if no fetch is open and no answer waits to be sent."""
-        return not self._open and not self._made
+        return not self._open and not self._outbox.answers
 
     @property
     def kind(self) -> Kind:
         """The kind of memory that the answers use."""
         return Kind.CONSUMER_FETCH if self._identity is None else Kind.FOLLOWER_FETCH
 
+    @property
+    def has_read(self) -> bool:
+        """True if there are records that were read from disk and are not sent yet."""
+        return bool(self._outbox.read)
+
+    @property
+    def is_reading(self) -> bool:
+        """True if any read from disk is in progress or unsent; it has its memory."""
+        return self._outbox.reads > 0
+
     def _charge(self, size: int) -> Share:
         return self._manager.memory.charge(self.kind, ANSWER_COPIES * size)
-
-    def _wake_up(self) -> None:
-        self._wake.set()
 
     # --- requests ---
 
@@ -127,6 +130,9 @@ class FetchSession:
             self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.replication.fetch_wait_ms))
             self._manager.wake_by(Millis(now + self._sign_of_life_ms))
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
+        if follower is None:
+            self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
+            self._manager.wake_by(deadline)
         for item in request.partitions:
             self._open_one(item, request, deadline, follower, isolation, now)
         if request.durable_positions:
@@ -143,7 +149,7 @@ class FetchSession:
         if self._identity is None or self._identity[0] != replica:
             identity = FollowerIdentity(replica.node_id, replica.incarnation, self.number)
             self._identity = replica, identity
-        self._manager.follower_streams.take_over(self, self._identity[1], self._manager.image)
+        self._streams.take_over(self._identity[1], self.replace, self._manager.image)
         return self._identity[1]
 
     def _open_one(
@@ -155,8 +161,18 @@ class FetchSession:
         isolation: FetchIsolation,
         now: Millis,
     ) -> None:
+        key = (item.topic_id, item.partition)
+        if key in self._open:
+            self._end(self._open[key][0])
+        try:
+            partition = self._manager.locate(item.topic_id, item.partition, self._context.listener)
+        except TidelogError as error:
+            self._outbox.add(self._error_answer(item.fetch_id, item.topic_id, item.partition, None, error))
+            if self._request is not None:
+                self._request.entry_ended()
+            return
         fetch = WaitingFetch(
-            self,
+            self._outbox,
             item.fetch_id,
             item.topic_id,
             item.partition,
@@ -169,100 +185,63 @@ class FetchSession:
             follower,
             isolation,
             request.rack,
-            refused=item.refused,
-            request=self._request,
+            item.refused,
+            self._request,
         )
-        key = (item.topic_id, item.partition)
-        earlier = self._open.pop(key, None)
-        if earlier is not None:
-            self._drop(earlier)
-        self._open[key] = fetch
+        self._open[key] = fetch, partition
         try:
-            partition = self._manager.locate(item.topic_id, item.partition, self._context.listener)
-            fetch.partition = partition
             if follower is not None:
                 answer = partition.follower_fetched(fetch, follower, item, now)
             else:
                 answer = partition.reader_fetched(fetch)
         except TidelogError as error:
-            self.refuse(fetch, error)
+            self._refuse(fetch, error)
             return
         if answer is not None:
-            self._close(fetch, answer)
-            return
-        if follower is None:
-            self._arrivals += 1
-            heapq.heappush(self._deadlines, (deadline, self._arrivals, fetch))
-            self._manager.wake_by(deadline)
-            if len(self._deadlines) > DEADLINES_MIN + 4 * len(self._open):
-                self._forget_deadlines()
-        if not partition.waits_at_end(fetch, now):
-            self.ready(fetch)
-
-    def _forget_deadlines(self) -> None:
-        """Remove the deadlines of fetches that are no longer open."""
-        self._deadlines = [entry for entry in self._deadlines if self._is_open(entry[2])]
-        heapq.heapify(self._deadlines)
-
-    def _is_open(self, fetch: WaitingFetch) -> bool:
-        return self._open.get((fetch.topic_id, fetch.index)) is fetch
+            self._end(fetch)
+            self._outbox.add(answer)
+        elif not partition.waits_at_end(fetch, now):
+            fetch.wake()
 
     # --- answers ---
 
-    def ready(self, fetch: WaitingFetch) -> None:
-        """Try to answer this fetch in the next message."""
-        self._ready[fetch] = None
-        self._wake.set()
-
-    def refuse(self, fetch: WaitingFetch, error: TidelogError) -> None:
+    def _refuse(self, fetch: WaitingFetch, error: TidelogError) -> None:
         """Answer with an error."""
-        self._close(fetch, self._error_answer(fetch, error))
+        partition = self._end(fetch)
+        self._outbox.add(self._error_answer(fetch.fetch_id, fetch.topic_id, fetch.index, partition, error))
 
-    def tell(self, news: FetchedPartition) -> None:
-        """Send an update before other answers."""
-        self._made.append(news)
-        self._wake.set()
-
-    def _error_answer(self, fetch: WaitingFetch, error: TidelogError) -> FetchedPartition:
-        partition = fetch.partition
+    def _error_answer(
+        self, fetch_id: int, topic_id: bytes, index: int, partition: Partition | None, error: TidelogError
+    ) -> FetchedPartition:
         self._context.meter.count_error(error)
+        epoch, log_start = NO_LEADER_EPOCH, Offset(-1)
         if partition is not None:
+            epoch, log_start = partition.leader_epoch, partition.log_start
             partition.topic_meter.failed_fetches += 1
-        return FetchedPartition(
-            fetch.fetch_id,
-            fetch.topic_id,
-            fetch.index,
-            NO_LEADER_EPOCH if partition is None else partition.leader_epoch,
-            Offset(-1),
-            Offset(-1),
-            Offset(-1) if partition is None else partition.log_start,
-            self._manager.with_leader(error, partition, self._context.listener),
-        )
+        error = self._manager.with_leader(error, partition, self._context.listener)
+        return FetchedPartition(fetch_id, topic_id, index, epoch, Offset(-1), Offset(-1), log_start, error)
 
-    def _close(self, fetch: WaitingFetch, answer: FetchedPartition) -> None:
-        self._drop(fetch)
-        self._made.append(answer)
-        self._wake.set()
+    def _end(self, fetch: WaitingFetch) -> Partition:
+        """Forget a fetch that may wait at its replica. Returns the replica."""
+        partition = self._forget(fetch)
+        partition.stop_waiting(fetch)
+        return partition
 
-    def _drop(self, fetch: WaitingFetch) -> None:
-        if self._is_open(fetch):
-            del self._open[fetch.topic_id, fetch.index]
-        self._ready.pop(fetch, None)
-        self._short.pop(fetch, None)
-        if fetch.request is not None and not fetch.ended:
+    def _forget(self, fetch: WaitingFetch) -> Partition:
+        self._outbox.move(fetch, _END)
+        _, partition = self._open.pop((fetch.topic_id, fetch.index))
+        if fetch.request is not None:
             fetch.request.entry_ended()
-        fetch.ended = True
-        self.cold.drop(fetch)
-        if fetch.partition is not None:
-            fetch.partition.stop_waiting(fetch)
+        return partition
 
     def next_bytes(self, enough: int) -> tuple[int, int]:
         """The bytes of records to reserve memory for before `collect`: wanted, and at least. The least is one batch,
         which is returned even if `max_bytes` is smaller. Both are 0 if no fetch is ready."""
-        first = next(iter(self._ready), None)
-        if first is None or first.partition is None:
+        first = next(iter(self._outbox.ready), None)
+        if first is None:
             return 0, 0
-        return enough + first.max_bytes, first.partition.log.config.max_message_bytes
+        _, partition = self._open[first.topic_id, first.index]
+        return enough + first.max_bytes, partition.log.config.max_message_bytes
 
     def collect(self, enough: int, room: int | None = None) -> list[FetchedPartition]:
         """The answers that are due, at least one, until they contain `enough` bytes of records. Fetches without
@@ -272,11 +251,12 @@ class FetchSession:
         batch; after that, fetches are answered without records."""
         answers = self._begin_message()
         size = 0
-        while self._ready:
-            fetch = next(iter(self._ready))
+        ready = self._outbox.ready
+        while ready:
+            fetch = next(iter(ready))
             if room is not None:
                 fetch.max_bytes = min(fetch.max_bytes, max(room - size, 0))
-            size += self._look_at(fetch, answers)
+            size += self._try(fetch, answers)
             if size >= enough:
                 break
         return answers
@@ -284,40 +264,39 @@ class FetchSession:
     def collect_read(self) -> list[FetchedPartition]:
         """As `collect`, for fetches whose records were read from disk; their memory is already charged."""
         answers = self._begin_message()
-        for fetch in self.cold.read:
-            self._look_at(fetch, answers)
+        for fetch in list(self._outbox.read):
+            self._try(fetch, answers)
         return answers
 
     def _begin_message(self) -> list[FetchedPartition]:
         """The answers that are complete, to begin the next message with."""
-        answers, self._made = self._made, []
+        answers, self._outbox.answers = self._outbox.answers, []
         self._room.set()
         self._last_sent = self._clock.monotonic_ms()
         self.sign_of_life_due = False
         return answers
 
-    def _look_at(self, fetch: WaitingFetch, answers: list[FetchedPartition]) -> int:
-        """Answer a ready fetch, or let it wait. Returns the bytes of records in the answer."""
-        self._ready.pop(fetch, None)
-        assert fetch.partition is not None, "a fetch without a partition was rejected when it arrived"
+    def _try(self, fetch: WaitingFetch, answers: list[FetchedPartition]) -> int:
+        """Answer a fetch, or let it wait. Returns the bytes of records in the answer."""
+        _, partition = self._open[fetch.topic_id, fetch.index]
         began_ns = self._context.meter.now_ns()
+        partition.stop_waiting(fetch)  # a failure of the read may end the leadership, which refuses waiting fetches
         try:
-            answer = fetch.partition.read_for(fetch, self._last_sent)
+            answer = partition.read_for(fetch, self._last_sent)
         except TidelogError as error:
-            answer = self._error_answer(fetch, error)
+            answer = self._error_answer(fetch.fetch_id, fetch.topic_id, fetch.index, partition, error)
         if fetch.request is not None:
             fetch.request.worked_since(began_ns)
-        if answer is not None:
-            self._drop(fetch)
-            answers.append(answer)
-            size = len(answer.records)
-            if fetch.follower is None:
-                fetch.partition.topic_meter.bytes_out += size
-            return size
-        if fetch.short:
-            self._short[fetch] = None
-            self._manager.wake_soon()
-        return 0
+        if answer is None:
+            if fetch.state is SHORT:
+                self._manager.wake_soon()
+            return 0
+        self._forget(fetch)
+        answers.append(answer)
+        size = len(answer.records)
+        if fetch.follower is None:
+            partition.topic_meter.bytes_out += size
+        return size
 
     def sending(self, close: Callable[[], None]) -> None:
         """Note that the send of an answer begins. close: closes the stream."""
@@ -333,19 +312,20 @@ class FetchSession:
 
     async def wait_ready(self) -> None:
         """Return when there may be answers to collect, or the session is closed."""
-        while not (self._ready or self._made or self.sign_of_life_due or self.closed):
+        outbox = self._outbox
+        while not (outbox.ready or outbox.read or outbox.answers or self.sign_of_life_due or self.closed):
             self._wake.clear()
             await self._wake.wait()
 
     async def wait_cold(self) -> None:
         """Return when a disk read has ended, none is in progress, or the session is closed."""
-        while self.cold.is_busy and not self.cold.read and not self.closed:
+        while self.is_reading and not self.has_read and not self.closed:
             self._wake.clear()
             await self._wake.wait()
 
     async def wait_room(self) -> None:
         """Return when fewer than UNSENT_MAX answers wait to be sent."""
-        while len(self._made) >= UNSENT_MAX:
+        while len(self._outbox.answers) >= UNSENT_MAX:
             self._room.clear()
             await self._room.wait()
 
@@ -363,34 +343,35 @@ class FetchSession:
                     now - since,
                 )
                 close()
-        heap = self._deadlines
-        while heap and heap[0][0] <= now:
-            fetch = heapq.heappop(heap)[2]
-            if self._is_open(fetch):
-                fetch.answer_anyway()
+        if self._deadline is not None and now >= self._deadline:
+            self._answer_overdue(now)
         if self._sign_of_life_ms and self._open and now - self._last_sent >= self._sign_of_life_ms:
             self.sign_of_life_due = True
             self._wake.set()
-        while self._short:
-            fetch, _ = self._short.popitem()
-            fetch.short = False
-            self.ready(fetch)
+        while self._outbox.short:
+            self._outbox.move(next(iter(self._outbox.short)), Cause.TICK)
+
+    def _answer_overdue(self, now: Millis) -> None:
+        """Answer each consumer's fetch whose deadline has passed, and look for the next deadline."""
+        self._deadline = None
+        for fetch, _ in self._open.values():
+            if fetch.follower is not None:
+                continue
+            if now >= fetch.deadline:
+                fetch.answer_anyway()
+            elif self._deadline is None or fetch.deadline < self._deadline:
+                self._deadline = fetch.deadline
 
     def due(self, now: Millis) -> Millis | None:
         """When the next `tick` is needed if nothing happens before; None: not at all."""
-        if self._short:
+        if self._outbox.short:
             return now
-        heap = self._deadlines
-        while heap and not self._is_open(heap[0][2]):
-            heapq.heappop(heap)
-        due = heap[0][0] if heap else None
+        dues = [] if self._deadline is None or not self._open else [self._deadline]
         if self._sending is not None:
-            slow = Millis(self._sending[0] + SLOW_READER_MS)
-            due = slow if due is None else min(due, slow)
+            dues.append(Millis(self._sending[0] + SLOW_READER_MS))
         if self._sign_of_life_ms and self._open:
-            sign = Millis(self._last_sent + self._sign_of_life_ms)
-            due = sign if due is None else min(due, sign)
-        return due
+            dues.append(Millis(self._last_sent + self._sign_of_life_ms))
+        return min(dues, default=None)
 
     def replace(self, outdated: InvalidRequest) -> None:
         """A later stream of the same follower takes the place of this one, which ends with the error."""
@@ -405,7 +386,45 @@ class FetchSession:
     def close(self) -> None:
         """Drop all fetches; none is answered after this."""
         self.closed = True
-        for fetch in list(self._open.values()):
+        for fetch, _ in list(self._open.values()):
             fetch.request = None  # an unanswered fetch is not counted
-            self._drop(fetch)
+            self._end(fetch)
         self._wake.set()
+
+
+class FetchSessions:
+    """The open fetch sessions of a node."""
+
+    def __init__(self, manager: ReplicaManager, *, clock: Clock, config: ReplicaConfig) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._config = config
+        self._sessions: dict[FetchSession, None] = {}
+        self.follower_streams = FollowerStreams()
+        manager.tick_with(self._tick, self._due)
+
+    def open(self, context: RequestContext) -> FetchSession:
+        """A new session for the fetches of one stream or call. Raises NodeShuttingDown."""
+        if self._manager.stopping:
+            raise NodeShuttingDown("the node is stopping: fetch from the next leader")
+        session = FetchSession(self._manager, self.follower_streams, context, self._clock, self._config)
+        self._sessions[session] = None
+        return session
+
+    def close(self, session: FetchSession) -> None:
+        """Close the session of a closed stream."""
+        self._sessions.pop(session, None)
+        session.close()
+
+    def stop(self) -> None:
+        """Close every session. The manager has stopped: it has answered all fetches, and no session can be opened."""
+        for session in list(self._sessions):
+            session.close()
+
+    def _tick(self, now: Millis) -> None:
+        for session in self._sessions:
+            session.tick(now)
+
+    def _due(self, now: Millis) -> Millis | None:
+        """When the next tick is needed; None: not at all."""
+        return min((due for session in self._sessions if (due := session.due(now)) is not None), default=None)
