@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from node.replicas.waiting_fetch import AT_ONCE
-from tests.node.wires import CALLER, Cluster, batch, fetch_request
+from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse
 from tidelog.records import iter_batches
@@ -152,3 +152,35 @@ def test_those_that_are_refused_when_their_turn_has_come_let_the_next_have_their
         cluster.log(1, index).delete_records(1)
     release(cluster)
     cluster.until(everything.done, within=0.1)
+
+
+def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_fetch_waiting(cluster: Cluster) -> None:
+    session = cluster.sessions(1).open(CALLER)
+    for index in (0, 1):
+        session.take(as_value(fetch_request(0, index=index, fetch_id=index)))
+    assert session.collect(1 << 20) == []
+    release(cluster)
+    log = cluster.log(1, 0)
+    log.cut = object()
+    assert [answer.fetch_id for answer in session.collect_read()] == [1]
+    assert not session.is_reading, "what was read before the truncation is discarded, with its memory"
+    assert not any(cluster.manager(1).memory.figures.used.values())
+    log.cut = None
+    cluster.append(1, batch(b"c"), acks=1)
+    assert session.collect(1 << 20) == []
+    assert [answer.fetch_id for answer in session.collect_read()] == [0]
+    cluster.sessions(1).close(session)
+
+
+def test_a_fetch_that_gets_a_place_is_tried_after_those_that_were_ready_before(cluster: Cluster) -> None:
+    session = cluster.sessions(1).open(CALLER)
+    for index in range(AT_ONCE + 1):
+        session.take(as_value(fetch_request(0, index=index, fetch_id=index)))
+    assert session.collect(1 << 20) == []
+    session.take(as_value(fetch_request(0, index=AT_ONCE + 1, fetch_id=AT_ONCE + 1)))
+    cluster.machines[1].disk.is_cold = None
+    release(cluster)
+    assert [answer.fetch_id for answer in session.collect_read()] == [*range(AT_ONCE)]
+    assert [answer.fetch_id for answer in session.collect(1 << 20)] == [AT_ONCE + 1, AT_ONCE]
+    assert session.idle
+    cluster.sessions(1).close(session)
