@@ -153,10 +153,11 @@ class FetchOutbox:
         """READY and CALLED."""
         self.short: OrderedDict[WaitingFetch, None] = OrderedDict()
         self.read: OrderedDict[WaitingFetch, None] = OrderedDict()
+        """READ: in the next message, before those that are ready."""
         self._queue: OrderedDict[WaitingFetch, None] = OrderedDict()
         self._queues = {READY: self.ready, CALLED: self.ready, SHORT: self.short, QUEUED: self._queue, READ: self.read}
         self.reads = 0
-        """Reads in progress or unsent."""
+        """Reads in progress or unsent: each has its memory."""
         self._called = 0
 
     @property

@@ -165,12 +165,12 @@ class DataHandlers:
         stop at `enough` bytes. While this answer or a disk read of the session occupies memory, it does not wait for
         memory that other requests occupy, which could be a deadlock."""
         memory, kind = self._manager.memory, session.kind
-        if session.has_read or not least:
+        if session.outbox.read or not least:
             _add(answer, charge, session.collect_read(), memory.charge(kind, 0))
             return
-        if charge.size or session.is_reading:
+        if charge.size or session.outbox.reads:
             share = memory.take_now(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
-            if not share.size and session.is_reading:
+            if not share.size and session.outbox.reads:
                 await session.wait_cold()
                 return
         else:

@@ -71,7 +71,7 @@ class FetchSession:
         self._identity: tuple[FetchingReplica, FollowerIdentity] | None = None  # of the last request
         self._open: dict[tuple[bytes, int], tuple[WaitingFetch, Partition]] = {}
         self._wake = asyncio.Event()
-        self._outbox = FetchOutbox(self._wake.set, self._charge, self._refuse)
+        self.outbox = FetchOutbox(self._wake.set, self._charge, self._refuse)
         self._deadline: Millis | None = None
         """No open fetch of a consumer has an earlier deadline."""
         self._last_sent = Millis(0)
@@ -87,22 +87,12 @@ class FetchSession:
     @property
     def idle(self) -> bool:
         """True if no fetch is open and no answer waits to be sent."""
-        return not self._open and not self._outbox.answers
+        return not self._open and not self.outbox.answers
 
     @property
     def kind(self) -> Kind:
         """The kind of memory that the answers use."""
         return Kind.CONSUMER_FETCH if self._identity is None else Kind.FOLLOWER_FETCH
-
-    @property
-    def has_read(self) -> bool:
-        """True if there are records that were read from disk and are not sent yet."""
-        return bool(self._outbox.read)
-
-    @property
-    def is_reading(self) -> bool:
-        """True if any read from disk is in progress or unsent; it has its memory."""
-        return self._outbox.reads > 0
 
     def _charge(self, size: int) -> Share:
         return self._manager.memory.charge(self.kind, ANSWER_COPIES * size)
@@ -161,18 +151,8 @@ class FetchSession:
         isolation: FetchIsolation,
         now: Millis,
     ) -> None:
-        key = (item.topic_id, item.partition)
-        if key in self._open:
-            self._end(self._open[key][0])
-        try:
-            partition = self._manager.locate(item.topic_id, item.partition, self._context.listener)
-        except TidelogError as error:
-            self._outbox.add(self._error_answer(item.fetch_id, item.topic_id, item.partition, None, error))
-            if self._request is not None:
-                self._request.entry_ended()
-            return
         fetch = WaitingFetch(
-            self._outbox,
+            self.outbox,
             item.fetch_id,
             item.topic_id,
             item.partition,
@@ -188,6 +168,16 @@ class FetchSession:
             item.refused,
             self._request,
         )
+        key = (item.topic_id, item.partition)
+        if key in self._open:
+            self._end(self._open[key][0])
+        try:
+            partition = self._manager.locate(item.topic_id, item.partition, self._context.listener)
+        except TidelogError as error:
+            self.outbox.add(self._error_answer(fetch, None, error))
+            if self._request is not None:
+                self._request.entry_ended()
+            return
         self._open[key] = fetch, partition
         try:
             if follower is not None:
@@ -199,7 +189,7 @@ class FetchSession:
             return
         if answer is not None:
             self._end(fetch)
-            self._outbox.add(answer)
+            self.outbox.add(answer)
         elif not partition.waits_at_end(fetch, now):
             fetch.wake()
 
@@ -207,19 +197,18 @@ class FetchSession:
 
     def _refuse(self, fetch: WaitingFetch, error: TidelogError) -> None:
         """Answer with an error."""
-        partition = self._end(fetch)
-        self._outbox.add(self._error_answer(fetch.fetch_id, fetch.topic_id, fetch.index, partition, error))
+        self.outbox.add(self._error_answer(fetch, self._end(fetch), error))
 
-    def _error_answer(
-        self, fetch_id: int, topic_id: bytes, index: int, partition: Partition | None, error: TidelogError
-    ) -> FetchedPartition:
+    def _error_answer(self, fetch: WaitingFetch, partition: Partition | None, error: TidelogError) -> FetchedPartition:
         self._context.meter.count_error(error)
         epoch, log_start = NO_LEADER_EPOCH, Offset(-1)
         if partition is not None:
             epoch, log_start = partition.leader_epoch, partition.log_start
             partition.topic_meter.failed_fetches += 1
         error = self._manager.with_leader(error, partition, self._context.listener)
-        return FetchedPartition(fetch_id, topic_id, index, epoch, Offset(-1), Offset(-1), log_start, error)
+        return FetchedPartition(
+            fetch.fetch_id, fetch.topic_id, fetch.index, epoch, Offset(-1), Offset(-1), log_start, error
+        )
 
     def _end(self, fetch: WaitingFetch) -> Partition:
         """Forget a fetch that may wait at its replica. Returns the replica."""
@@ -228,7 +217,7 @@ class FetchSession:
         return partition
 
     def _forget(self, fetch: WaitingFetch) -> Partition:
-        self._outbox.move(fetch, _END)
+        self.outbox.move(fetch, _END)
         _, partition = self._open.pop((fetch.topic_id, fetch.index))
         if fetch.request is not None:
             fetch.request.entry_ended()
@@ -237,7 +226,7 @@ class FetchSession:
     def next_bytes(self, enough: int) -> tuple[int, int]:
         """The bytes of records to reserve memory for before `collect`: wanted, and at least. The least is one batch,
         which is returned even if `max_bytes` is smaller. Both are 0 if no fetch is ready."""
-        first = next(iter(self._outbox.ready), None)
+        first = next(iter(self.outbox.ready), None)
         if first is None:
             return 0, 0
         _, partition = self._open[first.topic_id, first.index]
@@ -251,7 +240,7 @@ class FetchSession:
         batch; after that, fetches are answered without records."""
         answers = self._begin_message()
         size = 0
-        ready = self._outbox.ready
+        ready = self.outbox.ready
         while ready:
             fetch = next(iter(ready))
             if room is not None:
@@ -264,13 +253,13 @@ class FetchSession:
     def collect_read(self) -> list[FetchedPartition]:
         """As `collect`, for fetches whose records were read from disk; their memory is already charged."""
         answers = self._begin_message()
-        for fetch in list(self._outbox.read):
+        for fetch in list(self.outbox.read):
             self._try(fetch, answers)
         return answers
 
     def _begin_message(self) -> list[FetchedPartition]:
         """The answers that are complete, to begin the next message with."""
-        answers, self._outbox.answers = self._outbox.answers, []
+        answers, self.outbox.answers = self.outbox.answers, []
         self._room.set()
         self._last_sent = self._clock.monotonic_ms()
         self.sign_of_life_due = False
@@ -284,7 +273,7 @@ class FetchSession:
         try:
             answer = partition.read_for(fetch, self._last_sent)
         except TidelogError as error:
-            answer = self._error_answer(fetch.fetch_id, fetch.topic_id, fetch.index, partition, error)
+            answer = self._error_answer(fetch, partition, error)
         if fetch.request is not None:
             fetch.request.worked_since(began_ns)
         if answer is None:
@@ -312,20 +301,20 @@ class FetchSession:
 
     async def wait_ready(self) -> None:
         """Return when there may be answers to collect, or the session is closed."""
-        outbox = self._outbox
+        outbox = self.outbox
         while not (outbox.ready or outbox.read or outbox.answers or self.sign_of_life_due or self.closed):
             self._wake.clear()
             await self._wake.wait()
 
     async def wait_cold(self) -> None:
         """Return when a disk read has ended, none is in progress, or the session is closed."""
-        while self.is_reading and not self.has_read and not self.closed:
+        while self.outbox.reads and not self.outbox.read and not self.closed:
             self._wake.clear()
             await self._wake.wait()
 
     async def wait_room(self) -> None:
         """Return when fewer than UNSENT_MAX answers wait to be sent."""
-        while len(self._outbox.answers) >= UNSENT_MAX:
+        while len(self.outbox.answers) >= UNSENT_MAX:
             self._room.clear()
             await self._room.wait()
 
@@ -348,8 +337,8 @@ class FetchSession:
         if self._sign_of_life_ms and self._open and now - self._last_sent >= self._sign_of_life_ms:
             self.sign_of_life_due = True
             self._wake.set()
-        while self._outbox.short:
-            self._outbox.move(next(iter(self._outbox.short)), Cause.TICK)
+        while self.outbox.short:
+            self.outbox.move(next(iter(self.outbox.short)), Cause.TICK)
 
     def _answer_overdue(self, now: Millis) -> None:
         """Answer each consumer's fetch whose deadline has passed, and look for the next deadline."""
@@ -364,7 +353,7 @@ class FetchSession:
 
     def due(self, now: Millis) -> Millis | None:
         """When the next `tick` is needed if nothing happens before; None: not at all."""
-        if self._outbox.short:
+        if self.outbox.short:
             return now
         dues = [] if self._deadline is None or not self._open else [self._deadline]
         if self._sending is not None:

@@ -163,7 +163,7 @@ def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_
     log = cluster.log(1, 0)
     log.cut = object()
     assert [answer.fetch_id for answer in session.collect_read()] == [1]
-    assert not session.is_reading, "what was read before the truncation is discarded, with its memory"
+    assert not session.outbox.reads, "what was read before the truncation is discarded, with its memory"
     assert not any(cluster.manager(1).memory.figures.used.values())
     log.cut = None
     cluster.append(1, batch(b"c"), acks=1)

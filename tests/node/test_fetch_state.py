@@ -101,12 +101,12 @@ class Fetches(RuleBasedStateMachine):
         self.use_memory(is_cold=is_cold)
 
     def opened(self) -> FetchSession:
-        self.outboxes = [*getattr(self, "outboxes", ()), (session := self.cluster.sessions(1).open(CALLER))._outbox]
+        self.outboxes = [*getattr(self, "outboxes", ()), (session := self.cluster.sessions(1).open(CALLER)).outbox]
         return session
 
     @property
     def outbox(self) -> FetchOutbox:
-        return self.session._outbox
+        return self.session.outbox
 
     def request(self, index: int, offset: int, max_wait_ms: int, min_bytes: int) -> FetchRequest:
         self.fetch_id += 1
@@ -179,7 +179,7 @@ class Fetches(RuleBasedStateMachine):
     @rule(enough=st.sampled_from([1, 100, 1 << 20]))
     def collect(self, enough: int) -> None:
         """As the next message does: what was read from disk first."""
-        if self.session.has_read:
+        if self.outbox.read:
             self.collect_read()
             return
         before = self.ready()
@@ -287,4 +287,4 @@ def ignore(*_outcome: object) -> None: ...
 
 
 TestFetches = Fetches.TestCase
-TestFetches.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestFetches.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
