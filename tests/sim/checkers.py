@@ -326,7 +326,7 @@ class Checkers:
         log = replica.log
         if log is None or replica.durability is not Durability.FSYNC:
             return
-        if log.durable_offset < end:
+        if log.durable_offset < end and ledger.start < end:  # otherwise retention has deleted all of it
             raise Violation(
                 f"{replica.name}: {node} is in the in-sync set and holds offsets below {log.durable_offset} (log end "
                 f"{log.log_end_offset}), but everything below {end} is committed ({why})"
