@@ -3,18 +3,21 @@
 Each class carries four facts: Kafka's error number (`code`) and name (`kafka_name`), the gRPC status sent with it
 (`status`, by name: this module does not import grpc), when a retry can help (`retry`), and whether the records of the
 request are in the log (`written`: True, False, or None for unknown). `tidelog/protocol/status.py` converts errors to
-and from the wire. Numbers below 1000 are Kafka's
-(`org.apache.kafka.common.protocol.Errors`); numbers above 1000 are Tidelog's own.
+and from the wire. Numbers up to 1000 are Kafka's (`org.apache.kafka.common.protocol.Errors`), larger ones Tidelog's.
 
 A message names the thing, the cause and the next step.
 """
 
 from __future__ import annotations
 
+import re
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tidelog.types import EpochEnd, NodeAddress, Offset, RecordError, TopicPartition
+
+KAFKA_CODE_MAX: Final = 1000
+"""Larger error numbers are not Kafka's."""
 
 
 class Retry(Enum):
@@ -51,8 +54,11 @@ class TidelogError(Exception):
         self.record_errors = record_errors
 
     def __init_subclass__(
-        cls, *, code: int, kafka_name: str | None, status: str, retry: Retry, written: bool | None
+        cls, *, code: int, kafka_name: str | None = None, status: str, retry: Retry, written: bool | None
     ) -> None:
+        """kafka_name: needed only if it is not the name of the class in upper case."""
+        if kafka_name is None and code <= KAFKA_CODE_MAX:
+            kafka_name = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).upper()
         cls.code, cls.kafka_name = code, kafka_name
         cls.status, cls.retry, cls.written = status, retry, written
         if code in _BY_CODE:
@@ -83,55 +89,31 @@ def all_errors() -> list[type[TidelogError]]:
 # --- the general ones -------------------------------------------------------------------------------------------
 
 
-class UnknownServerError(
-    TidelogError, code=-1, kafka_name="UNKNOWN_SERVER_ERROR", status="INTERNAL", retry=Retry.LATER, written=None
-):
+class UnknownServerError(TidelogError, code=-1, status="INTERNAL", retry=Retry.LATER, written=None):
     """The node hit an internal error while it handled the request; see the log of the node."""
 
 
-class RequestTimedOut(
-    TidelogError, code=7, kafka_name="REQUEST_TIMED_OUT", status="DEADLINE_EXCEEDED", retry=Retry.LATER, written=None
-):
+class RequestTimedOut(TidelogError, code=7, status="DEADLINE_EXCEEDED", retry=Retry.LATER, written=None):
     """No answer arrived before the timeout. The request may or may not have been applied."""
 
 
-class InvalidRequest(
-    TidelogError, code=42, kafka_name="INVALID_REQUEST", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
-):
+class InvalidRequest(TidelogError, code=42, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """The request is inconsistent or lacks a field."""
 
 
-class InvalidConfig(
-    TidelogError, code=40, kafka_name="INVALID_CONFIG", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
-):
+class InvalidConfig(TidelogError, code=40, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """A configuration has an unknown key or a value out of range."""
 
 
-class UnsupportedVersion(
-    TidelogError, code=35, kafka_name="UNSUPPORTED_VERSION", status="UNIMPLEMENTED", retry=Retry.NEVER, written=False
-):
+class UnsupportedVersion(TidelogError, code=35, status="UNIMPLEMENTED", retry=Retry.NEVER, written=False):
     """This version of Tidelog does not support the request."""
 
 
-class TopicAuthorizationFailed(
-    TidelogError,
-    code=29,
-    kafka_name="TOPIC_AUTHORIZATION_FAILED",
-    status="PERMISSION_DENIED",
-    retry=Retry.NEVER,
-    written=False,
-):
+class TopicAuthorizationFailed(TidelogError, code=29, status="PERMISSION_DENIED", retry=Retry.NEVER, written=False):
     """The caller may not do this with the topic."""
 
 
-class ClusterAuthorizationFailed(
-    TidelogError,
-    code=31,
-    kafka_name="CLUSTER_AUTHORIZATION_FAILED",
-    status="PERMISSION_DENIED",
-    retry=Retry.NEVER,
-    written=False,
-):
+class ClusterAuthorizationFailed(TidelogError, code=31, status="PERMISSION_DENIED", retry=Retry.NEVER, written=False):
     """The caller may not do this with the cluster."""
 
 
@@ -150,137 +132,74 @@ class RecordTooLarge(
     """A batch exceeds the topic's `max.message.bytes`, or a record exceeds the producer's limit."""
 
 
-class RecordListTooLarge(
-    TidelogError,
-    code=18,
-    kafka_name="RECORD_LIST_TOO_LARGE",
-    status="INVALID_ARGUMENT",
-    retry=Retry.NEVER,
-    written=False,
-):
+class RecordListTooLarge(TidelogError, code=18, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """A batch exceeds the topic's `segment.bytes`."""
 
 
-class InvalidTimestamp(
-    TidelogError, code=32, kafka_name="INVALID_TIMESTAMP", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
-):
+class InvalidTimestamp(TidelogError, code=32, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """A record's timestamp is outside the bounds of its topic."""
 
 
 class UnsupportedForMessageFormat(
-    TidelogError,
-    code=43,
-    kafka_name="UNSUPPORTED_FOR_MESSAGE_FORMAT",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
+    TidelogError, code=43, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False
 ):
     """The message format of the topic, or of the data, does not support what was sent."""
 
 
-class UnsupportedCompressionType(
-    TidelogError,
-    code=76,
-    kafka_name="UNSUPPORTED_COMPRESSION_TYPE",
-    status="INVALID_ARGUMENT",
-    retry=Retry.NEVER,
-    written=False,
-):
+class UnsupportedCompressionType(TidelogError, code=76, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """A codec is unknown, not installed, or not supported by the message format."""
 
 
-class InvalidRecord(
-    TidelogError, code=87, kafka_name="INVALID_RECORD", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
-):
+class InvalidRecord(TidelogError, code=87, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """A record is well-formed but violates a rule of its topic (for example, no key on a compacted topic)."""
 
 
-class OffsetsNotMonotonic(
-    TidelogError, code=1001, kafka_name=None, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
-):
+class OffsetsNotMonotonic(TidelogError, code=1001, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """Offsets to be appended by a follower do not increase, or start below its log end offset."""
 
 
 # --- offsets and epochs -----------------------------------------------------------------------------------------
 
 
-class OffsetOutOfRange(
-    TidelogError, code=1, kafka_name="OFFSET_OUT_OF_RANGE", status="OUT_OF_RANGE", retry=Retry.NEVER, written=False
-):
+class OffsetOutOfRange(TidelogError, code=1, status="OUT_OF_RANGE", retry=Retry.NEVER, written=False):
     """The offset is below the log start offset or above the last readable offset; the message states both bounds."""
 
     log_start: Offset | None = None
     """Log start offset of the node that raised the error, if it was reported."""
 
 
-class OffsetNotAvailable(
-    TidelogError, code=78, kafka_name="OFFSET_NOT_AVAILABLE", status="UNAVAILABLE", retry=Retry.LATER, written=False
-):
+class OffsetNotAvailable(TidelogError, code=78, status="UNAVAILABLE", retry=Retry.LATER, written=False):
     """A newly elected leader does not know the high watermark yet (KIP-207)."""
 
 
-class FencedLeaderEpoch(
-    TidelogError,
-    code=74,
-    kafka_name="FENCED_LEADER_EPOCH",
-    status="FAILED_PRECONDITION",
-    retry=Retry.ELSEWHERE,
-    written=False,
-):
+class FencedLeaderEpoch(TidelogError, code=74, status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False):
     """The request's leader epoch is older than the node's: a newer leader has been elected (KIP-320)."""
 
 
-class UnknownLeaderEpoch(
-    TidelogError, code=75, kafka_name="UNKNOWN_LEADER_EPOCH", status="UNAVAILABLE", retry=Retry.LATER, written=False
-):
+class UnknownLeaderEpoch(TidelogError, code=75, status="UNAVAILABLE", retry=Retry.LATER, written=False):
     """The request's leader epoch is newer than the node's: the node's metadata lags behind (KIP-320)."""
 
 
 # --- topics, partitions, leaders --------------------------------------------------------------------------------
 
 
-class UnknownTopicOrPartition(
-    TidelogError,
-    code=3,
-    kafka_name="UNKNOWN_TOPIC_OR_PARTITION",
-    status="NOT_FOUND",
-    retry=Retry.ELSEWHERE,
-    written=False,
-):
+class UnknownTopicOrPartition(TidelogError, code=3, status="NOT_FOUND", retry=Retry.ELSEWHERE, written=False):
     """The topic or partition does not exist on this node according to the node's metadata."""
 
 
-class UnknownTopicId(
-    TidelogError, code=100, kafka_name="UNKNOWN_TOPIC_ID", status="NOT_FOUND", retry=Retry.ELSEWHERE, written=False
-):
+class UnknownTopicId(TidelogError, code=100, status="NOT_FOUND", retry=Retry.ELSEWHERE, written=False):
     """No topic has this id: the topic was deleted, or the node's metadata lags behind (KIP-516)."""
 
 
-class InconsistentTopicId(
-    TidelogError,
-    code=103,
-    kafka_name="INCONSISTENT_TOPIC_ID",
-    status="FAILED_PRECONDITION",
-    retry=Retry.ELSEWHERE,
-    written=False,
-):
+class InconsistentTopicId(TidelogError, code=103, status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False):
     """The topic was deleted and created again: the request names the id of another incarnation (KIP-516)."""
 
 
-class LeaderNotAvailable(
-    TidelogError, code=5, kafka_name="LEADER_NOT_AVAILABLE", status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False
-):
+class LeaderNotAvailable(TidelogError, code=5, status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False):
     """The partition has no leader; the message names the replicas that are eligible."""
 
 
-class NotLeaderOrFollower(
-    TidelogError,
-    code=6,
-    kafka_name="NOT_LEADER_OR_FOLLOWER",
-    status="FAILED_PRECONDITION",
-    retry=Retry.ELSEWHERE,
-    written=False,
-):
+class NotLeaderOrFollower(TidelogError, code=6, status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False):
     """This node does not lead the partition; the request was rejected before anything was appended."""
 
 
@@ -308,55 +227,30 @@ class InvalidTopic(
     """The topic name is not allowed."""
 
 
-class InvalidPartitions(
-    TidelogError, code=37, kafka_name="INVALID_PARTITIONS", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
-):
+class InvalidPartitions(TidelogError, code=37, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """The number of partitions is not allowed."""
 
 
-class InvalidReplicationFactor(
-    TidelogError,
-    code=38,
-    kafka_name="INVALID_REPLICATION_FACTOR",
-    status="INVALID_ARGUMENT",
-    retry=Retry.NEVER,
-    written=False,
-):
+class InvalidReplicationFactor(TidelogError, code=38, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """The replication factor is below 1 or larger than the number of usable nodes."""
 
 
 # --- acknowledgement --------------------------------------------------------------------------------------------
 
 
-class NotEnoughReplicas(
-    TidelogError, code=19, kafka_name="NOT_ENOUGH_REPLICAS", status="UNAVAILABLE", retry=Retry.LATER, written=False
-):
+class NotEnoughReplicas(TidelogError, code=19, status="UNAVAILABLE", retry=Retry.LATER, written=False):
     """Fewer replicas are in sync than `min.insync.replicas` requires; the request was rejected before the append."""
 
 
-class NotEnoughReplicasAfterAppend(
-    TidelogError,
-    code=20,
-    kafka_name="NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    status="ABORTED",
-    retry=Retry.LATER,
-    written=None,
-):
+class NotEnoughReplicasAfterAppend(TidelogError, code=20, status="ABORTED", retry=Retry.LATER, written=None):
     """The leader appended the records, then the ISR shrank below `min.insync.replicas`. They may still be committed."""
 
 
-class InvalidRequiredAcks(
-    TidelogError,
-    code=21,
-    kafka_name="INVALID_REQUIRED_ACKS",
-    status="INVALID_ARGUMENT",
-    retry=Retry.NEVER,
-    written=False,
-):
+class InvalidRequiredAcks(TidelogError, code=21, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """`acks` is not -1 (all), 0 or 1."""
 
 
-class CommitUnknown(TidelogError, code=1003, kafka_name=None, status="UNKNOWN", retry=Retry.NEVER, written=None):
+class CommitUnknown(TidelogError, code=1003, status="UNKNOWN", retry=Retry.NEVER, written=None):
     """It is unknown whether the records were committed: the connection broke or the leader changed before the answer.
     A producer without idempotence does not resend them by default, because a resend could write them twice."""
 
@@ -366,63 +260,28 @@ class CommitUnknown(TidelogError, code=1003, kafka_name=None, status="UNKNOWN", 
     """Number of records in the batch: either all of them were committed or none."""
 
 
-class BufferExhausted(
-    TidelogError, code=1004, kafka_name=None, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False
-):
+class BufferExhausted(TidelogError, code=1004, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False):
     """The producer's memory was full for `max_block_ms`."""
 
 
-class OutOfOrderSequenceNumber(
-    TidelogError,
-    code=45,
-    kafka_name="OUT_OF_ORDER_SEQUENCE_NUMBER",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class OutOfOrderSequenceNumber(TidelogError, code=45, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """A sequence number of an idempotent producer leaves a gap: an earlier batch is missing."""
 
 
-class UnknownProducerId(
-    TidelogError,
-    code=59,
-    kafka_name="UNKNOWN_PRODUCER_ID",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class UnknownProducerId(TidelogError, code=59, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The leader has no state for an idempotent producer whose batch is not its first: the state has expired."""
 
 
-class InvalidProducerEpoch(
-    TidelogError,
-    code=47,
-    kafka_name="INVALID_PRODUCER_EPOCH",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class InvalidProducerEpoch(TidelogError, code=47, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """A newer instance of the producer has a higher epoch."""
 
 
-class InvalidTxnState(
-    TidelogError,
-    code=48,
-    kafka_name="INVALID_TXN_STATE",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class InvalidTxnState(TidelogError, code=48, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """A producer wrote outside of its open transaction."""
 
 
 class TransactionCoordinatorFenced(
-    TidelogError,
-    code=52,
-    kafka_name="TRANSACTION_COORDINATOR_FENCED",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
+    TidelogError, code=52, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False
 ):
     """The coordinator that wrote a transaction marker has been replaced by a newer one."""
 
@@ -430,42 +289,26 @@ class TransactionCoordinatorFenced(
 # --- storage ----------------------------------------------------------------------------------------------------
 
 
-class KafkaStorageError(
-    TidelogError, code=56, kafka_name="KAFKA_STORAGE_ERROR", status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=None
-):
+class KafkaStorageError(TidelogError, code=56, status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=None):
     """A disk read, write or fsync failed: the log directory is offline. Other log directories stay online."""
 
 
-class DiskFull(TidelogError, code=1002, kafka_name=None, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False):
+class DiskFull(TidelogError, code=1002, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False):
     """The log directory is full: the whole append was rejected. Reads continue."""
 
 
-class CorruptLog(TidelogError, code=1005, kafka_name=None, status="DATA_LOSS", retry=Retry.NEVER, written=None):
+class CorruptLog(TidelogError, code=1005, status="DATA_LOSS", retry=Retry.NEVER, written=None):
     """Bytes that were reported as durable are corrupt or missing. This is data corruption, not a torn write."""
 
 
-class InconsistentClusterId(
-    TidelogError,
-    code=104,
-    kafka_name="INCONSISTENT_CLUSTER_ID",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class InconsistentClusterId(TidelogError, code=104, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The log directory or the other node belongs to another cluster."""
 
 
 # --- controller -------------------------------------------------------------------------------------------------
 
 
-class NotController(
-    TidelogError,
-    code=41,
-    kafka_name="NOT_CONTROLLER",
-    status="FAILED_PRECONDITION",
-    retry=Retry.ELSEWHERE,
-    written=False,
-):
+class NotController(TidelogError, code=41, status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False):
     """This node is not the active controller; the message names the active controller if it is known."""
 
 
@@ -497,120 +340,51 @@ class NodeIdNotRegistered(
     """No node with this id is registered."""
 
 
-class InvalidVoterKey(
-    TidelogError,
-    code=125,
-    kafka_name="INVALID_VOTER_KEY",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class InvalidVoterKey(TidelogError, code=125, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The request addresses another replica of the metadata log: another node, or another directory of this node."""
 
 
-class VoterNotFound(
-    TidelogError, code=126, kafka_name="VOTER_NOT_FOUND", status="NOT_FOUND", retry=Retry.NEVER, written=False
-):
+class VoterNotFound(TidelogError, code=126, status="NOT_FOUND", retry=Retry.NEVER, written=False):
     """The metadata quorum has no such voter."""
 
 
-class VoterChangePending(
-    TidelogError, code=1012, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=False
-):
+class VoterChangePending(TidelogError, code=1012, status="UNAVAILABLE", retry=Retry.LATER, written=False):
     """The previous change of the voters of the metadata quorum is not committed yet; voters change one at a time."""
 
 
-class InvalidUpdateVersion(
-    TidelogError,
-    code=95,
-    kafka_name="INVALID_UPDATE_VERSION",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class InvalidUpdateVersion(TidelogError, code=95, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The partition epoch in an AlterPartition request is stale (KIP-497)."""
 
 
-class IneligibleReplica(
-    TidelogError,
-    code=107,
-    kafka_name="INELIGIBLE_REPLICA",
-    status="FAILED_PRECONDITION",
-    retry=Retry.LATER,
-    written=False,
-):
+class IneligibleReplica(TidelogError, code=107, status="FAILED_PRECONDITION", retry=Retry.LATER, written=False):
     """A replica proposed for the ISR is fenced, draining or of a stale incarnation (KIP-841, KIP-903)."""
 
 
-class PreferredLeaderNotAvailable(
-    TidelogError,
-    code=80,
-    kafka_name="PREFERRED_LEADER_NOT_AVAILABLE",
-    status="UNAVAILABLE",
-    retry=Retry.LATER,
-    written=False,
-):
+class PreferredLeaderNotAvailable(TidelogError, code=80, status="UNAVAILABLE", retry=Retry.LATER, written=False):
     """The preferred leader of the partition is not in sync, fenced or shutting down."""
 
 
-class EligibleLeadersNotAvailable(
-    TidelogError,
-    code=83,
-    kafka_name="ELIGIBLE_LEADERS_NOT_AVAILABLE",
-    status="UNAVAILABLE",
-    retry=Retry.LATER,
-    written=False,
-):
+class EligibleLeadersNotAvailable(TidelogError, code=83, status="UNAVAILABLE", retry=Retry.LATER, written=False):
     """No available replica of the partition can become leader, not even by an unclean election."""
 
 
-class ElectionNotNeeded(
-    TidelogError,
-    code=84,
-    kafka_name="ELECTION_NOT_NEEDED",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class ElectionNotNeeded(TidelogError, code=84, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The partition already has the requested leader."""
 
 
-class InvalidReplicaAssignment(
-    TidelogError,
-    code=39,
-    kafka_name="INVALID_REPLICA_ASSIGNMENT",
-    status="INVALID_ARGUMENT",
-    retry=Retry.NEVER,
-    written=False,
-):
+class InvalidReplicaAssignment(TidelogError, code=39, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
     """The requested replicas are unknown, repeated or empty; or the reassignment can no longer be cancelled."""
 
 
-class NoReassignmentInProgress(
-    TidelogError,
-    code=85,
-    kafka_name="NO_REASSIGNMENT_IN_PROGRESS",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class NoReassignmentInProgress(TidelogError, code=85, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The partition has no reassignment to cancel."""
 
 
-class FeatureUpdateFailed(
-    TidelogError,
-    code=96,
-    kafka_name="FEATURE_UPDATE_FAILED",
-    status="FAILED_PRECONDITION",
-    retry=Retry.NEVER,
-    written=False,
-):
+class FeatureUpdateFailed(TidelogError, code=96, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The requested feature level is not possible."""
 
 
-class NodeShuttingDown(
-    TidelogError, code=1007, kafka_name=None, status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False
-):
+class NodeShuttingDown(TidelogError, code=1007, status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False):
     """The node is shutting down and accepts no new requests."""
 
 
@@ -620,29 +394,23 @@ class NodeNotAvailable(
     """The node is starting and cannot answer requests yet."""
 
 
-class ConnectionFailed(
-    TidelogError, code=1008, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=False
-):
+class ConnectionFailed(TidelogError, code=1008, status="UNAVAILABLE", retry=Retry.LATER, written=False):
     """A connection to a node failed; the message names the address and the phase."""
 
 
-class ConnectionLost(
-    ConnectionFailed, code=1009, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=None
-):
+class ConnectionLost(ConnectionFailed, code=1009, status="UNAVAILABLE", retry=Retry.LATER, written=None):
     """The connection broke before the answer arrived. The node may or may not have applied the request."""
 
 
 # --- client -----------------------------------------------------------------------------------------------------
 
 
-class DeliveryTimedOut(
-    TidelogError, code=1010, kafka_name=None, status="DEADLINE_EXCEEDED", retry=Retry.LATER, written=False
-):
+class DeliveryTimedOut(TidelogError, code=1010, status="DEADLINE_EXCEEDED", retry=Retry.LATER, written=False):
     """The producer retried for `delivery_timeout_ms` without success. The records were not written. The last error is
     the cause."""
 
 
-class LogTruncated(TidelogError, code=1011, kafka_name=None, status="DATA_LOSS", retry=Retry.NEVER, written=None):
+class LogTruncated(TidelogError, code=1011, status="DATA_LOSS", retry=Retry.NEVER, written=None):
     """The log was truncated below the consumer's position: records that the consumer has read are no longer in the log.
     Causes: an unclean election, or a page-cache topic whose replicas lost unflushed data (KIP-320)."""
 
