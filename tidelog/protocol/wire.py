@@ -15,6 +15,7 @@ Not here: the content of the records.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from tidelog.protocol.v1 import common_pb2, data_pb2
@@ -28,33 +29,15 @@ _LARGE: Final = 32 * 1024
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
 
+@dataclass(slots=True, kw_only=True)
 class PartitionProduce:
     """One batch of a ProduceRequest; fields as in data.proto."""
 
-    __slots__ = ("batch_id", "leader_epoch", "partition", "records", "topic_id")
-
-    def __init__(
-        self,
-        *,
-        batch_id: int = 0,
-        topic_id: bytes = b"",
-        partition: int = 0,
-        leader_epoch: int = 0,
-        records: Buffer = b"",
-    ) -> None:
-        self.batch_id = batch_id
-        self.topic_id = topic_id
-        self.partition = partition
-        self.leader_epoch = leader_epoch
-        self.records = records
-
-    def __repr__(self) -> str:
-        return _describe(self)
-
-    def __eq__(self, other: object) -> bool:
-        return _equal(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
+    batch_id: int = 0
+    topic_id: bytes = b""
+    partition: int = 0
+    leader_epoch: int = 0
+    records: Buffer = field(default=b"", repr=False)
 
     def _header(self) -> bytes:
         return data_pb2.PartitionProduce(
@@ -62,23 +45,13 @@ class PartitionProduce:
         ).SerializeToString()
 
 
+@dataclass(slots=True, kw_only=True)
 class ProduceRequest:
     """Batches to append; fields as in data.proto."""
 
-    __slots__ = ("acks", "partitions", "timeout_ms")
-
-    def __init__(self, *, acks: int = 0, timeout_ms: int = 0, partitions: list[PartitionProduce] | None = None) -> None:
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.partitions: list[PartitionProduce] = [] if partitions is None else partitions
-
-    def __repr__(self) -> str:
-        return _describe(self)
-
-    def __eq__(self, other: object) -> bool:
-        return _equal(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
+    acks: int = 0
+    timeout_ms: int = 0
+    partitions: list[PartitionProduce] = field(default_factory=list)
 
     def SerializeToString(self) -> bytes:
         """Return the encoded message; copies each `records` once."""
@@ -91,76 +64,30 @@ class ProduceRequest:
     @classmethod
     def FromString(cls, data: bytes, /) -> ProduceRequest:
         """Decode. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
-        if len(data) >= _LARGE:
-            message = cls()
-            try:
-                _read(message, memoryview(data), 0, len(data), _PRODUCE_REQUEST)
-                return message
-            except (_Unusual, IndexError):
-                pass
+        message = cls()
+        if _read_large(message, data, _PRODUCE_REQUEST):
+            return message
         return _produce_request_of(data_pb2.ProduceRequest.FromString(data))
 
 
+@dataclass(slots=True, kw_only=True)
 class PartitionFetched:
     """The answer to one fetch; fields as in data.proto. `error` and `diverging` are None if absent."""
 
-    __slots__ = (
-        "aborted",
-        "diverging",
-        "epochs",
-        "error",
-        "fetch_id",
-        "high_watermark",
-        "last_stable_offset",
-        "leader_epoch",
-        "log_start_offset",
-        "partition",
-        "preferred_read_replica",
-        "records",
-        "topic_id",
-        "waits",
-    )
-
-    def __init__(
-        self,
-        *,
-        fetch_id: int = 0,
-        topic_id: bytes = b"",
-        partition: int = 0,
-        leader_epoch: int = 0,
-        error: common_pb2.Error | None = None,
-        high_watermark: int = 0,
-        last_stable_offset: int = 0,
-        log_start_offset: int = 0,
-        diverging: common_pb2.EpochEnd | None = None,
-        epochs: list[common_pb2.EpochStart] | None = None,
-        aborted: list[data_pb2.AbortedTransaction] | None = None,
-        preferred_read_replica: int = 0,
-        waits: bool = False,
-        records: Buffer = b"",
-    ) -> None:
-        self.fetch_id = fetch_id
-        self.topic_id = topic_id
-        self.partition = partition
-        self.leader_epoch = leader_epoch
-        self.error = error
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.diverging = diverging
-        self.epochs: list[common_pb2.EpochStart] = [] if epochs is None else epochs
-        self.aborted: list[data_pb2.AbortedTransaction] = [] if aborted is None else aborted
-        self.preferred_read_replica = preferred_read_replica
-        self.waits = waits
-        self.records = records
-
-    def __repr__(self) -> str:
-        return _describe(self)
-
-    def __eq__(self, other: object) -> bool:
-        return _equal(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
+    fetch_id: int = 0
+    topic_id: bytes = b""
+    partition: int = 0
+    leader_epoch: int = 0
+    error: common_pb2.Error | None = None
+    high_watermark: int = 0
+    last_stable_offset: int = 0
+    log_start_offset: int = 0
+    diverging: common_pb2.EpochEnd | None = None
+    epochs: list[common_pb2.EpochStart] = field(default_factory=list)
+    aborted: list[data_pb2.AbortedTransaction] = field(default_factory=list)
+    preferred_read_replica: int = 0
+    waits: bool = False
+    records: Buffer = field(default=b"", repr=False)
 
     def HasField(self, name: str) -> bool:
         """As in protobuf: whether `error` or `diverging` is set."""
@@ -184,21 +111,11 @@ class PartitionFetched:
         ).SerializeToString()
 
 
+@dataclass(slots=True, kw_only=True)
 class FetchResponse:
     """Answers to fetches; fields as in data.proto."""
 
-    __slots__ = ("partitions",)
-
-    def __init__(self, *, partitions: list[PartitionFetched] | None = None) -> None:
-        self.partitions: list[PartitionFetched] = [] if partitions is None else partitions
-
-    def __repr__(self) -> str:
-        return _describe(self)
-
-    def __eq__(self, other: object) -> bool:
-        return _equal(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
+    partitions: list[PartitionFetched] = field(default_factory=list)
 
     def SerializeToString(self) -> bytes:
         """Return the encoded message; copies each `records` once."""
@@ -210,13 +127,9 @@ class FetchResponse:
     @classmethod
     def FromString(cls, data: bytes, /) -> FetchResponse:
         """Decode. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
-        if len(data) >= _LARGE:
-            message = cls()
-            try:
-                _read(message, memoryview(data), 0, len(data), _FETCH_RESPONSE)
-                return message
-            except (_Unusual, IndexError):
-                pass
+        message = cls()
+        if _read_large(message, data, _FETCH_RESPONSE):
+            return message
         return _fetch_response_of(data_pb2.FetchResponse.FromString(data))
 
 
@@ -294,6 +207,17 @@ _PARTITION_FETCHED: Final[_Fields] = {
     0x7A: ("records", _VIEW, None),
 }
 _FETCH_RESPONSE: Final[_Fields] = {0x0A: ("partitions", _ENTRIES, (PartitionFetched, _PARTITION_FETCHED))}
+
+
+def _read_large(message: object, data: bytes, fields: _Fields) -> bool:
+    """Decode a large message into `message`. Returns False if protobuf must decode the bytes."""
+    if len(data) < _LARGE:
+        return False
+    try:
+        _read(message, memoryview(data), 0, len(data), fields)
+    except (_Unusual, IndexError):
+        return False
+    return True
 
 
 def _read(message: object, data: memoryview, position: int, end: int, fields: _Fields) -> None:
@@ -381,8 +305,8 @@ def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:
             last_stable_offset=entry.last_stable_offset,
             log_start_offset=entry.log_start_offset,
             diverging=entry.diverging if entry.HasField("diverging") else None,
-            epochs=list(epochs) if (epochs := entry.epochs) else None,
-            aborted=list(aborted) if (aborted := entry.aborted) else None,
+            epochs=list(entry.epochs),
+            aborted=list(entry.aborted),
             preferred_read_replica=entry.preferred_read_replica,
             waits=entry.waits,
             records=entry.records,
@@ -390,21 +314,3 @@ def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:
         for entry in message.partitions
     ]
     return FetchResponse(partitions=entries)
-
-
-# --- what Python asks of a value ----------------------------------------------------------------------------------
-
-
-def _slots(message: object) -> list[tuple[str, Any]]:
-    return [(name, getattr(message, name)) for name in type(message).__slots__]  # type: ignore[attr-defined]
-
-
-def _describe(message: object) -> str:
-    shown = ", ".join(
-        f"{name}=<{len(value)} bytes>" if name == "records" else f"{name}={value!r}" for name, value in _slots(message)
-    )
-    return f"{type(message).__name__}({shown})"
-
-
-def _equal(message: object, other: object) -> bool:
-    return type(message) is type(other) and _slots(message) == _slots(other)

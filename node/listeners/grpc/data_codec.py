@@ -187,13 +187,13 @@ def _write_partition(fetched: FetchedPartition) -> wire.PartitionFetched:
         else common_pb2.EpochEnd(epoch=diverging.epoch, end_offset=diverging.end_offset),
         epochs=[common_pb2.EpochStart(epoch=each.epoch, start_offset=each.start_offset) for each in fetched.epochs]
         if fetched.epochs
-        else None,
+        else [],
         aborted=[
             data_pb2.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
             for each in fetched.aborted
         ]
         if fetched.aborted
-        else None,
+        else [],
         preferred_read_replica=fetched.preferred_read_replica,
         waits=fetched.waits,
         records=fetched.records,
