@@ -64,8 +64,7 @@ class ProduceRequest:
     @classmethod
     def FromString(cls, data: bytes, /) -> ProduceRequest:
         """Decode. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
-        message = cls()
-        if _read_large(message, data, _PRODUCE_REQUEST):
+        if len(data) >= _LARGE and _is_read(message := cls(), data, _PRODUCE_REQUEST):
             return message
         return _produce_request_of(data_pb2.ProduceRequest.FromString(data))
 
@@ -127,8 +126,7 @@ class FetchResponse:
     @classmethod
     def FromString(cls, data: bytes, /) -> FetchResponse:
         """Decode. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
-        message = cls()
-        if _read_large(message, data, _FETCH_RESPONSE):
+        if len(data) >= _LARGE and _is_read(message := cls(), data, _FETCH_RESPONSE):
             return message
         return _fetch_response_of(data_pb2.FetchResponse.FromString(data))
 
@@ -209,10 +207,8 @@ _PARTITION_FETCHED: Final[_Fields] = {
 _FETCH_RESPONSE: Final[_Fields] = {0x0A: ("partitions", _ENTRIES, (PartitionFetched, _PARTITION_FETCHED))}
 
 
-def _read_large(message: object, data: bytes, fields: _Fields) -> bool:
-    """Decode a large message into `message`. Returns False if protobuf must decode the bytes."""
-    if len(data) < _LARGE:
-        return False
+def _is_read(message: object, data: bytes, fields: _Fields) -> bool:
+    """Decode `data` into `message`. Returns False if protobuf must decode it."""
     try:
         _read(message, memoryview(data), 0, len(data), fields)
     except (_Unusual, IndexError):
@@ -305,8 +301,8 @@ def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:
             last_stable_offset=entry.last_stable_offset,
             log_start_offset=entry.log_start_offset,
             diverging=entry.diverging if entry.HasField("diverging") else None,
-            epochs=list(entry.epochs),
-            aborted=list(entry.aborted),
+            epochs=list(epochs) if (epochs := entry.epochs) else [],
+            aborted=list(aborted) if (aborted := entry.aborted) else [],
             preferred_read_replica=entry.preferred_read_replica,
             waits=entry.waits,
             records=entry.records,
