@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
 from tidelog.cli.output import (
     DEFAULT_BOOTSTRAP,
-    PATIENCE_MS,
     Bootstrap,
     Json,
+    ValidateOnly,
     counted,
     plain,
     print_json,
     print_table,
+    query,
+    report,
     say,
 )
-from tidelog.client.admin import Admin, ClusterDescription
+from tidelog.client.admin import ClusterDescription
 
 app = typer.Typer(help="The state of the cluster.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """The state of the cluster."""
 
 
 @app.command()
 def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Show nodes, controller and problems. Exit code 1: a partition is not writable or is damaged, a node did not
     report its disks, or the cluster cannot be changed."""
-
-    async def work() -> ClusterDescription:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.describe_cluster()
-
-    found = asyncio.run(work())
+    found = query(bootstrap, lambda admin: admin.describe_cluster())
     wrong = _wrong(found)
     if as_json:
         print_json({**plain(found), "healthy": not wrong, "problems": wrong})
@@ -51,21 +42,12 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> N
 
 @app.command()
 def upgrade(
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check only, change nothing.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    as_json: Json = False,
+    validate_only: ValidateOnly = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
 ) -> None:
     """Raise the feature level of the metadata after every node runs this version. This cannot be undone."""
-
-    async def work() -> int:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.update_features(validate_only=validate_only)
-
-    level = asyncio.run(work())
-    if as_json:
-        print_json({"feature_level": level, "updated": not validate_only})
-    else:
-        say(f"the feature level {'could be' if validate_only else 'is'} {level}")
+    level = query(bootstrap, lambda admin: admin.update_features(validate_only=validate_only))
+    document = {"feature_level": level, "updated": not validate_only}
+    report(document, f"the feature level {'could be' if validate_only else 'is'} {level}", as_json=as_json)
 
 
 @app.command("remove-voter")
@@ -73,12 +55,7 @@ def remove_voter(
     node: Annotated[int, typer.Argument(help="Number of the node.")], bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
 ) -> None:
     """Remove a permanently lost node from the voters of the metadata quorum; another node replaces it."""
-
-    async def work() -> None:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            await admin.remove_voter(node)
-
-    asyncio.run(work())
+    query(bootstrap, lambda admin: admin.remove_voter(node))
     say(f"node {node} is no longer a voter")
 
 

@@ -13,11 +13,6 @@ from tidelog.cli.server_packages import server_module
 app = typer.Typer(help="Log files on this machine.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """Log files on this machine."""
-
-
 @app.command()
 def dump(
     paths: Annotated[

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, print_json, say
-from tidelog.client.admin import Admin, RestartExplanation
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, print_json, query, say
 
 app = typer.Typer(help="Single nodes.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Single nodes."""
 
 
 @app.command("safe-to-restart")
@@ -25,18 +18,13 @@ def safe_to_restart(
     as_json: Json = False,
 ) -> None:
     """Report whether the cluster keeps working while a node is stopped. Exit code 1: it does not."""
-
-    async def work() -> RestartExplanation:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.explain_restart(node_id)
-
-    told = asyncio.run(work())
+    restart = query(bootstrap, lambda admin: admin.explain_restart(node_id))
     if as_json:
-        print_json(told)
-    elif told.safe:
+        print_json(restart)
+    elif restart.safe:
         say(f"node {node_id} may be stopped: the rest of the cluster keeps working")
     else:
-        for reason in told.reasons:
+        for reason in restart.reasons:
             say(f"not now: {reason}")
-    if not told.safe:
+    if not restart.safe:
         raise typer.Exit(1)

@@ -1,32 +1,47 @@
-"""Shared by all commands: common options, tables for people, JSON for scripts."""
+"""Shared by all commands: common options, queries to the cluster, tables for people, JSON for scripts."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidelog.client.admin import Admin
+
+Answer = TypeVar("Answer")
 Bootstrap = Annotated[
     str,
     typer.Option("--bootstrap", "-b", envvar="TIDELOG_BOOTSTRAP", help="Addresses of some nodes: host:port,host:port."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
 
+ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Check only, change nothing.")]
+
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 """Default address of the first node of `tidelog up`."""
 
-
 PATIENCE_MS = 2_000
 """How long commands retry: a person at a terminal can repeat the command, and a restarting node gets this long."""
+
+
+def query(bootstrap: str, call: Callable[[Admin], Awaitable[Answer]]) -> Answer:
+    """Return the answer of one or more calls of an Admin client."""
+
+    async def work() -> Answer:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            return await call(admin)
+
+    return asyncio.run(work())
 
 
 def plain(value: object) -> Any:
@@ -76,3 +91,11 @@ def say(text: str) -> None:
     """Print a sentence for people on standard error; standard output is for results."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+def report(document: Mapping[str, object], text: str, *, as_json: bool) -> None:
+    """Print the result of a change: the document for scripts, or the sentence for people."""
+    if as_json:
+        print_json(document)
+    else:
+        say(text)

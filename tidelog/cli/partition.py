@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, counted, print_json, print_table, say
-from tidelog.client.admin import Admin, PartitionExplanation, PartitionResult, ReassignmentDescription
-from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query, say
+from tidelog.client.admin import Admin, PartitionExplanation, PartitionResult
+from tidelog.errors import InvalidRequest
 from tidelog.types import PartitionIndex, TopicPartition
 
 app = typer.Typer(help="Single partitions: problems, leaders, replicas.", no_args_is_help=True)
@@ -30,34 +29,32 @@ def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRA
     """Show why partitions cannot be read or written, and what to do. Exit code 1: some cannot, or it is unknown."""
     wanted = [_partition(name) for name in names or ()]
 
-    async def work() -> tuple[list[PartitionExplanation], str]:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.explain_partitions(wanted), (await admin.describe_cluster()).trouble
+    async def explain(admin: Admin) -> tuple[list[PartitionExplanation], str]:
+        return await admin.explain_partitions(wanted), (await admin.describe_cluster()).trouble
 
-    told, trouble = asyncio.run(work())
+    explanations, trouble = query(bootstrap, explain)
     if trouble:
         say(trouble)
     if as_json:
-        print_json([_plain(each.error, each) for each in told])
+        print_json([_plain(each) for each in explanations])
     else:
-        for each in told:
+        for each in explanations:
             _say_explanation(each)
-        if not trouble and not any(each.causes or each.error for each in told):
+        if not trouble and not any(each.causes or each.error for each in explanations):
             say("no problems found")
-    if trouble or any(each.error or not each.writable for each in told):
+    if trouble or any(each.error or not each.writable for each in explanations):
         raise typer.Exit(1)
 
 
-def _say_explanation(told: PartitionExplanation) -> None:
-    if told.error is not None:
-        say(f"{told.partition}: {told.error.message}")
+def _say_explanation(explanation: PartitionExplanation) -> None:
+    if explanation.error is not None:
+        say(f"{explanation.partition}: {explanation.error.message}")
         return
-    unwritable = "can be read, not written with acks=all" if told.readable else "is unavailable"
-    works = "works" if told.writable else unwritable
-    say(f"{told.partition} {works}")
-    for cause in told.causes:
+    unwritable = "can be read, not written with acks=all" if explanation.readable else "is unavailable"
+    say(f"{explanation.partition} {'works' if explanation.writable else unwritable}")
+    for cause in explanation.causes:
         say(f"  why: {cause}")
-    for step in told.steps:
+    for step in explanation.steps:
         say(f"  do:  {step}")
 
 
@@ -80,37 +77,33 @@ def elect(
     if unclean and not wanted:
         raise InvalidRequest("--unclean loses records: name the partitions as TOPIC-N")
 
-    async def work(*, validate_only: bool = False) -> list[PartitionResult]:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.elect_leaders(wanted, unclean=unclean, validate_only=validate_only)
-
     if unclean and not yes:
-        told = asyncio.run(work(validate_only=True))
+        expected = query(bootstrap, lambda admin: admin.elect_leaders(wanted, unclean=True, validate_only=True))
         if as_json:
-            print_json([{**_plain(each.error, each), "elected": False} for each in told])
+            print_json([{**_plain(each), "elected": False} for each in expected])
             raise typer.Exit(1)
-        if not _agreed(told):
+        if not _is_confirmed(expected):
             raise typer.Exit(1)
-    _show(asyncio.run(work()), as_json=as_json)
+    _show(query(bootstrap, lambda admin: admin.elect_leaders(wanted, unclean=unclean)), as_json=as_json)
 
 
-def _agreed(told: list[PartitionResult]) -> bool:
+def _is_confirmed(expected: list[PartitionResult]) -> bool:
     """Show what an unclean election would lose, and ask for confirmation."""
-    for each in told:
+    for each in expected:
         if each.error is not None:
             say(f"{each.partition}: {each.error.message}")
         else:
             say(f"{each.partition}: node {each.leader} would lead. {each.loss or 'nothing would be lost'}")
-    if all(each.error is not None for each in told):
+    if all(each.error is not None for each in expected):
         return False
     try:
-        agreed = typer.confirm("Lose these records?", err=True)
+        is_confirmed = typer.confirm("Lose these records?", err=True)
     except typer.Abort:
         say("no answer: pass --yes")
-        agreed = False
-    if not agreed:
+        is_confirmed = False
+    if not is_confirmed:
         say("nothing was changed")
-    return agreed
+    return is_confirmed
 
 
 @app.command()
@@ -129,23 +122,13 @@ def reassign(
         raise InvalidRequest("pass --replicas with node ids (1,2,3), or --cancel")
     target = None if cancel else [int(node) for node in nodes]
     partition = _partition(name)
-
-    async def work() -> list[PartitionResult]:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.reassign({partition: target})
-
-    _show(asyncio.run(work()), as_json=as_json)
+    _show(query(bootstrap, lambda admin: admin.reassign({partition: target})), as_json=as_json)
 
 
 @app.command()
 def moves(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Show the reassignments in progress."""
-
-    async def work() -> list[ReassignmentDescription]:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.list_reassignments()
-
-    found = asyncio.run(work())
+    found = query(bootstrap, lambda admin: admin.list_reassignments())
     if as_json:
         print_json(found)
         return
@@ -156,7 +139,7 @@ def moves(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> No
 def _show(outcomes: list[PartitionResult], *, as_json: bool) -> None:
     refused = [each for each in outcomes if each.error is not None]
     if as_json:
-        print_json([_plain(each.error, each) for each in outcomes])
+        print_json([_plain(each) for each in outcomes])
     else:
         for each in outcomes:
             if each.error is not None:
@@ -172,9 +155,8 @@ def _show(outcomes: list[PartitionResult], *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _plain(error: TidelogError | None, told: PartitionExplanation | PartitionResult) -> dict[str, object]:
+def _plain(result: PartitionExplanation | PartitionResult) -> dict[str, object]:
     """Convert to JSON fields; the error by name and message."""
-    fields: dict[str, object] = {name: getattr(told, name) for name in told.__dataclass_fields__}
-    fields["partition"] = {"topic": told.partition.topic, "partition": told.partition.partition}
-    fields["error"] = None if error is None else {"name": type(error).__name__, "message": error.message}
-    return fields
+    error = result.error
+    shown = None if error is None else {"name": type(error).__name__, "message": error.message}
+    return {**{name: getattr(result, name) for name in result.__dataclass_fields__}, "error": shown}

@@ -13,11 +13,6 @@ from tidelog.cli.server_packages import server_module
 app = typer.Typer(help="The metadata quorum, offline.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """The metadata quorum, offline."""
-
-
 @app.command("reset-epoch")
 def reset_epoch(
     directories: Annotated[list[Path], typer.Argument(help="First log directory of each node.", show_default=False)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,12 +9,23 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, print_json, print_table, say
+from tidelog.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    ValidateOnly,
+    print_json,
+    print_table,
+    query,
+    report,
+    say,
+)
 from tidelog.client.admin import Admin, TopicSettingWarning
 from tidelog.errors import InvalidConfig
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
+Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")]
 
 
 @app.command()
@@ -23,33 +33,28 @@ def create(
     name: Name,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
     replicas: Annotated[int, typer.Option("--replicas", "-r", help="Number of replicas of each partition.")] = 1,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")
-    ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check only, change nothing.")] = False,
+    config: Config = None,
+    validate_only: ValidateOnly = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
     """Create a topic."""
     configs = _settings(config or ())
-
-    async def work() -> None:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            with _warnings() as warned:
-                topic_id = await admin.create_topic(
-                    name,
-                    partitions=partitions,
-                    replication_factor=replicas,
-                    configs=configs,
-                    validate_only=validate_only,
-                )
-        if as_json:
-            given = None if validate_only else topic_id
-            print_json({"name": name, "topic_id": given, "created": not validate_only, "warnings": warned})
-        else:
-            say(f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}")
-
-    asyncio.run(work())
+    with _warnings() as warned:
+        topic_id = query(
+            bootstrap,
+            lambda admin: admin.create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replicas,
+                configs=configs,
+                validate_only=validate_only,
+            ),
+        )
+    given = None if validate_only else topic_id
+    document = {"name": name, "topic_id": given, "created": not validate_only, "warnings": warned}
+    text = f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}"
+    report(document, text, as_json=as_json)
 
 
 @contextmanager
@@ -78,14 +83,12 @@ def _settings(given: Iterable[str]) -> dict[str, str]:
 @app.command()
 def alter(
     name: Name,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be repeated.")
-    ] = None,
+    config: Config = None,
     default: Annotated[
         list[str] | None, typer.Option("--default", "-d", help="A setting to reset to its default: KEY.")
     ] = None,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="New total of partitions; only more.")] = 0,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check only, change nothing.")] = False,
+    validate_only: ValidateOnly = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -94,85 +97,65 @@ def alter(
     if not changes and not partitions:
         raise InvalidConfig("nothing to change: pass --config KEY=VALUE, --default KEY or --partitions N")
 
-    async def work() -> None:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            with _warnings() as warned:
-                if changes:
-                    await admin.alter_topic(name, changes, validate_only=validate_only)
-                if partitions:
-                    await admin.create_partitions(name, partitions, validate_only=validate_only)
-        if as_json:
-            print_json({"name": name, "altered": not validate_only, "warnings": warned})
-        else:
-            say(f"topic {name!r} can be changed like this" if validate_only else f"topic {name!r} changed")
+    async def change(admin: Admin) -> None:
+        if changes:
+            await admin.alter_topic(name, changes, validate_only=validate_only)
+        if partitions:
+            await admin.create_partitions(name, partitions, validate_only=validate_only)
 
-    asyncio.run(work())
+    with _warnings() as warned:
+        query(bootstrap, change)
+    document = {"name": name, "altered": not validate_only, "warnings": warned}
+    text = f"topic {name!r} can be changed like this" if validate_only else f"topic {name!r} changed"
+    report(document, text, as_json=as_json)
 
 
 @app.command("list")
 def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """List all topics."""
-
-    async def work() -> None:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            topics = await admin.list_topics()
-        if as_json:
-            print_json(topics)
-            return
-        rows = [
-            (
-                topic.name,
-                len(topic.partitions),
-                max((len(partition.replicas) for partition in topic.partitions), default=0),
-                sum(partition.leader < 0 for partition in topic.partitions),
-                sum(len(partition.isr) < len(partition.replicas) for partition in topic.partitions),
-            )
-            for topic in topics
-        ]
-        print_table("topics", ("topic", "partitions", "replicas", "leaderless", "under-replicated"), rows)
-
-    asyncio.run(work())
+    topics = query(bootstrap, lambda admin: admin.list_topics())
+    if as_json:
+        print_json(topics)
+        return
+    rows = [
+        (
+            topic.name,
+            len(topic.partitions),
+            max((len(partition.replicas) for partition in topic.partitions), default=0),
+            sum(partition.leader < 0 for partition in topic.partitions),
+            sum(len(partition.isr) < len(partition.replicas) for partition in topic.partitions),
+        )
+        for topic in topics
+    ]
+    print_table("topics", ("topic", "partitions", "replicas", "leaderless", "under-replicated"), rows)
 
 
 @app.command()
 def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Show a topic's partitions, leaders, in-sync replicas and settings."""
-
-    async def work() -> None:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            topic = await admin.describe_topic(name)
-        if as_json:
-            print_json(topic)
-            return
-        rows = [
-            (
-                partition.partition,
-                partition.leader if partition.leader >= 0 else "none",
-                partition.leader_epoch,
-                partition.replicas,
-                partition.isr,
-                partition.elr,
-                partition.offline,
-            )
-            for partition in topic.partitions
-        ]
-        columns = ("partition", "leader", "epoch", "replicas", "in sync", "eligible", "offline")
-        print_table(f"{topic.name}  {topic.topic_id}", columns, rows)
-        print_table("settings", ("key", "value"), topic.configs.items())
-
-    asyncio.run(work())
+    topic = query(bootstrap, lambda admin: admin.describe_topic(name))
+    if as_json:
+        print_json(topic)
+        return
+    rows = [
+        (
+            partition.partition,
+            partition.leader if partition.leader >= 0 else "none",
+            partition.leader_epoch,
+            partition.replicas,
+            partition.isr,
+            partition.elr,
+            partition.offline,
+        )
+        for partition in topic.partitions
+    ]
+    columns = ("partition", "leader", "epoch", "replicas", "in sync", "eligible", "offline")
+    print_table(f"{topic.name}  {topic.topic_id}", columns, rows)
+    print_table("settings", ("key", "value"), topic.configs.items())
 
 
 @app.command()
 def delete(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Delete a topic and all its records."""
-
-    async def work() -> None:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            await admin.delete_topic(name)
-        if as_json:
-            print_json({"name": name, "deleted": True})
-        else:
-            say(f"topic {name!r} deleted")
-
-    asyncio.run(work())
+    query(bootstrap, lambda admin: admin.delete_topic(name))
+    report({"name": name, "deleted": True}, f"topic {name!r} deleted", as_json=as_json)
