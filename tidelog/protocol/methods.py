@@ -68,6 +68,11 @@ class Method(Generic[Request, Answer]):
         return f"{self.service.rpartition('.')[2]}.{self.name}"
 
 
+def _unary(service: str, request: type[Request], answer: type[Answer]) -> Method[Request, Answer]:
+    """Return a unary method, which has the name of its request message without `Request`."""
+    return Method(service, request.__name__.removesuffix("Request"), request, answer)
+
+
 DATA: Final = "tidelog.v1.Data"
 ADMIN: Final = "tidelog.v1.Admin"
 CONTROLLER: Final = "tidelog.v1.Controller"
@@ -76,124 +81,70 @@ QUORUM: Final = "tidelog.v1.Quorum"
 DATA_PRODUCE_STREAM: Final = Method(
     DATA, "ProduceStream", wire.ProduceRequest, data_pb2.ProduceResponse, CallKind.STREAM
 )
-DATA_PRODUCE: Final = Method(DATA, "Produce", wire.ProduceRequest, data_pb2.ProduceResponse)
+DATA_PRODUCE: Final = _unary(DATA, wire.ProduceRequest, data_pb2.ProduceResponse)
 DATA_FETCH_STREAM: Final = Method(DATA, "FetchStream", data_pb2.FetchRequest, wire.FetchResponse, CallKind.STREAM)
-DATA_FETCH: Final = Method(DATA, "Fetch", data_pb2.FetchRequest, wire.FetchResponse)
-DATA_LIST_OFFSETS: Final = Method(DATA, "ListOffsets", data_pb2.ListOffsetsRequest, data_pb2.ListOffsetsResponse)
-DATA_OFFSET_FOR_LEADER_EPOCH: Final = Method(
-    DATA, "OffsetForLeaderEpoch", data_pb2.OffsetForLeaderEpochRequest, data_pb2.OffsetForLeaderEpochResponse
+DATA_FETCH: Final = _unary(DATA, data_pb2.FetchRequest, wire.FetchResponse)
+DATA_LIST_OFFSETS: Final = _unary(DATA, data_pb2.ListOffsetsRequest, data_pb2.ListOffsetsResponse)
+DATA_OFFSET_FOR_LEADER_EPOCH: Final = _unary(
+    DATA, data_pb2.OffsetForLeaderEpochRequest, data_pb2.OffsetForLeaderEpochResponse
 )
-DATA_INIT_PRODUCER_ID: Final = Method(
-    DATA, "InitProducerId", data_pb2.InitProducerIdRequest, data_pb2.InitProducerIdResponse
+DATA_INIT_PRODUCER_ID: Final = _unary(DATA, data_pb2.InitProducerIdRequest, data_pb2.InitProducerIdResponse)
+DATA_GET_REPLICA_LOG_INFO: Final = _unary(DATA, data_pb2.GetReplicaLogInfoRequest, data_pb2.GetReplicaLogInfoResponse)
+
+ADMIN_GET_METADATA: Final = _unary(ADMIN, admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse)
+ADMIN_CREATE_TOPIC: Final = _unary(ADMIN, admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
+ADMIN_DELETE_TOPIC: Final = _unary(ADMIN, admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse)
+ADMIN_DESCRIBE_CLUSTER: Final = _unary(ADMIN, admin_pb2.DescribeClusterRequest, admin_pb2.DescribeClusterResponse)
+ADMIN_ELECT_LEADERS: Final = _unary(ADMIN, admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse)
+ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = _unary(
+    ADMIN, admin_pb2.AlterPartitionReassignmentsRequest, admin_pb2.AlterPartitionReassignmentsResponse
 )
-DATA_GET_REPLICA_LOG_INFO: Final = Method(
-    DATA, "GetReplicaLogInfo", data_pb2.GetReplicaLogInfoRequest, data_pb2.GetReplicaLogInfoResponse
+ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = _unary(
+    ADMIN, admin_pb2.ListPartitionReassignmentsRequest, admin_pb2.ListPartitionReassignmentsResponse
+)
+ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = _unary(
+    ADMIN, admin_pb2.IncrementalAlterConfigsRequest, admin_pb2.IncrementalAlterConfigsResponse
+)
+ADMIN_CREATE_PARTITIONS: Final = _unary(ADMIN, admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse)
+ADMIN_UPDATE_FEATURES: Final = _unary(ADMIN, admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse)
+ADMIN_EXPLAIN_PARTITIONS: Final = _unary(ADMIN, admin_pb2.ExplainPartitionsRequest, admin_pb2.ExplainPartitionsResponse)
+ADMIN_DESCRIBE_LOG_DIRS: Final = _unary(ADMIN, admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribeLogDirsResponse)
+ADMIN_EXPLAIN_RESTART: Final = _unary(ADMIN, admin_pb2.ExplainRestartRequest, admin_pb2.ExplainRestartResponse)
+ADMIN_REMOVE_VOTER: Final = _unary(ADMIN, admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
+
+CONTROLLER_REGISTER_NODE: Final = _unary(
+    CONTROLLER, controller_pb2.RegisterNodeRequest, controller_pb2.RegisterNodeResponse
+)
+CONTROLLER_HEARTBEAT: Final = _unary(CONTROLLER, controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse)
+CONTROLLER_ALTER_PARTITION: Final = _unary(
+    CONTROLLER, controller_pb2.AlterPartitionRequest, controller_pb2.AlterPartitionResponse
+)
+CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = _unary(
+    CONTROLLER, controller_pb2.AllocateProducerIdsRequest, controller_pb2.AllocateProducerIdsResponse
+)
+CONTROLLER_CREATE_TOPIC: Final = _unary(CONTROLLER, admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
+CONTROLLER_DELETE_TOPIC: Final = _unary(CONTROLLER, admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse)
+CONTROLLER_REMOVE_VOTER: Final = _unary(CONTROLLER, admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
+CONTROLLER_ELECT_LEADERS: Final = _unary(CONTROLLER, admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse)
+CONTROLLER_ALTER_PARTITION_REASSIGNMENTS: Final = _unary(
+    CONTROLLER, admin_pb2.AlterPartitionReassignmentsRequest, admin_pb2.AlterPartitionReassignmentsResponse
+)
+CONTROLLER_INCREMENTAL_ALTER_CONFIGS: Final = _unary(
+    CONTROLLER, admin_pb2.IncrementalAlterConfigsRequest, admin_pb2.IncrementalAlterConfigsResponse
+)
+CONTROLLER_CREATE_PARTITIONS: Final = _unary(
+    CONTROLLER, admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse
+)
+CONTROLLER_UPDATE_FEATURES: Final = _unary(
+    CONTROLLER, admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse
 )
 
-ADMIN_GET_METADATA: Final = Method(ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse)
-ADMIN_CREATE_TOPIC: Final = Method(ADMIN, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
-ADMIN_DELETE_TOPIC: Final = Method(ADMIN, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse)
-ADMIN_DESCRIBE_CLUSTER: Final = Method(
-    ADMIN, "DescribeCluster", admin_pb2.DescribeClusterRequest, admin_pb2.DescribeClusterResponse
-)
-ADMIN_ELECT_LEADERS: Final = Method(
-    ADMIN, "ElectLeaders", admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse
-)
-ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = Method(
-    ADMIN,
-    "AlterPartitionReassignments",
-    admin_pb2.AlterPartitionReassignmentsRequest,
-    admin_pb2.AlterPartitionReassignmentsResponse,
-)
-ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Method(
-    ADMIN,
-    "ListPartitionReassignments",
-    admin_pb2.ListPartitionReassignmentsRequest,
-    admin_pb2.ListPartitionReassignmentsResponse,
-)
-ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Method(
-    ADMIN,
-    "IncrementalAlterConfigs",
-    admin_pb2.IncrementalAlterConfigsRequest,
-    admin_pb2.IncrementalAlterConfigsResponse,
-)
-ADMIN_CREATE_PARTITIONS: Final = Method(
-    ADMIN, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse
-)
-ADMIN_UPDATE_FEATURES: Final = Method(
-    ADMIN, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse
-)
-ADMIN_EXPLAIN_PARTITIONS: Final = Method(
-    ADMIN, "ExplainPartitions", admin_pb2.ExplainPartitionsRequest, admin_pb2.ExplainPartitionsResponse
-)
-ADMIN_DESCRIBE_LOG_DIRS: Final = Method(
-    ADMIN, "DescribeLogDirs", admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribeLogDirsResponse
-)
-ADMIN_EXPLAIN_RESTART: Final = Method(
-    ADMIN, "ExplainRestart", admin_pb2.ExplainRestartRequest, admin_pb2.ExplainRestartResponse
-)
-ADMIN_REMOVE_VOTER: Final = Method(ADMIN, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
-
-CONTROLLER_REGISTER_NODE: Final = Method(
-    CONTROLLER, "RegisterNode", controller_pb2.RegisterNodeRequest, controller_pb2.RegisterNodeResponse
-)
-CONTROLLER_HEARTBEAT: Final = Method(
-    CONTROLLER, "Heartbeat", controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse
-)
-CONTROLLER_ALTER_PARTITION: Final = Method(
-    CONTROLLER, "AlterPartition", controller_pb2.AlterPartitionRequest, controller_pb2.AlterPartitionResponse
-)
-CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = Method(
-    CONTROLLER,
-    "AllocateProducerIds",
-    controller_pb2.AllocateProducerIdsRequest,
-    controller_pb2.AllocateProducerIdsResponse,
-)
-CONTROLLER_CREATE_TOPIC: Final = Method(
-    CONTROLLER, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse
-)
-CONTROLLER_DELETE_TOPIC: Final = Method(
-    CONTROLLER, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse
-)
-CONTROLLER_REMOVE_VOTER: Final = Method(
-    CONTROLLER, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse
-)
-CONTROLLER_ELECT_LEADERS: Final = Method(
-    CONTROLLER, "ElectLeaders", admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse
-)
-CONTROLLER_ALTER_PARTITION_REASSIGNMENTS: Final = Method(
-    CONTROLLER,
-    "AlterPartitionReassignments",
-    admin_pb2.AlterPartitionReassignmentsRequest,
-    admin_pb2.AlterPartitionReassignmentsResponse,
-)
-CONTROLLER_INCREMENTAL_ALTER_CONFIGS: Final = Method(
-    CONTROLLER,
-    "IncrementalAlterConfigs",
-    admin_pb2.IncrementalAlterConfigsRequest,
-    admin_pb2.IncrementalAlterConfigsResponse,
-)
-CONTROLLER_CREATE_PARTITIONS: Final = Method(
-    CONTROLLER, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse
-)
-CONTROLLER_UPDATE_FEATURES: Final = Method(
-    CONTROLLER, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse
-)
-
-QUORUM_INTRODUCE: Final = Method(QUORUM, "Introduce", quorum_pb2.IntroduceRequest, quorum_pb2.IntroduceResponse)
-QUORUM_FETCH_METADATA: Final = Method(
-    QUORUM, "FetchMetadata", quorum_pb2.FetchMetadataRequest, quorum_pb2.FetchMetadataResponse
-)
-QUORUM_VOTE: Final = Method(QUORUM, "Vote", quorum_pb2.VoteRequest, quorum_pb2.VoteResponse)
-QUORUM_BEGIN_QUORUM_EPOCH: Final = Method(
-    QUORUM, "BeginQuorumEpoch", quorum_pb2.BeginQuorumEpochRequest, quorum_pb2.LeaderAndEpoch
-)
-QUORUM_END_QUORUM_EPOCH: Final = Method(
-    QUORUM, "EndQuorumEpoch", quorum_pb2.EndQuorumEpochRequest, quorum_pb2.LeaderAndEpoch
-)
-QUORUM_FETCH_SNAPSHOT: Final = Method(
-    QUORUM, "FetchSnapshot", quorum_pb2.FetchSnapshotRequest, quorum_pb2.FetchSnapshotResponse
-)
+QUORUM_INTRODUCE: Final = _unary(QUORUM, quorum_pb2.IntroduceRequest, quorum_pb2.IntroduceResponse)
+QUORUM_FETCH_METADATA: Final = _unary(QUORUM, quorum_pb2.FetchMetadataRequest, quorum_pb2.FetchMetadataResponse)
+QUORUM_VOTE: Final = _unary(QUORUM, quorum_pb2.VoteRequest, quorum_pb2.VoteResponse)
+QUORUM_BEGIN_QUORUM_EPOCH: Final = _unary(QUORUM, quorum_pb2.BeginQuorumEpochRequest, quorum_pb2.LeaderAndEpoch)
+QUORUM_END_QUORUM_EPOCH: Final = _unary(QUORUM, quorum_pb2.EndQuorumEpochRequest, quorum_pb2.LeaderAndEpoch)
+QUORUM_FETCH_SNAPSHOT: Final = _unary(QUORUM, quorum_pb2.FetchSnapshotRequest, quorum_pb2.FetchSnapshotResponse)
 
 ALL: Final[tuple[Method[WireMessage, WireMessage], ...]] = tuple(
     value for value in tuple(globals().values()) if isinstance(value, Method)
