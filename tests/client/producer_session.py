@@ -69,7 +69,7 @@ class RequestSession:
         batch.records.append((None, value, Millis(1), ()))
         batch.size += size
         batch.outcome.records += 1
-        batch.outcome.asked = True
+        batch.outcome.is_read = True
         queue.queued_bytes += size
         self.core.memory.used += size + OBJECT_BYTES
         return batch

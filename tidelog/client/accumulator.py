@@ -41,55 +41,37 @@ class Memory:
     used: int = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingBatch:
     """Records of one partition that are sent together and share one outcome."""
 
-    __slots__ = (
-        "_encoded",
-        "attempt",
-        "attempts",
-        "attempts_elsewhere",
-        "batch_id",
-        "cause",
-        "created_ms",
-        "doubt",
-        "expires_ms",
-        "finished",
-        "outcome",
-        "place",
-        "queue",
-        "records",
-        "sealed",
-        "size",
-        "stamp",
-    )
+    batch_id: int
+    queue: PartitionQueue
+    created_ms: Millis
+    expires_ms: Millis
+    outcome: Outcome = field(init=False)
+    records: list[Waiting] = field(default_factory=list)
+    size: int = 0
+    """Upper bound of the encoded size of the records, uncompressed."""
+    sealed: bool = False
+    attempts: int = 0
+    """Number of times the batch was given to a node's stream."""
+    attempts_elsewhere: int = 0
+    """How many of these were made before the present leader was elected; the backoff does not count them."""
+    cause: TidelogError | None = None
+    """Error of the last attempt."""
+    doubt: TidelogError | None = None
+    """Why it is unknown whether an earlier attempt was written; kept regardless of the answers to later attempts."""
+    attempt: Attempt | None = None
+    """The attempt whose answer decides; None while no stream has the batch."""
+    finished: bool = False
+    stamp: Stamp = PLAIN
+    place: int = -1
+    """Position among the numbered batches of the partition."""
+    _encoded: tuple[Stamp, bytes] | None = None
 
-    def __init__(self, batch_id: int, queue: PartitionQueue, created_ms: Millis, expires_ms: Millis) -> None:
-        self.batch_id = batch_id
-        self.queue = queue
-        self.created_ms = created_ms
-        self.expires_ms = expires_ms
-        self.outcome = Outcome(queue.topic_partition)
-        self.records: list[Waiting] = []
-        self.size = 0
-        """Upper bound of the encoded size of the records, uncompressed."""
-        self.sealed = False
-        self.attempts = 0
-        """Number of times the batch was given to a node's stream."""
-        self.attempts_elsewhere = 0
-        """How many of these were made before the present leader was elected; the backoff does not count them."""
-        self.cause: TidelogError | None = None
-        """Error of the last attempt."""
-        self.doubt: TidelogError | None = None
-        """Why it is unknown whether an earlier attempt was written; kept regardless of the answers to later
-        attempts."""
-        self.attempt: Attempt | None = None
-        """The attempt whose answer decides; None while no stream has the batch."""
-        self.finished = False
-        self.stamp = PLAIN
-        self.place = -1
-        """Position among the numbered batches of the partition."""
-        self._encoded: tuple[Stamp, bytes] | None = None
+    def __post_init__(self) -> None:
+        self.outcome = Outcome(self.queue.topic_partition)
 
     @property
     def count(self) -> int:

@@ -17,6 +17,7 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
+from tidelog.client.core_events import LeaderKnown
 from tidelog.errors import (
     ConnectionFailed,
     InconsistentClusterId,
@@ -35,6 +36,7 @@ from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import (
+    NO_LEADER_EPOCH,
     NO_NODE,
     Endpoint,
     LeaderEpoch,
@@ -157,6 +159,15 @@ class ClusterView:
             )
         return topic.partitions[topic_partition.partition]
 
+    def endpoint(self, node: NodeId, topic_partition: TopicPartition) -> Endpoint:
+        """Return the address of a node that was the leader of the partition. Raises LeaderNotAvailable."""
+        endpoint = self.nodes.get(node)
+        if endpoint is None:
+            raise LeaderNotAvailable(
+                f"{topic_partition} is led by node {node}, but no node reports that node as alive: is it starting?"
+            )
+        return endpoint
+
     def leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, PartitionView]:
         """Return the leader's address and the partition. Raises UnknownTopicOrPartition, LeaderNotAvailable."""
         partition = self.partition(topic_partition)
@@ -256,6 +267,16 @@ class Cluster:
         """Merge the leader named by an error."""
         if hint is not None:
             self.view = self.view.with_leader(topic_partition, hint)
+
+    def leader_known(self, topic_partition: TopicPartition, failure: TidelogError | None) -> LeaderKnown:
+        """Return the present leader of a partition as an event. failure: of the last round of requests."""
+        topic, at = self.view.topics.get(topic_partition.topic), self.clock.monotonic_ms()
+        topic_id = None if topic is None else topic.topic_id
+        try:
+            _, partition = self.view.leader(topic_partition)
+        except TidelogError as cause:
+            return LeaderKnown(topic_partition, topic_id, NO_NODE, NO_LEADER_EPOCH, at, failure or cause)
+        return LeaderKnown(topic_partition, topic_id, partition.leader, partition.leader_epoch, at, failure)
 
     async def run(self) -> None:
         """Refresh when `ask` was called, at most ten times a second, and every five minutes."""

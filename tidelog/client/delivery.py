@@ -10,11 +10,12 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from tidelog.errors import TidelogError
-from tidelog.types import Millis, Offset, PartitionIndex, TopicPartition
+from tidelog.types import NO_TIMESTAMP, Millis, Offset, PartitionIndex, TopicPartition
 
 _log = logging.getLogger("tidelog.producer")
 
@@ -30,32 +31,21 @@ class SendResult(NamedTuple):
     """Its timestamp in the log: the producer's, or the node's on a topic with log append time."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Outcome:
     """Outcome of one batch."""
 
-    __slots__ = (
-        "_waiters",
-        "append_time",
-        "asked",
-        "base_offset",
-        "done",
-        "error",
-        "left_out",
-        "records",
-        "topic_partition",
-    )
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition = topic_partition
-        self.records = 0
-        self.done = False
-        self.error: TidelogError | None = None
-        self.base_offset = Offset(-1)
-        self.append_time = Millis(-1)
-        self.left_out: dict[int, TidelogError] = {}
-        """Errors of records that were not sent, by index. The other records have consecutive offsets."""
-        self.asked = False
-        self._waiters: list[Callable[[], object]] = []
+    topic_partition: TopicPartition
+    records: int = 0
+    done: bool = False
+    error: TidelogError | None = None
+    base_offset: Offset = Offset(-1)
+    append_time: Millis = NO_TIMESTAMP
+    left_out: dict[int, TidelogError] = field(default_factory=dict)
+    """Errors of records that were not sent, by index. The other records have consecutive offsets."""
+    is_read: bool = False
+    """Whether a caller has read the outcome or waits for it. A failure that is not read is logged."""
+    _waiters: list[Callable[[], object]] = field(default_factory=list)
 
     def succeed(self, base_offset: Offset, append_time: Millis) -> None:
         """The batch was acknowledged; offset -1 with acks=0."""
@@ -89,21 +79,14 @@ class Outcome:
             callback()
 
     def __del__(self) -> None:
-        if self.left_out and not self.asked:
-            why = next(iter(self.left_out.values()))
-            _log.error(
-                "%d records for %s failed and no caller read the error: %s",
-                len(self.left_out),
-                self.topic_partition,
-                why,
-            )
-        if self.error is not None and not self.asked:
-            _log.error(
-                "%d records for %s failed and no caller read the error: %s",
-                self.records,
-                self.topic_partition,
-                self.error,
-            )
+        if self.is_read:
+            return
+        failures = [(len(self.left_out), next(iter(self.left_out.values()), None)), (self.records, self.error)]
+        for records, error in failures:
+            if error is not None:
+                _log.error(
+                    "%d records for %s failed and no caller read the error: %s", records, self.topic_partition, error
+                )
 
 
 class Delivery:
@@ -144,7 +127,7 @@ class Delivery:
         outcome = self._outcome
         if not outcome.done:
             raise asyncio.InvalidStateError(f"the record for {outcome.topic_partition} has no outcome yet: await it")
-        outcome.asked = True
+        outcome.is_read = True
         error = outcome.left_out.get(self._index, outcome.error)
         if error is None:
             return None
@@ -155,12 +138,12 @@ class Delivery:
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call `callback(self)` on the producer's loop when the outcome is known, or at once if it is."""
-        self._outcome.asked = True
+        self._outcome.is_read = True
         self._outcome.when_done(partial(callback, self))
 
     def __await__(self) -> Generator[Any, None, SendResult]:
         if not self._outcome.done:
-            self._outcome.asked = True
+            self._outcome.is_read = True
             yield from self._outcome.wait().__await__()
         return self.result()
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidelog.client.connection import Service
-from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
+from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.fetch_core import (
     BatchesFetched,
     CheckEpoch,
@@ -42,7 +42,6 @@ from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, iter_batches
 from tidelog.types import (
-    NO_LEADER_EPOCH,
     NO_NODE,
     Endpoint,
     EpochEnd,
@@ -52,6 +51,8 @@ from tidelog.types import (
     Offset,
     TopicPartition,
 )
+
+Query = TypeVar("Query", FindPlace, CheckEpoch)
 
 TICK_MS: Final = 100
 """Interval of timeout checks: timeouts and backoffs of the core have this precision."""
@@ -113,23 +114,21 @@ class FetchClient(Service):
                 case FindLeader(topic_partition):
                     self._cluster.ask(topic_partition.topic)
                 case FindPlace():
-                    self._spawn(self._find_place(effect), f"find {effect.where} of {effect.topic_partition}")
+                    self._spawn(self._query(self._find_place, effect), f"find a place in {effect.topic_partition}")
                 case CheckEpoch():
-                    self._spawn(self._check_epoch(effect), f"check {effect.topic_partition}")
+                    self._spawn(self._query(self._check_epoch, effect), f"check {effect.topic_partition}")
                 case FetchBatches():
-                    error = self._open(effect)
-                    if error is not None:
+                    try:
+                        self._open(effect)
+                    except LeaderNotAvailable as error:
                         at = self._clock.monotonic_ms()
                         todo.extend(self._core.handle(Failed(effect.topic_partition, effect.number, error, at)))
                 case Ready():
                     self._ready.set()
 
-    def _open(self, fetch: FetchBatches) -> TidelogError | None:
-        endpoint = self._cluster.view.nodes.get(fetch.node)
-        if endpoint is None:
-            return LeaderNotAvailable(
-                f"{fetch.topic_partition} is led by node {fetch.node}, but no node reports that node as alive"
-            )
+    def _open(self, fetch: FetchBatches) -> None:
+        """Give the fetch to the stream of its node. Raises LeaderNotAvailable."""
+        endpoint = self._cluster.view.endpoint(fetch.node, fetch.topic_partition)
         stream = self._streams.get(endpoint)
         if stream is None or not stream.give(fetch):
             assert self._transport is not None
@@ -144,7 +143,6 @@ class FetchClient(Service):
             )
             stream.give(fetch)
             self._spawn(stream.run(), f"fetch from {endpoint}")
-        return None
 
     def _answered(
         self, topic_partition: TopicPartition, number: int, answer: wire.PartitionFetched | TidelogError
@@ -160,8 +158,10 @@ class FetchClient(Service):
                 raise CorruptRecord("the answer of a node does not contain a whole batch")
             batches = hide_aborted(batches, answer.aborted)
         except TidelogError as error:
-            told = type(error)(f"{topic_partition}: {error.message}; the fetched bytes are corrupt, fetch them again")
-            self._handle(Failed(topic_partition, number, told, at))
+            refusal = type(error)(
+                f"{topic_partition}: {error.message}; the fetched bytes are corrupt, fetch them again"
+            )
+            self._handle(Failed(topic_partition, number, refusal, at))
             return
         diverging = answer.diverging
         self._handle(
@@ -179,15 +179,8 @@ class FetchClient(Service):
         )
 
     def _on_metadata(self, failure: TidelogError | None) -> None:
-        view, at = self._cluster.view, self._clock.monotonic_ms()
         for key in list(self._core.cursors):
-            topic = view.topics.get(key.topic)
-            topic_id = topic.topic_id if topic is not None else None
-            try:
-                _, partition = view.leader(key)
-                self._handle(LeaderKnown(key, topic_id, partition.leader, partition.leader_epoch, at, failure))
-            except TidelogError as cause:
-                self._handle(LeaderKnown(key, topic_id, NO_NODE, NO_LEADER_EPOCH, at, failure or cause))
+            self._handle(self._cluster.leader_known(key, failure))
 
     async def _find(self, key: TopicPartition, where: Where) -> Offset:
         timestamp = {"earliest": EARLIEST, "latest": LATEST}.get(where) if isinstance(where, str) else where
@@ -199,46 +192,38 @@ class FetchClient(Service):
         timeout_ms = self._policy.request_timeout_ms
         return await list_offsets(self._cluster, wanted, timeout_ms=timeout_ms, isolation=self._isolation)
 
-    async def _find_place(self, question: FindPlace) -> None:
-        key, number = question.topic_partition, question.number
-        event: Event
+    async def _query(self, work: Callable[[Query], Coroutine[Any, Any, Event]], effect: Query) -> None:
+        """Pass the result of an effect, or its failure, to the core."""
         try:
-            offset = await self._find(key, question.where)
-            event = PlaceFound(key, number, offset, self._clock.monotonic_ms())
+            event = await work(effect)
         except TidelogError as error:
-            event = Failed(key, number, error, self._clock.monotonic_ms())
+            self._cluster.note_leader(effect.topic_partition, error.leader)
+            event = Failed(effect.topic_partition, effect.number, error, self._clock.monotonic_ms())
         self._handle(event)
 
-    async def _check_epoch(self, question: CheckEpoch) -> None:
-        key, number = question.topic_partition, question.number
+    async def _find_place(self, effect: FindPlace) -> Event:
+        offset = await self._find(effect.topic_partition, effect.where)
+        return PlaceFound(effect.topic_partition, effect.number, offset, self._clock.monotonic_ms())
+
+    async def _check_epoch(self, effect: CheckEpoch) -> Event:
+        key = effect.topic_partition
         entry = data_pb2.EpochQuestion(
-            topic_id=question.topic_id.bytes,
+            topic_id=effect.topic_id.bytes,
             partition=key.partition,
-            current_leader_epoch=question.leader_epoch,
-            leader_epoch=question.epoch,
+            current_leader_epoch=effect.leader_epoch,
+            leader_epoch=effect.epoch,
         )
-        event: Event
-        try:
-            endpoint = self._cluster.view.nodes.get(question.node)
-            if endpoint is None:
-                raise LeaderNotAvailable(
-                    f"{key} is led by node {question.node}, but no node reports that node as alive"
-                )
-            answer = await self._cluster.transport.call(
-                endpoint,
-                methods.DATA_OFFSET_FOR_LEADER_EPOCH,
-                data_pb2.OffsetForLeaderEpochRequest(partitions=[entry]),
-                timeout_ms=self._policy.request_timeout_ms,
-            )
-            told = answer.partitions[0]
-            if told.HasField("error"):
-                raise from_proto(told.error)
-            end = EpochEnd(LeaderEpoch(told.end.epoch), Offset(told.end.end_offset))
-            event = EpochChecked(key, number, end, self._clock.monotonic_ms())
-        except TidelogError as error:
-            self._cluster.note_leader(key, error.leader)
-            event = Failed(key, number, error, self._clock.monotonic_ms())
-        self._handle(event)
+        answer = await self._cluster.transport.call(
+            self._cluster.view.endpoint(effect.node, key),
+            methods.DATA_OFFSET_FOR_LEADER_EPOCH,
+            data_pb2.OffsetForLeaderEpochRequest(partitions=[entry]),
+            timeout_ms=self._policy.request_timeout_ms,
+        )
+        (result,) = answer.partitions
+        if result.HasField("error"):
+            raise from_proto(result.error)
+        end = EpochEnd(LeaderEpoch(result.end.epoch), Offset(result.end.end_offset))
+        return EpochChecked(key, effect.number, end, self._clock.monotonic_ms())
 
     def _on_defect(self) -> None:
         self._ready.set()

@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
@@ -28,7 +29,7 @@ from tidelog.client.accumulator import (
 )
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import Service
-from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
+from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.options import (
     acks_of,
@@ -74,7 +75,6 @@ from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
 from tidelog.records.v2.varint import INT64_MAX
 from tidelog.types import (
-    NO_LEADER_EPOCH,
     NO_NODE,
     Acks,
     Codec,
@@ -107,16 +107,14 @@ def _checked(value: object, key: object, headers: Iterable[Header], partition: o
     )
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """A call that waits until its record can be queued."""
 
-    __slots__ = ("placed", "record", "topic")
-
-    def __init__(self, topic: str, record: _Record) -> None:
-        self.topic = topic
-        self.record = record
-        self.placed: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
-        """Done once the record is queued or rejected, or the call gave up: None after its time, or cancelled."""
+    topic: str
+    record: _Record
+    placed: asyncio.Future[Delivery | None]
+    """Done once the record is queued or rejected, or the call gave up: None after its time, or cancelled."""
 
     def time_out(self) -> None:
         """Give up unless the record is queued already. From now on it is not queued."""
@@ -124,26 +122,16 @@ class _Call:
             self.placed.set_result(None)
 
 
+@dataclass(slots=True, eq=False)
 class _Route:
     """Routing of one topic's records: its partitions and size limits."""
 
-    __slots__ = ("batch_bytes", "idempotent", "partitioner", "queues", "record_bytes_max", "topic_bytes_max")
-
-    def __init__(
-        self,
-        queues: list[PartitionQueue],
-        partitioner: Partitioner,
-        batch_bytes: int,
-        topic_bytes_max: int,
-        record_bytes_max: int,
-        idempotent: bool,
-    ) -> None:
-        self.idempotent = idempotent
-        self.queues = queues
-        self.partitioner = partitioner
-        self.batch_bytes = batch_bytes
-        self.topic_bytes_max = topic_bytes_max
-        self.record_bytes_max = record_bytes_max
+    queues: list[PartitionQueue]
+    partitioner: Partitioner
+    batch_bytes: int
+    topic_bytes_max: int
+    record_bytes_max: int
+    idempotent: bool
 
     def at(self, topic: str, partition: int) -> PartitionQueue:
         """Return the queue of a partition chosen by the caller. Raises UnknownTopicOrPartition."""
@@ -281,17 +269,9 @@ class Producer(Service):
         same errors as `send` before a record is queued. A cancelled call may have queued its record; after it has ended
         nothing more is queued for it.
         """
-        if not (
-            type(value) is bytes
-            and (key is None or type(key) is bytes)
-            and headers is NO_HEADERS
-            and partition is None
-            and timestamp is None
-        ):
-            value, key, headers, partition, timestamp = _checked(value, key, headers, partition, timestamp)
         delivery = self._put(topic, value, key, headers, partition, timestamp)
-        if delivery is None:
-            delivery = await self._put_later(topic, (value, key, headers, partition, timestamp))
+        if not isinstance(delivery, Delivery):
+            delivery = await self._put_later(topic, delivery)
         if self._pause_due:  # a batch is full: let the stream send it
             self._pause_due = False
             await self._clock.sleep_ms(0)
@@ -311,16 +291,8 @@ class Producer(Service):
         Raises BufferExhausted if memory is full or earlier calls wait for memory, InvalidRequest if the metadata of the
         topic are not loaded (`await producer.partitions(topic)` loads them), RecordTooLarge.
         """
-        if not (
-            type(value) is bytes
-            and (key is None or type(key) is bytes)
-            and headers is NO_HEADERS
-            and partition is None
-            and timestamp is None
-        ):
-            value, key, headers, partition, timestamp = _checked(value, key, headers, partition, timestamp)
         delivery = self._put(topic, value, key, headers, partition, timestamp)
-        if delivery is None:
+        if not isinstance(delivery, Delivery):
             if topic in self._routes:
                 raise self._exhausted("is full")
             _ = self._cluster
@@ -375,21 +347,29 @@ class Producer(Service):
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: Headers,
+        headers: Iterable[Header],
         partition: int | None,
         timestamp: int | None,
         *,
         first: bool = False,
-    ) -> Delivery | None:
-        """Queue the record. Returns None if the topic is not known yet, memory is full, or earlier calls wait for
-        memory (unless this one is the `first` of them)."""
+    ) -> Delivery | _Record:
+        """Check and queue the record. Returns the checked record if it is not queued, because the topic is not known
+        yet, memory is full, or earlier calls wait for memory (unless this one is the `first` of them)."""
+        if not (
+            type(value) is bytes
+            and (key is None or type(key) is bytes)
+            and headers is NO_HEADERS
+            and partition is None
+            and timestamp is None
+        ):
+            value, key, headers, partition, timestamp = _checked(value, key, headers, partition, timestamp)
         try:
             route = self._routes.get(topic)
         except TypeError:  # not hashable, so not a str
             route = None
         if route is None:
             topic_name(topic)
-            return None
+            return value, key, headers, partition, timestamp
         if headers:
             size = record_size(key, value, headers)
         else:
@@ -399,7 +379,7 @@ class Producer(Service):
         memory = self._core.memory
         used = memory.used + size + OBJECT_BYTES
         if used > self._buffer_bytes or (self._without_room and not first):
-            return None
+            return value, key, headers, partition, timestamp
         if partition is not None:
             queue = route.at(topic, partition)
         elif key is not None:
@@ -430,7 +410,7 @@ class Producer(Service):
         loop in which the record is queued, and then report a queued record as not queued.
         """
         start = self._clock.monotonic_ms()
-        call = _Call(topic, record)
+        call = _Call(topic, record, asyncio.get_running_loop().create_future())
         timer: asyncio.TimerHandle | None = None
         try:
             if topic in self._routes:
@@ -466,7 +446,7 @@ class Producer(Service):
                 except Exception as error:  # noqa: BLE001 - raised to the caller of this record
                     call.placed.set_exception(error)
                 else:
-                    if delivery is None:
+                    if not isinstance(delivery, Delivery):
                         self._handle(Flushed(self._clock.monotonic_ms()))  # no lingering while a call waits for memory
                         return
                     call.placed.set_result(delivery)
@@ -526,8 +506,9 @@ class Producer(Service):
             effect = todo.popleft()
             match effect:
                 case Give(attempt):
-                    cause = self._give(attempt)
-                    if cause is not None:
+                    try:
+                        self._give(attempt)
+                    except LeaderNotAvailable as cause:
                         todo.extend(self._core.handle(Lost(attempt.attempt_id, cause, self._clock.monotonic_ms())))
                 case Finished():
                     effect.tell()
@@ -561,14 +542,10 @@ class Producer(Service):
             delay = max(0, alarm - self._clock.monotonic_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
 
-    def _give(self, attempt: Attempt) -> TidelogError | None:
+    def _give(self, attempt: Attempt) -> None:
+        """Give the attempt to the stream of its node. Raises LeaderNotAvailable."""
         node = attempt.node
-        endpoint = self._cluster.view.nodes.get(node)
-        if endpoint is None:
-            return LeaderNotAvailable(
-                f"{attempt.batch.queue.topic_partition} is led by node {node}, but no node reports that node as alive: "
-                "is it starting?"
-            )
+        endpoint = self._cluster.view.endpoint(node, attempt.batch.queue.topic_partition)
         stream = self._streams.get((node, endpoint))
         if stream is None or not stream.give(attempt):
             assert self._transport is not None
@@ -577,7 +554,6 @@ class Producer(Service):
             )
             stream.give(attempt)
             self._spawn(stream.run(), f"produce to {endpoint}")
-        return None
 
     def _on_metadata(self, failure: TidelogError | None) -> None:
         view = self._cluster.view
@@ -586,7 +562,7 @@ class Producer(Service):
             if known is not None and known is not self._views[topic]:
                 self._learn(known)
         for queue in self._core.queues():
-            self._tell_leader(queue, failure)
+            self._handle(self._cluster.leader_known(queue.topic_partition, failure))
 
     def _learn(self, view: TopicView) -> _Route:
         """Create the route of a topic, or replace it if the topic changed."""
@@ -614,20 +590,10 @@ class Producer(Service):
         least = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
         route = self._routes[view.name] = _Route(queues, partitioner, batch_bytes, topic_bytes_max, least, idempotent)
         for queue in queues:
-            self._tell_leader(queue, None)
+            self._handle(self._cluster.leader_known(queue.topic_partition, None))
         self._without_room.extend(self._without_topic.pop(view.name, ()))
         self._put_waiting()
         return route
-
-    def _tell_leader(self, queue: PartitionQueue, failure: TidelogError | None) -> None:
-        view, key, at = self._cluster.view, queue.topic_partition, self._clock.monotonic_ms()
-        topic = view.topics.get(key.topic)
-        topic_id = topic.topic_id if topic is not None else None
-        try:
-            _, partition = view.leader(key)
-            self._handle(LeaderKnown(key, topic_id, partition.leader, partition.leader_epoch, at, failure))
-        except TidelogError as cause:
-            self._handle(LeaderKnown(key, topic_id, NO_NODE, NO_LEADER_EPOCH, at, failure or cause))
 
     def _abandon(self, why: str) -> None:
         """Fail every batch now: nothing more is sent."""
@@ -682,7 +648,7 @@ def _warn_of_unsent(core: ProducerCore) -> None:
     """
     counts: Counter[str] = Counter()
     for batch in core.unfinished():
-        batch.outcome.asked = True  # suppresses the message per batch
+        batch.outcome.is_read = True  # suppresses the message per batch
         counts[batch.queue.topic_partition.topic] += batch.outcome.records
     if counts:
         topics = ", ".join(f"{count} for topic {topic!r}" for topic, count in sorted(counts.items()))
