@@ -9,13 +9,13 @@ Source: Kafka's MessageWriter; KIP-31, KIP-32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from struct import Struct
-from types import TracebackType
 from typing import Final, TypeAlias
 
 from tidelog.errors import InvalidTimestamp, RecordTooLarge, UnsupportedForMessageFormat
-from tidelog.records.legacy.buffering_output_stream import BufferingOutputStream, ReservedOutput, Segment
+from tidelog.records.legacy.buffering_output_stream import BufferingOutputStream
 from tidelog.records.legacy.message import TIMESTAMP_TYPE_BIT
 from tidelog.records.v2.checksum import crc32
 from tidelog.records.v2.varint import INT32_MAX
@@ -43,13 +43,24 @@ class MessageWriter(BufferingOutputStream):
     def write_int64(self, value: int) -> None:
         self.write(_INT64.pack(value))
 
-    def length_prefix(self) -> LengthPrefix:
-        """`with writer.length_prefix():` puts an int32 before the bytes written in the block: their number."""
-        return LengthPrefix(self)
+    @contextmanager
+    def length_prefix(self) -> Iterator[None]:
+        """Put an int32 before the bytes written in the block: their number. An error leaves it zero."""
+        place, before = self.reserve(_INT32.size), self.size
+        yield
+        length = self.size - before
+        _check_size(length)
+        place.write(_INT32.pack(length))
 
-    def crc32_prefix(self) -> Crc32Prefix:
-        """`with writer.crc32_prefix():` puts a uint32 before the bytes written in the block: their CRC-32."""
-        return Crc32Prefix(self)
+    @contextmanager
+    def crc32_prefix(self) -> Iterator[None]:
+        """Put a uint32 before the bytes written in the block: their CRC-32. An error leaves it zero."""
+        place, mark = self.reserve(_UINT32.size), self.mark()
+        yield
+        crc = 0
+        for piece in self.pieces(mark):
+            crc = crc32(piece, crc)
+        place.write(_UINT32.pack(crc))
 
     def write_message(
         self,
@@ -68,9 +79,9 @@ class MessageWriter(BufferingOutputStream):
         """
         head = _head(magic, codec, timestamp, timestamp_type, key)
         if callable(value):
-            with Crc32Prefix(self):
+            with self.crc32_prefix():
                 self.write(head)
-                with LengthPrefix(self):
+                with self.length_prefix():
                     value(self)
         else:
             message = _known(head, value)
@@ -90,7 +101,7 @@ class MessageWriter(BufferingOutputStream):
         """Write one message with offset and size, as in a message set. Raises as `write_message`."""
         if callable(value):
             self.write(_INT64.pack(offset))
-            with LengthPrefix(self):
+            with self.length_prefix():
                 self.write_message(
                     magic, key=key, value=value, timestamp=timestamp, timestamp_type=timestamp_type, codec=codec
                 )
@@ -125,55 +136,6 @@ def _known(head: bytes, value: bytes | None) -> bytes:
 
 Payload: TypeAlias = bytes | Callable[[MessageWriter], object] | None
 """The value of a message: bytes, null, or a function that writes it."""
-
-
-class LengthPrefix:
-    """Writes the length of the block's output into the four bytes before it."""
-
-    __slots__ = ("_before", "_place", "_writer")
-
-    _place: ReservedOutput
-    _before: int
-
-    def __init__(self, writer: MessageWriter) -> None:
-        self._writer = writer
-
-    def __enter__(self) -> None:
-        self._place = self._writer.reserve(_INT32.size)
-        self._before = self._writer.size
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            length = self._writer.size - self._before
-            _check_size(length)
-            self._place.write(_INT32.pack(length))
-
-
-class Crc32Prefix:
-    """Writes the CRC-32 of the block's output into the four bytes before it."""
-
-    __slots__ = ("_mark", "_place", "_writer")
-
-    _place: ReservedOutput
-    _mark: tuple[Segment, int]
-
-    def __init__(self, writer: MessageWriter) -> None:
-        self._writer = writer
-
-    def __enter__(self) -> None:
-        self._place = self._writer.reserve(_UINT32.size)
-        self._mark = self._writer.mark()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            crc = 0
-            for piece in self._writer.pieces(self._mark):
-                crc = crc32(piece, crc)
-            self._place.write(_UINT32.pack(crc))
 
 
 def _check_size(size: int) -> None:
