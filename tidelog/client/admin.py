@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import datetime
+from operator import attrgetter
 from random import Random
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.connection import Service
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets, list_positions
+from tidelog.client.offsets import LATEST, list_offsets, list_positions, timestamp_of
 from tidelog.client.options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
-    InvalidRequest,
     NodeShuttingDown,
     RequestTimedOut,
     TidelogError,
@@ -195,6 +195,8 @@ class RestartExplanation:
 Place: TypeAlias = TopicPartition | tuple[str, int]
 """A partition: topic name and index."""
 
+Description = TypeVar("Description")
+
 
 class Admin(Service):
     """Queries and changes the cluster. Use it inside `async with`.
@@ -302,7 +304,7 @@ class Admin(Service):
             validate_only=validate_only,
         )
         answer = await self._change(methods.ADMIN_ELECT_LEADERS, request)
-        return [_outcome(told) for told in answer.partitions]
+        return [_described(PartitionResult, result) for result in answer.partitions]
 
     async def reassign(self, replicas: Mapping[Place, Sequence[int] | None]) -> list[PartitionResult]:
         """Reassign partitions to these replicas, the preferred leader first; None cancels the reassignment in progress.
@@ -326,18 +328,13 @@ class Admin(Service):
             ]
         )
         answer = await self._change(methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request)
-        return [_outcome(told) for told in answer.partitions]
+        return [_described(PartitionResult, result) for result in answer.partitions]
 
     async def list_reassignments(self) -> list[ReassignmentDescription]:
         """Return the reassignments in progress."""
         request = admin_pb2.ListPartitionReassignmentsRequest()
-        answer = await self._ask(methods.ADMIN_LIST_PARTITION_REASSIGNMENTS, request)
-        return [
-            ReassignmentDescription(
-                _named(told.partition), _ids(told.replicas), _ids(told.adding), _ids(told.removing), _ids(told.isr)
-            )
-            for told in answer.partitions
-        ]
+        answer = await self._query(methods.ADMIN_LIST_PARTITION_REASSIGNMENTS, request)
+        return [_described(ReassignmentDescription, each) for each in answer.partitions]
 
     async def update_features(self, level: int = 0, *, validate_only: bool = False) -> int:
         """Raise the feature level of the metadata (0: to the latest level of the active controller) and return the
@@ -348,24 +345,14 @@ class Admin(Service):
     async def explain_partitions(self, partitions: Iterable[Place] = ()) -> list[PartitionExplanation]:
         """Explain why partitions cannot be read or written. No partitions: all partitions with a problem."""
         request = admin_pb2.ExplainPartitionsRequest(partitions=_places(partitions))
-        answer = await self._ask(methods.ADMIN_EXPLAIN_PARTITIONS, request)
-        return [
-            PartitionExplanation(
-                _named(told.partition),
-                from_proto(told.error) if told.HasField("error") else None,
-                told.readable,
-                told.writable,
-                tuple(told.causes),
-                tuple(told.steps),
-            )
-            for told in answer.partitions
-        ]
+        answer = await self._query(methods.ADMIN_EXPLAIN_PARTITIONS, request)
+        return [_described(PartitionExplanation, each) for each in answer.partitions]
 
     async def explain_restart(self, node_id: int) -> RestartExplanation:
         """Report whether the node can be stopped for a while."""
         request = admin_pb2.ExplainRestartRequest(node_id=whole_number("node_id", node_id))
-        answer = await self._ask(methods.ADMIN_EXPLAIN_RESTART, request)
-        return RestartExplanation(NodeId(node_id), answer.safe, tuple(answer.reasons))
+        answer = await self._query(methods.ADMIN_EXPLAIN_RESTART, request)
+        return _described(RestartExplanation, answer, node_id=NodeId(node_id))
 
     async def remove_voter(self, node_id: int, *, directory_id: DirectoryId | None = None) -> None:
         """Remove a permanently lost node from the voters of the metadata quorum. Another node replaces it
@@ -381,45 +368,25 @@ class Admin(Service):
 
     async def list_topics(self) -> list[TopicDescription]:
         """Return all topics, sorted by name."""
-        answer = await self._ask(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
-        topics = [_topic(told) for told in answer.topics if not told.HasField("error")]
-        return sorted(topics, key=lambda topic: topic.name)
+        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
+        topics = [_topic(topic) for topic in answer.topics if not topic.HasField("error")]
+        return sorted(topics, key=attrgetter("name"))
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return one topic. Raises UnknownTopicOrPartition."""
-        answer = await self._ask(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[topic_name(name)]))
-        told = answer.topics[0] if answer.topics else admin_pb2.TopicMetadata()
-        if told.HasField("error"):
-            raise from_proto(told.error)
-        if not told.topic_id:
+        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[topic_name(name)]))
+        topic = answer.topics[0] if answer.topics else admin_pb2.TopicMetadata()
+        if topic.HasField("error"):
+            raise from_proto(topic.error)
+        if not topic.topic_id:
             raise UnknownTopicOrPartition(f"there is no topic {name!r}: create it first")
-        return _topic(told)
+        return _topic(topic)
 
     async def describe_cluster(self) -> ClusterDescription:
         """Return nodes, controller, voters and the number of partitions that need attention."""
-        answer = await self._ask(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
-        voters = tuple(
-            VoterDescription(NodeId(told.node_id), DirectoryId(UUID(bytes=told.directory_id or bytes(16))))
-            for told in answer.voters
-        )
-        return ClusterDescription(
-            cluster_id=answer.cluster_id,
-            controller_id=NodeId(answer.controller_id),
-            controller_epoch=answer.controller_epoch,
-            metadata_offset=answer.metadata_offset,
-            nodes=tuple(sorted((_node(told) for told in answer.nodes), key=lambda node: node.node_id)),
-            voters=voters,
-            topics=answer.topics,
-            partitions=answer.partitions,
-            leaderless_partitions=answer.leaderless_partitions,
-            under_replicated_partitions=answer.under_replicated_partitions,
-            under_min_isr_partitions=answer.under_min_isr_partitions,
-            full_partitions=answer.full_partitions,
-            damaged_partitions=answer.damaged_partitions,
-            unanswered_nodes=tuple(map(NodeId, answer.unanswered_nodes)),
-            feature_level=answer.feature_level,
-            controller_silence_ms=answer.controller_silence_ms,
-        )
+        answer = await self._query(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
+        nodes = sorted((_node(node) for node in answer.nodes), key=attrgetter("node_id"))
+        return _described(ClusterDescription, answer, nodes=tuple(nodes))
 
     async def list_offsets(
         self,
@@ -428,15 +395,7 @@ class Admin(Service):
     ) -> dict[TopicPartition, Offset]:
         """Return an offset for each partition: "earliest" is the log start, "latest" is one past the last committed
         record, an aware datetime is the first record at or after that time (the end if there is none)."""
-        if isinstance(place, datetime):
-            if place.tzinfo is None:
-                raise InvalidRequest(f"datetime {place!r} has no time zone: set tzinfo, for example UTC")
-            timestamp = max(0, int(place.timestamp() * 1000))
-        elif place in ("earliest", "latest"):
-            timestamp = EARLIEST if place == "earliest" else LATEST
-        else:
-            raise InvalidRequest(f"invalid place in a log: {place!r}; use 'earliest', 'latest' or a datetime")
-        wanted = dict.fromkeys(topic_partitions(partitions), timestamp)
+        wanted = dict.fromkeys(topic_partitions(partitions), timestamp_of(place))
         return await list_offsets(self._cluster, wanted, timeout_ms=self._timeout_ms)
 
     async def end_positions(self, partitions: Iterable[Place]) -> dict[TopicPartition, EpochEnd]:
@@ -445,7 +404,7 @@ class Admin(Service):
         wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
         return await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms)
 
-    async def _ask(self, method: Method[Request, Answer], request: Request) -> Answer:
+    async def _query(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Query the nodes in turn until one answers. Raises ConnectionFailed after `patience_ms`."""
         start = self._clock.monotonic_ms()
         while True:
@@ -462,12 +421,8 @@ class Admin(Service):
         for endpoint in self._cluster.candidates():
             try:
                 return await self._cluster.transport.call(endpoint, method, request, timeout_ms=self._timeout_ms)
-            except ConnectionLost as error:
-                raise ConnectionLost(
-                    f"{error.message} It is unknown whether the change was applied: check before you repeat it."
-                ) from error
-            except RequestTimedOut as error:
-                raise RequestTimedOut(
+            except (ConnectionLost, RequestTimedOut) as error:
+                raise type(error)(
                     f"{error.message} It is unknown whether the change was applied: check before you repeat it."
                 ) from error
             except (ConnectionFailed, NodeShuttingDown) as error:
@@ -492,26 +447,15 @@ def _warn(texts: Iterable[str]) -> None:
         warnings.warn(warning, TopicSettingWarning, stacklevel=3)  # at the caller's line
 
 
-def _topic(told: admin_pb2.TopicMetadata) -> TopicDescription:
-    partitions = tuple(
-        PartitionDescription(
-            partition=PartitionIndex(one.partition),
-            leader=NodeId(one.leader),
-            leader_epoch=LeaderEpoch(one.leader_epoch),
-            partition_epoch=PartitionEpoch(one.partition_epoch),
-            replicas=_ids(one.replicas),
-            isr=_ids(one.isr),
-            elr=_ids(one.elr),
-            offline=_ids(one.offline),
-            last_known_elr=_ids(one.last_known_elr),
-            adding=_ids(one.adding),
-            removing=_ids(one.removing),
-        )
-        for one in sorted(told.partitions, key=lambda one: one.partition)
-    )
-    return TopicDescription(
-        told.name, TopicId(UUID(bytes=told.topic_id)), partitions, dict(sorted(told.configs.items()))
-    )
+def _topic(topic: admin_pb2.TopicMetadata) -> TopicDescription:
+    partitions = (_described(PartitionDescription, partition) for partition in topic.partitions)
+    in_order = tuple(sorted(partitions, key=attrgetter("partition")))
+    return _described(TopicDescription, topic, partitions=in_order, configs=dict(sorted(topic.configs.items())))
+
+
+def _node(node: admin_pb2.NodeStatus) -> NodeDescription:
+    address = address_from_proto(node.address)
+    return _described(NodeDescription, node, node_id=address.node_id, endpoint=address.endpoint, rack=address.rack)
 
 
 def _settings(name: str, settings: object) -> dict[str, str | None]:
@@ -551,34 +495,24 @@ def _place(place: Place) -> admin_pb2.TopicPartitionId:
     return admin_pb2.TopicPartitionId(topic=named.topic, partition=named.partition)
 
 
-def _named(told: admin_pb2.TopicPartitionId) -> TopicPartition:
-    return TopicPartition(told.topic, PartitionIndex(told.partition))
+def _described(kind: type[Description], message: Any, **given: Any) -> Description:
+    """Return the dataclass of `kind` in a message, by the type hints. given: fields that are not read from the field of
+    the message with the same name."""
+    hints = get_type_hints(kind)
+    return kind(**given, **{name: _read(message, name, hint) for name, hint in hints.items() if name not in given})
 
 
-def _outcome(told: admin_pb2.PartitionOutcome) -> PartitionResult:
-    return PartitionResult(
-        _named(told.partition),
-        from_proto(told.error) if told.HasField("error") else None,
-        NodeId(told.leader),
-        LeaderEpoch(told.leader_epoch),
-        told.loss,
-    )
+def _read(message: Any, name: str, hint: Any) -> object:
+    if hint == TidelogError | None:
+        return from_proto(message.error) if message.HasField("error") else None
+    value = getattr(message, name)
+    if get_origin(hint) is tuple:
+        return tuple(_convert(get_args(hint)[0], each) for each in value)
+    return _convert(hint, value)
 
 
-def _node(told: admin_pb2.NodeStatus) -> NodeDescription:
-    address = address_from_proto(told.address)
-    return NodeDescription(
-        node_id=address.node_id,
-        endpoint=address.endpoint,
-        rack=address.rack,
-        node_epoch=NodeEpoch(told.node_epoch),
-        incarnation=Incarnation(UUID(bytes=told.incarnation or bytes(16))),
-        fenced=told.fenced,
-        draining=told.draining,
-        leaders=told.leaders,
-        replicas=told.replicas,
-    )
-
-
-def _ids(numbers: Iterable[int]) -> tuple[NodeId, ...]:
-    return tuple(NodeId(number) for number in numbers)
+def _convert(hint: Any, value: Any) -> object:
+    kind = getattr(hint, "__supertype__", hint)
+    if kind is UUID:
+        return UUID(bytes=value or bytes(16))
+    return _described(kind, value) if isinstance(kind, type) and is_dataclass(kind) else value

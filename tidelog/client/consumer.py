@@ -22,11 +22,10 @@ from tidelog.client.fetch_core import (
     FetchPolicy,
     Sought,
     Taken,
-    Where,
     plausible_epoch,
 )
 from tidelog.client.isolation import isolation_of
-from tidelog.client.offsets import LATEST
+from tidelog.client.offsets import LATEST, timestamp_of
 from tidelog.client.options import (
     at_least,
     seconds,
@@ -134,7 +133,7 @@ class Consumer(FetchClient):
         already assigned keep their position."""
         _ = self._cluster
         keys = topic_partitions(partitions)
-        self._core.assign(keys, _where(start))
+        self._core.assign(keys, timestamp_of(start))
         self._turn = deque(self._core.cursors.values())
         self._handle(TimePassed(self._clock.monotonic_ms()))
         self._ready.set()
@@ -167,7 +166,7 @@ class Consumer(FetchClient):
                 raise InvalidRequest(f"invalid offset {number}: seek to 0 or above, to 'earliest' or to 'latest'")
             offset = Offset(number)
         else:
-            offset = await self._find(cursor.topic_partition, _where(place))
+            offset = await self._find(cursor.topic_partition, timestamp_of(place))
         at = self._clock.monotonic_ms()
         self._handle(Sought(cursor.topic_partition, offset, LeaderEpoch(leader_epoch), at))
         return offset
@@ -299,13 +298,3 @@ class Consumer(FetchClient):
         if cursor is None:
             raise InvalidRequest(f"{key} is not assigned to this consumer: assign it first")
         return cursor
-
-
-def _where(place: Place) -> Where:
-    if isinstance(place, datetime):
-        if place.tzinfo is None:
-            raise InvalidRequest(f"datetime {place!r} has no time zone: set tzinfo, for example UTC")
-        return max(0, int(place.timestamp() * 1000))
-    if place in ("earliest", "latest"):
-        return place
-    raise InvalidRequest(f"invalid place in a log: {place!r}; use 'earliest', 'latest', an offset or a datetime")

@@ -34,7 +34,7 @@ from tidelog.client.fetch_core import (
 )
 from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.isolation import hide_aborted
-from tidelog.client.offsets import EARLIEST, LATEST, list_offsets
+from tidelog.client.offsets import list_offsets, timestamp_of
 from tidelog.errors import CorruptRecord, LeaderNotAvailable, TidelogError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.network import ClientClock, ClientTransport
@@ -183,10 +183,7 @@ class FetchClient(Service):
             self._handle(self._cluster.leader_known(key, failure))
 
     async def _find(self, key: TopicPartition, where: Where) -> Offset:
-        timestamp = {"earliest": EARLIEST, "latest": LATEST}.get(where) if isinstance(where, str) else where
-        assert timestamp is not None
-        found = await self._list_offsets({key: timestamp})
-        return found[key]
+        return (await self._list_offsets({key: where if isinstance(where, int) else timestamp_of(where)}))[key]
 
     async def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         timeout_ms = self._policy.request_timeout_ms

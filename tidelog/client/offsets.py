@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from tidelog.client.cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster
 from tidelog.client.isolation import LEVELS
-from tidelog.errors import RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
+from tidelog.errors import InvalidRequest, RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
@@ -17,6 +18,17 @@ from tidelog.types import Endpoint, EpochEnd, Isolation, LeaderEpoch, Millis, Of
 EARLIEST: Final = -2
 LATEST: Final = -1
 """Kafka's special timestamps for the two ends of a log."""
+
+
+def timestamp_of(place: object) -> int:
+    """Return the timestamp to look up for a place in a log. Raises InvalidRequest."""
+    if isinstance(place, datetime):
+        if place.tzinfo is None:
+            raise InvalidRequest(f"datetime {place!r} has no time zone: set tzinfo, for example UTC")
+        return max(0, int(place.timestamp() * 1000))
+    if place in ("earliest", "latest"):
+        return EARLIEST if place == "earliest" else LATEST
+    raise InvalidRequest(f"invalid place in a log: {place!r}; use 'earliest', 'latest', a datetime or (seek) an offset")
 
 
 async def list_offsets(
