@@ -63,8 +63,8 @@ class RequestSession:
         """As the producer does it."""
         queue = self.core.queue("orders", partition, idempotent=self.idempotent)
         size = record_size(None, value, ())
-        batch = queue.open_batch
-        if batch is None or batch.size + size > self.core.policy.batch_bytes:
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is None or batch.sealed or batch.size + size > self.core.policy.batch_bytes:
             batch = self.core.open_batch(queue, Millis(self.now))
         batch.records.append((None, value, Millis(1), ()))
         batch.size += size

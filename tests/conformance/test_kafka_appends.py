@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.kafka_directories import PARTITIONS, says, segments
+from tests.records.reference import set_max_timestamp
 from tidelog.records import (
     HEADER_BYTES,
     AppendRules,
@@ -22,7 +23,6 @@ from tidelog.records import (
     build_message_set,
     decompress,
     iter_batches,
-    set_max_timestamp,
 )
 from tidelog.types import Codec, Offset, TimestampType
 
@@ -67,9 +67,9 @@ def test_v2_batches_are_stamped_to_the_bytes_that_kafka_stored(directory: str, p
         struct.pack_into(">i", sent, 12, -1)
         stamped = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
         if stamped:
-            set_max_timestamp(sent, 0, TimestampType.CREATE_TIME, 0)
+            set_max_timestamp(sent, TimestampType.CREATE_TIME, 0)
             largest = max(record.timestamp for record in RecordBatch(sent).records())
-            set_max_timestamp(sent, 0, TimestampType.CREATE_TIME, largest)
+            set_max_timestamp(sent, TimestampType.CREATE_TIME, largest)
         assigned = assign_offsets(
             sent,
             analyze(sent),

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.records.reference import set_max_timestamp
 from tidelog.records import (
     EndTxnMarker,
     Header,
@@ -29,7 +30,6 @@ from tidelog.records import (
     RecordBatch,
     build_batch,
     control_batch,
-    set_log_append_time,
 )
 from tidelog.types import Codec, Millis, Offset, TimestampType
 
@@ -212,7 +212,7 @@ def test_they_read_our_markers(oracle: Oracle, committed: bool) -> None:
 @each_oracle
 def test_they_see_log_append_time_on_every_record(oracle: Oracle, codec: Codec) -> None:
     data = bytearray(oracle.build(RECORDS, codec))
-    set_log_append_time(data, 0, NOW + 5_000_000)
+    set_max_timestamp(data, TimestampType.LOG_APPEND_TIME, NOW + 5_000_000)
     assert {r.timestamp for r in oracle.read(bytes(data))} == {NOW + 5_000_000}
     assert RecordBatch(data).timestamp_type is TimestampType.LOG_APPEND_TIME
 

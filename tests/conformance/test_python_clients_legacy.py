@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.records.reference import iter_records
 from tidelog.errors import UnsupportedCompressionType
 from tidelog.records import (
     AppendRules,
@@ -32,7 +33,6 @@ from tidelog.records import (
     assign_offsets,
     build_message_set,
     iter_batches,
-    iter_records,
     set_message_timestamp,
 )
 from tidelog.types import Codec, Millis, Offset, TimestampType

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from tests.node.wires import Cluster, batch
+from tests.records.reference import iter_records
 from tidelog.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
@@ -22,7 +23,7 @@ from tidelog.errors import (
     UnknownTopicId,
     UnsupportedForMessageFormat,
 )
-from tidelog.records import Record, build_batch, build_message_set, iter_batches, iter_records
+from tidelog.records import Record, build_batch, build_message_set, iter_batches
 from tidelog.types import Codec, Millis, NodeId, Offset, TopicId
 
 NOW = 1_700_000_000_000

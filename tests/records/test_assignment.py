@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.records.reference import iter_records, set_max_timestamp
 from tidelog.errors import (
     CorruptRecord,
     InvalidRecord,
@@ -39,8 +40,6 @@ from tidelog.records import (
     crc32c,
     inspect,
     iter_batches,
-    iter_records,
-    set_max_timestamp,
 )
 from tidelog.records.v2.record import encode_record
 from tidelog.types import Codec, Millis, Offset, TimestampType
@@ -193,7 +192,7 @@ def _numbered_from_0(messages: bytes) -> bytes:
 def test_a_v2_batch_that_lies_about_its_largest_timestamp_is_put_right() -> None:
     """Time index and retention go by it. Kafka's leader does so too."""
     data = bytearray(build_batch(THREE))
-    set_max_timestamp(data, 0, TimestampType.CREATE_TIME, 2**60)
+    set_max_timestamp(data, TimestampType.CREATE_TIME, 2**60)
     (batch,) = stored(assign(bytes(data)))
     assert batch.max_timestamp == NOW + 7
 

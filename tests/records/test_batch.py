@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.records.reference import set_max_timestamp
+from tidelog.client.accumulator import record_size
 from tidelog.errors import (
     CorruptRecord,
     InvalidRecord,
@@ -33,8 +35,6 @@ from tidelog.records import (
     crc32c,
     ensure_producible,
     iter_batches,
-    record_bytes_max,
-    set_log_append_time,
     set_producer,
     stamp,
     walk_headers,
@@ -172,10 +172,10 @@ def test_an_empty_builder_and_a_batch_without_timestamp_type_are_refused() -> No
 
 
 @given(record_lists())
-def test_the_upper_bound_of_a_record_holds(records: list[Record]) -> None:
+def test_a_producer_never_underestimates_the_size_of_a_record(records: list[Record]) -> None:
     for record in records:
-        grown = len(build_batch([record])) - HEADER_BYTES
-        assert grown <= record_bytes_max(record.key, record.value, record.headers)
+        size = len(build_batch([record])) - HEADER_BYTES
+        assert size <= record_size(record.key, record.value, record.headers)
 
 
 def test_sequences_wrap_behind_the_largest() -> None:
@@ -217,7 +217,7 @@ def test_a_batch_can_be_given_other_numbers_of_its_producer() -> None:
 
 def test_log_append_time_takes_the_place_of_every_timestamp() -> None:
     buffer = bytearray(small_batch(Codec.ZSTD))
-    set_log_append_time(memoryview(buffer), 0, NOW + 99)
+    set_max_timestamp(buffer, TimestampType.LOG_APPEND_TIME, NOW + 99)
     batch = RecordBatch(buffer)
     batch.ensure_valid()
     assert (batch.timestamp_type, batch.max_timestamp) == (TimestampType.LOG_APPEND_TIME, NOW + 99)
@@ -297,8 +297,6 @@ def test_what_is_meant_for_v2_refuses_messages_and_changes_nothing() -> None:
     buffer = bytearray(message)
     with pytest.raises(UnsupportedForMessageFormat):
         stamp(buffer, 0, base_offset=5, leader_epoch=1)
-    with pytest.raises(UnsupportedForMessageFormat):
-        set_log_append_time(buffer, 0, NOW + 1)
     assert buffer == message
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.records.reference import iter_records
 from tidelog.errors import (
     CorruptRecord,
     InvalidRequest,
@@ -34,7 +35,6 @@ from tidelog.records import (
     compress,
     decompress,
     iter_batches,
-    iter_records,
     set_message_timestamp,
     stamp_message,
 )

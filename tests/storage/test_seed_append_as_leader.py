@@ -13,6 +13,7 @@ import pytest
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
 from tests.fakes.fake_disk import SimulatedCrash
+from tests.records.reference import iter_records
 from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, batch
 from tidelog.errors import (
     InvalidRecord,
@@ -25,7 +26,7 @@ from tidelog.errors import (
     TidelogError,
     UnsupportedForMessageFormat,
 )
-from tidelog.records import Record, build_batch, build_message_set, iter_batches, iter_records
+from tidelog.records import Record, build_batch, build_message_set, iter_batches
 from tidelog.types import (
     Codec,
     Durability,

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.config import LogConfig
+from tests.records.reference import iter_records
 from tests.storage.workbench import NOW, SMALL, Bench, batch, contents
 from tidelog.errors import CorruptLog, CorruptRecord, InvalidRecord, OffsetsNotMonotonic, RecordTooLarge
-from tidelog.records import Record, build_batch, build_message_set, iter_batches, iter_records
+from tidelog.records import Record, build_batch, build_message_set, iter_batches
 from tidelog.types import Codec, EpochStart, LeaderEpoch, Millis, Offset
 
 CODECS = [Codec.NONE, Codec.GZIP, Codec.LZ4]

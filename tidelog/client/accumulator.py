@@ -160,18 +160,6 @@ class PartitionQueue:
     alarm_ms: Millis | None = None
     """Latest time at which the core handles the queue again."""
 
-    @property
-    def depth(self) -> int:
-        """Number of batches without an outcome."""
-        return len(self.begun) + len(self.batches)
-
-    @property
-    def open_batch(self) -> PendingBatch | None:
-        """The batch that still accepts records."""
-        if self.batches and not self.batches[-1].sealed:
-            return self.batches[-1]
-        return None
-
 
 @dataclass(slots=True, eq=False)
 class Attempt:

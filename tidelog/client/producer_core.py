@@ -94,11 +94,6 @@ class ProducerCore:
         self._id_attempts = 0
         self._id_retry_ms = Millis(0)
 
-    @property
-    def pending(self) -> int:
-        """Number of batches without an outcome."""
-        return sum(queue.depth for queue in self._queues.values())
-
     def queue(self, topic: str, partition: int, *, idempotent: bool = False) -> PartitionQueue:
         """Return the queue of a partition. idempotent: how to send, from the next batch on that starts with no other in
         flight."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from tidelog.records.analysis import Analysis, analyze
 from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
-from tidelog.records.batches import batch_at, iter_batches, iter_records, view
+from tidelog.records.batches import batch_at, iter_batches, view
 from tidelog.records.legacy.message_builder import MessageSetBuilder, build_message_set
 from tidelog.records.legacy.message_check import check_messages
 from tidelog.records.legacy.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
-from tidelog.records.v2.batch import RecordBatch, set_log_append_time, set_max_timestamp, set_producer, stamp
-from tidelog.records.v2.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
+from tidelog.records.v2.batch import RecordBatch, set_producer, stamp
+from tidelog.records.v2.builder import RecordBatchBuilder, build_batch, empty_batch
 from tidelog.records.v2.checksum import crc32c
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from tidelog.records.v2.control import (
@@ -76,10 +76,6 @@ __all__ = [
     "implementation",
     "inspect",
     "iter_batches",
-    "iter_records",
-    "record_bytes_max",
-    "set_log_append_time",
-    "set_max_timestamp",
     "set_message_timestamp",
     "set_producer",
     "stamp",

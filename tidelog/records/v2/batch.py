@@ -3,7 +3,7 @@
 Invariants:
   1. Reading a header touches 61 bytes; key and value bytes are copied only when records are requested.
   2. `ensure_valid` is the only check that makes external bytes trustworthy.
-  3. `stamp` changes only fields that the checksum does not cover; `set_log_append_time` recomputes the checksum.
+  3. `stamp` changes only fields that the checksum does not cover; `stamped_header` computes the checksum again.
 Not here: rules of a topic (validation.py, assignment.py), the order of batches (storage/log).
 Source: KIP-98, KIP-32, KIP-534 (delete horizon); Kafka's DefaultRecordBatch.
 """
@@ -27,7 +27,6 @@ from tidelog.records.v2.header import (
     LEADER_EPOCH_AT,
     LOG_OVERHEAD,
     MAGIC_AT,
-    MAX_TIMESTAMP_AT,
     PRODUCER_AT,
     BatchHeader,
     ByteBuffer,
@@ -286,33 +285,6 @@ def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, le
     struct.pack_into(">i", buffer, position + LEADER_EPOCH_AT, leader_epoch)
 
 
-def set_log_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:
-    """Set the log append time of the v2 batch at `position`, in place, and recompute its checksum.
-
-    The records keep their own timestamps in their bytes; readers use the header (KIP-32).
-    """
-    set_max_timestamp(buffer, position, TimestampType.LOG_APPEND_TIME, timestamp)
-
-
-def set_max_timestamp(
-    buffer: bytearray | memoryview, position: int, timestamp_type: TimestampType, timestamp: int
-) -> None:
-    """Set type and largest timestamp of the v2 batch at `position`, in place. The checksum is recomputed only if
-    something changes.
-
-    Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message
-    (`message_set.set_message_timestamp`).
-    """
-    _ensure_v2(buffer, position)
-    header = read_header(buffer, position)
-    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT | timestamp_type << 3
-    if (attributes, timestamp) == (header.attributes, header.max_timestamp):
-        return
-    struct.pack_into(">h", buffer, position + ATTRIBUTES_AT, attributes)
-    struct.pack_into(">q", buffer, position + MAX_TIMESTAMP_AT, timestamp)
-    struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : header.end]))
-
-
 def stamped_header(
     header: BatchHeader,
     payload: ByteBuffer,
@@ -322,9 +294,8 @@ def stamped_header(
     timestamp_type: TimestampType,
     max_timestamp: int,
 ) -> BatchHeader:
-    """Return the header of a v2 batch as changed by `stamp` and `set_max_timestamp`, for a batch whose bytes must not
-    change. payload: the bytes after the header.
-    """
+    """Return the header of a v2 batch with these values, for a batch whose bytes must not change. payload: the bytes
+    after the header. The checksum is computed only if type or timestamp changes."""
     attributes = header.attributes & ~TIMESTAMP_TYPE_BIT | timestamp_type << 3
     fields = list(header)
     fields[1], fields[3] = base_offset, leader_epoch

@@ -31,20 +31,7 @@ from tidelog.records.v2.varint import INT32_MAX
 from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
 
 MAGIC: Final = 2
-RECORD_OVERHEAD_MAX: Final = 36
-"""Maximum overhead of a record beside key, value and headers: attributes 1, timestamp 10, five numbers of 5."""
-HEADER_OVERHEAD_MAX: Final = 10
 _FIELDS_BEHIND_ATTRIBUTES: Final = BatchHeader._fields.index("attributes") + 1
-UTF8_BYTES_MAX: Final = 4
-"""Maximum bytes of a character."""
-
-
-def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()) -> int:
-    """Return an upper bound, cheap to compute, of the bytes that a record adds to an uncompressed batch."""
-    size = RECORD_OVERHEAD_MAX + (len(key) if key else 0) + (len(value) if value else 0)
-    for name, data in headers:
-        size += HEADER_OVERHEAD_MAX + UTF8_BYTES_MAX * len(name) + (len(data) if data else 0)
-    return size
 
 
 class RecordBatchBuilder:
