@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from storage.files.file_system import Buffer
-from tidelog.records.v2.fast_paths import pure_python_asked_for
+from tidelog.records.v2.fast_paths import is_pure_python_requested
 
 
 class Bytes(Protocol):
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     load, store, search = _load, _store, _search
 else:
     try:
-        if pure_python_asked_for():
+        if is_pure_python_requested():
             raise ImportError
         from storage.files._guard import load, search, store
 

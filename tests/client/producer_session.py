@@ -80,7 +80,7 @@ class RequestSession:
                 case Give(attempt):
                     self.gives.append(attempt)
                 case Finished():
-                    effect.tell()
+                    effect.notify()
                     self.finished.append(effect)
                 case FindLeader(topic_partition):
                     self.sought.append(topic_partition)

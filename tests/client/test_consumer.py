@@ -351,7 +351,7 @@ def test_a_damaged_batch_is_refused_and_named_and_can_be_passed() -> None:
 
 def test_after_corrupt_bytes_the_consumer_reads_on_from_a_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_core, "REFUSED_MS", 300)
-    monkeypatch.setattr(fetch_core, "LOOK_MS", 100)
+    monkeypatch.setattr(fetch_core, "LOOKUP_MS", 100)
 
     async def story() -> None:
         async with memory_cluster(2) as cluster:

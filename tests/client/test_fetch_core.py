@@ -9,17 +9,17 @@ import pytest
 
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.fetch_core import (
-    GONE_TOPIC_MS,
-    LOOK_MS,
-    NEAREST_MS,
-    NEAREST_SILENT_MS,
+    LOOKUP_MS,
+    MISSING_TOPIC_MS,
     NO_HINT_MS,
+    PREFERRED_MS,
+    PREFERRED_SILENT_MS,
     REFUSED_MS,
     SILENT_MS,
     BatchesFetched,
     CheckEpoch,
     Cursor,
-    Doing,
+    CursorState,
     Effect,
     EpochChecked,
     Event,
@@ -223,7 +223,7 @@ def test_what_was_read_and_is_gone_is_said_aloud(end: EpochEnd) -> None:
     assert isinstance(error, LogTruncated)
     assert error.diverging == end
     assert opened(session.handle(Sought(key(), Offset(7), LeaderEpoch(0), Millis(session.now)))) == [], "checked first"
-    assert session.cursor().doing is Doing.CHECKING
+    assert session.cursor().state is CursorState.CHECKING
 
 
 def read_in_epochs(session: RequestSession) -> None:
@@ -359,7 +359,7 @@ def test_an_unknown_topic_is_believed_after_a_while() -> None:
     gone = UnknownTopicOrPartition("there is no topic 'orders'")
     session.lead(NO_NODE, topic_id=None, cause=gone)
     assert session.cursor().error is None
-    session.tick(GONE_TOPIC_MS)
+    session.tick(MISSING_TOPIC_MS)
     session.lead(NO_NODE, topic_id=None, cause=gone)
     assert session.cursor().error is gone
 
@@ -370,11 +370,11 @@ def test_silence_does_not_count_as_word_of_a_topic_that_is_gone() -> None:
     session.tick()
     gone = UnknownTopicOrPartition("there is no topic 'orders'")
     session.lead(NO_NODE, topic_id=None, cause=gone)
-    session.tick(GONE_TOPIC_MS)
+    session.tick(MISSING_TOPIC_MS)
     session.lead(NO_NODE, topic_id=None, cause=ConnectionFailed("no node of the cluster answers"))
     session.lead(NO_NODE, topic_id=None, cause=gone)
     assert session.cursor().error is None
-    session.tick(GONE_TOPIC_MS)
+    session.tick(MISSING_TOPIC_MS)
     session.lead(NO_NODE, topic_id=None, cause=gone)
     assert session.cursor().error is gone
 
@@ -447,7 +447,7 @@ def test_corrupt_bytes_stop_the_partition_until_the_user_seeks() -> None:
     assert (again.offset, again.refused) == (0, True), "the node is told, and checks its own bytes"
     session.tick(REFUSED_MS)
     session.failed(CorruptRecord("no whole batch"))
-    assert session.cursor().doing is Doing.FAILED
+    assert session.cursor().state is CursorState.FAILED
     assert session.lead() == [], "the same leader has the same bytes"
     assert session.tick(10_000) == [FindLeader(key())], "another one may have sound bytes"
     assert isinstance(session.lead(partition=1)[0], FindPlace), "the other partition goes on"
@@ -459,7 +459,7 @@ def corrupt(session: RequestSession, error: TidelogError) -> None:
     session.failed(error)
     session.tick(REFUSED_MS + 200)
     session.failed(error)
-    assert session.cursor().doing is Doing.FAILED
+    assert session.cursor().state is CursorState.FAILED
     assert session.cursor().error is error
 
 
@@ -469,7 +469,7 @@ def test_a_partition_that_failed_on_corrupt_bytes_is_read_on_from_a_new_leader(e
     session.ready(7)
     corrupt(session, error)
     assert session.lead() == []
-    assert session.tick(LOOK_MS) == [FindLeader(key())]
+    assert session.tick(LOOKUP_MS) == [FindLeader(key())]
     assert session.tick(100) == [], "one lookup at a time"
     (fetch,) = opened(session.lead(2, epoch=1))
     assert (fetch.node, fetch.offset, fetch.leader_epoch, fetch.refused) == (2, 7, 1, False)
@@ -488,7 +488,7 @@ def test_a_batch_that_stays_corrupt_is_fetched_again_from_a_new_leader_after_its
     session.tick(REFUSED_MS)
     session.fetched(batch(3), batch(6))
     session.core.refuse(session.cursor(), CorruptRecord("checksum"), Millis(session.now))
-    assert session.cursor().doing is Doing.FAILED
+    assert session.cursor().state is CursorState.FAILED
     (check,) = session.lead(2, epoch=1)
     assert isinstance(check, CheckEpoch)
     end = EpochEnd(LeaderEpoch(0), Offset(9))
@@ -516,7 +516,7 @@ def test_damage_that_is_met_again_after_a_seek_is_asked_for_again_first() -> Non
     session.failed(CorruptRecord("no whole batch"))
     session.tick(REFUSED_MS + 200)
     session.failed(CorruptRecord("no whole batch"))
-    assert session.cursor().doing is Doing.FAILED
+    assert session.cursor().state is CursorState.FAILED
     (fetch,) = opened(session.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(session.now))))
     assert not fetch.refused, "nothing from there on was found damaged"
     session.failed(CorruptRecord("no whole batch"))
@@ -549,7 +549,7 @@ def test_a_nearer_node_is_read_from_until_the_leader_is_asked_again() -> None:
     assert (fetch.node, fetch.offset) == (3, 0)
     (fetch,) = opened(session.fetched(batch(0)))
     assert fetch.node == 3
-    session.now += NEAREST_MS
+    session.now += PREFERRED_MS
     (fetch,) = opened(session.fetched(batch(3)))
     assert (fetch.node, fetch.hint) == (1, True)
 
@@ -573,7 +573,7 @@ def test_a_nearer_node_that_is_silent_is_given_up_soon() -> None:
     session = RequestSession()
     session.ready()
     hinted(session)
-    (fetch,) = opened(session.tick(POLICY.max_wait_ms + NEAREST_SILENT_MS))
+    (fetch,) = opened(session.tick(POLICY.max_wait_ms + PREFERRED_SILENT_MS))
     assert fetch.node == 1
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.client.producer_session import POLICY, RequestSession, error_of
 from tidelog.client.accumulator import Attempt, PendingBatch
-from tidelog.client.producer_core import LOOK_MS, MOVED_MS, OVERDUE_MS
+from tidelog.client.producer_core import LOOKUP_MS, OLD_LEADER_MS, OVERDUE_MS
 from tidelog.client.producer_events import Flushed, Policy
 from tidelog.errors import (
     CommitUnknown,
@@ -213,7 +213,7 @@ def test_news_of_a_new_leader_cuts_the_waiting_for_the_old_one_short() -> None:
     session.tick(OVERDUE_MS)
     assert session.sought == [session.key()]
     session.lead(2, epoch=1)
-    session.tick(MOVED_MS)
+    session.tick(OLD_LEADER_MS)
     assert isinstance(error_of(batch), CommitUnknown)
 
 
@@ -242,7 +242,7 @@ def test_a_new_leader_ends_the_waiting_for_the_next_attempt() -> None:
         session.tick(1_300 if attempt < 6 else 0)
     given, sought = len(session.gives), len(session.sought)
     session.lead(1, epoch=0)
-    session.tick(LOOK_MS)
+    session.tick(LOOKUP_MS)
     assert len(session.sought) > sought, "looked up although the next attempt is not due"
     assert len(session.gives) == given
     session.lead(2, epoch=1)
@@ -335,7 +335,7 @@ def test_giving_up_tells_each_batch_what_is_known() -> None:
     session.send()
     waiting = session.put(b"waiting")
     for effect in session.core.abandon("the producer was closed"):
-        effect.tell()
+        effect.notify()
     assert isinstance(error_of(on_the_wire), CommitUnknown)
     assert isinstance(error_of(waiting), DeliveryTimedOut)
     assert session.core.memory.used == 0

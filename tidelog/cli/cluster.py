@@ -29,12 +29,12 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> N
     """Show nodes, controller and problems. Exit code 1: a partition is not writable or is damaged, a node did not
     report its disks, or the cluster cannot be changed."""
     found = query(bootstrap, lambda admin: admin.describe_cluster())
-    wrong = _wrong(found)
+    problems = _problems(found)
     if as_json:
-        print_json({**plain(found), "healthy": not wrong, "problems": wrong})
+        print_json({**plain(found), "healthy": not problems, "problems": problems})
     else:
         _print(found)
-        say("; ".join(wrong) if wrong else "healthy")
+        say("; ".join(problems) if problems else "healthy")
     stuck = found.leaderless_partitions or found.under_min_isr_partitions or found.full_partitions
     if stuck or found.damaged_partitions or found.unanswered_nodes or found.controller_id < 0:
         raise typer.Exit(1)
@@ -59,17 +59,17 @@ def remove_voter(
     say(f"node {node} is no longer a voter")
 
 
-def _wrong(found: ClusterDescription) -> list[str]:
+def _problems(found: ClusterDescription) -> list[str]:
     """Return the problems of the cluster, as text."""
-    wrong = []
+    problems = []
     if found.trouble:
-        wrong.append(found.trouble)
+        problems.append(found.trouble)
     fenced = [str(node.node_id) for node in found.nodes if node.fenced]
     if fenced:
-        wrong.append(f"fenced: node {', '.join(fenced)}")
+        problems.append(f"fenced: node {', '.join(fenced)}")
     if found.unanswered_nodes:
         silent = ", ".join(map(str, found.unanswered_nodes))
-        wrong.append(f"no report about the disks of node {silent}: try again, then check the log of that node")
+        problems.append(f"no report about the disks of node {silent}: try again, then check the log of that node")
     for count, what in (
         (found.leaderless_partitions, "without a leader"),
         (found.under_min_isr_partitions, "with too few in-sync replicas for acks=all"),
@@ -78,8 +78,8 @@ def _wrong(found: ClusterDescription) -> list[str]:
         (found.under_replicated_partitions, "under-replicated"),
     ):
         if count:
-            wrong.append(f"{counted(count, 'partition')} {what}")
-    return wrong
+            problems.append(f"{counted(count, 'partition')} {what}")
+    return problems
 
 
 def _print(found: ClusterDescription) -> None:

@@ -77,7 +77,7 @@ def produce(
         raise InvalidConfig("--key-separator is empty: pass the text that ends the key, for example ':'")
     if on_unknown not in ("raise", "resend"):
         raise InvalidConfig(f"--on-unknown {on_unknown!r}: use raise or resend")
-    wish: Literal["raise", "resend"] = "resend" if on_unknown == "resend" else "raise"
+    resolution: Literal["raise", "resend"] = "resend" if on_unknown == "resend" else "raise"
     separator = key_separator.encode() if key_separator is not None else None
 
     async def work(tally: Tally, read: Read, progress: Any) -> None:
@@ -86,7 +86,7 @@ def produce(
             bootstrap,
             acks=acks,
             compression=compression,
-            on_unknown=wish,
+            on_unknown=resolution,
             buffer_bytes=BUFFER_BYTES,
             record_bytes_max=LINE_BYTES_MAX,
             max_block_ms=timeout * 1000,

@@ -43,13 +43,13 @@ def up(
 def _announce(cluster: Any, *, as_json: bool) -> None:
     pids = [node.pid for node in cluster.nodes]
     if as_json:
-        told = {
+        document = {
             "bootstrap": cluster.bootstrap,
             "nodes": len(cluster.nodes),
             "data": str(cluster.directory),
             "pids": pids,
         }
-        print_json(told)
+        print_json(document)
         return
     say(f"{counted(len(cluster.nodes), 'node')} up: {cluster.bootstrap}")
     say(f"processes {', '.join(map(str, pids))}; data in {cluster.directory}; Ctrl-C stops them")

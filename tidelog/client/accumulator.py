@@ -60,7 +60,7 @@ class PendingBatch:
     """How many of these were made before the present leader was elected; the backoff does not count them."""
     cause: TidelogError | None = None
     """Error of the last attempt."""
-    doubt: TidelogError | None = None
+    unknown_cause: TidelogError | None = None
     """Why it is unknown whether an earlier attempt was written; kept regardless of the answers to later attempts."""
     attempt: Attempt | None = None
     """The attempt whose answer decides; None while no stream has the batch."""
@@ -143,7 +143,7 @@ class PartitionQueue:
     """Batches given to a node's stream at least once and still without an outcome; in order, all before `batches`."""
     series: Series | None = None
     """Numbering of an idempotent producer's batches; None if batches are sent without idempotence."""
-    laid_by: Series | None = None
+    former_series: Series | None = None
     """The numbering used before the queue switched to sending without idempotence."""
     idempotent: bool = False
     """Whether to send with idempotence; `series` follows as soon as no batch is in flight."""
@@ -151,9 +151,9 @@ class PartitionQueue:
     topic_id: TopicId | None = None
     leader: NodeId = NO_NODE
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    leader_sought: bool = False
+    lookup_pending: bool = False
     """A leader lookup is pending."""
-    look_ms: Millis = Millis(0)
+    next_lookup_ms: Millis = Millis(0)
     """Earliest time of the next leader lookup, unless an event makes one necessary."""
     retry_ms: Millis = Millis(0)
     """No batch is sent before this time."""
@@ -172,7 +172,7 @@ class Attempt:
     leader_epoch: LeaderEpoch
     give_up_ms: Millis
     """Time at which the attempt counts as lost."""
-    ask_ms: Millis
+    lookup_ms: Millis
     """Time of a leader lookup, even if nothing failed."""
     sent_ms: Millis | None = None
     """Time at which the batch was handed to the network. From then on only an answer shows whether it was written."""

@@ -427,7 +427,7 @@ class Admin(Service):
                 ) from error
             except (ConnectionFailed, NodeShuttingDown) as error:
                 failures.append(error)
-        raise self._cluster.nobody(failures)
+        raise self._cluster.no_answer(failures)
 
     async def _wait_visible(self, name: str, topic_id: TopicId) -> None:
         start = self._clock.monotonic_ms()

@@ -47,7 +47,7 @@ from tidelog.types import (
     TopicPartition,
 )
 
-ASK_MS: Final = 3_000
+QUERY_TIMEOUT_MS: Final = 3_000
 """Timeout of one metadata request; a node answers it from memory."""
 BACKOFF_MS: Final = 100
 """Pause between two rounds of requests (Kafka's `retry.backoff.ms`)."""
@@ -92,11 +92,11 @@ class ClusterView:
     errors: Mapping[str, TidelogError] = field(default_factory=dict)
     """Why a requested topic is not in `topics`."""
 
-    def merged(self, answer: admin_pb2.GetMetadataResponse, asked: Endpoint) -> ClusterView:
+    def merged(self, answer: admin_pb2.GetMetadataResponse, endpoint: Endpoint) -> ClusterView:
         """Return this view updated by the answer of a node. Raises InconsistentClusterId."""
         if self.cluster_id and answer.cluster_id and answer.cluster_id != self.cluster_id:
             raise InconsistentClusterId(
-                f"the node at {asked} belongs to cluster {answer.cluster_id}, the other nodes to {self.cluster_id}: "
+                f"the node at {endpoint} belongs to cluster {answer.cluster_id}, the other nodes to {self.cluster_id}: "
                 "list the nodes of one cluster only"
             )
         fresh = answer.metadata_offset >= self.metadata_offset
@@ -108,11 +108,11 @@ class ClusterView:
                     errors[topic.name] = from_proto(topic.error)
                 continue
             known = topics.get(topic.name)
-            told = _topic_view(topic)
-            if known is None or (fresh and known.topic_id != told.topic_id):
-                topics[topic.name] = told
-            elif known.topic_id == told.topic_id:
-                topics[topic.name] = _newer(known, told, fresh=fresh)
+            reported = _topic_view(topic)
+            if known is None or (fresh and known.topic_id != reported.topic_id):
+                topics[topic.name] = reported
+            elif known.topic_id == reported.topic_id:
+                topics[topic.name] = _newer(known, reported, fresh=fresh)
             errors.pop(topic.name, None)
         view = replace(self, cluster_id=self.cluster_id or answer.cluster_id, topics=topics, errors=errors)
         if not fresh:
@@ -192,20 +192,20 @@ def _topic_view(topic: admin_pb2.TopicMetadata) -> TopicView:
         TopicId(UUID(bytes=topic.topic_id)),
         tuple(
             PartitionView(
-                NodeId(told.leader),
-                LeaderEpoch(told.leader_epoch),
-                tuple(NodeId(node) for node in told.replicas),
-                tuple(NodeId(node) for node in told.isr),
+                NodeId(reported.leader),
+                LeaderEpoch(reported.leader_epoch),
+                tuple(NodeId(node) for node in reported.replicas),
+                tuple(NodeId(node) for node in reported.isr),
             )
-            for told in partitions
+            for reported in partitions
         ),
         dict(topic.configs),
     )
 
 
-def _newer(known: TopicView, told: TopicView, *, fresh: bool) -> TopicView:
+def _newer(known: TopicView, reported: TopicView, *, fresh: bool) -> TopicView:
     """Merge per partition: the larger leader epoch wins, at equal epochs the newer answer."""
-    partitions = list(told.partitions)
+    partitions = list(reported.partitions)
     for index, partition in enumerate(known.partitions[: len(partitions)]):
         theirs = partitions[index]
         if partition.leader_epoch > theirs.leader_epoch or (
@@ -213,7 +213,7 @@ def _newer(known: TopicView, told: TopicView, *, fresh: bool) -> TopicView:
         ):
             partitions[index] = partition
     partitions.extend(known.partitions[len(partitions) :])
-    return replace(told if fresh else known, partitions=tuple(partitions))
+    return replace(reported if fresh else known, partitions=tuple(partitions))
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Endpoint, ...]:
@@ -234,7 +234,7 @@ def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Endpoint, ...]:
 
 
 class Cluster:
-    """Queries nodes, keeps the view and notifies listeners. `ask` has an effect only while `run` is running."""
+    """Queries nodes, keeps the view and notifies listeners. `request_refresh` needs a running `run`."""
 
     def __init__(
         self, bootstrap: Iterable[Endpoint], transport: ClientTransport, clock: ClientClock, rng: Random
@@ -249,16 +249,16 @@ class Cluster:
         self._answered: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[TidelogError | None], None]] = []
         self._last: Endpoint | None = None
-        self._left: Endpoint | None = None
+        self._stale_node: Endpoint | None = None
         """A node without newer metadata for `STALE_MS`; it is queried last."""
-        self._no_news_ms: Millis | None = None
+        self._stale_since_ms: Millis | None = None
         """Since when the last queried node has had no newer metadata."""
 
     def on_change(self, listener: Callable[[TidelogError | None], None]) -> None:
         """Call `listener(None)` after each answer and `listener(error)` after a round without any answer."""
         self._listeners.append(listener)
 
-    def ask(self, topic: str) -> None:
+    def request_refresh(self, topic: str) -> None:
         """Request a refresh, and include this topic in every request from now on."""
         self._topics[topic] = None
         self._wanted.set()
@@ -279,7 +279,7 @@ class Cluster:
         return LeaderKnown(topic_partition, topic_id, partition.leader, partition.leader_epoch, at, failure)
 
     async def run(self) -> None:
-        """Refresh when `ask` was called, at most ten times a second, and every five minutes."""
+        """Refresh when `request_refresh` was called, at most ten times a second, and every five minutes."""
         while True:
             with_cause = True
             try:
@@ -289,14 +289,14 @@ class Cluster:
                 with_cause = False
             self._wanted.clear()
             if with_cause or self._topics:
-                await self._ask_once()
+                await self._refresh_once()
             await self.clock.sleep_ms(int(BACKOFF_MS * self._rng.uniform(0.8, 1.2)))
 
     async def refresh(self, topic: str) -> ClusterView:
         """Return the view after an answer to a request sent from now on. Raises ConnectionFailed if no node answers."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answered.append(answered)
-        self.ask(topic)
+        self.request_refresh(topic)
         await answered
         return self.view
 
@@ -307,7 +307,7 @@ class Cluster:
             return known
         start = self.clock.monotonic_ms()
         unknown_since: Millis | None = None
-        said: TidelogError | None = None
+        last_error: TidelogError | None = None
         while True:
             error: TidelogError
             try:
@@ -322,16 +322,18 @@ class Cluster:
                 unknown_since = None
                 error, end = cause, start + timeout_ms
             except TimeoutError as cause:
-                if said is not None:  # the last complete round says more than the timeout
-                    raise said from None
+                if last_error is not None:  # the last complete round says more than the timeout
+                    raise last_error from None
                 raise RequestTimedOut(
                     f"no metadata for topic {topic!r} within {timeout_ms} ms: no node answered in time; try again"
                 ) from cause
             if self.clock.monotonic_ms() + BACKOFF_MS >= end:
                 raise error
-            said = error
+            last_error = error
 
-    async def call_any(self, method: Method[Request, Answer], request: Request, *, timeout_ms: int = ASK_MS) -> Answer:
+    async def call_any(
+        self, method: Method[Request, Answer], request: Request, *, timeout_ms: int = QUERY_TIMEOUT_MS
+    ) -> Answer:
         """Query the nodes in turn until one answers, starting with the node that answered last.
 
         For idempotent requests only: a node may be queried although an earlier one has handled the request. Raises the
@@ -346,24 +348,24 @@ class Cluster:
             else:
                 self._last = endpoint
                 return answer
-        raise self.nobody(failures)
+        raise self.no_answer(failures)
 
     def candidates(self) -> list[Endpoint]:
         """Return the addresses to query in order: the last that answered, other known nodes, bootstrap addresses."""
         known = list(dict.fromkeys([*self.view.nodes.values(), *self._bootstrap]))
         self._rng.shuffle(known)
-        if self._left in known:
-            known.remove(self._left)
-            known.append(self._left)
+        if self._stale_node in known:
+            known.remove(self._stale_node)
+            known.append(self._stale_node)
         if self._last in known:
             known.remove(self._last)
             known.insert(0, self._last)
         return known
 
-    def nobody(self, failures: Sequence[TidelogError]) -> ConnectionFailed:
+    def no_answer(self, failures: Sequence[TidelogError]) -> ConnectionFailed:
         """Return the error for a round in which no node answered."""
-        said = "; ".join(failure.message for failure in failures)
-        return ConnectionFailed(f"no node of the cluster answered ({len(failures)} queried): {said}")
+        causes = "; ".join(failure.message for failure in failures)
+        return ConnectionFailed(f"no node of the cluster answered ({len(failures)} queried): {causes}")
 
     def end(self, error: TidelogError) -> None:
         """Stop; every waiting caller gets the error."""
@@ -371,24 +373,24 @@ class Cluster:
             if not future.done():
                 future.set_exception(error)
 
-    def _mind_silence(self, *, news: bool) -> None:
+    def _note_freshness(self, *, is_newer: bool) -> None:
         """Switch away from a node that has had no newer metadata for long: it may be partitioned from the cluster."""
         at = self.clock.monotonic_ms()
-        if news:
-            self._no_news_ms = None
-        elif self._no_news_ms is None:
-            self._no_news_ms = at
-        elif at - self._no_news_ms >= STALE_MS:
-            self._left, self._last, self._no_news_ms = self._last, None, None
+        if is_newer:
+            self._stale_since_ms = None
+        elif self._stale_since_ms is None:
+            self._stale_since_ms = at
+        elif at - self._stale_since_ms >= STALE_MS:
+            self._stale_node, self._last, self._stale_since_ms = self._last, None, None
 
-    async def _ask_once(self) -> None:
+    async def _refresh_once(self) -> None:
         waiting, self._answered = self._answered, []
         failure: TidelogError | None = None
         try:
             request = admin_pb2.GetMetadataRequest(topics=list(self._topics))
             answer = await self.call_any(methods.ADMIN_GET_METADATA, request)
             before, self.view = self.view, self.view.merged(answer, self._last or self._bootstrap[0])
-            self._mind_silence(news=self.view.metadata_offset > before.metadata_offset)
+            self._note_freshness(is_newer=self.view.metadata_offset > before.metadata_offset)
         except TidelogError as error:
             failure = error
             self._last = None

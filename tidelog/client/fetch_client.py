@@ -112,7 +112,7 @@ class FetchClient(Service):
             effect = todo.popleft()
             match effect:
                 case FindLeader(topic_partition):
-                    self._cluster.ask(topic_partition.topic)
+                    self._cluster.request_refresh(topic_partition.topic)
                 case FindPlace():
                     self._spawn(self._query(self._find_place, effect), f"find a place in {effect.topic_partition}")
                 case CheckEpoch():

@@ -54,19 +54,19 @@ from tidelog.types import (
 
 SILENT_MS: Final = 1_000
 """If an answer is later than `max_wait_ms` plus this time, the leader is looked up although nothing failed."""
-GONE_TOPIC_MS: Final = 30_000
+MISSING_TOPIC_MS: Final = 30_000
 """How long "no such topic" is retried for an assigned topic: the metadata of a new topic take a moment to reach all
 nodes, and longer if the controller has just failed."""
-NEAREST_MS: Final = 60_000
+PREFERRED_MS: Final = 60_000
 """How long a preferred read replica is used before the leader is queried again."""
 NO_HINT_MS: Final = 10_000
 """How long only the leader is read after a preferred read replica failed."""
-NEAREST_SILENT_MS: Final = 3_000
+PREFERRED_SILENT_MS: Final = 3_000
 """Timeout of a preferred read replica past `max_wait_ms`; the leader has all records anyway."""
 REFUSED_MS: Final = 5_000
 """How long corrupt bytes are fetched again before the error is raised. The node that sent them verifies its log; if
 that is corrupt, another replica becomes leader within one or two heartbeats."""
-LOOK_MS: Final = 1_000
+LOOKUP_MS: Final = 1_000
 """Interval of leader lookups while a partition has failed on corrupt bytes: a new leader may have sound ones."""
 BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 400
@@ -75,10 +75,10 @@ Where: TypeAlias = Literal["earliest", "latest"] | int
 """A place in a log: one of its ends, or the first record at or after a time (milliseconds since 1970)."""
 
 
-class Doing(Enum):
+class CursorState(Enum):
     """What a cursor is waiting for."""
 
-    NOTHING = "idle"
+    IDLE = "idle"
     SEEKING = "looking up the offset of a place"
     CHECKING = "asking the leader whether the log still contains the records read"
     FETCHING = "a fetch is open"
@@ -130,13 +130,13 @@ class Cursor:
     leader: NodeId = NO_NODE
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     checked_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    leader_sought: bool = False
-    nearest: NodeId = NO_NODE
-    """Preferred read replica named by the leader (KIP-392), valid until `nearest_until`."""
-    nearest_until: Millis = Millis(0)
+    lookup_pending: bool = False
+    preferred: NodeId = NO_NODE
+    """Preferred read replica named by the leader (KIP-392), valid until `preferred_until`."""
+    preferred_until: Millis = Millis(0)
     hints_from: Millis = Millis(0)
     """From this time on the leader may name a preferred read replica again."""
-    doing: Doing = Doing.NOTHING
+    state: CursorState = CursorState.IDLE
     number: int = 0
     """Number of the open request; an answer to another number is stale."""
     reserved: int = 0
@@ -389,7 +389,7 @@ class FetchCore:
     # --- what happened ------------------------------------------------------------------------------------------
 
     def _note_leader(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
-        cursor.leader_sought = False
+        cursor.lookup_pending = False
         if event.topic_id is None:
             self._note_missing(cursor, event, effects)
             return
@@ -408,34 +408,34 @@ class FetchCore:
             )
             return
         if event.node == NO_NODE:
-            self._put_off(cursor, event.at)
+            self._back_off(cursor, event.at)
             cursor.failure = event.cause
             if isinstance(event.cause, UnknownTopicOrPartition):
                 self._fail(cursor, event.cause, effects)
-            elif cursor.doing is not Doing.FETCHING:
+            elif cursor.state is not CursorState.FETCHING:
                 cursor.leader = NO_NODE
             return
         if event.leader_epoch < cursor.leader_epoch:
             return  # stale metadata
         if event.leader_epoch > cursor.leader_epoch:
             cursor.retry_ms = min(cursor.retry_ms, event.at)  # a new leader: retry at once
-            if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
+            if cursor.state in (CursorState.FETCHING, CursorState.CHECKING):
                 self._stop(cursor)
             elif _is_corrupt(cursor):
                 self._read_again(cursor)
-            cursor.nearest = NO_NODE
+            cursor.preferred = NO_NODE
         cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
-        """Handle an unknown topic. It counts as missing after `GONE_TOPIC_MS` of such answers; no answer resets the
+        """Handle an unknown topic. It counts as missing after `MISSING_TOPIC_MS` of such answers; no answer resets the
         time."""
-        self._put_off(cursor, event.at)
+        self._back_off(cursor, event.at)
         cursor.failure = event.cause
         if not isinstance(event.cause, UnknownTopicOrPartition):
             cursor.unknown_since = None
         elif cursor.unknown_since is None:
             cursor.unknown_since = event.at
-        elif event.at - cursor.unknown_since >= GONE_TOPIC_MS:
+        elif event.at - cursor.unknown_since >= MISSING_TOPIC_MS:
             self._fail(cursor, event.cause, effects)
 
     def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
@@ -477,11 +477,11 @@ class FetchCore:
 
     def _take_in(self, cursor: Cursor, event: BatchesFetched, effects: list[Effect]) -> None:
         if event.preferred != NO_NODE:
-            cursor.nearest, cursor.nearest_until = event.preferred, Millis(event.at + NEAREST_MS)
+            cursor.preferred, cursor.preferred_until = event.preferred, Millis(event.at + PREFERRED_MS)
             return
         if event.diverging is not None:
-            if cursor.nearest != NO_NODE:  # the leader decides
-                cursor.nearest, cursor.hints_from = NO_NODE, Millis(event.at + NO_HINT_MS)
+            if cursor.preferred != NO_NODE:  # the leader decides
+                cursor.preferred, cursor.hints_from = NO_NODE, Millis(event.at + NO_HINT_MS)
             else:
                 self._note_epoch_end(cursor, event.diverging, effects)
             return
@@ -503,11 +503,11 @@ class FetchCore:
             effects.append(Ready())
 
     def _note_failure(self, cursor: Cursor, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
-        asked = cursor.doing
+        request = cursor.state
         self._stop(cursor)
         cursor.failure = error
-        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # on any error: fetch from the leader at once
-            cursor.nearest, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
+        if request is CursorState.FETCHING and cursor.preferred != NO_NODE:  # fetch from the leader at once
+            cursor.preferred, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
             return
         if isinstance(error, CorruptRecord) and cursor.refused_until is None:
             cursor.refused_until = Millis(at + REFUSED_MS)
@@ -516,48 +516,52 @@ class FetchCore:
         elif error.retry is Retry.NEVER and (cursor.refused_until is None or at >= cursor.refused_until):
             self._fail(cursor, error, effects)
         else:
-            self._put_off(cursor, at)
+            self._back_off(cursor, at)
             hint = error.leader
             if hint is not None and hint.leader_epoch > cursor.leader_epoch:
                 cursor.leader, cursor.leader_epoch = hint.node_id, hint.leader_epoch
                 cursor.retry_ms = at
-            elif asked is Doing.SEEKING or error.retry is Retry.ELSEWHERE or not isinstance(error, OffsetNotAvailable):
-                self._seek(cursor, effects)
+            elif (
+                request is CursorState.SEEKING
+                or error.retry is Retry.ELSEWHERE
+                or not isinstance(error, OffsetNotAvailable)
+            ):
+                self._look_up_leader(cursor, effects)
 
     def _out_of_range(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
         where = self.policy.on_out_of_range
         if where != "raise":
             if cursor.has_data:  # return the buffered records first
-                self._put_off(cursor, at)
+                self._back_off(cursor, at)
             else:
                 _jump(cursor, error, where)
             return
-        told = OffsetOutOfRange(
+        refusal = OffsetOutOfRange(
             f"{cursor.topic_partition}: {error.message.rstrip('.')}. Seek to an existing offset, or set "
             'on_out_of_range="earliest" or "latest".'
         )
-        told.__cause__ = error
-        self._fail(cursor, told, effects)
+        refusal.__cause__ = error
+        self._fail(cursor, refusal, effects)
 
     # --- what to do next ----------------------------------------------------------------------------------------
 
     def _advance(self, cursor: Cursor, at: Millis, effects: list[Effect]) -> None:
-        if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
+        if cursor.state in (CursorState.FETCHING, CursorState.CHECKING):
             self._watch(cursor, at, effects)
         elif _is_corrupt(cursor) and at >= cursor.retry_ms:
-            cursor.retry_ms = Millis(at + LOOK_MS)
-            self._seek(cursor, effects)
-        if cursor.doing is not Doing.NOTHING or at < cursor.retry_ms:
+            cursor.retry_ms = Millis(at + LOOKUP_MS)
+            self._look_up_leader(cursor, effects)
+        if cursor.state is not CursorState.IDLE or at < cursor.retry_ms:
             return
         if cursor.leader == NO_NODE or cursor.topic_id is None:
-            self._seek(cursor, effects)
+            self._look_up_leader(cursor, effects)
         elif cursor.position is None:
-            self._begin(cursor, Doing.SEEKING)
+            self._begin(cursor, CursorState.SEEKING)
             effects.append(FindPlace(cursor.topic_partition, cursor.number, cursor.start))
         elif cursor.reached_end:
             return
         elif cursor.checked_epoch != cursor.leader_epoch and (epoch := _epoch_to_check(cursor)) != NO_LEADER_EPOCH:
-            self._begin(cursor, Doing.CHECKING)
+            self._begin(cursor, CursorState.CHECKING)
             cursor.silent_ms, cursor.give_up_ms = Millis(at + SILENT_MS), Millis(at + self.policy.request_timeout_ms)
             effects.append(
                 CheckEpoch(
@@ -573,19 +577,19 @@ class FetchCore:
             self._fetch(cursor, cursor.topic_id, at, effects)
 
     def _fetch(self, cursor: Cursor, topic_id: TopicId, at: Millis, effects: list[Effect]) -> None:
-        self._begin(cursor, Doing.FETCHING)
+        self._begin(cursor, CursorState.FETCHING)
         cursor.reserved = self.share
-        if at >= cursor.nearest_until:
-            cursor.nearest = NO_NODE
+        if at >= cursor.preferred_until:
+            cursor.preferred = NO_NODE
         wait = self.policy.max_wait_ms
-        patience = self.policy.request_timeout_ms if cursor.nearest == NO_NODE else NEAREST_SILENT_MS
+        patience = self.policy.request_timeout_ms if cursor.preferred == NO_NODE else PREFERRED_SILENT_MS
         cursor.silent_ms, cursor.give_up_ms = Millis(at + wait + SILENT_MS), Millis(at + wait + patience)
         effects.append(
             FetchBatches(
                 cursor.topic_partition,
                 cursor.number,
                 topic_id,
-                cursor.leader if cursor.nearest == NO_NODE else cursor.nearest,
+                cursor.leader if cursor.preferred == NO_NODE else cursor.preferred,
                 cursor.leader_epoch,
                 cursor.ahead,
                 cursor.ahead_epoch,
@@ -602,17 +606,17 @@ class FetchCore:
             self._note_failure(cursor, error, at, effects)
         elif at >= cursor.silent_ms:
             cursor.silent_ms = Millis(at + SILENT_MS)
-            cursor.leader_sought = False
-            self._seek(cursor, effects)
+            cursor.lookup_pending = False
+            self._look_up_leader(cursor, effects)
 
-    def _begin(self, cursor: Cursor, doing: Doing) -> None:
+    def _begin(self, cursor: Cursor, state: CursorState) -> None:
         self._numbers += 1
-        cursor.doing, cursor.number = doing, self._numbers
+        cursor.state, cursor.number = state, self._numbers
 
     def _stop(self, cursor: Cursor) -> None:
         """Abandon the open request: its answer is stale from now on."""
         self._numbers += 1
-        cursor.doing, cursor.number, cursor.reserved = Doing.NOTHING, self._numbers, 0
+        cursor.state, cursor.number, cursor.reserved = CursorState.IDLE, self._numbers, 0
 
     def _done(self, cursor: Cursor) -> None:
         """The open request was answered."""
@@ -621,7 +625,7 @@ class FetchCore:
 
     def _fail(self, cursor: Cursor, error: TidelogError, effects: list[Effect]) -> None:
         self._stop(cursor)
-        cursor.doing, cursor.error = Doing.FAILED, error
+        cursor.state, cursor.error = CursorState.FAILED, error
         effects.append(Ready())
 
     def refuse(self, cursor: Cursor, error: TidelogError, at: Millis) -> None:
@@ -638,7 +642,7 @@ class FetchCore:
         self._stop(cursor)
         cursor.place(cursor.position, cursor.position_epoch)
         cursor.failure = error
-        self._put_off(cursor, at)
+        self._back_off(cursor, at)
 
     def _read_again(self, cursor: Cursor) -> None:
         """Clear the error and fetch again from the position, in a new leader epoch."""
@@ -651,20 +655,20 @@ class FetchCore:
         """The buffered bytes were read."""
         cursor.refused_until = None
 
-    def _put_off(self, cursor: Cursor, at: Millis) -> None:
+    def _back_off(self, cursor: Cursor, at: Millis) -> None:
         cursor.failures += 1
         full = min(BACKOFF_MS_MAX, BACKOFF_MS << min(cursor.failures - 1, 10))
         cursor.retry_ms = Millis(at + int(full * self._rng.uniform(0.8, 1.2)))
 
-    def _seek(self, cursor: Cursor, effects: list[Effect]) -> None:
-        if not cursor.leader_sought:
-            cursor.leader_sought = True
+    def _look_up_leader(self, cursor: Cursor, effects: list[Effect]) -> None:
+        if not cursor.lookup_pending:
+            cursor.lookup_pending = True
             effects.append(FindLeader(cursor.topic_partition))
 
 
 def _is_corrupt(cursor: Cursor) -> bool:
     """Whether the cursor has failed on bytes of its leader that another leader may have sound."""
-    return cursor.doing is Doing.FAILED and isinstance(cursor.error, CorruptRecord | CorruptLog)
+    return cursor.state is CursorState.FAILED and isinstance(cursor.error, CorruptRecord | CorruptLog)
 
 
 def _epoch_to_check(cursor: Cursor) -> LeaderEpoch:

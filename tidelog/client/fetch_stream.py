@@ -75,10 +75,10 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
         return request
 
     def _received(self, answer: wire.FetchResponse) -> None:
-        for told in answer.partitions:
-            topic_partition = self._open.pop(told.fetch_id, None)
+        for result in answer.partitions:
+            topic_partition = self._open.pop(result.fetch_id, None)
             if topic_partition is not None:
-                self._answered(topic_partition, told.fetch_id, told if told.error is None else _refusal(told))
+                self._answered(topic_partition, result.fetch_id, result if result.error is None else _refusal(result))
 
     def _failed(self, unsent: Sequence[FetchBatches], cause: TidelogError) -> None:
         opened, self._open = self._open, {}
@@ -88,9 +88,9 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
             self._answered(fetch.topic_partition, fetch.number, cause)
 
 
-def _refusal(told: wire.PartitionFetched) -> TidelogError:
-    assert told.error is not None
-    error = from_proto(told.error)
-    if isinstance(error, OffsetOutOfRange) and told.log_start_offset >= 0:
-        error.log_start = Offset(told.log_start_offset)
+def _refusal(result: wire.PartitionFetched) -> TidelogError:
+    assert result.error is not None
+    error = from_proto(result.error)
+    if isinstance(error, OffsetOutOfRange) and result.log_start_offset >= 0:
+        error.log_start = Offset(result.log_start_offset)
     return error

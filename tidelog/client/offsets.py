@@ -130,13 +130,13 @@ async def _round(
         except TidelogError as error:
             failures.append(error)
             continue
-        for key, told in zip(entries, answer.partitions, strict=True):
-            if told.HasField("error"):
-                refusal = from_proto(told.error)
+        for key, result in zip(entries, answer.partitions, strict=True):
+            if result.HasField("error"):
+                refusal = from_proto(result.error)
                 cluster.note_leader(key, refusal.leader)
                 failures.append(refusal)
             else:
-                found[key] = EpochEnd(LeaderEpoch(told.leader_epoch), Offset(told.offset))
+                found[key] = EpochEnd(LeaderEpoch(result.leader_epoch), Offset(result.offset))
     await _ends_for_future_times(cluster, left, found, failures, timeout_ms, isolation)
     return failures
 

@@ -59,12 +59,12 @@ class Partitioner:
 
     def for_key(self, key: bytes) -> int:
         """Return the partition of a key."""
-        found = self._by_key.get(key)
-        if found is None:
+        partition = self._by_key.get(key)
+        if partition is None:
             if len(self._by_key) >= KEYS_REMEMBERED_MAX:
                 self._by_key.clear()
-            found = self._by_key[key] = partition_for_key(key, self.partitions)
-        return found
+            partition = self._by_key[key] = partition_for_key(key, self.partitions)
+        return partition
 
     def stays(self, size: int) -> bool:
         """Count a record of `size` bytes without a key. Returns False if `sticky` is full and `draw` must follow."""

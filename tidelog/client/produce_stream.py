@@ -61,7 +61,7 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             taken = self._take(attempt)
             if taken is None:
                 continue
-            records, wanted = taken
+            records, wait_ms = taken
             queue = attempt.batch.queue
             topic_id = queue.topic_id
             assert topic_id is not None, "a leader is known only together with the topic's id"
@@ -76,7 +76,7 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             )
             self._unanswered.add(attempt.attempt_id)
             size += len(records)
-            timeout_ms = min(timeout_ms, wanted) if timeout_ms else wanted
+            timeout_ms = min(timeout_ms, wait_ms) if timeout_ms else wait_ms
         return entries, timeout_ms
 
     def _sent(self, request: wire.ProduceRequest) -> None:
@@ -86,14 +86,14 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
                 self._report(Acknowledged(entry.batch_id, Offset(-1), NO_TIMESTAMP, self._clock.monotonic_ms()))
 
     def _received(self, answer: data_pb2.ProduceResponse) -> None:
-        for told in answer.partitions:
-            self._unanswered.discard(told.batch_id)
+        for result in answer.partitions:
+            self._unanswered.discard(result.batch_id)
             at = self._clock.monotonic_ms()
-            if told.HasField("error"):
-                self._report(Refused(told.batch_id, _refusal(told), at))
+            if result.HasField("error"):
+                self._report(Refused(result.batch_id, _refusal(result), at))
             else:
-                base_offset, append_time = Offset(told.base_offset), Millis(told.log_append_time_ms)
-                self._report(Acknowledged(told.batch_id, base_offset, append_time, at))
+                base_offset, append_time = Offset(result.base_offset), Millis(result.log_append_time_ms)
+                self._report(Acknowledged(result.batch_id, base_offset, append_time, at))
 
     def _failed(self, unsent: Sequence[Attempt], cause: TidelogError) -> None:
         unanswered, self._unanswered = sorted(self._unanswered), set()
@@ -101,8 +101,8 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             self._report(Lost(attempt_id, cause, self._clock.monotonic_ms()))
 
 
-def _refusal(told: data_pb2.PartitionProduced) -> TidelogError:
+def _refusal(result: data_pb2.PartitionProduced) -> TidelogError:
     """Return the error with its errors of single records."""
-    error = from_proto(told.error)
-    error.record_errors = tuple(RecordError(each.index, each.message) for each in told.record_errors)
+    error = from_proto(result.error)
+    error.record_errors = tuple(RecordError(each.index, each.message) for each in result.record_errors)
     return error

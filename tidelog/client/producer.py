@@ -227,9 +227,9 @@ class Producer(Service):
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._without_topic: dict[str, list[_Call]] = {}
+        self._waiting_for_topic: dict[str, list[_Call]] = {}
         """Calls that wait for the metadata of their topic, in order."""
-        self._without_room: deque[_Call] = deque()
+        self._waiting_for_memory: deque[_Call] = deque()
         """Calls that wait for memory, in order. While there is one, every later call waits behind it."""
         self._pause_due = False
 
@@ -378,7 +378,7 @@ class Producer(Service):
             self._check_size(topic, route, key, value, headers)
         memory = self._core.memory
         used = memory.used + size + OBJECT_BYTES
-        if used > self._buffer_bytes or (self._without_room and not first):
+        if used > self._buffer_bytes or (self._waiting_for_memory and not first):
             return value, key, headers, partition, timestamp
         if partition is not None:
             queue = route.at(topic, partition)
@@ -414,11 +414,11 @@ class Producer(Service):
         timer: asyncio.TimerHandle | None = None
         try:
             if topic in self._routes:
-                self._without_room.append(call)
-                if self._without_room[0] is call:
+                self._waiting_for_memory.append(call)
+                if self._waiting_for_memory[0] is call:
                     self._put_waiting()
             else:
-                self._without_topic.setdefault(topic, []).append(call)
+                self._waiting_for_topic.setdefault(topic, []).append(call)
                 try:
                     await self.partitions(topic)
                 except TidelogError:
@@ -430,14 +430,14 @@ class Producer(Service):
         finally:
             if timer is not None:
                 timer.cancel()
-            self._leave(call)
+            self._end_call(call)
         if delivery is None:
             raise self._exhausted(f"was full for max_block_ms={self._max_block_ms}")
         return delivery
 
     def _put_waiting(self) -> None:
         """Queue the records of the calls that wait for memory, in order, until memory is full."""
-        calls = self._without_room
+        calls = self._waiting_for_memory
         while calls:
             call = calls[0]
             if not call.placed.done():
@@ -452,15 +452,15 @@ class Producer(Service):
                     call.placed.set_result(delivery)
             calls.popleft()
 
-    def _leave(self, call: _Call) -> None:
+    def _end_call(self, call: _Call) -> None:
         """The call has ended: if its record is not queued, it never is, and the calls behind it continue."""
         call.placed.cancel()
-        calls = self._without_topic.get(call.topic, [])
+        calls = self._waiting_for_topic.get(call.topic, [])
         if call in calls:
             calls.remove(call)
             if not calls:
-                del self._without_topic[call.topic]
-        if self._without_room and self._without_room[0] is call:
+                del self._waiting_for_topic[call.topic]
+        if self._waiting_for_memory and self._waiting_for_memory[0] is call:
             self._put_waiting()
 
     def _check_size(self, topic: str, route: _Route, key: bytes | None, value: bytes | None, headers: Headers) -> None:
@@ -500,7 +500,7 @@ class Producer(Service):
 
     def _handle(self, event: Event) -> None:
         """Pass the event to the core, execute its effects, set the timer."""
-        has_room = False
+        memory_was_freed = False
         todo = deque(self._core.handle(event))
         while todo:
             effect = todo.popleft()
@@ -511,15 +511,15 @@ class Producer(Service):
                     except LeaderNotAvailable as cause:
                         todo.extend(self._core.handle(Lost(attempt.attempt_id, cause, self._clock.monotonic_ms())))
                 case Finished():
-                    effect.tell()
-                    has_room = True
+                    effect.notify()
+                    memory_was_freed = True
                 case FindLeader(topic_partition):
                     if self._tasks is not None:
-                        self._cluster.ask(topic_partition.topic)
+                        self._cluster.request_refresh(topic_partition.topic)
                 case InitProducerId():
                     if self._tasks is not None:
                         self._spawn(self._init_producer_id(effect), "get a producer id")
-        if has_room:
+        if memory_was_freed:
             self._put_waiting()
         self._set_timer()
 
@@ -587,11 +587,13 @@ class Producer(Service):
             )
         queues = [self._core.queue(view.name, index, idempotent=idempotent) for index in range(len(view.partitions))]
         partitioner = Partitioner(len(queues), batch_bytes=batch_bytes, rng=self._rng)
-        least = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
-        route = self._routes[view.name] = _Route(queues, partitioner, batch_bytes, topic_bytes_max, least, idempotent)
+        bytes_max = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
+        route = self._routes[view.name] = _Route(
+            queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent
+        )
         for queue in queues:
             self._handle(self._cluster.leader_known(queue.topic_partition, None))
-        self._without_room.extend(self._without_topic.pop(view.name, ()))
+        self._waiting_for_memory.extend(self._waiting_for_topic.pop(view.name, ()))
         self._put_waiting()
         return route
 
@@ -601,11 +603,11 @@ class Producer(Service):
         if self._timer is not None:
             self._timer.cancel()
         for effect in self._core.abandon(why):
-            effect.tell()
-        for call in self._without_room:
+            effect.notify()
+        for call in self._waiting_for_memory:
             if not call.placed.done():
                 call.placed.set_exception(self._unusable())
-        self._without_room.clear()
+        self._waiting_for_memory.clear()
 
     def _on_defect(self) -> None:
         self._abandon(f"the producer failed by a defect ({self._defect!r})")

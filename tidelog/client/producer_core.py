@@ -68,9 +68,9 @@ from tidelog.types import (
 
 OVERDUE_MS: Final = 500
 """Answers slower than this trigger a leader lookup: acks=all takes milliseconds within a cluster."""
-LOOK_MS: Final = 200
+LOOKUP_MS: Final = 200
 """Interval of leader lookups while a batch waits for a retry, so that a new leader is used at once."""
-MOVED_MS: Final = 1_000
+OLD_LEADER_MS: Final = 1_000
 """How long to wait for the answer of a deposed leader; it answers at once unless it is partitioned or dead."""
 
 _OUT_OF_SEQUENCE: Final = (OutOfOrderSequenceNumber, UnknownProducerId, InvalidProducerEpoch)
@@ -90,7 +90,7 @@ class ProducerCore:
         self._alarms: list[tuple[Millis, int, PartitionQueue]] = []
         self._numbers = 0
         self._producer_id, self._first_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
-        self._id_sought = False
+        self._id_requested = False
         self._id_attempts = 0
         self._id_retry_ms = Millis(0)
 
@@ -98,11 +98,11 @@ class ProducerCore:
         """Return the queue of a partition. idempotent: how to send, from the next batch on that starts with no other in
         flight."""
         key = TopicPartition(topic, PartitionIndex(partition))
-        found = self._queues.get(key)
-        if found is None:
-            found = self._queues[key] = PartitionQueue(key)
-        found.idempotent = idempotent
-        return found
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = PartitionQueue(key)
+        queue.idempotent = idempotent
+        return queue
 
     def open_batch(self, queue: PartitionQueue, at: Millis) -> PendingBatch:
         """Seal the open batch of the queue and open a new one; the caller sends TimePassed next."""
@@ -146,9 +146,9 @@ class ProducerCore:
         batch = attempt.batch
         attempt.sent_ms = at
         attempt.give_up_ms = Millis(min(at + self.policy.request_timeout_ms, batch.expires_ms))
-        attempt.ask_ms = Millis(at + OVERDUE_MS)
+        attempt.lookup_ms = Millis(at + OVERDUE_MS)
         attempt.follows_open = _follows_open(batch)
-        self._alarm(batch.queue, min(attempt.give_up_ms, attempt.ask_ms))
+        self._alarm(batch.queue, min(attempt.give_up_ms, attempt.lookup_ms))
         return True
 
     def abandon(self, why: str) -> list[Finished]:
@@ -160,7 +160,7 @@ class ProducerCore:
             if attempt is not None and attempt.sent:
                 error = commit_unknown(batch, attempt, ConnectionLost(f"{why} before the answer came."))
             else:
-                error = self._given_up(batch, why)
+                error = self._unsent_error(batch, why)
             effects.append(Finished(self._free(batch), error))
         self._queues.clear()
         self._attempts.clear()
@@ -190,7 +190,7 @@ class ProducerCore:
                 self._flush(at, effects)
             case ProducerIdKnown(producer_id, epoch, at):
                 self._producer_id, self._first_epoch = producer_id, epoch
-                self._id_sought, self._id_attempts = False, 0
+                self._id_requested, self._id_attempts = False, 0
                 self._advance_all(at, effects)
             case ProducerIdRefused(error, at):
                 self._id_refused(error, at, effects)
@@ -208,15 +208,15 @@ class ProducerCore:
         queue = self._queues.get(event.topic_partition)
         if queue is None:
             return
-        same_life = queue.topic_id is None or event.topic_id in (None, queue.topic_id)
-        if event.node != NO_NODE and same_life and event.leader_epoch < queue.leader_epoch:
+        same_topic = queue.topic_id is None or event.topic_id in (None, queue.topic_id)
+        if event.node != NO_NODE and same_topic and event.leader_epoch < queue.leader_epoch:
             return  # stale metadata
-        moved = event.leader_epoch > queue.leader_epoch or not same_life
-        queue.leader_sought = False
+        moved = event.leader_epoch > queue.leader_epoch or not same_topic
+        queue.lookup_pending = False
         queue.leader, queue.leader_epoch = event.node, max(event.leader_epoch, queue.leader_epoch)
         if event.topic_id is not None:
             queue.topic_id = event.topic_id
-        if not same_life:
+        if not same_topic:
             queue.leader_epoch = event.leader_epoch
             if queue.series is not None:
                 queue.series.broken = True  # the leader of the new topic has no state of this producer
@@ -227,10 +227,10 @@ class ProducerCore:
             if event.cause is not None and (head := self._head(queue)) is not None:
                 head.cause = event.cause
         if moved:
-            self._leave_the_old_leader(queue, event.at)
+            self._leave_old_leader(queue, event.at)
         self._advance(queue, event.at, effects)
 
-    def _leave_the_old_leader(self, queue: PartitionQueue, at: Millis) -> None:
+    def _leave_old_leader(self, queue: PartitionQueue, at: Millis) -> None:
         """Handle batches sent to the old leader: with idempotence resend them at once, otherwise wait a little for its
         answer."""
         for batch in queue.begun:
@@ -241,16 +241,16 @@ class ProducerCore:
             if not attempt.sent:
                 self._take_back(batch)
             elif batch.stamp is PLAIN:
-                attempt.give_up_ms = Millis(min(attempt.give_up_ms, at + MOVED_MS))
+                attempt.give_up_ms = Millis(min(attempt.give_up_ms, at + OLD_LEADER_MS))
             else:
                 lost = LeadershipLost(
                     f"node {attempt.node} stopped leading {queue.topic_partition} before it answered."
                 )
-                batch.doubt = batch.doubt or lost
+                batch.unknown_cause = batch.unknown_cause or lost
                 batch.cause, batch.attempt = lost, None
 
     def _id_refused(self, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
-        self._id_sought = False
+        self._id_requested = False
         self._id_attempts += 1
         self._id_retry_ms = Millis(at + self._backoff(self._id_attempts))
         for queue in self._queues.values():
@@ -277,7 +277,7 @@ class ProducerCore:
             self._unknown(attempt, error, at, effects)
         else:
             self._retry(attempt.batch, error, at)
-            self._seek(queue, effects)
+            self._look_up_leader(queue, effects)
         self._advance(queue, at, effects)
 
     def _not_encoded(
@@ -303,19 +303,19 @@ class ProducerCore:
         if batch.stamp is not PLAIN and isinstance(error, _OUT_OF_SEQUENCE):
             self._out_of_sequence(attempt, error, at, effects)
         elif error.written is False and error.retry is not Retry.NEVER:
-            hint = error.leader
+            leader = error.leader
             self._retry(batch, error, at)
-            if hint is not None and hint.leader_epoch > queue.leader_epoch:
-                queue.leader, queue.leader_epoch = hint.node_id, hint.leader_epoch
+            if leader is not None and leader.leader_epoch > queue.leader_epoch:
+                queue.leader, queue.leader_epoch = leader.node_id, leader.leader_epoch
                 queue.retry_ms = at
-                self._leave_the_old_leader(queue, at)
+                self._leave_old_leader(queue, at)
             elif error.retry is Retry.ELSEWHERE:
-                self._seek(queue, effects)
+                self._look_up_leader(queue, effects)
         elif error.written is None:
             self._unknown(attempt, error, at, effects)
         else:
-            if batch.doubt is not None:
-                error = commit_unknown(batch, attempt, batch.doubt)
+            if batch.unknown_cause is not None:
+                error = commit_unknown(batch, attempt, batch.unknown_cause)
             self._finish(at, effects, Finished(batch, error))
 
     def _out_of_sequence(self, attempt: Attempt, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
@@ -328,8 +328,8 @@ class ProducerCore:
         elif attempt.follows_open:  # the missing batch may still arrive
             self._retry(batch, error, at)
             return
-        if batch.doubt is not None:
-            self._finish(at, effects, Finished(batch, commit_unknown(batch, attempt, batch.doubt)))
+        if batch.unknown_cause is not None:
+            self._finish(at, effects, Finished(batch, commit_unknown(batch, attempt, batch.unknown_cause)))
         else:
             series.broken = True
             self._retry(batch, error, at)
@@ -341,12 +341,12 @@ class ProducerCore:
         else:
             again = cause.retry is not Retry.NEVER
         if again and at < batch.expires_ms:
-            batch.doubt = batch.doubt or cause
+            batch.unknown_cause = batch.unknown_cause or cause
             self._retry(batch, cause, at)
         else:
             self._finish(at, effects, Finished(batch, commit_unknown(batch, attempt, cause)))
             queue.retry_ms = Millis(at + self._backoff(1))
-        self._seek(queue, effects)
+        self._look_up_leader(queue, effects)
 
     def _tick(self, at: Millis, effects: list[Effect]) -> None:
         changed, self._changed = self._changed, {}
@@ -373,7 +373,7 @@ class ProducerCore:
                 self._watch(batch.attempt, at, effects)
         self._expire(queue, at, effects)
         if queue.series is not None and queue.series.broken:
-            self._mend(queue, queue.series)
+            self._start_next_epoch(queue, queue.series)
         while (following := self._next(queue, at)) is not None:
             if not self._send(following, at, effects):
                 return
@@ -382,7 +382,7 @@ class ProducerCore:
         """Return the next batch for a stream, now or later, or None if an event must come first."""
         series = queue.series
         for batch in queue.begun:
-            if batch.attempt is None and (series is None or not series.broken or batch.doubt is not None):
+            if batch.attempt is None and (series is None or not series.broken or batch.unknown_cause is not None):
                 return batch
         if not queue.batches:
             return None
@@ -399,21 +399,21 @@ class ProducerCore:
         due = batch.created_ms if batch.sealed or batch.attempts else batch.created_ms + self.policy.linger_ms
         due = max(due, queue.retry_ms)
         if due > at:
-            look = batch.cause is not None and (
+            needs_lookup = batch.cause is not None and (
                 isinstance(batch.cause, ConnectionFailed) or batch.cause.retry is Retry.ELSEWHERE
             )
-            if look and queue.look_ms <= at:
-                queue.look_ms = Millis(at + LOOK_MS)
-                self._seek(queue, effects)
-            self._alarm(queue, Millis(min(due, queue.look_ms if look else due, batch.expires_ms)))
+            if needs_lookup and queue.next_lookup_ms <= at:
+                queue.next_lookup_ms = Millis(at + LOOKUP_MS)
+                self._look_up_leader(queue, effects)
+            self._alarm(queue, Millis(min(due, queue.next_lookup_ms if needs_lookup else due, batch.expires_ms)))
             return False
         if queue.leader == NO_NODE:
-            self._seek(queue, effects)
+            self._look_up_leader(queue, effects)
             self._alarm(queue, batch.expires_ms)
             return False
         if queue.batches and batch is queue.batches[0]:
             if not self._has_id(queue, at, effects):
-                self._alarm(queue, batch.expires_ms if self._id_sought else min(batch.expires_ms, self._id_retry_ms))
+                self._alarm(queue, batch.expires_ms if self._id_requested else min(batch.expires_ms, self._id_retry_ms))
                 return False
             self._begin(batch)
         batch.attempts += 1
@@ -422,7 +422,7 @@ class ProducerCore:
         )
         batch.attempt = self._attempts[attempt.attempt_id] = attempt
         effects.append(Give(attempt))
-        self._alarm(queue, min(attempt.give_up_ms, attempt.ask_ms))
+        self._alarm(queue, min(attempt.give_up_ms, attempt.lookup_ms))
         return True
 
     def _begin(self, batch: PendingBatch) -> None:
@@ -439,18 +439,18 @@ class ProducerCore:
         series = queue.series
         if series is None or series.producer_id != NO_PRODUCER_ID:
             return True
-        if self._producer_id not in (NO_PRODUCER_ID, series.spent_id):
+        if self._producer_id not in (NO_PRODUCER_ID, series.exhausted_id):
             series.begin(self._producer_id, self._first_epoch)
             return True
-        if not self._id_sought and self._id_retry_ms <= at:
-            self._id_sought = True
-            effects.append(InitProducerId(self._producer_id, series.epoch if series.spent_id >= 0 else -1))
+        if not self._id_requested and self._id_retry_ms <= at:
+            self._id_requested = True
+            effects.append(InitProducerId(self._producer_id, series.epoch if series.exhausted_id >= 0 else -1))
         return False
 
-    def _mend(self, queue: PartitionQueue, series: Series) -> None:
-        """Start a new epoch once no batch of the old one is in doubt: it was not written, or its senders got
+    def _start_next_epoch(self, queue: PartitionQueue, series: Series) -> None:
+        """Start a new epoch once no batch of the old one is in unknown_cause: it was not written, or its senders got
         CommitUnknown."""
-        if any(batch.attempt is not None or batch.doubt is not None for batch in queue.begun):
+        if any(batch.attempt is not None or batch.unknown_cause is not None for batch in queue.begun):
             return
         for batch in reversed(queue.begun):
             batch.stamp = PLAIN
@@ -471,39 +471,41 @@ class ProducerCore:
             )
             self._unknown(attempt, cause, at, effects)
             return
-        if attempt.ask_ms <= at:
-            attempt.ask_ms = Millis(at + OVERDUE_MS)
+        if attempt.lookup_ms <= at:
+            attempt.lookup_ms = Millis(at + OVERDUE_MS)
             if queue.begun[0] is batch:
-                queue.leader_sought = False
-                self._seek(queue, effects)
-        self._alarm(queue, min(attempt.give_up_ms, attempt.ask_ms))
+                queue.lookup_pending = False
+                self._look_up_leader(queue, effects)
+        self._alarm(queue, min(attempt.give_up_ms, attempt.lookup_ms))
 
     def _expire(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
         timed_out = f"delivery_timeout_ms={self.policy.delivery_timeout_ms} passed"
         for batch in tuple(queue.begun):
             if batch.attempt is None and batch.expires_ms <= at:
-                self._finish(at, effects, Finished(batch, self._given_up(batch, timed_out)))
+                self._finish(at, effects, Finished(batch, self._unsent_error(batch, timed_out)))
         while queue.batches and queue.batches[0].expires_ms <= at:
             batch = queue.batches[0]
-            self._finish(at, effects, Finished(batch, self._given_up(batch, timed_out)))
+            self._finish(at, effects, Finished(batch, self._unsent_error(batch, timed_out)))
 
-    def _given_up(self, batch: PendingBatch, why: str) -> TidelogError:
+    def _unsent_error(self, batch: PendingBatch, why: str) -> TidelogError:
         """Return the error for a batch that no node has."""
-        queue, records, cause = batch.queue, batch.outcome.records, batch.doubt or batch.cause
+        queue, records, cause = batch.queue, batch.outcome.records, batch.unknown_cause or batch.cause
         tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
-        unled = "no node reported its leader." if queue.leader == NO_NODE else "earlier batches took too long."
-        said = cause.message if cause is not None else unled
+        no_leader = "no node reported its leader." if queue.leader == NO_NODE else "earlier batches took too long."
+        last_error = cause.message if cause is not None else no_leader
         error: TidelogError
-        if batch.doubt is not None:
+        if batch.unknown_cause is not None:
             error = _about(
                 batch,
                 CommitUnknown(
                     f"it is unknown whether {records} records for "
-                    f"{queue.topic_partition} are committed: {tried}: {said}"
+                    f"{queue.topic_partition} are committed: {tried}: {last_error}"
                 ),
             )
         else:
-            error = DeliveryTimedOut(f"{records} records for {queue.topic_partition} were not written: {tried}: {said}")
+            error = DeliveryTimedOut(
+                f"{records} records for {queue.topic_partition} were not written: {tried}: {last_error}"
+            )
         error.__cause__ = cause
         return error
 
@@ -551,9 +553,9 @@ class ProducerCore:
             return queue.begun[0]
         return queue.batches[0] if queue.batches else None
 
-    def _seek(self, queue: PartitionQueue, effects: list[Effect]) -> None:
-        if not queue.leader_sought:
-            queue.leader_sought = True
+    def _look_up_leader(self, queue: PartitionQueue, effects: list[Effect]) -> None:
+        if not queue.lookup_pending:
+            queue.lookup_pending = True
             effects.append(FindLeader(queue.topic_partition))
 
     def _backoff(self, attempts: int) -> int:
@@ -573,7 +575,9 @@ class ProducerCore:
 
 def _switch(queue: PartitionQueue) -> None:
     """Switch between sending with and without idempotence. Used sequence numbers are not reused."""
-    queue.series, queue.laid_by = (queue.laid_by or Series(), None) if queue.idempotent else (None, queue.series)
+    queue.series, queue.former_series = (
+        (queue.former_series or Series(), None) if queue.idempotent else (None, queue.series)
+    )
 
 
 def _follows_open(batch: PendingBatch) -> bool:
@@ -582,7 +586,7 @@ def _follows_open(batch: PendingBatch) -> bool:
     if queue.begun[0] is batch or queue.series is None:
         return False
     before = queue.begun[: queue.begun.index(batch)]
-    return not queue.series.broken or any(one.attempt is not None or one.doubt is not None for one in before)
+    return not queue.series.broken or any(one.attempt is not None or one.unknown_cause is not None for one in before)
 
 
 def commit_unknown(batch: PendingBatch, attempt: Attempt, cause: TidelogError) -> CommitUnknown:

@@ -132,7 +132,7 @@ class Finished:
     base_offset: Offset = Offset(-1)
     append_time: Millis = NO_TIMESTAMP
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Set the outcome of the batch and call the waiting callers."""
         if self.error is not None:
             self.batch.outcome.fail(self.error)

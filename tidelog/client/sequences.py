@@ -45,7 +45,7 @@ PLAIN: Final = Stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 class Series:
     """Numbering of the batches of one partition. `producer_id` is NO_PRODUCER_ID until `begin`."""
 
-    __slots__ = ("broken", "epoch", "place", "producer_id", "proven_ms", "sequence", "spent_id")
+    __slots__ = ("broken", "epoch", "exhausted_id", "place", "producer_id", "proven_ms", "sequence")
 
     def __init__(self) -> None:
         self.producer_id = NO_PRODUCER_ID
@@ -58,7 +58,7 @@ class Series:
         """Time of the last acknowledgement of a batch of this epoch."""
         self.broken = False
         """A batch of this epoch failed, or the leader lacks one: no batch is numbered until `renew`."""
-        self.spent_id = NO_PRODUCER_ID
+        self.exhausted_id = NO_PRODUCER_ID
         """An exhausted or fenced producer id."""
 
     def begin(self, producer_id: ProducerId, epoch: int) -> None:
@@ -71,12 +71,12 @@ class Series:
         if self.producer_id == NO_PRODUCER_ID:
             return
         self.epoch, self.sequence = self.epoch + 1, 0
-        if self.epoch > EPOCH_MAX or self.producer_id == self.spent_id:
-            self.spent_id, self.producer_id = self.producer_id, NO_PRODUCER_ID
+        if self.epoch > EPOCH_MAX or self.producer_id == self.exhausted_id:
+            self.exhausted_id, self.producer_id = self.producer_id, NO_PRODUCER_ID
 
     def fence(self) -> None:
         """Another producer uses the id: it must not be used any more."""
-        self.broken, self.spent_id = True, self.producer_id
+        self.broken, self.exhausted_id = True, self.producer_id
 
     def may_follow(self, oldest_place: int, at: Millis) -> bool:
         """Whether another batch may be sent while the batch at `oldest_place` has no outcome yet."""

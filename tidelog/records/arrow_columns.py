@@ -18,7 +18,7 @@ from tidelog.records.v2.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIO
 from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX
 from tidelog.records.v2.control import EndTxnMarker, decode_control
-from tidelog.records.v2.fast_paths import pure_python_asked_for
+from tidelog.records.v2.fast_paths import is_pure_python_requested
 from tidelog.records.v2.header import ByteBuffer, walk_headers
 from tidelog.records.v2.varint import INT64_MAX
 from tidelog.types import Offset, ProducerId
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidelog.records.v2.columns import ColumnsBuffer
 else:
     try:
-        if pure_python_asked_for():
+        if is_pure_python_requested():
             raise ImportError
         from tidelog.records.v2._columns import ColumnsBuffer
     except ImportError:

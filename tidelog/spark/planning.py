@@ -39,8 +39,8 @@ class PartitionBounds:
     last_epoch: LeaderEpoch
     earliest: Offset
     latest: Offset
-    asked_start: Offset | None = None
-    asked_end: Offset | None = None
+    query_start: Offset | None = None
+    query_end: Offset | None = None
 
 
 def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetRange:
@@ -49,8 +49,8 @@ def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetR
     Raises OffsetOutOfRange if a bound lies outside the log and `fail_on_data_loss` is set, InvalidConfig if the query
     ends before it starts.
     """
-    start = bounds.earliest if bounds.asked_start is None else bounds.asked_start
-    end = bounds.latest if bounds.asked_end is None else bounds.asked_end
+    start = bounds.earliest if bounds.query_start is None else bounds.query_start
+    end = bounds.latest if bounds.query_end is None else bounds.query_end
     available = f"{bounds.topic_partition} holds offsets {bounds.earliest} to {bounds.latest}"
     if fail_on_data_loss and start < bounds.earliest:
         raise OffsetOutOfRange(
@@ -62,7 +62,7 @@ def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetR
             f"{available}; the query reads {start} to {end}, which was never committed or has been truncated: "
             'check that this is the intended topic, or set "failOnDataLoss" to "false"'
         )
-    if end < start and bounds.asked_end is not None and bounds.asked_start is not None:
+    if end < start and bounds.query_end is not None and bounds.query_start is not None:
         raise InvalidConfig(
             f"{bounds.topic_partition}: the query starts at {start} and ends before that, at {end}; swap the bounds"
         )
@@ -101,17 +101,17 @@ def _split(whole: OffsetRange, count: int) -> list[OffsetRange]:
     ]
 
 
-def require_all(asked: Mapping[TopicPartition, object], partitions: Sequence[TopicPartition], option: str) -> None:
+def require_all(given: Mapping[TopicPartition, object], partitions: Sequence[TopicPartition], option: str) -> None:
     """Check that the offsets of an option name exactly the partitions that are read, as Spark's Kafka source requires.
 
     Raises InvalidConfig with the missing and the extra partitions.
     """
-    missing = sorted(set(partitions) - set(asked))
-    foreign = sorted(set(asked) - set(partitions))
-    if missing or foreign:
+    missing = sorted(set(partitions) - set(given))
+    extra = sorted(set(given) - set(partitions))
+    if missing or extra:
         raise InvalidConfig(
             f"option {option!r} must name exactly the partitions that are read: "
             + (f"missing {', '.join(map(str, missing))}; " if missing else "")
-            + (f"not read {', '.join(map(str, foreign))}; " if foreign else "")
+            + (f"not read {', '.join(map(str, extra))}; " if extra else "")
             + "-2 stands for the earliest offset, -1 for the latest"
         )

@@ -23,19 +23,21 @@ async def resolve(options: SourceOptions) -> list[OffsetRange]:
         topics = await _topics(admin, options)
         partitions = _partitions(topics, options)
         earliest = await admin.list_offsets(partitions, "earliest")
-        ends_there = await admin.end_positions(partitions)
-        latest = {one: position.end_offset for one, position in ends_there.items()}
-        starts = await _asked(admin, options.starting, partitions, latest, "starting", options.past_the_last_is_latest)
-        ends = await _asked(admin, options.ending, partitions, latest, "ending", past_the_last_is_latest=True)
+        end_positions = await admin.end_positions(partitions)
+        latest = {one: position.end_offset for one, position in end_positions.items()}
+        starts = await _bound_offsets(
+            admin, options.starting, partitions, latest, "starting", options.past_the_last_is_latest
+        )
+        ends = await _bound_offsets(admin, options.ending, partitions, latest, "ending", past_the_last_is_latest=True)
     bounds = [
         PartitionBounds(
             topic_partition=one,
             topic_id=topics[one.topic].topic_id,
-            last_epoch=ends_there[one].epoch,
+            last_epoch=end_positions[one].epoch,
             earliest=earliest[one],
             latest=latest[one],
-            asked_start=starts.get(one),
-            asked_end=ends.get(one),
+            query_start=starts.get(one),
+            query_end=ends.get(one),
         )
         for one in partitions
     ]
@@ -56,10 +58,10 @@ async def _topics(admin: Admin, options: SourceOptions) -> dict[str, TopicDescri
 
 
 def _partitions(topics: dict[str, TopicDescription], options: SourceOptions) -> list[TopicPartition]:
-    there = [TopicPartition(name, one.partition) for name in sorted(topics) for one in topics[name].partitions]
+    available = [TopicPartition(name, one.partition) for name in sorted(topics) for one in topics[name].partitions]
     if options.assigned is None:
-        return there
-    missing = sorted(set(options.assigned) - set(there))
+        return available
+    missing = sorted(set(options.assigned) - set(available))
     if missing:
         raise UnknownTopicOrPartition(
             f"option 'assign': unknown partitions {', '.join(map(str, missing))}; topic "
@@ -68,7 +70,7 @@ def _partitions(topics: dict[str, TopicDescription], options: SourceOptions) -> 
     return list(options.assigned)
 
 
-async def _asked(
+async def _bound_offsets(
     admin: Admin,
     bound: Bound,
     partitions: list[TopicPartition],
@@ -90,12 +92,12 @@ async def _asked(
     require_all(times, partitions, f"{side}OffsetsByTimestamp")
     found: dict[TopicPartition, Offset] = {}
     for moment in sorted(set(times.values())):
-        those = [one for one in partitions if times[one] == moment]
-        found |= await admin.list_offsets(those, datetime.fromtimestamp(moment / 1000, UTC))
-    none = [one for one in partitions if found[one] >= latest[one]]
-    if none and not past_the_last_is_latest:
+        partitions_at = [one for one in partitions if times[one] == moment]
+        found |= await admin.list_offsets(partitions_at, datetime.fromtimestamp(moment / 1000, UTC))
+    missing = [one for one in partitions if found[one] >= latest[one]]
+    if missing and not past_the_last_is_latest:
         raise OffsetOutOfRange(
-            f"no record at or after the starting time in {', '.join(map(str, none))}; choose an earlier time, or set "
+            f"no record at or after the starting time in {', '.join(map(str, missing))}; use an earlier time, or set "
             '"startingOffsetsByTimestampStrategy" to "latest"'
         )
     return found

@@ -54,7 +54,7 @@ def a_failed_attempt_ends_the_doubt(patch: Patch) -> None:
 
     def believing(self: Any, batch: Any, cause: Any, at: Any) -> None:
         if cause.written is False:
-            batch.doubt = None
+            batch.unknown_cause = None
         retry(self, batch, cause, at)
 
     patch.setattr(_producer_core.ProducerCore, "_retry", believing)

@@ -23,7 +23,7 @@ from tidelog.records.v2.record import Record
 from tidelog.types import Millis
 
 
-def pure_python_asked_for() -> bool:
+def is_pure_python_requested() -> bool:
     """Whether the environment selects the reference."""
     return os.environ.get("TIDELOG_PURE_PYTHON", "0") not in ("", "0")
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     follow_chain = chain.follow_chain
 else:
     try:
-        if pure_python_asked_for():
+        if is_pure_python_requested():
             raise ImportError
         from tidelog.records.v2._chain import follow_chain
         from tidelog.records.v2._reader import check_records, decode_records, record_list
