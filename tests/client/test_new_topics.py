@@ -12,7 +12,7 @@ from tests.client.memory_cluster import start
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.client.cluster import NEW_TOPIC_MS, Cluster
-from tidelog.client.offsets import LATEST, list_offsets
+from tidelog.client.offsets import LATEST, list_positions
 from tidelog.errors import ConnectionFailed, UnknownTopicOrPartition
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2, data_pb2
@@ -73,7 +73,7 @@ async def partitions_of(cluster: Cluster) -> int:
 
 async def end_of(cluster: Cluster, partition: int = 0) -> int:
     key = TopicPartition("orders", PartitionIndex(partition))
-    return (await list_offsets(cluster, {key: LATEST}, timeout_ms=30_000))[key]
+    return (await list_positions(cluster, {key: LATEST}, timeout_ms=30_000))[key].end_offset
 
 
 def ask(question: Callable[[Cluster], Awaitable[T]], *states: tuple[int, int]) -> tuple[T | Exception, int]:

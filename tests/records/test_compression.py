@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import sys
 import tracemalloc
@@ -18,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord, InvalidConfig, RecordTooLarge, UnsupportedCompressionType
-from tidelog.records.legacy.compressor import open_compressor
+from tidelog.records.legacy.compressor import compressed
 from tidelog.records.v2 import compression
 from tidelog.records.v2.compression import LEVELS, compress, decompress
 from tidelog.types import Codec
@@ -125,30 +124,23 @@ def test_a_zstd_frame_that_claims_too_much_is_refused_by_its_header() -> None:
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("pieces", [[], [b""], [TEXT], [TEXT[:5], b"", TEXT[5:70_000], TEXT[70_000:]]])
 def test_what_is_compressed_piece_by_piece_comes_back(codec: Codec, magic: int, pieces: list[bytes]) -> None:
-    out = io.BytesIO()
-    compressor = open_compressor(codec, out, magic=magic)
-    for piece in pieces:
-        compressor.write(memoryview(piece))
-    compressor.close()
-    assert decompress(codec, out.getvalue(), magic=magic) == b"".join(pieces)
+    data = b"".join(compressed(codec, map(memoryview, pieces), magic=magic))
+    assert decompress(codec, data, magic=magic) == b"".join(pieces)
 
 
 @given(st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4]), st.lists(st.binary(max_size=3000)), st.integers(0, 2))
 def test_any_pieces_come_back(codec: Codec, pieces: list[bytes], magic: int) -> None:
-    out = io.BytesIO()
-    compressor = open_compressor(codec, out, magic=magic)
-    for piece in pieces:
-        compressor.write(piece * 30)
-    compressor.close()
-    assert decompress(codec, out.getvalue(), magic=magic) == b"".join(piece * 30 for piece in pieces)
+    pieces = [piece * 30 for piece in pieces]
+    data = b"".join(compressed(codec, pieces, magic=magic))
+    assert decompress(codec, data, magic=magic) == b"".join(pieces)
 
 
 def test_levels_and_codecs_of_a_compressor_are_checked() -> None:
     with pytest.raises(InvalidConfig, match="levels 1 to 9"):
-        open_compressor(Codec.GZIP, io.BytesIO(), 10, magic=2)
+        compressed(Codec.GZIP, [], 10, magic=2)
     for codec, magic in ((Codec.ZSTD, 1), (Codec.ZSTD, 2), (Codec.NONE, 2)):
         with pytest.raises(UnsupportedCompressionType):
-            open_compressor(codec, io.BytesIO(), magic=magic)
+            compressed(codec, [], magic=magic)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])

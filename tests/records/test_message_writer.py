@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import InvalidTimestamp, UnsupportedForMessageFormat
-from tidelog.records.legacy.compressor import open_compressor
+from tidelog.records.legacy.compressor import compressed
 from tidelog.records.legacy.message_writer import MessageWriter
 from tidelog.records.v2.compression import decompress
 from tidelog.types import Codec, TimestampType
@@ -126,10 +126,9 @@ def test_a_compressor_writes_straight_into_it(segment_bytes: int, magic: int, co
     text = b"".join(b"line %d that a codec can shorten\n" % number for number in range(3000))
 
     def payload(out: MessageWriter) -> None:
-        compressor = open_compressor(codec, out, magic=magic)
-        for start in range(0, len(text), 1000):
-            compressor.write(text[start : start + 1000])
-        compressor.close()
+        pieces = (text[start : start + 1000] for start in range(0, len(text), 1000))
+        for piece in compressed(codec, pieces, magic=magic):
+            out.write(piece)
 
     writer = MessageWriter(segment_bytes)
     writer.write_message(magic, key=None, value=payload, timestamp=NOW, codec=codec)

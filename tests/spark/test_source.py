@@ -68,7 +68,7 @@ def offsets(frame: DataFrame) -> dict[int, list[int]]:
 
 def test_every_committed_record_is_read_with_all_its_columns(spark: SparkSession, cluster: LocalCluster) -> None:
     frame = read(spark, cluster, includeHeaders="true")
-    assert frame.columns == list(columns.SPARK_TYPES)
+    assert frame.columns == list(columns.TYPES)
     rows = {row.partition + PARTITIONS * row.offset: row for row in frame.collect()}
     assert sorted(rows) == list(range(RECORDS))
     for number, row in rows.items():

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.connection import Service
-from tidelog.client.offsets import LATEST, list_offsets, list_positions, timestamp_of
+from tidelog.client.offsets import LATEST, list_positions, timestamp_of
 from tidelog.client.options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.errors import (
     ConnectionFailed,
@@ -396,7 +396,8 @@ class Admin(Service):
         """Return an offset for each partition: "earliest" is the log start, "latest" is one past the last committed
         record, an aware datetime is the first record at or after that time (the end if there is none)."""
         wanted = dict.fromkeys(topic_partitions(partitions), timestamp_of(place))
-        return await list_offsets(self._cluster, wanted, timeout_ms=self._timeout_ms)
+        positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms)
+        return {key: position.end_offset for key, position in positions.items()}
 
     async def end_positions(self, partitions: Iterable[Place]) -> dict[TopicPartition, EpochEnd]:
         """Return one past the last committed record of each partition and that record's leader epoch (NO_LEADER_EPOCH

@@ -220,11 +220,8 @@ class Consumer(FetchClient):
             cursor = self._ready_cursor(raising=False)
         return found
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield all records from the positions on, without end."""
-        return self._iterate()
-
-    async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
         while True:
             await self._clock.sleep_ms(0)
             cursor = await self._next_cursor()

@@ -34,7 +34,7 @@ from tidelog.client.fetch_core import (
 )
 from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.isolation import hide_aborted
-from tidelog.client.offsets import list_offsets, timestamp_of
+from tidelog.client.offsets import list_positions, timestamp_of
 from tidelog.errors import CorruptRecord, LeaderNotAvailable, TidelogError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.network import ClientClock, ClientTransport
@@ -187,7 +187,8 @@ class FetchClient(Service):
 
     async def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         timeout_ms = self._policy.request_timeout_ms
-        return await list_offsets(self._cluster, wanted, timeout_ms=timeout_ms, isolation=self._isolation)
+        positions = await list_positions(self._cluster, wanted, timeout_ms=timeout_ms, isolation=self._isolation)
+        return {key: position.end_offset for key, position in positions.items()}
 
     async def _query(self, work: Callable[[Query], Coroutine[Any, Any, Event]], effect: Query) -> None:
         """Pass the result of an effect, or its failure, to the core."""

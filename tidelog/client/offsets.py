@@ -31,18 +31,6 @@ def timestamp_of(place: object) -> int:
     raise InvalidRequest(f"invalid place in a log: {place!r}; use 'earliest', 'latest', a datetime or (seek) an offset")
 
 
-async def list_offsets(
-    cluster: Cluster,
-    wanted: Mapping[TopicPartition, int],
-    *,
-    timeout_ms: int,
-    isolation: Isolation = Isolation.READ_UNCOMMITTED,
-) -> dict[TopicPartition, Offset]:
-    """Return the offset for each partition's timestamp, EARLIEST or LATEST; see `list_positions`."""
-    found = await list_positions(cluster, wanted, timeout_ms=timeout_ms, isolation=isolation)
-    return {key: position.end_offset for key, position in found.items()}
-
-
 async def list_positions(
     cluster: Cluster,
     wanted: Mapping[TopicPartition, int],

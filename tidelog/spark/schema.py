@@ -26,37 +26,27 @@ from tidelog.errors import InvalidConfig
 
 HEADERS: Final = "headers"
 
-_HEADERS_TYPE: Final = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())]),
-)
-
-SPARK_TYPES: Final[dict[str, DataType]] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    HEADERS: _HEADERS_TYPE,
+_HEADER_TYPE: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
+    "key": (BinaryType(), pa.binary()),
+    "value": (BinaryType(), pa.binary()),
+    "topic": (StringType(), pa.string()),
+    "partition": (IntegerType(), pa.int32()),
+    "offset": (LongType(), pa.int64()),
+    "timestamp": (TimestampType(), pa.timestamp("us", tz="UTC")),
+    "timestampType": (IntegerType(), pa.int32()),
+    HEADERS: (
+        ArrayType(_HEADER_TYPE),
+        pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
+    ),
 }
-
-ARROW_TYPES: Final[dict[str, pa.DataType]] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    HEADERS: pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
-}
+"""The Spark type and the Arrow type of each column."""
 
 
 def full_schema(*, include_headers: bool) -> StructType:
     """Every column of the source; `headers` only with `includeHeaders`, as in Spark's Kafka source."""
-    names = [name for name in SPARK_TYPES if include_headers or name != HEADERS]
-    return StructType([StructField(name, SPARK_TYPES[name]) for name in names])
+    columns = [(name, spark) for name, (spark, _) in TYPES.items() if include_headers or name != HEADERS]
+    return StructType([StructField(name, spark) for name, spark in columns])
 
 
 def wanted_columns(schema: StructType) -> tuple[str, ...]:
@@ -65,9 +55,9 @@ def wanted_columns(schema: StructType) -> tuple[str, ...]:
     Raises InvalidConfig for an unknown column or another type.
     """
     for field in schema.fields:
-        expected = SPARK_TYPES.get(field.name)
-        if expected is None:
-            raise InvalidConfig(f"unknown column {field.name!r}; the tidelog source has {', '.join(SPARK_TYPES)}")
+        if field.name not in TYPES:
+            raise InvalidConfig(f"unknown column {field.name!r}; the tidelog source has {', '.join(TYPES)}")
+        expected, _ = TYPES[field.name]
         if field.dataType != expected:
             raise InvalidConfig(
                 f"column {field.name!r} has type {expected.simpleString()}, but the given schema has "
@@ -78,4 +68,4 @@ def wanted_columns(schema: StructType) -> tuple[str, ...]:
 
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     """The Arrow schema of these columns, all nullable, as Spark requires."""
-    return pa.schema([pa.field(name, ARROW_TYPES[name]) for name in columns])
+    return pa.schema([pa.field(name, TYPES[name][1]) for name in columns])

@@ -1,4 +1,4 @@
-"""Streaming compression directly into a sink; builds a wrapper's value without an intermediate copy.
+"""Compression piece by piece; builds a wrapper's value without an intermediate copy.
 
 Invariants: the output decompresses (`decompress`) to the input. Memory stays at one block of the codec, for any length.
 Not here: compression of whole buffers (compression.py).
@@ -8,13 +8,13 @@ Source: Kafka's CompressionType, which wraps a stream around MessageWriter; the 
 from __future__ import annotations
 
 import zlib
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.errors import UnsupportedCompressionType
-from tidelog.records.legacy.buffering_output_stream import Sink
 from tidelog.records.v2.compression import (
     XERIAL_BLOCK_BYTES,
     XERIAL_HEADER,
+    Input,
     checked_codec,
     checked_level,
     codec_library,
@@ -24,19 +24,9 @@ from tidelog.records.v2.compression import (
 from tidelog.records.v2.lz4_header import with_old_checksum
 from tidelog.types import Codec
 
-_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
-
-class Compressor(Protocol):
-    """Accepts bytes and writes the compressed form to its sink; complete after `close`, which keeps the sink open."""
-
-    def write(self, data: bytes | memoryview, /) -> object: ...
-
-    def close(self) -> None: ...
-
-
-def open_compressor(codec: Codec, sink: Sink, level: int | None = None, *, magic: int) -> Compressor:
-    """Return a compressor that writes into `sink`. magic: format that the result becomes part of.
+def compressed(codec: Codec, pieces: Iterable[Input], level: int | None = None, *, magic: int) -> Iterator[bytes]:
+    """Return the compressed form of `pieces`, in pieces. magic: format that the result becomes part of.
 
     Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType for zstd, which needs v2,
     or if the codec's library is missing.
@@ -44,59 +34,37 @@ def open_compressor(codec: Codec, sink: Sink, level: int | None = None, *, magic
     level = checked_level(checked_codec(codec, magic), level)
     match codec:
         case Codec.GZIP:
-            return _Gzip(sink, level)
+            gzip = zlib.compressobj(level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+            return _framed(b"", pieces, gzip.compress, gzip.flush)
         case Codec.SNAPPY:
-            return _Snappy(sink)
+            return _snappy(pieces)
         case Codec.LZ4:
-            return _Lz4(sink, level, old_checksum=magic == 0)
+            library = codec_library(codec)
+            frame = library.LZ4FrameCompressor(compression_level=lz4_level(level), block_linked=False)
+            header = bytes(frame.begin())
+            return _framed(with_old_checksum(header) if magic == 0 else header, pieces, frame.compress, frame.flush)
         case _:
             raise UnsupportedCompressionType(f"codec {codec.name.lower()} has no streaming compressor: use compress")
 
 
-class _Gzip:
-    def __init__(self, sink: Sink, level: int) -> None:
-        self._sink = sink
-        self._gzip = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
-
-    def write(self, data: bytes | memoryview, /) -> None:
-        self._sink.write(self._gzip.compress(data))
-
-    def close(self) -> None:
-        self._sink.write(self._gzip.flush())
+def _framed(
+    header: bytes, pieces: Iterable[Input], compress: Callable[[Input], bytes], flush: Callable[[], bytes]
+) -> Iterator[bytes]:
+    yield header
+    yield from map(compress, pieces)
+    yield flush()
 
 
-class _Snappy:
-    """Xerial's framing: every full block is written at once, the rest on close."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._block = bytearray()
-        sink.write(XERIAL_HEADER)
-
-    def write(self, data: bytes | memoryview, /) -> None:
-        self._block += data
-        position, full = 0, len(self._block) - len(self._block) % XERIAL_BLOCK_BYTES
-        with memoryview(self._block) as view:
-            while position < full:
-                self._sink.write(xerial_block(view[position : position + XERIAL_BLOCK_BYTES]))
-                position += XERIAL_BLOCK_BYTES
-        del self._block[:full]
-
-    def close(self) -> None:
-        if self._block:
-            self._sink.write(xerial_block(memoryview(self._block)))
-
-
-class _Lz4:
-    def __init__(self, sink: Sink, level: int, *, old_checksum: bool) -> None:
-        self._sink = sink
-        library = codec_library(Codec.LZ4)
-        self._frame: Any = library.LZ4FrameCompressor(compression_level=lz4_level(level), block_linked=False)
-        header = bytes(self._frame.begin())
-        sink.write(with_old_checksum(header) if old_checksum else header)
-
-    def write(self, data: bytes | memoryview, /) -> None:
-        self._sink.write(self._frame.compress(data))
-
-    def close(self) -> None:
-        self._sink.write(self._frame.flush())
+def _snappy(pieces: Iterable[Input]) -> Iterator[bytes]:
+    """Yield xerial's framing: every full block at once, the rest at the end."""
+    yield XERIAL_HEADER
+    block = bytearray()
+    for piece in pieces:
+        block += piece
+        full = len(block) - len(block) % XERIAL_BLOCK_BYTES
+        with memoryview(block) as view:
+            for start in range(0, full, XERIAL_BLOCK_BYTES):
+                yield xerial_block(view[start : start + XERIAL_BLOCK_BYTES])
+        del block[:full]
+    if block:
+        yield xerial_block(memoryview(block))

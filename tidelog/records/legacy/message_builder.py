@@ -19,7 +19,7 @@ from tidelog.errors import (
     RecordTooLarge,
     UnsupportedForMessageFormat,
 )
-from tidelog.records.legacy.compressor import open_compressor
+from tidelog.records.legacy.compressor import compressed
 from tidelog.records.legacy.message import entry_size
 from tidelog.records.legacy.message_writer import MessageWriter
 from tidelog.records.v2.compression import checked_codec, checked_level
@@ -147,9 +147,8 @@ class MessageSetBuilder:
         return wrapper.to_bytes()
 
     def _compress(self, writer: MessageWriter) -> None:
-        compressor = open_compressor(self._codec, writer, self._level, magic=self._magic)
-        self._messages.write_to(compressor)
-        compressor.close()
+        for piece in compressed(self._codec, self._messages.pieces(), self._level, magic=self._magic):
+            writer.write(piece)
 
 
 def build_message_set(

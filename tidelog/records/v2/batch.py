@@ -235,25 +235,16 @@ class RecordBatch:
         max_bytes: limit of the decompressed size. Raises CorruptRecord for invalid records, RecordTooLarge beyond
         max_bytes, UnsupportedCompressionType for a codec that is unknown or not installed.
         """
-        header = self.header
-        return decode_records(
-            self.payload(max_bytes=max_bytes),
-            header.record_count,
-            header.base_offset,
-            header.base_timestamp,
-            self.append_time,
-        )
+        return decode_records(*self._to_decode(max_bytes))
 
     def record_list(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
         """Return all records as a list, faster than one by one. Raises as `records`."""
+        return record_list(*self._to_decode(max_bytes))
+
+    def _to_decode(self, max_bytes: int) -> tuple[bytes | memoryview, int, Offset, Millis, Millis | None]:
         header = self.header
-        return record_list(
-            self.payload(max_bytes=max_bytes),
-            header.record_count,
-            header.base_offset,
-            header.base_timestamp,
-            self.append_time,
-        )
+        payload = self.payload(max_bytes=max_bytes)
+        return payload, header.record_count, header.base_offset, header.base_timestamp, self.append_time
 
     @property
     def append_time(self) -> Millis | None:
@@ -307,7 +298,7 @@ def stamped_header(
 
 
 def _ensure_v2(buffer: ByteBuffer, position: int) -> None:
-    """Raise for a v0 or v1 message, which has other fields at the positions of leader epoch and timestamps."""
+    """Raise for a v0 or v1 message, which has other fields at these positions."""
     magic = buffer[position + MAGIC_AT]
     if magic != 2:
         raise UnsupportedForMessageFormat(f"the batch at byte {position} is of format v{magic}: only v2 is stamped so")
@@ -321,12 +312,7 @@ def set_producer(
 
     Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message, which has none.
     """
-    magic = buffer[position + MAGIC_AT]
-    if magic != 2:
-        raise UnsupportedForMessageFormat(
-            f"the message at byte {position} has format v{magic}, which has no place for a producer's numbers: send it "
-            "without idempotence"
-        )
+    _ensure_v2(buffer, position)
     end = read_header(buffer, position).end
     struct.pack_into(">qhi", buffer, position + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end]))
