@@ -17,13 +17,7 @@ from typing import Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from tidelog.client.core_events import TimePassed
 from tidelog.client.fetch_client import FetchClient
-from tidelog.client.fetch_core import (
-    Cursor,
-    FetchPolicy,
-    Sought,
-    Taken,
-    plausible_epoch,
-)
+from tidelog.client.fetch_core import Cursor, FetchPolicy, Sought, Taken, plausible_epoch
 from tidelog.client.isolation import isolation_of
 from tidelog.client.offsets import LATEST, timestamp_of
 from tidelog.client.options import (
@@ -41,15 +35,7 @@ from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.records import RecordBatch
 from tidelog.records.v2.record import Header
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import (
-    NO_LEADER_EPOCH,
-    Isolation,
-    LeaderEpoch,
-    Millis,
-    Offset,
-    PartitionIndex,
-    TopicPartition,
-)
+from tidelog.types import NO_LEADER_EPOCH, Isolation, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 
 Place: TypeAlias = int | Literal["earliest", "latest"] | datetime
 """An offset, "earliest", "latest", or a time: the first record at or after it."""

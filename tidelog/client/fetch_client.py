@@ -41,16 +41,7 @@ from tidelog.protocol.network import ClientClock, ClientTransport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, iter_batches
-from tidelog.types import (
-    NO_NODE,
-    Endpoint,
-    EpochEnd,
-    Isolation,
-    LeaderEpoch,
-    NodeId,
-    Offset,
-    TopicPartition,
-)
+from tidelog.types import NO_NODE, Endpoint, EpochEnd, Isolation, LeaderEpoch, NodeId, Offset, TopicPartition
 
 Query = TypeVar("Query", FindPlace, CheckEpoch)
 

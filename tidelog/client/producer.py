@@ -74,15 +74,7 @@ from tidelog.records import RecordBatchBuilder
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import (
-    NO_NODE,
-    Acks,
-    Codec,
-    Endpoint,
-    Millis,
-    NodeId,
-    ProducerId,
-)
+from tidelog.types import NO_NODE, Acks, Codec, Endpoint, Millis, NodeId, ProducerId
 
 _log = logging.getLogger("tidelog.producer")
 

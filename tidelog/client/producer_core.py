@@ -57,14 +57,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownProducerId,
 )
-from tidelog.types import (
-    NO_NODE,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    Millis,
-    PartitionIndex,
-    TopicPartition,
-)
+from tidelog.types import NO_NODE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, PartitionIndex, TopicPartition
 
 OVERDUE_MS: Final = 500
 """Answers slower than this trigger a leader lookup: acks=all takes milliseconds within a cluster."""

@@ -9,13 +9,7 @@ from typing import TypeAlias
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.errors import TidelogError
-from tidelog.types import (
-    NO_TIMESTAMP,
-    Acks,
-    Millis,
-    Offset,
-    ProducerId,
-)
+from tidelog.types import NO_TIMESTAMP, Acks, Millis, Offset, ProducerId
 
 
 @dataclass(frozen=True, slots=True)

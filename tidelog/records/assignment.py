@@ -23,12 +23,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from tidelog.errors import (
-    InvalidRecord,
-    InvalidTimestamp,
-    RecordTooLarge,
-    UnsupportedForMessageFormat,
-)
+from tidelog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, UnsupportedForMessageFormat
 from tidelog.records.analysis import Analysis
 from tidelog.records.batches import iter_batches
 from tidelog.records.legacy.message import ATTRIBUTES_AT, InnerMessage

@@ -9,13 +9,7 @@ Source: Kafka's LogValidator.validateBatch and UnifiedLog.analyzeAndValidateReco
 from __future__ import annotations
 
 from tidelog.errors import InvalidRecord, InvalidTimestamp
-from tidelog.records.v2.batch import (
-    CONTROL_BIT,
-    DELETE_HORIZON_BIT,
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-    RecordBatch,
-)
+from tidelog.records.v2.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.v2.header import RESERVED_ATTRIBUTES
 from tidelog.types import NO_PRODUCER_ID
 

@@ -15,13 +15,7 @@ from typing import Final
 
 from tidelog.client.core_events import TimePassed
 from tidelog.client.fetch_client import FetchClient
-from tidelog.client.fetch_core import (
-    Cursor,
-    FetchPolicy,
-    FixedRange,
-    Taken,
-    plausible_epoch,
-)
+from tidelog.client.fetch_core import Cursor, FetchPolicy, FixedRange, Taken, plausible_epoch
 from tidelog.errors import (
     InconsistentTopicId,
     LogTruncated,
