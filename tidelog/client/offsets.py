@@ -47,13 +47,15 @@ async def list_positions(
     clock = cluster.clock
     start = clock.monotonic_ms()
     found: dict[TopicPartition, EpochEnd] = {}
+    later: set[TopicPartition] = set()
+    """Partitions without a record at or after the timestamp."""
     unknown_since: Millis | None = None
     while True:
-        left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
+        left = {key: LATEST if key in later else timestamp for key, timestamp in wanted.items() if key not in found}
         if not left:
             return {key: found[key] for key in wanted}
         left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
-        failures = await _round(cluster, left, found, left_ms, isolation)
+        failures = await _round(cluster, left, found, later, left_ms, isolation)
         at = clock.monotonic_ms()
         if not any(isinstance(error, UnknownTopicOrPartition) for error in failures):
             unknown_since = None
@@ -86,11 +88,13 @@ async def _round(
     cluster: Cluster,
     left: Mapping[TopicPartition, int],
     found: dict[TopicPartition, EpochEnd],
+    later: set[TopicPartition],
     timeout_ms: int,
     isolation: Isolation,
 ) -> list[TidelogError]:
-    """Query each leader once and store the results in `found`. Returns the errors. Raises UnknownTopicOrPartition if
-    nodes have reported the topic as unknown for `NEW_TOPIC_MS`."""
+    """Query each leader once and store the results in `found`, or in `later` if the timestamp is after the last record.
+    Returns the errors. Raises UnknownTopicOrPartition if nodes have reported the topic as unknown for `NEW_TOPIC_MS`,
+    RequestTimedOut if a node does not know the end of a log in `later`."""
     failures: list[TidelogError] = []
     by_leader: dict[Endpoint, dict[TopicPartition, data_pb2.ListOffsetsPartition]] = {}
     for key, timestamp in left.items():
@@ -123,25 +127,10 @@ async def _round(
                 refusal = from_proto(result.error)
                 cluster.note_leader(key, refusal.leader)
                 failures.append(refusal)
+            elif result.offset == -1 and key in later:
+                raise RequestTimedOut("a node does not know the end of its log yet: try again")
+            elif result.offset == -1:
+                later.add(key)
             else:
                 found[key] = EpochEnd(LeaderEpoch(result.leader_epoch), Offset(result.offset))
-    await _ends_for_future_times(cluster, left, found, failures, timeout_ms, isolation)
     return failures
-
-
-async def _ends_for_future_times(
-    cluster: Cluster,
-    left: Mapping[TopicPartition, int],
-    found: dict[TopicPartition, EpochEnd],
-    failures: list[TidelogError],
-    timeout_ms: int,
-    isolation: Isolation,
-) -> None:
-    """Use the end of the log for timestamps after the last record."""
-    late = {key: LATEST for key in left if key in found and found[key].end_offset == -1}
-    for key in late:
-        del found[key]
-    if late:
-        failures.extend(await _round(cluster, late, found, timeout_ms, isolation))
-        if any(key in found and found[key].end_offset == -1 for key in late):
-            raise RequestTimedOut("a node does not know the end of its log yet: try again")

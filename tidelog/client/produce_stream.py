@@ -90,7 +90,9 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             self._unanswered.discard(result.batch_id)
             at = self._clock.monotonic_ms()
             if result.HasField("error"):
-                self._report(Refused(result.batch_id, _refusal(result), at))
+                error = from_proto(result.error)
+                error.record_errors = tuple(RecordError(each.index, each.message) for each in result.record_errors)
+                self._report(Refused(result.batch_id, error, at))
             else:
                 base_offset, append_time = Offset(result.base_offset), Millis(result.log_append_time_ms)
                 self._report(Acknowledged(result.batch_id, base_offset, append_time, at))
@@ -99,10 +101,3 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
         unanswered, self._unanswered = sorted(self._unanswered), set()
         for attempt_id in [*unanswered, *(attempt.attempt_id for attempt in unsent)]:
             self._report(Lost(attempt_id, cause, self._clock.monotonic_ms()))
-
-
-def _refusal(result: data_pb2.PartitionProduced) -> TidelogError:
-    """Return the error with its errors of single records."""
-    error = from_proto(result.error)
-    error.record_errors = tuple(RecordError(each.index, each.message) for each in result.record_errors)
-    return error

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
-from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
+from tidelog.errors import ConnectionLost, TidelogError, UnknownServerError
 from tidelog.protocol import status
 from tidelog.protocol.methods import Answer, CallKind, Method, Request
 from tidelog.types import Endpoint
@@ -208,6 +208,3 @@ def _raise_unless_cancelled(error: TidelogError) -> NoReturn:
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
     raise error from None
-
-
-__all__ = ["ConnectionFailed", "GrpcStream", "GrpcTransport", "channel_options"]

@@ -14,7 +14,7 @@ from tidelog.records.legacy.message_set import LegacyRecordBatch, set_message_ti
 from tidelog.records.v2.batch import RecordBatch, set_producer, stamp
 from tidelog.records.v2.builder import RecordBatchBuilder, build_batch, empty_batch
 from tidelog.records.v2.checksum import crc32c
-from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
+from tidelog.records.v2.compression import compress, decompress
 from tidelog.records.v2.control import (
     ControlType,
     ControlVoter,
@@ -29,11 +29,10 @@ from tidelog.records.v2.control import (
 from tidelog.records.v2.fast_paths import RecordsBuffer, check_records, implementation
 from tidelog.records.v2.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
 from tidelog.records.v2.record import Header, Record
-from tidelog.records.v2.record_check import Problem, ProblemKind, RecordFacts, Rules
+from tidelog.records.v2.record_check import ProblemKind, RecordFacts, Rules
 from tidelog.records.validation import ensure_producible
 
 __all__ = [
-    "DECOMPRESSED_BYTES_MAX",
     "HEADER_BYTES",
     "LOG_OVERHEAD",
     "Analysis",
@@ -48,7 +47,6 @@ __all__ = [
     "LeaderChange",
     "LegacyRecordBatch",
     "MessageSetBuilder",
-    "Problem",
     "ProblemKind",
     "Record",
     "RecordBatch",

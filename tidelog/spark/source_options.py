@@ -148,7 +148,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     partitions: list[TopicPartition] = []
     for topic, numbers in _json_object("assign", text, '{"topic": [0, 1]}').items():
-        if not isinstance(numbers, list) or not all(_is_index(number) for number in numbers):
+        if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
             raise InvalidConfig(
                 f"option 'assign' must list partition numbers of topic {topic!r}, as {{\"topic\": [0, 1]}}"
             )
@@ -206,10 +206,6 @@ def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidConfig(f"option {name!r} must be a JSON object, as {example}")
     return value
-
-
-def _is_index(number: object) -> bool:
-    return type(number) is int and number >= 0
 
 
 def _time(name: str, text: str) -> int:

@@ -37,7 +37,7 @@ from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, checked_codec
 from tidelog.records.v2.header import ByteBuffer, header_problem, read_header
 from tidelog.records.v2.record import Record
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import Codec, Millis, Offset, TimestampType
+from tidelog.types import Codec, Offset, TimestampType
 
 MAGICS: Final = frozenset({0, 1})
 InnerTail = Literal["stop", "raise"]
@@ -46,8 +46,8 @@ InnerTail = Literal["stop", "raise"]
 class LegacyRecordBatch(RecordBatch):
     """One outer message within a buffer. It keeps a reference to the buffer, like `RecordBatch`.
 
-    `last_offset` is always the offset of the message. `base_offset` and `count` of a wrapper need decompression, once,
-    and raise as `records`.
+    The header has no attributes but codec and timestamp type. `last_offset` is always the offset of the message.
+    `base_offset` and `count` of a wrapper need decompression, once, and raise as `records`.
     """
 
     __slots__ = ("_first_and_count",)
@@ -87,18 +87,6 @@ class LegacyRecordBatch(RecordBatch):
         if self.header.magic == 0:
             return TimestampType.NO_TIMESTAMP_TYPE
         return TimestampType((self.header.attributes & TIMESTAMP_TYPE_BIT) >> 3)
-
-    @property
-    def is_transactional(self) -> bool:
-        return False
-
-    @property
-    def is_control(self) -> bool:
-        return False
-
-    @property
-    def delete_horizon_ms(self) -> Millis | None:
-        return None
 
     @property
     def key(self) -> bytes | None:
