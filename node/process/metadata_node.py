@@ -20,10 +20,6 @@ from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
 from node.controller.registration import Damaged, Identity, Registration
-from node.listeners.grpc.admin_codec import ADMIN_CODECS
-from node.listeners.grpc.codec import GrpcService
-from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
-from node.listeners.grpc.quorum_codec import QUORUM_CODECS
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.driver import QuorumDriver
@@ -52,7 +48,6 @@ from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
 from tidelog.errors import CorruptLog, DiskFull, NodeNotAvailable
-from tidelog.protocol import methods
 from tidelog.types import Endpoint, Incarnation, NodeId
 
 _log = logging.getLogger("node.metadata")
@@ -138,19 +133,15 @@ class MetadataNode:
         quorum_handlers = QuorumHandlers(
             self._quorum, self.metadata, self.view, clock=clock, cluster_id=lambda: self._home.cluster_id
         )
+        log_dirs = LogDirs(node_id, [directory for directory, _ in self._directories], self._peers)
         self._services: dict[str, object] = {
-            methods.QUORUM: GrpcService(quorum_handlers, QUORUM_CODECS),
-            methods.CONTROLLER: GrpcService(handlers, CONTROLLER_CODECS),
-            methods.ADMIN: GrpcService(
-                AdminHandlers(self.metadata, self.view, self.client, settings, self._log_dirs()), ADMIN_CODECS
-            ),
+            "Quorum": quorum_handlers,
+            "Controller": handlers,
+            "Admin": AdminHandlers(self.metadata, self.view, self.client, settings, log_dirs),
         }
 
-    def _log_dirs(self) -> LogDirs:
-        return LogDirs(self._identity.node_id, [directory for directory, _ in self._directories], self._peers)
-
     def services(self) -> Mapping[str, object]:
-        """The services Quorum, Controller and Admin, by full name."""
+        """The handlers of the services Quorum, Controller and Admin, by name."""
         return self._services
 
     @property

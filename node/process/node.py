@@ -20,9 +20,6 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 from node.config import NodeConfig
-from node.listeners.grpc.codec import GrpcService
-from node.listeners.grpc.data_codec import DATA_CODECS
-from node.listeners.grpc.gate import Gate
 from node.listeners.grpc.peers import GrpcPeers
 from node.listeners.grpc.transport import Transport
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
@@ -37,6 +34,7 @@ from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
+from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
 from node.runtime.clock import Clock
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
@@ -50,12 +48,11 @@ from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
 from tidelog.errors import TidelogError
-from tidelog.protocol import methods
 from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.lifecycle")
 
-SERVICES: Final = (methods.DATA, methods.ADMIN, methods.CONTROLLER, methods.QUORUM)
+SERVICES: Final = ("Data", "Admin", "Controller", "Quorum")
 
 SYNCS_AT_ONCE: Final = 8
 """Concurrent fsyncs in one log directory. They share writes of the file system's journal. More threads gain little."""
@@ -118,8 +115,8 @@ class Node:
 
     # --- interface --------------------------------------------------------------------------------------------------
 
-    def services(self) -> Mapping[str, object]:
-        """The services of the listeners, by full name."""
+    def services(self) -> Mapping[str, Gate]:
+        """The services of the listeners, by name."""
         return self._gates
 
     def on_ready(self, changed: ReadyChanged) -> None:
@@ -287,8 +284,8 @@ class Node:
             rng=self._rng,
             peers=self._peers,
         )
-        for name, service in metadata.services().items():
-            self._gates[name].open(service)
+        for name, handlers in metadata.services().items():
+            self._gates[name].open(handlers)
         return metadata
 
     def _replicate(self, metadata: MetadataNode) -> tuple[ReplicaManager, FetchSessions]:
@@ -313,7 +310,7 @@ class Node:
             config=config,
             inspectors=self._executors("records"),
         )
-        self._gates[methods.DATA].open(GrpcService(data, DATA_CODECS))
+        self._gates["Data"].open(data)
         return replicas, sessions
 
     # --- running ------------------------------------------------------------------------------------------------------

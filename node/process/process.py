@@ -32,6 +32,7 @@ from prometheus_client import ProcessCollector
 
 from node import config as configuration
 from node.config import NodeConfig
+from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
 from node.observability import logs
@@ -144,7 +145,7 @@ class NodeProcess:
         return replace(self._config, listeners=tuple(taken))
 
     async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
-        services = node.services()
+        services = grpc_services(node.services())
         health = Health(services)
         await health.alive()
         for server in self._servers:

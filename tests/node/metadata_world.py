@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
+from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.peers import GrpcPeers
 from node.metadata.metadata_log import open_log
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
+from node.requests.gate import Gate
 from replication.controller.image import ClusterImage, NodeRegistration
 from storage.directory.log_directory import LogDirectory
 from tests.fakes.fake_disk import FakeDisk
@@ -40,6 +42,7 @@ class Life:
     process: Process
     failure: BaseException | None = None
     node: MetadataNode | None = None
+    services: dict[str, object] = field(default_factory=dict)
     directories: list[LogDirectory] = field(default_factory=list)
     tasks: list[SimTask[Any]] = field(default_factory=list)
 
@@ -126,7 +129,9 @@ class MetadataWorld:
             rng=random.Random(self.rng.random()),
             peers=GrpcPeers(self.network.transport(f"node-{node}")),
         )
-        self.network.listen(endpoint_of(node), life.process, f"node-{node}", "client", side.services())
+        gates = {name: Gate(name, handlers) for name, handlers in side.services().items()}
+        life.services = grpc_services(gates)
+        self.network.listen(endpoint_of(node), life.process, f"node-{node}", "client", life.services)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(side.run_controller())
             tasks.create_task(side.run_quorum())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
+from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import GrpcServer
 from node.observability.meters.request_meter import RequestMeters
 from node.process.node import Node
@@ -85,7 +86,7 @@ class RealNodes:
             boot_id=b"one boot of all.",
             before_close=lambda: server.stop(0),
         )
-        server.serve(node.services())
+        server.serve(grpc_services(node.services()))
         await server.start()
 
         async def run() -> None:

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.listeners.grpc.admin_codec import ADMIN_CODECS
 from node.listeners.grpc.codec import ApiCodec, GrpcService
-from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
+from node.listeners.grpc.codecs import codec_of, codecs_of
 from node.listeners.grpc.peers import GrpcPeers
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_handlers import ControllerHandlers
+from node.requests.gate import Gate
 from node.requests.types.administration import ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from node.requests.types.context import RequestContext
 from node.requests.types.controller import AlterPartitionAnswer, ProposalOutcome
-from node.requests.types.metadata import GetMetadataAnswer, PartitionMetadata, TopicMetadata
+from node.requests.types.metadata import ADMIN_GET_METADATA, GetMetadataAnswer, PartitionMetadata, TopicMetadata
 from replication.controller.image import PartitionState
 from tidelog.errors import (
     InvalidRequest,
@@ -51,7 +51,7 @@ from tidelog.types import (
     TopicId,
 )
 
-CODECS: Final = (*ADMIN_CODECS, *CONTROLLER_CODECS)
+CODECS: Final = (*codecs_of("Admin"), *codecs_of("Controller"))
 TOPIC: Final = TopicId(UUID(int=7))
 KEY: Final = PartitionKey(TOPIC, PartitionIndex(3))
 ADDRESS: Final = NodeAddress(NodeId(2), Endpoint("node-2", 9092), "rack", LeaderEpoch(4))
@@ -94,11 +94,10 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 def test_every_rpc_has_a_codec_and_a_handler_of_its_name() -> None:
     for service, codecs, handlers in (
-        (methods.ADMIN, ADMIN_CODECS, AdminHandlers),
-        (methods.CONTROLLER, CONTROLLER_CODECS, ControllerHandlers),
+        (methods.ADMIN, codecs_of("Admin"), AdminHandlers),
+        (methods.CONTROLLER, codecs_of("Controller"), ControllerHandlers),
     ):
-        assert len(codecs) == len(methods.of_service(service))
-        assert {codec.method for codec in codecs} == set(methods.of_service(service))
+        assert [codec.method for codec in codecs] == list(methods.of_service(service))
         for codec in codecs:
             assert codec.api.name == str(codec.method)
             assert codec.api.handler == codec.method.attribute
@@ -113,14 +112,14 @@ def test_values_survive_the_wire(codec: ApiCodec[Any, Any], data: st.DataObject)
         asked = data.draw(values(codec.api.asked))
         message = codec.method.request.FromString(codec.write_request(asked).SerializeToString())
         assert codec.request_from(message) == asked
-    if codec.read_answer is not None:
+    if codec.read_answer is not None and codec.api is not ADMIN_GET_METADATA:  # no node reads that of another
         answered = data.draw(values(codec.api.answered))
         message = codec.method.answer.FromString(codec.write_answer(answered).SerializeToString())
         assert repr(codec.read_answer(message)) == repr(answered), "repr: errors are not equal to each other"
 
 
 def test_an_error_keeps_the_address_that_it_names() -> None:
-    codec = codec_of(methods.CONTROLLER_ALTER_PARTITION)
+    codec = codec_of(str(methods.CONTROLLER_ALTER_PARTITION))
     assert codec.read_answer is not None
     refused = AlterPartitionAnswer((ProposalOutcome(KEY, NotController("node 2 is", leader=ADDRESS)),))
     outcome = codec.read_answer(codec.write_answer(refused)).partitions[0].outcome
@@ -128,7 +127,7 @@ def test_an_error_keeps_the_address_that_it_names() -> None:
 
 
 def test_a_rejected_proposal_has_no_state_on_the_wire() -> None:
-    write = codec_of(methods.CONTROLLER_ALTER_PARTITION).write_answer
+    write = codec_of(str(methods.CONTROLLER_ALTER_PARTITION)).write_answer
     (altered,) = write(AlterPartitionAnswer((ProposalOutcome(KEY, InvalidUpdateVersion("stale")),))).partitions
     assert [field.name for field, _ in altered.ListFields()] == ["topic_id", "partition", "error"]
 
@@ -151,7 +150,7 @@ def test_metadata_are_written_with_what_is_missing() -> None:
     found = TopicMetadata("orders", TOPIC.bytes, None, (PartitionMetadata(state, [NodeId(2)]),), {"a": "b"})
     missing = TopicMetadata(topic_id=b"short", error=UnknownTopicOrPartition("no such topic"))
     answer = GetMetadataAnswer("cluster", NodeId(1), (ADDRESS,), (found, missing), Offset(9))
-    written = codec_of(methods.ADMIN_GET_METADATA).write_answer(answer)
+    written = codec_of(str(methods.ADMIN_GET_METADATA)).write_answer(answer)
     assert written == admin_pb2.GetMetadataResponse(
         cluster_id="cluster",
         controller_id=1,
@@ -213,7 +212,7 @@ def test_a_malformed_id_is_refused_before_a_handler_sees_it(method: methods.Meth
         def __getattr__(self, name: str) -> Any:
             return lambda *_: pytest.fail(f"{name} was called")
 
-    served = GrpcService(Unreached(), [codec_of(method)])
+    served = GrpcService(Gate("Admin", Unreached()), [codec_of(str(method))])
     with pytest.raises(InvalidRequest, match=f"{method}: an id has 16 bytes, this one"):
         asyncio.run(getattr(served, method.attribute)(message, RequestContext("client", "test")))
 
@@ -229,8 +228,3 @@ def test_a_malformed_answer_is_an_error_of_the_other_node() -> None:
     peers = GrpcPeers(Answers())  # type: ignore[arg-type]
     with pytest.raises(UnknownServerError, match="an id has 16 bytes, this one 5"):
         asyncio.run(peers.call(ADDRESS.endpoint, ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(), timeout_ms=1))
-
-
-def codec_of(method: methods.Method[Any, Any]) -> ApiCodec[Any, Any]:
-    (codec,) = [codec for codec in CODECS if codec.method == method]
-    return codec

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from node.listeners.grpc.codec import ApiCodec, GrpcService
+from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import CLIENT_ID_KEY, CLIENT_ID_MAX, GrpcServer
 from node.observability.meters.request_meter import RequestMeter, RequestMeters
 from node.observability.meters.slow_requests import LINES_MAX, WINDOW_NS, SlowRequestLog
@@ -88,15 +88,6 @@ async def listener(service: object, boundary: Boundary) -> AsyncIterator[tuple[G
         await server.stop(0)
 
 
-def unconverted(service: object) -> GrpcService:
-    """The service with messages as values."""
-    codecs = [
-        ApiCodec(Api(str(method), method.request, method.answer), method, lambda message: message, lambda value: value)
-        for method in methods.of_service(methods.DATA)
-    ]
-    return GrpcService(service, codecs)
-
-
 class NoProducing(Authorizer):
     """Refuses everything that writes records."""
 
@@ -119,7 +110,7 @@ def test_a_refused_request_leaves_the_log_unchanged_and_its_caller_hears_why(tmp
             partition = running.replicas.find(topic_id, 0)
             assert partition is not None
             boundary = Boundary(authorizer=NoProducing())
-            service = unconverted(running.services()[methods.DATA])
+            service = grpc_services(running.services())[methods.DATA]
             async with listener(service, boundary) as (transport, address):
                 with pytest.raises(TopicAuthorizationFailed, match="anonymous may not write"):
                     await transport.call(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
-from node.listeners.grpc.data_codec import DATA_CODECS
 from node.requests.types import fetch, offsets, produce, producers
 from node.requests.types.api import Api
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
@@ -157,12 +157,12 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
         st.builds(producers.InitProducerIdAnswer, int64, int32),
     ),
 }
+DATA_CODECS = codecs.codecs_of("Data")
 every_codec = pytest.mark.parametrize("codec", DATA_CODECS, ids=lambda codec: str(codec.api))
 
 
 def codec_of(api: Api[Any, Any]) -> ApiCodec[Any, Any]:
-    [codec] = [codec for codec in DATA_CODECS if codec.api is api]
-    return codec
+    return codecs.codec_of(api.name)
 
 
 def message_of(kind: type[Any], value: object) -> Any:

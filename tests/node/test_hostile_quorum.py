@@ -153,7 +153,7 @@ def test_values_that_no_node_has_are_refused() -> None:
 
 def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
     """The leader answers fetches wrongly for a while; the others go on by themselves once it is sound again."""
-    served: Any = world.side(0)._services[methods.QUORUM]
+    served: Any = world.lives[0].services[methods.QUORUM]
     fetch = served.fetch_metadata
     wrong: list[int] = []
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
-from node.listeners.grpc.quorum_codec import QUORUM_CODECS
 from node.requests.types import quorum as values
 from node.requests.types.quorum import UncheckedReplicaKey
 from replication.raft.log_view import SnapshotId
@@ -57,13 +57,14 @@ ANSWERS: tuple[tuple[str, object], ...] = (
 
 
 def codec_of(name: str) -> ApiCodec[Any, Any]:
-    (found,) = (codec for codec in QUORUM_CODECS if codec.method.name == name)
-    return found
+    return codecs.codec_of(f"Quorum.{name}")
 
 
 def test_every_rpc_of_the_service_has_a_codec() -> None:
-    assert [codec.method for codec in QUORUM_CODECS] == list(methods.of_service(methods.QUORUM))
-    assert [str(codec.api) for codec in QUORUM_CODECS] == [str(codec.method) for codec in QUORUM_CODECS]
+    assert [codec.method for codec in codecs.codecs_of("Quorum")] == list(methods.of_service(methods.QUORUM))
+    assert [str(codec.api) for codec in codecs.codecs_of("Quorum")] == [
+        str(codec.method) for codec in codecs.codecs_of("Quorum")
+    ]
 
 
 @pytest.mark.parametrize(("name", "value"), REQUESTS)
@@ -84,7 +85,7 @@ def test_an_answer_arrives_as_it_was_sent(name: str, value: object) -> None:
 
 
 def test_a_request_without_fields_is_read_without_an_error() -> None:
-    for codec in QUORUM_CODECS:
+    for codec in codecs.codecs_of("Quorum"):
         codec.request_from(codec.method.request())
     fetch = codec_of("FetchMetadata").request_from(methods.QUORUM_FETCH_METADATA.request())
     assert fetch.receiver == UncheckedReplicaKey(0, b"")

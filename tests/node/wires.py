@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from node.listeners.grpc.codec import GrpcService
-from node.listeners.grpc.data_codec import DATA_CODECS
+from node.listeners.grpc.codecs import codec_of, codecs_of
 from node.listeners.grpc.peers import GrpcPeers
 from node.listeners.grpc.transport import MessageStream
 from node.replicas.log_maintenance import LogMaintenance
@@ -22,6 +22,7 @@ from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
+from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
 from node.requests.types.controller import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
@@ -286,7 +287,7 @@ class Cluster:
         handlers = DataHandlers(
             manager, sessions, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
         )
-        machine.service = GrpcService(handlers, DATA_CODECS)
+        machine.service = GrpcService(Gate("Data", handlers), codecs_of("Data"))
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
         maintenance = LogMaintenance(
             logs,
@@ -522,8 +523,7 @@ def fetch_request(
 
 def as_value(request: data_pb2.FetchRequest) -> FetchRequest:
     """The request as the handlers get it."""
-    [codec] = [codec for codec in DATA_CODECS if codec.api is DATA_FETCH]
-    value: FetchRequest = codec.request_from(request)
+    value: FetchRequest = codec_of(DATA_FETCH.name).request_from(request)
     return value
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.listeners.grpc.codecs import grpc_services
 from node.process.node import Node
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
 from storage.directory.maintenance_config import MaintenanceConfig
@@ -162,7 +163,9 @@ class Machine:
             boot_id=self._boot_id,
             before_close=self._stop_listening,
         )
-        self._network.listen(endpoint_of(self.node_id), process, self.name, "client", self.node.services())
+        self._network.listen(
+            endpoint_of(self.node_id), process, self.name, "client", grpc_services(self.node.services())
+        )
         self._loop.create_task(self._run(self.node), name=f"{self.life_name} run")
 
     async def _stop_listening(self) -> None:

@@ -1,7 +1,7 @@
 """Codecs: the conversion between gRPC messages and the values of `node/requests/types`.
 
-A `ApiCodec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
-`node/listeners/grpc/peers.py` sends values to other nodes. Each service has a module with the codecs of its RPCs.
+An `ApiCodec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
+`node/listeners/grpc/peers.py` sends values to other nodes; `node/listeners/grpc/codecs.py` has the codec of each API.
 
 Invariants: no handler receives a malformed message (for example an id that does not have 16 bytes): it is refused with
 InvalidRequest. No handler receives a request that the listener's authorizer does not allow. Record bytes are passed on,
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from node.listeners.grpc.transport import MessageStream
+from node.requests.gate import Gate
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
 from tidelog.errors import InvalidRequest, TidelogError
@@ -44,14 +45,11 @@ class ApiCodec(Generic[Asked, Answered]):
 
 
 class GrpcService:
-    """A service for a listener: one method for each RPC, which converts the request and calls the handler.
+    """A service for a listener: one method for each RPC, which converts the request and calls the handler."""
 
-    handlers: an object with one method for each codec, named as the RPC in snake_case, that takes and returns values.
-    """
-
-    def __init__(self, handlers: object, codecs: Iterable[ApiCodec[Any, Any]]) -> None:
+    def __init__(self, gate: Gate, codecs: Iterable[ApiCodec[Any, Any]]) -> None:
         for codec in codecs:
-            handle = getattr(handlers, codec.method.attribute)
+            handle = gate.handler(codec.api)
             serve = _call(codec, handle) if codec.method.kind is CallKind.UNARY else _stream(codec, handle)
             setattr(self, codec.method.attribute, serve)
 

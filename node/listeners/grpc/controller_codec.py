@@ -1,12 +1,12 @@
-"""Codecs of the Controller service (controller.proto)."""
+"""Codecs of the Controller service (controller.proto) that are not derived."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from node.listeners.grpc.admin_codec import read_election, write_election
 from node.listeners.grpc.codec import ApiCodec
-from node.listeners.grpc.derived_codec import Conversion, derived
+from node.listeners.grpc.converters import read_election, write_election
+from node.listeners.grpc.derived_codec import Conversion
 from node.metadata.message_mapping import MessageMapping
 from node.requests.types import controller as apis
 from node.requests.types.administration import ChangedPartitions
@@ -86,8 +86,6 @@ _ELECTED: Final = Conversion(ChangedPartitions, admin_pb2.ElectLeadersResponse)
 _REASSIGNED: Final = Conversion(ChangedPartitions, admin_pb2.AlterPartitionReassignmentsResponse)
 
 CONTROLLER_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
-    derived(apis.CONTROLLER_REGISTER_NODE, methods.CONTROLLER_REGISTER_NODE),
-    derived(apis.CONTROLLER_HEARTBEAT, methods.CONTROLLER_HEARTBEAT),
     ApiCodec(
         apis.CONTROLLER_ALTER_PARTITION,
         methods.CONTROLLER_ALTER_PARTITION,
@@ -96,9 +94,6 @@ CONTROLLER_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
         _PROPOSALS.write,
         _read_altered,
     ),
-    derived(apis.CONTROLLER_ALLOCATE_PRODUCER_IDS, methods.CONTROLLER_ALLOCATE_PRODUCER_IDS),
-    derived(apis.CONTROLLER_CREATE_TOPIC, methods.CONTROLLER_CREATE_TOPIC),
-    derived(apis.CONTROLLER_DELETE_TOPIC, methods.CONTROLLER_DELETE_TOPIC),
     ApiCodec(
         apis.CONTROLLER_ELECT_LEADERS,
         methods.CONTROLLER_ELECT_LEADERS,
@@ -115,8 +110,4 @@ CONTROLLER_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
         _write_reassignments,
         _REASSIGNED.read,
     ),
-    derived(apis.CONTROLLER_INCREMENTAL_ALTER_CONFIGS, methods.CONTROLLER_INCREMENTAL_ALTER_CONFIGS),
-    derived(apis.CONTROLLER_CREATE_PARTITIONS, methods.CONTROLLER_CREATE_PARTITIONS),
-    derived(apis.CONTROLLER_UPDATE_FEATURES, methods.CONTROLLER_UPDATE_FEATURES),
-    derived(apis.CONTROLLER_REMOVE_VOTER, methods.CONTROLLER_REMOVE_VOTER),
 )

@@ -1,4 +1,4 @@
-"""Codecs of the Data service. The messages of produce and fetch are converted field by field, for speed."""
+"""Codecs of produce and fetch, whose messages are converted field by field, for speed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from node.listeners.grpc.codec import ApiCodec
-from node.listeners.grpc.derived_codec import ERRORS, derived
-from node.metadata.message_mapping import Converter
-from node.requests.types import fetch, offsets, produce, producers
+from node.requests.types import fetch, produce
 from node.requests.types.fetch import (
     AbortedStart,
     DurablePosition,
@@ -225,14 +223,6 @@ def _read_partition(entry: Any) -> FetchedPartition:
     )
 
 
-# --- all codecs ---
-
-_CONVERTERS: Final[dict[object, Converter]] = {
-    **ERRORS,
-    Isolation: Converter(int, fetch.isolation_of),
-}
-
-
 DATA_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
     ApiCodec(produce.DATA_PRODUCE, methods.DATA_PRODUCE, _read_produce, _write_produced),
     ApiCodec(produce.DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, _read_produce, _write_produced),
@@ -245,8 +235,4 @@ DATA_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
         write_request=_write_fetch,
         read_answer=_read_fetched,
     ),
-    derived(offsets.DATA_LIST_OFFSETS, methods.DATA_LIST_OFFSETS, _CONVERTERS),
-    derived(offsets.DATA_OFFSET_FOR_LEADER_EPOCH, methods.DATA_OFFSET_FOR_LEADER_EPOCH, _CONVERTERS),
-    derived(offsets.DATA_GET_REPLICA_LOG_INFO, methods.DATA_GET_REPLICA_LOG_INFO, _CONVERTERS),
-    derived(producers.DATA_INIT_PRODUCER_ID, methods.DATA_INIT_PRODUCER_ID, _CONVERTERS),
 )

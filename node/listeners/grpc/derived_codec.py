@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from node.listeners.grpc.codec import ApiCodec
-from node.metadata.message_mapping import Converter, MessageMapping
+from node.listeners.grpc.converters import CONVERTERS
+from node.metadata.message_mapping import MessageMapping
 from node.requests.types.api import Answered, Api, Asked
-from tidelog.errors import TidelogError
 from tidelog.protocol.methods import Method
-from tidelog.protocol.status import from_proto, to_proto
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 V = TypeVar("V", bound="DataclassInstance")
-
-ERRORS: Final[Mapping[object, Converter]] = {TidelogError: Converter(to_proto, from_proto)}
 
 
 class Conversion(Generic[V]):
@@ -26,18 +23,14 @@ class Conversion(Generic[V]):
     write(value): the message. read(message): the value; raises ValueError for an id that does not have 16 bytes.
     """
 
-    def __init__(
-        self, value_type: type[V], message_type: type[Any], converters: Mapping[object, Converter] = ERRORS
-    ) -> None:
-        mapping = MessageMapping(value_type, message_type.DESCRIPTOR, converters=converters)
+    def __init__(self, value_type: type[V], message_type: type[Any]) -> None:
+        mapping = MessageMapping(value_type, message_type.DESCRIPTOR, converters=CONVERTERS)
         self.read: Callable[[Any], V] = mapping.from_message
         self.write: Callable[[V], Any] = lambda value: message_type(**mapping.to_fields(value))
 
 
-def derived(
-    api: Api[Asked, Answered], method: Method[Any, Any], converters: Mapping[object, Converter] = ERRORS
-) -> ApiCodec[Asked, Answered]:
+def derived(api: Api[Asked, Answered], method: Method[Any, Any]) -> ApiCodec[Asked, Answered]:
     """The codec of an RPC whose request and answer have the same fields as their messages."""
-    request: Conversion[Any] = Conversion[Any](api.asked, method.request, converters)
-    answer: Conversion[Any] = Conversion[Any](api.answered, method.answer, converters)
+    request: Conversion[Any] = Conversion[Any](api.asked, method.request)
+    answer: Conversion[Any] = Conversion[Any](api.answered, method.answer)
     return ApiCodec(api, method, request.read, answer.write, request.write, answer.read)

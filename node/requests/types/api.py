@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
@@ -24,6 +24,10 @@ class Api(Generic[Asked, Answered]):
     answered: type[Answered] = field(repr=False)
     is_stream: bool = False
 
+    def __post_init__(self) -> None:
+        assert self.name not in APIS, f"{self.name} is declared twice"
+        APIS[self.name] = self
+
     @property
     def handler(self) -> str:
         """The name of the method that serves it: `offset_for_leader_epoch`."""
@@ -31,6 +35,10 @@ class Api(Generic[Asked, Answered]):
 
     def __str__(self) -> str:
         return self.name
+
+
+APIS: Final[dict[str, Api[Any, Any]]] = {}
+"""Every API that was declared, by name. A module that declares APIs is imported by their handlers."""
 
 
 @cache

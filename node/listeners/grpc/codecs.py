@@ -1,0 +1,43 @@
+"""The codec of each API: a written one, or one that is derived from the fields of its values and messages.
+
+The API `Data.Fetch` has the RPC `Fetch` of the service `tidelog.v1.Data`. Values of other nodes are passed on
+unchecked: the handlers check them (`node/quorum/checks.py`), after they have checked that the request is meant for this
+cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from node.listeners.grpc.codec import ApiCodec, GrpcService
+from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
+from node.listeners.grpc.data_codec import DATA_CODECS
+from node.listeners.grpc.derived_codec import derived
+from node.requests.gate import Gate
+from node.requests.types.api import APIS
+from tidelog.protocol import methods
+
+_WRITTEN: Final = {codec.api.name: codec for codec in (*DATA_CODECS, *CONTROLLER_CODECS)}
+_METHODS: Final = {str(method): method for method in methods.ALL}
+
+
+@cache
+def codec_of(name: str) -> ApiCodec[Any, Any]:
+    """The codec of an API."""
+    return _WRITTEN.get(name) or derived(APIS[name], _METHODS[name])
+
+
+def codecs_of(service: str) -> list[ApiCodec[Any, Any]]:
+    """The codecs of a service (`Data`), in the order of the proto file."""
+    return [codec_of(name) for name in _METHODS if name.startswith(f"{service}.")]
+
+
+def grpc_services(gates: Mapping[str, Gate]) -> dict[str, object]:
+    """The services of a node for a gRPC listener, by full name. gates: by service."""
+    return {
+        codecs[0].method.service: GrpcService(gate, codecs)
+        for service, gate in gates.items()
+        if (codecs := codecs_of(service))
+    }
