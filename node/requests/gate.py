@@ -5,7 +5,7 @@ Invariant: until the gate is opened, every request is refused with NodeNotAvaila
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from node.requests.types.api import Answered, Api, Asked
@@ -25,7 +25,7 @@ class Gate:
         """Pass all further requests to `handlers`: an object with one async method for each API of the service."""
         self._handlers = handlers
 
-    def handler(self, api: Api[Asked, Answered]) -> Callable[[Any, RequestContext], Awaitable[Answered]]:
+    def handler(self, api: Api[Asked, Answered]) -> Callable[[Any, RequestContext], Coroutine[Any, Any, Answered]]:
         """The handler of an API: takes the request, or the stream of an API with streams, and its context."""
 
         async def handle(asked: Any, context: RequestContext) -> Answered:
