@@ -260,15 +260,16 @@ class Partition:
         self,
         records: Buffer,
         *,
+        origin: Origin,
         acks: Acks,
         leader_epoch: LeaderEpoch,
         deadline: Millis,
         done: ProduceDone,
         inspected: Inspected | None = None,
     ) -> None:
-        """Append a batch. `done` is called once, possibly before this returns. inspected: the result of `inspect_sent`
-        (storage/log/validation.py) for the records. Raises the reason if the batch is rejected and not written,
-        LeadershipLost if the disk failed during the append.
+        """Append a batch. `done` is called once, possibly before this returns. origin: only the node itself may append
+        to an internal topic. inspected: the result of `inspect_sent` (storage/log/validation.py) for the records.
+        Raises the reason if the batch is rejected and not written, LeadershipLost if the disk failed during the append.
 
         A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log."""
         leader = self.leading_in(leader_epoch)
@@ -282,7 +283,7 @@ class Partition:
             records,
             assign_offsets=True,
             leader_epoch=leader.leader_epoch,
-            origin=Origin.CLIENT,
+            origin=origin,
             inspected=inspected,
         )
         if info.last_offset < 0:

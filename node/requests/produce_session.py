@@ -23,7 +23,7 @@ from node.requests.types.produce import ProduceBatch, ProducedBatch, ProduceRequ
 from node.runtime.clock import Clock
 from node.runtime.limits import ensure_few
 from node.runtime.work import run_in
-from storage.append_info import LogAppendInfo
+from storage.append_info import LogAppendInfo, Origin
 from storage.files.executor import Executor
 from storage.files.file_system import Buffer
 from storage.log.validation import inspect_sent, takes_time
@@ -110,6 +110,7 @@ class ProduceSession:
             wanted = Acks(acks)
             partition.produce(
                 entry.records,
+                origin=Origin.CLIENT,
                 acks=wanted,
                 leader_epoch=entry.leader_epoch,
                 deadline=deadline,

@@ -13,6 +13,7 @@ from node.replicas.replica_fetcher import ReplicaFetcher
 from node.requests.fetch_session import FetchSession
 from node.requests.types.fetch import FetchingReplica, FetchRequest
 from replication.partition.follower_states import FollowerState
+from storage.append_info import Origin
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
 from tidelog.errors import InvalidRequest
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
@@ -52,7 +53,12 @@ def produce_everywhere(cluster: Cluster) -> None:
     """One batch for each partition, all in one turn of the loop."""
     for index in range(MANY):
         cluster.partition(1, index).produce(
-            batch(b"x"), acks=Acks.LEADER, leader_epoch=NO_LEADER_EPOCH, deadline=Millis(1 << 60), done=ignore
+            batch(b"x"),
+            origin=Origin.CLIENT,
+            acks=Acks.LEADER,
+            leader_epoch=NO_LEADER_EPOCH,
+            deadline=Millis(1 << 60),
+            done=ignore,
         )
 
 
