@@ -40,7 +40,7 @@ class ControllerClient:
         self._clock, self._peers = clock, peers
         self._context = RequestContext("local", f"node {view.node_id}")
 
-    def trouble(self) -> str:
+    def why_unavailable(self) -> str:
         """Why no change is possible now, as text; empty if an active controller was heard from recently."""
         if not self._view.is_lost:
             return ""
@@ -50,11 +50,11 @@ class ControllerClient:
             return f"{heard}: this node belongs to no cluster yet"
         return f"{heard}: a majority of the voters, nodes {voters}, must run and reach each other; start what is down"
 
-    def standing_by(self) -> list[Endpoint | None]:
+    def inactive_controllers(self) -> list[Endpoint | None]:
         """Addresses of the voters that this node does not know as the active controller; None: this process."""
         return [where for node_id, where in self._voters().items() if node_id != self._view.leader_id]
 
-    async def tell(self, target: Endpoint | None, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> None:
+    async def send(self, target: Endpoint | None, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> None:
         """Call one controller once, active or not. Raises the TidelogError of the answer."""
         if target is None:
             await self._serve(api, asked, timeout_ms)
@@ -74,8 +74,8 @@ class ControllerClient:
                 return await self._attempt(api, asked, max(1, left))
             except (NotController, ConnectionFailed):
                 if left <= PAUSE_MS:
-                    if trouble := self.trouble():
-                        raise NotController(trouble) from None
+                    if reason := self.why_unavailable():
+                        raise NotController(reason) from None
                     raise
                 await self._clock.sleep_ms(PAUSE_MS)
 

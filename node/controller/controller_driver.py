@@ -32,12 +32,12 @@ from replication.controller.controller import Controller
 from replication.controller.events import (
     Activated,
     Append,
-    AskLogEnds,
     Committed,
     Effect,
     Event,
-    LogEndsTold,
-    NodeHeard,
+    HeartbeatReceived,
+    LogEndsReported,
+    QueryLogEnds,
     ReplicaEnd,
     Reply,
     Request,
@@ -60,10 +60,10 @@ TICK_MS: Final = 100
 LISTEN_MS: Final = 200
 """The same while the controller is not active: heartbeats tell it the time as well. Also below half a session."""
 
-ASK_MS: Final = 1_000
+QUERY_MS: Final = 1_000
 """Timeout of a replica for reporting its log end. The election continues without it."""
 
-LOOK_MS: Final = 8_000
+DAMAGE_READ_MS: Final = 8_000
 """Additional time for reading a damaged log when an operator requested the election."""
 
 R = TypeVar("R")
@@ -88,7 +88,7 @@ class ControllerDriver:
         self._clock, self._peers = clock, peers
         self.unclean_elections = 0
         """Unclean elections by this process's controller; each may have lost records."""
-        self._questions: asyncio.Queue[AskLogEnds] = asyncio.Queue()
+        self._questions: asyncio.Queue[QueryLogEnds] = asyncio.Queue()
         self.on_refused: Callable[[TidelogError], None] = _ignore
         """Called with the reason when the log rejects a batch."""
         self._epoch = LeaderEpoch(-1)
@@ -103,31 +103,31 @@ class ControllerDriver:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tick())
             while True:
-                tasks.create_task(self._ask_log_ends(await self._questions.get()))
+                tasks.create_task(self._query_log_ends(await self._questions.get()))
 
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep_ms(TICK_MS if self._controller.active else LISTEN_MS)
             self._handle(ClockTicked(self.now()))
 
-    async def _ask_log_ends(self, question: AskLogEnds) -> None:
+    async def _query_log_ends(self, question: QueryLogEnds) -> None:
         """Query all nodes of the question at once. The answers that come in time count."""
         ends: list[ReplicaEnd] = []
         async with asyncio.TaskGroup() as asking:
             for node_id in question.nodes:
-                asking.create_task(self._ask_log_end(node_id, question, ends))
-        told = tuple(sorted(ends, key=lambda end: end.node_id))
-        self._handle(LogEndsTold(question.number, told))
+                asking.create_task(self._query_log_end(node_id, question, ends))
+        reported = tuple(sorted(ends, key=lambda end: end.node_id))
+        self._handle(LogEndsReported(question.number, reported))
 
-    async def _ask_log_end(self, node_id: NodeId, question: AskLogEnds, ends: list[ReplicaEnd]) -> None:
-        key, look_ms = question.key, LOOK_MS if question.commanded else ASK_MS // 2
+    async def _query_log_end(self, node_id: NodeId, question: QueryLogEnds, ends: list[ReplicaEnd]) -> None:
+        key, look_ms = question.key, DAMAGE_READ_MS if question.commanded else QUERY_MS // 2
         node = self._metadata.image.nodes.get(node_id)
         endpoint = None if node is None else node.listeners.get(CLIENT_LISTENER)
         if endpoint is None:
             return
         asked = ReplicaLogInfoRequest(key.topic_id.bytes, key.partition, look_ms)
         try:
-            answer = await self._peers.call(endpoint, DATA_GET_REPLICA_LOG_INFO, asked, timeout_ms=ASK_MS + look_ms)
+            answer = await self._peers.call(endpoint, DATA_GET_REPLICA_LOG_INFO, asked, timeout_ms=QUERY_MS + look_ms)
         except TidelogError as error:
             _log.info("node %d did not report its log end of %s: %s", node_id, key, error.message)
             return
@@ -159,12 +159,12 @@ class ControllerDriver:
         if self._controller.active:
             self._handle(VotersReviewed(self.now(), caught_up))
 
-    def heard(self, node_id: NodeId, node_epoch: NodeEpoch) -> None:
+    def heartbeat_received(self, node_id: NodeId, node_epoch: NodeEpoch) -> None:
         """Record that the process of this registration is alive, in case this controller becomes the active one. A
         heartbeat with an older node epoch does not count for the present registration."""
         node = self._metadata.image.nodes.get(node_id)
         if not self._controller.active and node is not None and node.node_epoch == node_epoch:
-            self._handle(NodeHeard(self.now(), node_id))
+            self._handle(HeartbeatReceived(self.now(), node_id))
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class ControllerDriver:
                 try:
                     effects = self._controller.handle(event)
                 except Exception as defect:  # noqa: BLE001 - the rules are unchanged after any exception
-                    self._refuse(event, _told(f"processing {_name_of(event)}", defect))
+                    self._refuse(event, _defect_error(f"processing {_name_of(event)}", defect))
                 else:
                     self._carry_out(effects)
         finally:
@@ -232,7 +232,7 @@ class ControllerDriver:
                 case UncleanlyElected(_, _, text):
                     self.unclean_elections += 1
                     _log.error("%s", text)
-                case AskLogEnds():
+                case QueryLogEnds():
                     self._questions.put_nowait(effect)
         if refused is not None:
             self._step_down(refused)
@@ -244,7 +244,7 @@ class ControllerDriver:
         except TidelogError as error:
             return error
         except Exception as defect:  # noqa: BLE001 - the decision is not in the log: another node is to lead
-            return _told("appending a decision", defect)
+            return _defect_error("appending a decision", defect)
         return None
 
     def _reply(self, number: int, result: Result | TidelogError) -> None:
@@ -261,7 +261,7 @@ def _name_of(event: Event) -> str:
     return type(event.request if isinstance(event, Submitted) else event).__name__
 
 
-def _told(doing: str, defect: Exception) -> UnknownServerError:
+def _defect_error(doing: str, defect: Exception) -> UnknownServerError:
     """Log a defect with its traceback. Returns the error for a caller."""
     text = f"{doing} failed by a defect ({type(defect).__name__}: {defect})"
     _log.error("controller: %s", text, exc_info=defect)

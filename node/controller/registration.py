@@ -136,7 +136,7 @@ class Registration:
         await self._metadata.wait_until(lambda: bool(self._metadata.image.cluster_id))
         await self._register(damaged())
         async with asyncio.TaskGroup() as tasks:
-            others = [tasks.create_task(self._get_ready()), tasks.create_task(self._tell_voters())]
+            others = [tasks.create_task(self._get_ready()), tasks.create_task(self._send_to_voters())]
             beating = tasks.create_task(self._beat(damaged, found_later))
             beating.add_done_callback(lambda _: [task.cancel() for task in others])
 
@@ -251,17 +251,17 @@ class Registration:
                     return
             await self._pause()
 
-    async def _tell_voters(self) -> None:
+    async def _send_to_voters(self) -> None:
         """Send heartbeats also to the voters that are not the active controller."""
         while True:
             await self._clock.sleep_ms(self._times.heartbeat_ms)
-            async with asyncio.TaskGroup() as telling:
-                for target in self._controller.standing_by():
-                    telling.create_task(self._tell(target))
+            async with asyncio.TaskGroup() as sending:
+                for target in self._controller.inactive_controllers():
+                    sending.create_task(self._send_heartbeat(target))
 
-    async def _tell(self, target: Endpoint | None) -> None:
+    async def _send_heartbeat(self, target: Endpoint | None) -> None:
         with contextlib.suppress(TidelogError):  # without it the voter, once controller, fences this node
-            await self._controller.tell(
+            await self._controller.send(
                 target, CONTROLLER_HEARTBEAT, self._beat_request(()), timeout_ms=self._times.heartbeat_ms
             )
 

@@ -77,10 +77,10 @@ def open_log(directory: LogDirectory) -> Log:
     )  # snapshots replace its start
     logs = directory.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
     found = logs.get(METADATA)
-    gone = directory.is_gone(METADATA_KEY)
-    if gone is not None:
+    lost = directory.is_gone(METADATA_KEY)
+    if lost is not None:
         raise CorruptLog(
-            f"{directory.path} has lost its metadata log, which reached offset {gone.end_offset} ({gone.reason}), and "
+            f"{directory.path} has lost its metadata log, which reached offset {lost.end_offset} ({lost.reason}), and "
             "with it the record of how this node voted. Restore the directory, or start the node with an empty log "
             "directory; it then joins as a new replica"
         )
@@ -287,7 +287,7 @@ class MetadataLog:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     @property
-    def wants_snapshot(self) -> bool:
+    def is_snapshot_due(self) -> bool:
         """True if the log has grown by `snapshot_bytes` and has committed records that no snapshot contains."""
         latest = self.snapshots.latest
         done = Offset(0) if latest is None else latest.end_offset
@@ -296,7 +296,7 @@ class MetadataLog:
     async def write_snapshot(self) -> None:
         """Write a snapshot of the committed image and delete segments below it. Raises KafkaStorageError, DiskFull."""
         async with self._one_snapshot:
-            if self.wants_snapshot:  # a snapshot of the leader may have been installed meanwhile
+            if self.is_snapshot_due:  # a snapshot of the leader may have been installed meanwhile
                 await self._write_own()
 
     async def _write_own(self) -> None:
@@ -341,9 +341,9 @@ class MetadataLog:
                 return
             await self._write(snapshot, lambda: data)
             if wanted():
-                self._begin_behind(snapshot, image)
+                self._begin_after(snapshot, image)
 
-    def _begin_behind(self, snapshot: SnapshotId, image: ClusterImage) -> None:
+    def _begin_after(self, snapshot: SnapshotId, image: ClusterImage) -> None:
         self._keep(snapshot)
         self.log.truncate_fully_and_start_at(snapshot.end_offset)
         self._pending.clear()

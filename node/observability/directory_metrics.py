@@ -101,8 +101,8 @@ def collect(directories: Iterable[DirectoryFigures]) -> Iterator[Metric]:
             lambda figures: figures.scrub_waiting,
         ),
     )
-    for name, words, value in named:
-        gauge = GaugeMetricFamily(name, words, labels=("directory",))
+    for name, help_text, value in named:
+        gauge = GaugeMetricFamily(name, help_text, labels=("directory",))
         for figures in directories:
             gauge.add_metric((figures.path,), value(figures))
         yield gauge
@@ -112,8 +112,8 @@ def collect(directories: Iterable[DirectoryFigures]) -> Iterator[Metric]:
         ("tidelog_scrub_bytes", "Bytes read by the scrub", lambda figures: figures.scrubbed_bytes),
         ("tidelog_scrub_segments", "Segments read by the scrub", lambda figures: figures.scrubbed_segments),
     )
-    for name, words, count in counted:
-        counter = CounterMetricFamily(name, words, labels=("directory",))
+    for name, help_text, count in counted:
+        counter = CounterMetricFamily(name, help_text, labels=("directory",))
         for figures in directories:
             counter.add_metric((figures.path,), count(figures))
         yield counter

@@ -133,5 +133,5 @@ def _memory(now: NodeFigures) -> Iterator[Metric]:
     yield waiting
 
 
-def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, words, value=value)
+def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help_text, value=value)

@@ -79,12 +79,12 @@ async def partition_text(partitions: Iterator[PartitionFigures], turn: Callable[
             [f"tidelog_under_replicated {under}.0\n"],
         ),
     ]
-    for samples, (name, words, _) in zip(lines, _GAUGES, strict=True):
+    for samples, (name, help_text, _) in zip(lines, _GAUGES, strict=True):
         await turn()
-        pieces.append(_gauge(name, words, samples))
+        pieces.append(_gauge(name, help_text, samples))
     return b"".join(pieces)
 
 
-def _gauge(name: str, words: str, samples: list[str]) -> bytes:
+def _gauge(name: str, help_text: str, samples: list[str]) -> bytes:
     """A gauge as text. A topic name has no character that needs escaping."""
-    return "".join((f"# HELP {name} {words}\n# TYPE {name} gauge\n", *samples)).encode()
+    return "".join((f"# HELP {name} {help_text}\n# TYPE {name} gauge\n", *samples)).encode()

@@ -35,7 +35,9 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMeter], int]], ...]] = (
 
 async def topic_text(topics: Iterator[tuple[str, TopicMeter]], turn: Callable[[], Awaitable[None]]) -> bytes:
     """The metrics of all topics. turn: awaited between two parts."""
-    lines: list[list[str]] = [[f"# HELP {name} {words}\n# TYPE {name} counter\n"] for name, words, _ in _COUNTERS]
+    lines: list[list[str]] = [
+        [f"# HELP {name} {help_text}\n# TYPE {name} counter\n"] for name, help_text, _ in _COUNTERS
+    ]
     while lot := list(islice(topics, AT_ONCE)):
         await turn()
         for topic, meter in lot:

@@ -41,7 +41,7 @@ PORTS: Final = range(18_000, 32_000)
 of a node that is down for a moment."""
 
 _POLL_S: Final = 0.05
-_SHORT_LIFE_S: Final = 10.0
+_SHORT_RUN_S: Final = 10.0
 """A node that ends this soon after a restart is not restarted again."""
 _CALL_S: Final = 2.0
 
@@ -137,37 +137,37 @@ class LocalCluster:
         for node in resting:
             self.start_node(node.node_id)
 
-    def run(self, *, ready: Callable[[], None], say: Callable[[str], None]) -> None:
+    def run(self, *, ready: Callable[[], None], report: Callable[[str], None]) -> None:
         """Start all nodes, call `ready` once all have joined, keep them running until SIGINT or SIGTERM, and stop all.
 
         A node that ends is restarted on its data. Raises ClusterFailed if a node cannot run.
         """
-        told: list[int] = []
+        signals: list[int] = []
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda received, _frame: told.append(received))
+            signal.signal(number, lambda received, _frame: signals.append(received))
         try:
             self.start()
             what = f"all {len(self.nodes)} nodes have joined the cluster"
-            self.wait_until(lambda: told or self._joined(), within_s=60, what=what)
-            if not told:
+            self.wait_until(lambda: signals or self._joined(), within_s=60, what=what)
+            if not signals:
                 ready()
             started_again: dict[int, float] = {}
-            while not told:
+            while not signals:
                 for node in self.nodes:
                     if not node.running:
-                        self._start_again(node, started_again, say)
+                        self._start_again(node, started_again, report)
                 time.sleep(_POLL_S)
-            say("stopping")
+            report("stopping")
             self.stop()
         finally:
             self.kill_all()
 
-    def _start_again(self, node: LocalNode, started_again: dict[int, float], say: Callable[[str], None]) -> None:
+    def _start_again(self, node: LocalNode, started_again: dict[int, float], report: Callable[[str], None]) -> None:
         now = time.monotonic()
-        if now < started_again.get(node.node_id, -_SHORT_LIFE_S) + _SHORT_LIFE_S:
+        if now < started_again.get(node.node_id, -_SHORT_RUN_S) + _SHORT_RUN_S:
             raise ClusterFailed(node.how_it_ended())
         assert node.process is not None, "it ran before"
-        say(f"node {node.node_id} {_manner(node.process.returncode)}: it is started again; it logs to {node.log}")
+        report(f"node {node.node_id} {_manner(node.process.returncode)}: it is started again; it logs to {node.log}")
         started_again[node.node_id] = now
         self._end(node, signal.SIGKILL)
         self.start_node(node.node_id)
@@ -461,7 +461,7 @@ def main(arguments: list[str] | None = None) -> int:
         cluster = LocalCluster(options.directory, options.nodes, first_port=options.port)
         cluster.run(
             ready=lambda: print(f"ready bootstrap={cluster.bootstrap} directory={cluster.directory}", flush=True),
-            say=lambda text: print(text, file=sys.stderr, flush=True),
+            report=lambda text: print(text, file=sys.stderr, flush=True),
         )
     except ClusterFailed as error:
         sys.stderr.write(f"tidelog: {error}\n")

@@ -179,7 +179,7 @@ class MetadataNode:
 
         Raises InconsistentClusterId if no cluster may be formed, CorruptLog, KafkaStorageError.
         """
-        await self._mend_damage()
+        await self._discard_damaged_log()
         form = None
         if self._config.quorum.bootstrap and not self.metadata.voters:
             form = await self._form_cluster()
@@ -201,7 +201,7 @@ class MetadataNode:
     async def _write_snapshots(self) -> None:
         """Write a snapshot whenever the log has grown enough. On a full disk, try again later."""
         while True:
-            await self.metadata.wait_until(lambda: self.metadata.wants_snapshot)
+            await self.metadata.wait_until(lambda: self.metadata.is_snapshot_due)
             try:
                 await self.metadata.write_snapshot()
             except DiskFull as error:
@@ -227,7 +227,7 @@ class MetadataNode:
 
     # --- starting -------------------------------------------------------------------------------------------------
 
-    async def _mend_damage(self) -> None:
+    async def _discard_damaged_log(self) -> None:
         """Empty a damaged metadata log, so that it is fetched again. A voter has acknowledged the lost records, so its
         damaged log raises CorruptLog. The lost records may have made this node a voter: their end is written to the
         quorum state, and the node gives no vote before its log reaches that offset again."""

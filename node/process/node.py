@@ -197,7 +197,7 @@ class Node:
         await finished(lambda done: logs.open(paths, self._directory_opener(writers), writers.__getitem__, done))
         self._report_left_out(())
         for directory in logs.directories:
-            directory.on_offline = _say_offline
+            directory.on_offline = _log_offline
         home, known, opened = logs.directories[0], logs.cluster_id, dict(logs.failed)
         if known is not None:
             await finished(lambda done: logs.adopt(known, self._config.node_id, done))
@@ -245,9 +245,9 @@ class Node:
 
         began, before = self._clock.monotonic_ms(), dict(logs.failed)
         async with asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(self._tell_progress())
+            reporting = tasks.create_task(self._report_progress())
             await finished(lambda done: logs.load(config_of, done))
-            telling.cancel()
+            reporting.cancel()
         self._report_left_out(before)
         for directory in logs.working:
             for note in directory.notes:
@@ -263,7 +263,7 @@ class Node:
                 },
             )
 
-    async def _tell_progress(self) -> None:
+    async def _report_progress(self) -> None:
         while True:
             await self._clock.sleep_ms(PROGRESS_MS)
             for progress in list(self._logs.progress.values()):
@@ -317,25 +317,25 @@ class Node:
 
     async def _live(self, metadata: MetadataNode, replicas: ReplicaManager, sessions: FetchSessions) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for_ever = [
+            background = [
                 tasks.create_task(metadata.run_quorum(), name="quorum"),
                 tasks.create_task(metadata.run_controller(), name="controller"),
                 tasks.create_task(metadata.run_membership(self._damaged, replicas.damaged), name="membership"),
                 tasks.create_task(self._watch_ready(metadata), name="ready"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
-            caring = tasks.create_task(self._look_after_logs(replicas), name="maintenance")
+            maintaining = tasks.create_task(self._maintain_logs(replicas), name="maintenance")
             metadata.subscribe(replicas.on_image)
             await self._stop.wait()
             _log.info("draining: waiting until the leaderships have moved to other nodes")
             await metadata.drain()
-            caring.cancel()
+            maintaining.cancel()
             await replicas.stop()
             sessions.stop()
             await replicating
             if self._before_close is not None:
                 await self._before_close()
-            for task in for_ever:
+            for task in background:
                 task.cancel()
 
     def _damaged(self) -> list[DamagedReplica]:
@@ -343,7 +343,7 @@ class Node:
         found = self._logs.damaged().items()
         return [DamagedReplica(key, str(damage)) for key, damage in found if key.topic_id != METADATA_TOPIC_ID]
 
-    async def _look_after_logs(self, replicas: ReplicaManager) -> None:
+    async def _maintain_logs(self, replicas: ReplicaManager) -> None:
         producers_max = self._config.memory_bytes * STATE_EIGHTHS // 8 // PRODUCER_BYTES
         self._maintenance = LogMaintenance(
             self._logs,
@@ -388,7 +388,7 @@ class Node:
                 _log.error("log directory %s was not closed cleanly: %s", directory.path, error.message)
 
 
-def _say_offline(directory: LogDirectory) -> None:
+def _log_offline(directory: LogDirectory) -> None:
     _log.error("log directory %s is offline: %s", directory.path, directory.offline)
 
 

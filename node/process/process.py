@@ -196,14 +196,14 @@ class NodeProcess:
 
     def _listen_to_signals(self, node: Node) -> None:
         loop = asyncio.get_running_loop()
-        told = False
+        stopping = False
 
         def stop(why: str) -> None:
-            nonlocal told
-            if told:
+            nonlocal stopping
+            if stopping:
                 _log.warning("second request to stop (%s): the process ends at once", why)
                 os._exit(EXIT_AT_ONCE)
-            told = True
+            stopping = True
             _log.info("stop requested (%s): the node drains and closes its logs", why)
             node.stop()
 

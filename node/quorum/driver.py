@@ -54,17 +54,17 @@ from replication.raft.quorum_events import (
     Activate,
     Answer,
     AppendRefused,
-    AskBack,
     Called,
     Commit,
+    ConfirmLeader,
     Effect,
     Event,
-    Heard,
     LeaderAndEpoch,
+    LeaderReported,
     MetadataLogChanged,
     OpenEpoch,
     Persist,
-    ResignAsked,
+    ResignRequested,
     SendBeginEpoch,
     SendEndEpoch,
     SendVote,
@@ -108,7 +108,7 @@ FULL_MS: Final = 1_000
 FAREWELL_MS: Final = 500
 """How long a stopping node waits for the voters to receive its resignation."""
 
-ASKED_BACK_MAX: Final = 8
+CONFIRMING_MAX: Final = 8
 """Limit of nodes queried at once for their leadership: those of one election, and some that only a faulty node has
 named."""
 
@@ -163,7 +163,7 @@ class QuorumDriver:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._sending: asyncio.TaskGroup | None = None
         self._farewells: set[asyncio.Task[None]] = set()
-        self._asked_back: set[NodeId] = set()
+        self._confirming: set[NodeId] = set()
         self._defects: set[str] = set()
         view.silence_ms = lambda: 0 if self.core is None else self.core.silence_ms(clock.monotonic_ms())
         metadata.on_moved = self._note_moved
@@ -248,7 +248,7 @@ class QuorumDriver:
         `FAREWELL_MS`."""
         if self.core is None:
             return
-        self.post(ResignAsked(self._clock.monotonic_ms()))
+        self.post(ResignRequested(self._clock.monotonic_ms()))
         try:
             async with asyncio.timeout(FAREWELL_MS / 1_000):
                 await self._metadata.wait_until(lambda: not self._view.leads)
@@ -359,7 +359,7 @@ class QuorumDriver:
                 waiting = self._answers.get(request_id)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
-            case SendVote() | SendBeginEpoch() | SendEndEpoch() | AskBack():
+            case SendVote() | SendBeginEpoch() | SendEndEpoch() | ConfirmLeader():
                 self._send(effect)
             case OpenEpoch(epoch, granting):
                 self._open_epoch(epoch, granting)
@@ -433,7 +433,7 @@ class QuorumDriver:
 
     # --- sending --------------------------------------------------------------------------------------------------
 
-    def _send(self, effect: SendVote | SendBeginEpoch | SendEndEpoch | AskBack) -> None:
+    def _send(self, effect: SendVote | SendBeginEpoch | SendEndEpoch | ConfirmLeader) -> None:
         match effect:
             case SendVote(request):
                 self._start(lambda: self._send_vote(request))
@@ -441,19 +441,19 @@ class QuorumDriver:
                 announcement = BeginQuorumEpochRequest(
                     self._cluster_id(), begin.leader_id, begin.epoch, receiver=unchecked(to)
                 )
-                self._start(lambda: self._send_news(to.node_id, QUORUM_BEGIN_QUORUM_EPOCH, announcement), resigns=True)
+                self._start(lambda: self._announce(to.node_id, QUORUM_BEGIN_QUORUM_EPOCH, announcement), resigns=True)
             case SendEndEpoch(to, end):
                 successors = tuple(map(unchecked, end.successors))
                 resignation = EndQuorumEpochRequest(
                     self._cluster_id(), end.leader_id, end.epoch, successors, receiver=unchecked(to)
                 )
-                farewell = self._start(lambda: self._send_news(to.node_id, QUORUM_END_QUORUM_EPOCH, resignation))
+                farewell = self._start(lambda: self._announce(to.node_id, QUORUM_END_QUORUM_EPOCH, resignation))
                 self._farewells.add(farewell)
                 farewell.add_done_callback(self._farewells.discard)
-            case AskBack(node_id):
-                if node_id not in self._asked_back and len(self._asked_back) < ASKED_BACK_MAX:
-                    self._asked_back.add(node_id)
-                    self._start(lambda: self._ask_back(node_id))
+            case ConfirmLeader(node_id):
+                if node_id not in self._confirming and len(self._confirming) < CONFIRMING_MAX:
+                    self._confirming.add(node_id)
+                    self._start(lambda: self._confirm_leader(node_id))
             case _:
                 assert_never(effect)
 
@@ -484,12 +484,12 @@ class QuorumDriver:
         if answer is not None:
             self.post(VoteAnswered(self._clock.monotonic_ms(), request, answer))
 
-    async def _send_news(self, to: NodeId, api: Api[Asked, LeaderAndEpoch], request: Asked) -> None:
+    async def _announce(self, to: NodeId, api: Api[Asked, LeaderAndEpoch], request: Asked) -> None:
         answer = await self._call(to, api, request)
         if answer is not None:
-            self.post(Heard(self._clock.monotonic_ms(), answer.epoch, answer.leader_id, to))
+            self.post(LeaderReported(self._clock.monotonic_ms(), answer.epoch, answer.leader_id, to))
 
-    async def _ask_back(self, node_id: NodeId) -> None:
+    async def _confirm_leader(self, node_id: NodeId) -> None:
         """Query a node that a message named as leader, at its known address or at any other address of the quorum."""
         try:
             known = self._addresses.of(node_id)
@@ -502,10 +502,12 @@ class QuorumDriver:
                     _log.debug("node %d, named as leader, cannot be queried at %s: %s", node_id, target, error.message)
                     continue
                 if answer.node_id == node_id:
-                    self.post(Heard(self._clock.monotonic_ms(), answer.leader_epoch, answer.leader_id, node_id))
+                    self.post(
+                        LeaderReported(self._clock.monotonic_ms(), answer.leader_epoch, answer.leader_id, node_id)
+                    )
                     return
         finally:
-            self._asked_back.discard(node_id)
+            self._confirming.discard(node_id)
 
     async def introduce(self, target: Endpoint) -> IntroduceAnswer:
         """Query the identity of the replica at `target` and record it. Raises InconsistentClusterId, InvalidRequest for

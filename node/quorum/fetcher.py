@@ -42,7 +42,7 @@ from replication.raft.quorum_events import (
     BelowLogStart,
     FetchAnswered,
     FetchResult,
-    Heard,
+    LeaderReported,
     LogsDiverge,
     NewRecords,
     TakeRecords,
@@ -69,7 +69,7 @@ FETCH_WAIT_MS: Final = 500
 ANSWER_MS: Final = 1_000
 """Timeout of an answer, in addition to its wait time."""
 
-HELD_MS: Final = 200
+DURABLE_WAIT_MS: Final = 200
 """How long a voter waits for its own fsync before the next fetch. A leader that hears nothing for longer would
 resign."""
 
@@ -112,7 +112,7 @@ class QuorumFetcher:
         self._clock, self._rng, self._peers = clock, rng, peers
         self._cluster_id = ""
         self._in_touch = False
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     async def run(self, cluster_id: str | None) -> None:
         """Keep the replica up to date. cluster_id: the cluster of this node's directories, None if there is none yet.
@@ -174,14 +174,14 @@ class QuorumFetcher:
             except TidelogError as error:
                 if isinstance(error, ConnectionFailed | InvalidVoterKey):
                     self._addresses.missed(target)
-                self._say(f"metadata cannot be fetched from {target}: {error.message}")
+                self._log_once(f"metadata cannot be fetched from {target}: {error.message}")
                 return
             try:
                 await self._take(target, receiver, asked, answer)
             except FATAL:
                 raise
             except TidelogError as error:
-                self._say(f"metadata fetched from {target} cannot be applied: {error.message}", logging.WARNING)
+                self._log_once(f"metadata fetched from {target} cannot be applied: {error.message}", logging.WARNING)
                 return
 
     async def _wait_durable(self) -> None:
@@ -189,7 +189,7 @@ class QuorumFetcher:
         if not self._core.is_voter or log.durable_offset >= log.log_end_offset:
             return
         try:
-            async with asyncio.timeout(HELD_MS / 1_000):
+            async with asyncio.timeout(DURABLE_WAIT_MS / 1_000):
                 await self._metadata.wait_until(lambda: log.durable_offset >= log.log_end_offset)
         except TimeoutError:
             self._metadata.request_flush()
@@ -231,7 +231,7 @@ class QuorumFetcher:
         leader, named = answer.leader_id, answer.error.leader
         if named is not None and named.node_id == leader != self._core.me.node_id and named.endpoint.host:
             self._addresses.met(leader, named.endpoint)
-        self._driver.post(Heard(self._clock.monotonic_ms(), answer.leader_epoch, leader, source))
+        self._driver.post(LeaderReported(self._clock.monotonic_ms(), answer.leader_epoch, leader, source))
 
     async def _take(self, target: Endpoint, receiver: ReplicaKey, asked: Offset, answer: FetchMetadataAnswer) -> None:
         if answer.cluster_id != self._cluster_id:
@@ -246,7 +246,7 @@ class QuorumFetcher:
         if not self._in_touch and self._core.leader_id == leader:
             _log.info("fetching metadata from node %d at %s", answer.leader_id, target)
             self._in_touch = True
-            self._said.clear()
+            self._logged.clear()
 
     def _do(
         self,
@@ -288,7 +288,7 @@ class QuorumFetcher:
             )
             answer = await self._peers.call(target, QUORUM_FETCH_SNAPSHOT, request, timeout_ms=ANSWER_MS)
             if answer.error is not None:
-                self._say(f"the snapshot cannot be fetched from {target}: {answer.error.message}")
+                self._log_once(f"the snapshot cannot be fetched from {target}: {answer.error.message}")
                 return
             if not answer.data or answer.size > SNAPSHOT_BYTES_MAX:
                 raise InvalidRequest(
@@ -309,10 +309,10 @@ class QuorumFetcher:
         self._cluster_id = cluster_id
         _log.info("joined cluster %s", cluster_id)
 
-    def _say(self, text: str, level: int = logging.INFO) -> None:
+    def _log_once(self, text: str, level: int = logging.INFO) -> None:
         """Log the text once, until a fetch succeeds again."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             _log.log(level, "%s", text)
 
 

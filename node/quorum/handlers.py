@@ -30,16 +30,16 @@ from node.requests.types.quorum import (
 )
 from node.runtime.clock import Clock
 from replication.raft.quorum_events import (
-    BeginEpochAsked,
+    BeginEpochRequested,
     BelowLogStart,
-    EndEpochAsked,
-    FetchAsked,
+    EndEpochRequested,
+    FetchRequested,
     LeaderAndEpoch,
     LogsAgree,
     LogsDiverge,
-    SnapshotAsked,
+    SnapshotRequested,
     VoteAnswer,
-    VoteAsked,
+    VoteRequested,
 )
 from replication.raft.voters import VoterSet
 from tidelog.errors import (
@@ -93,21 +93,21 @@ class QuorumHandlers:
         """A candidate requests this node's vote."""
         self._ensure_cluster(request.cluster_id, request.candidate.node_id)
         asked = vote_of(request)
-        return await self._driver.ask(lambda number: VoteAsked(number, self._now(), asked), VoteAnswer)
+        return await self._driver.ask(lambda number: VoteRequested(number, self._now(), asked), VoteAnswer)
 
     async def begin_quorum_epoch(self, request: BeginQuorumEpochRequest, _context: RequestContext) -> LeaderAndEpoch:
         """A node announces that it leads."""
         self._ensure_cluster(request.cluster_id, request.leader_id)
         self._ensure_meant(request.receiver)
         begin = begin_of(request)
-        return await self._driver.ask(lambda number: BeginEpochAsked(number, self._now(), begin), LeaderAndEpoch)
+        return await self._driver.ask(lambda number: BeginEpochRequested(number, self._now(), begin), LeaderAndEpoch)
 
     async def end_quorum_epoch(self, request: EndQuorumEpochRequest, _context: RequestContext) -> LeaderAndEpoch:
         """A node announces that it no longer leads."""
         self._ensure_cluster(request.cluster_id, request.leader_id)
         self._ensure_meant(request.receiver)
         end = end_of(request)
-        return await self._driver.ask(lambda number: EndEpochAsked(number, self._now(), end), LeaderAndEpoch)
+        return await self._driver.ask(lambda number: EndEpochRequested(number, self._now(), end), LeaderAndEpoch)
 
     # --- the log --------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class QuorumHandlers:
             self._ensure_leading()
             wanted = min(request.max_bytes, SNAPSHOT_BYTES_MAX)
             asker, epoch = key_of(request.replica), epoch_of(request.current_leader_epoch, NO_LEADER_EPOCH)
-            self._driver.post(SnapshotAsked(self._now(), asker, epoch))
+            self._driver.post(SnapshotRequested(self._now(), asker, epoch))
             size, data = self._metadata.read_snapshot(request.snapshot, request.position, wanted)
         except TidelogError as error:
             return FetchSnapshotAnswer(*self._leader(), self._with_leader(error))
@@ -171,7 +171,7 @@ class QuorumHandlers:
     async def _fetch(self, request: FetchMetadataRequest, cluster_id: str) -> FetchMetadataAnswer:
         log = self._metadata.log
         fetch = fetch_of(request)
-        verdict = await self._driver.ask(lambda number: FetchAsked(number, self._now(), fetch), object)
+        verdict = await self._driver.ask(lambda number: FetchRequested(number, self._now(), fetch), object)
         epoch = self._view.leader_epoch if fetch.epoch == NO_LEADER_EPOCH else fetch.epoch
         self._ensure_leading(epoch)  # the answer names the present leader, and the verdict is older
         records, epochs = b"", _NO_EPOCHS

@@ -137,9 +137,9 @@ class QuorumView:
         """Set the leader (-1: unknown) of the newest epoch. Returns True if anything changed."""
         assert leader_epoch >= self.leader_epoch, "the leader epoch decreased"
         endpoint = None if leader_id == self.node_id else endpoint
-        news = (leader_id, leader_epoch, endpoint) != (self.leader_id, self.leader_epoch, self.endpoint)
+        changed = (leader_id, leader_epoch, endpoint) != (self.leader_id, self.leader_epoch, self.endpoint)
         self.leader_id, self.leader_epoch, self.endpoint = leader_id, leader_epoch, endpoint
-        return news
+        return changed
 
     def address(self) -> NodeAddress | None:
         """The leader's address for an error that redirects a caller; None if unknown."""

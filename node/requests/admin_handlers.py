@@ -143,7 +143,7 @@ class AdminHandlers:
         states = list(image.partitions())
         leaders = Counter(state.leader for state in states)
         replicas = Counter(node for state in states for node in state.replicas)
-        disks = await self._log_dirs.look(image, replicas)
+        disks = await self._log_dirs.query(image, replicas)
         return DescribeClusterAnswer(
             cluster_id=image.cluster_id,
             controller_id=NO_NODE if self._view.is_lost else self._view.leader_id,
@@ -266,10 +266,10 @@ class AdminHandlers:
         image = self._metadata.image
         found = [self._find(image, asked) for asked in request.partitions]
         states = [each for each in found if isinstance(each, PartitionState)] or list(image.partitions())
-        disks = await self._log_dirs.look(image, {node for state in states for node in state.replicas})
+        disks = await self._log_dirs.query(image, {node for state in states for node in state.replicas})
         if not request.partitions:
-            unwell = (state for state in states if not explain(image, state, disks).healthy)
-            return ExplainPartitionsAnswer(tuple(_explanation(image, each, disks) for each in unwell))
+            unhealthy = (state for state in states if not explain(image, state, disks).healthy)
+            return ExplainPartitionsAnswer(tuple(_explanation(image, each, disks) for each in unhealthy))
         return ExplainPartitionsAnswer(
             tuple(_explanation(image, each, disks) if isinstance(each, PartitionState) else each for each in found)
         )
@@ -291,8 +291,8 @@ class AdminHandlers:
 
     async def explain_restart(self, request: ExplainRestartRequest, _context: RequestContext) -> ExplainRestartAnswer:
         """What would stop working while a node is stopped, by the image of this node."""
-        trouble = self._controller.trouble()
-        reasons = (*filter(None, [trouble]), *why_not_restart(self._metadata.image, request.node_id))
+        unavailable = self._controller.why_unavailable()
+        reasons = (*filter(None, [unavailable]), *why_not_restart(self._metadata.image, request.node_id))
         return ExplainRestartAnswer(not reasons, reasons)
 
     # --- names and ids --------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class ControllerHandlers:
 
     async def heartbeat(self, request: Heartbeat, _context: RequestContext) -> HeartbeatAnswer:
         """Note that a node is alive. Every voter receives heartbeats: the next controller knows the silent nodes."""
-        self._driver.heard(request.node_id, request.node_epoch)
+        self._driver.heartbeat_received(request.node_id, request.node_epoch)
         return await self._driver.ask(request, HeartbeatAnswer)
 
     async def alter_partition(self, request: AlterPartition, _context: RequestContext) -> AlterPartitionAnswer:

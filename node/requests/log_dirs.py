@@ -1,6 +1,6 @@
 """The log directories of the cluster's nodes: free space and damaged logs, which are not in the metadata.
 
-Invariants: a query waits at most `ASK_MS` for each node; a node that does not answer is named, since its disks may be
+Invariants: a query waits at most `QUERY_MS` for each node; a node that does not answer is named, since its disks may be
 full or damaged. Fenced nodes are not queried: the metadata shows that they are down.
 Not here: when a directory rejects appends (storage/directory/reserve.py), texts for operators
 (replication/controller/explain.py).
@@ -30,7 +30,7 @@ from tidelog.types import DirectoryId, NodeId, PartitionKey
 
 _log = logging.getLogger("node.log_dirs")
 
-ASK_MS: Final = 1_000
+QUERY_MS: Final = 1_000
 """How long a node may take to report its directories; short, since an operator waits."""
 
 
@@ -55,17 +55,17 @@ class LogDirs:
             for directory in self._directories
         )
 
-    async def look(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
+    async def query(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
         """The full directories and damaged logs that these nodes report. All nodes are queried at once."""
         full: dict[DirectoryId, str] = {}
         damaged: dict[tuple[NodeId, PartitionKey], str] = {}
         unanswered: list[NodeId] = []
-        async with asyncio.TaskGroup() as asking:
+        async with asyncio.TaskGroup() as querying:
             for node_id in sorted(set(nodes)):
-                asking.create_task(self._note(image, node_id, full, damaged, unanswered))
+                querying.create_task(self._collect(image, node_id, full, damaged, unanswered))
         return OnDisks(full, damaged, tuple(sorted(unanswered)))
 
-    async def _note(
+    async def _collect(
         self,
         image: ClusterImage,
         node_id: NodeId,
@@ -73,17 +73,17 @@ class LogDirs:
         damaged: dict[tuple[NodeId, PartitionKey], str],
         unanswered: list[NodeId],
     ) -> None:
-        answer = self.own() if node_id == self._me else await self._ask(image, node_id)
+        answer = self.own() if node_id == self._me else await self._query(image, node_id)
         if answer is None:
             unanswered.append(node_id)
             return
-        for told in answer:
-            if told.refusal:
-                full[told.directory_id] = told.refusal
-            for log in told.damaged:
+        for state in answer:
+            if state.refusal:
+                full[state.directory_id] = state.refusal
+            for log in state.damaged:
                 damaged[node_id, log.key] = log.lost
 
-    async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[LogDirState] | None:
+    async def _query(self, image: ClusterImage, node_id: NodeId) -> Sequence[LogDirState] | None:
         """The directories of a node; empty if it is fenced, None if it does not answer."""
         node = image.nodes.get(node_id)
         endpoint = None if node is None or node.fenced else node.listeners.get(CLIENT_LISTENER)
@@ -91,7 +91,7 @@ class LogDirs:
             return ()
         try:
             answer = await self._peers.call(
-                endpoint, ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(), timeout_ms=ASK_MS
+                endpoint, ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(), timeout_ms=QUERY_MS
             )
         except TidelogError as error:
             _log.info("node %d did not report its log directories: %s", node_id, error.message)

@@ -31,7 +31,7 @@ from tidelog.types import NodeId
 def judge(image: ClusterImage, leader: NodeId, proposal: Proposal) -> PartitionChangeRecord:
     """The partition change that the proposal of `leader` leads to. Raises the reason for a rejection."""
     state = _state_of(image, proposal)
-    _refuse_old_news(state, leader, proposal)
+    _refuse_stale(state, leader, proposal)
     members = tuple(member.node_id for member in proposal.new_isr)
     if not (members or state.elr) or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
         raise InvalidRequest(
@@ -62,7 +62,7 @@ def _state_of(image: ClusterImage, proposal: Proposal) -> PartitionState:
     return state
 
 
-def _refuse_old_news(state: PartitionState, leader: NodeId, proposal: Proposal) -> None:
+def _refuse_stale(state: PartitionState, leader: NodeId, proposal: Proposal) -> None:
     if proposal.leader_epoch < state.leader_epoch:
         raise FencedLeaderEpoch(
             f"{state.key} is in leader epoch {state.leader_epoch}, led by node {state.leader}: the proposal names the "

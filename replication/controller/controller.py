@@ -47,8 +47,8 @@ from replication.controller.events import (
     Event,
     Heartbeat,
     HeartbeatAnswer,
-    LogEndsTold,
-    NodeHeard,
+    HeartbeatReceived,
+    LogEndsReported,
     PartitionOutcomes,
     ProducerIdBlock,
     Proposal,
@@ -127,7 +127,7 @@ class Controller:
         self._waiting: deque[tuple[Offset, Reply]] = deque()
         self._applied: dict[NodeId, Offset] = {}
         self._drains: dict[NodeId, _Drain] = {}
-        self._drain_asked_at: dict[NodeId, Offset] = {}
+        self._drain_requested_at: dict[NodeId, Offset] = {}
         """Of each draining or stopped node: the log end after the record that marked it as draining, or a later one."""
         self._elections = unclean.Elections()
         self._review_at = Millis(0)
@@ -155,20 +155,20 @@ class Controller:
                 self._committed = max(self._committed, offset)
             case ClockTicked(at):
                 self._tick(at)
-            case LogEndsTold():
+            case LogEndsReported():
                 self._elect(event)
-            case NodeHeard() | VotersReviewed() | Activated() | Resigned():
-                self._handle_seldom(event)
+            case HeartbeatReceived() | VotersReviewed() | Activated() | Resigned():
+                self._handle_rare(event)
             case _:
                 assert_never(event)
         self._answer_committed()
         return self._effects
 
-    def _handle_seldom(self, event: NodeHeard | VotersReviewed | Activated | Resigned) -> None:
+    def _handle_rare(self, event: HeartbeatReceived | VotersReviewed | Activated | Resigned) -> None:
         match event:
-            case NodeHeard(at, node_id):
+            case HeartbeatReceived(at, node_id):
                 self._sessions.advance(at)
-                self._sessions.heard(node_id)
+                self._sessions.renew(node_id)
             case VotersReviewed(_, caught_up):
                 self._review_voters(caught_up)
             case Activated():
@@ -233,12 +233,14 @@ class Controller:
         alive = [node for node in self.image.nodes.values() if not node.fenced]
         self._sessions.begin(event.at, [node.node_id for node in alive])
         self._drains = {node.node_id: _Drain(event.at, self.image.offset) for node in alive if node.draining}
-        self._drain_asked_at = {node.node_id: self.image.offset for node in self.image.nodes.values() if node.draining}
+        self._drain_requested_at = {
+            node.node_id: self.image.offset for node in self.image.nodes.values() if node.draining
+        }
         self._review_at = Millis(event.at + REVIEW_MS)
         self._rebalance_at = Millis(event.at + self._config.imbalance_check_ms)
         own = self.image.nodes.get(event.node_id)
         if own is not None and own.incarnation != event.incarnation and not own.fenced:
-            self._fence(own, NodeCause.SILENT)
+            self._fence(own, NodeCause.SESSION_ENDED)
 
     def _review_voters(self, caught_up: tuple[ReplicaKey, ...]) -> None:
         """Change the voters by one, once the last change is committed."""
@@ -284,7 +286,7 @@ class Controller:
                 self._effects.append(
                     Report(f"node {node_id} is fenced: no heartbeat for {self._config.session_ms} ms; check that node")
                 )
-                self._fence(node, NodeCause.SILENT)
+                self._fence(node, NodeCause.SESSION_ENDED)
         if at >= self._review_at:
             self._review_at = Millis(at + REVIEW_MS)
             self._review()
@@ -317,7 +319,7 @@ class Controller:
         previous = self.image.nodes.get(request.node_id)
         registration.refuse_impossible(self.image, request)
         if previous is not None and previous.incarnation == request.incarnation:
-            self._sessions.heard(request.node_id)
+            self._sessions.renew(request.node_id)
             return Registered(previous.node_epoch)
         if previous is not None:
             registration.refuse_late(request, previous)
@@ -330,7 +332,7 @@ class Controller:
         batch.add(judged.changes)
         self._append(batch)
         self._effects.extend(map(Report, judged.reports))
-        self._sessions.heard(request.node_id)
+        self._sessions.renew(request.node_id)
         self._drains.pop(request.node_id, None)
         self._applied.pop(request.node_id, None)
         return Registered(self.image.nodes[request.node_id].node_epoch)
@@ -340,9 +342,9 @@ class Controller:
         node = self._current(beat.node_id, beat.node_epoch)
         registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
         withdrawn = self._is_drain_withdrawn(node, beat)
-        if node_state_of(node) is NodeState.GONE and not (beat.want_drain or withdrawn):
+        if node_state_of(node) is NodeState.STOPPED and not (beat.want_drain or withdrawn):
             return HeartbeatAnswer(fenced=True, drained=False)  # a late heartbeat: the node was stopped since
-        self._sessions.heard(node.node_id)
+        self._sessions.renew(node.node_id)
         self._applied[node.node_id] = beat.metadata_offset
         self._take_out_damaged(node, beat)
         node = self._take_directories_offline(node, beat)
@@ -362,7 +364,7 @@ class Controller:
     def _is_drain_withdrawn(self, node: NodeRegistration, beat: Heartbeat) -> bool:
         """Whether the node's process knows that it is marked as draining and does not request it. A process that stops
         requests it with each heartbeat, so an earlier heartbeat that arrives late names an earlier metadata offset."""
-        return node.draining and not beat.want_drain and beat.metadata_offset >= self._drain_asked_at[node.node_id]
+        return node.draining and not beat.want_drain and beat.metadata_offset >= self._drain_requested_at[node.node_id]
 
     def _end_drain(self, node: NodeRegistration) -> NodeRegistration:
         """Another sender requested the drain. Returns the node's entry."""
@@ -440,8 +442,8 @@ class Controller:
         return HeartbeatAnswer(fenced=True, drained=True)
 
     def _mark_as_draining(self, node: NodeRegistration, batch: Batch) -> None:
-        batch.add([moved(node, NodeCause.DRAIN_ASKED)])
-        self._drain_asked_at[node.node_id] = batch.image.offset
+        batch.add([moved(node, NodeCause.DRAIN_REQUESTED)])
+        self._drain_requested_at[node.node_id] = batch.image.offset
 
     def _move_away(self, node_id: NodeId, batch: Batch, drain: _Drain) -> None:
         before = len(batch.records)
@@ -540,27 +542,27 @@ class Controller:
         if question is not None:
             self._effects.append(question)
 
-    def _elect(self, told: LogEndsTold) -> None:
-        asked = self._elections.told(told)
-        if asked is None:
+    def _elect(self, reported: LogEndsReported) -> None:
+        query = self._elections.reported(reported)
+        if query is None:
             return
-        key, commands, validate_only = asked
-        outcome = self._elect_of(key, told, validate_only=validate_only)
+        key, commands, validate_only = query
+        outcome = self._elect_of(key, reported, validate_only=validate_only)
         for command in commands:
             command.settle(*outcome)
             if command.done:
                 self._answer(command.request_id, command.result())
 
     def _elect_of(
-        self, key: PartitionKey, told: LogEndsTold, *, validate_only: bool
+        self, key: PartitionKey, reported: LogEndsReported, *, validate_only: bool
     ) -> tuple[PartitionKey, PartitionState | TidelogError, str]:
         try:
             state = state_of(self.image, key)
-        except TidelogError as gone:
-            return key, gone, ""
+        except TidelogError as error:
+            return key, error, ""
         if state.leader != NO_NODE:
             return key, state, ""  # a complete replica returned in the meantime
-        chosen = unclean.choose(self.image, state, told.ends)
+        chosen = unclean.choose(self.image, state, reported.ends)
         if chosen is None:
             return key, unclean.nobody(self.image, state), ""
         batch = Batch(self.image)

@@ -62,7 +62,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeHeard:
+class HeartbeatReceived:
     """A heartbeat reached this node, which is not the active controller. If it becomes active, it knows which nodes
     were silent."""
 
@@ -200,8 +200,8 @@ class ReplicaEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class LogEndsTold:
-    """The answers to `AskLogEnds` that arrived in time."""
+class LogEndsReported:
+    """The answers to `QueryLogEnds` that arrived in time."""
 
     number: int
     ends: tuple[ReplicaEnd, ...]
@@ -291,7 +291,9 @@ class Submitted:
     request: Request
 
 
-Event: TypeAlias = Activated | Resigned | Committed | ClockTicked | NodeHeard | VotersReviewed | LogEndsTold | Submitted
+Event: TypeAlias = (
+    Activated | Resigned | Committed | ClockTicked | HeartbeatReceived | VotersReviewed | LogEndsReported | Submitted
+)
 
 # --- results ----------------------------------------------------------------------------------------------------
 
@@ -420,8 +422,8 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class AskLogEnds:
-    """Query these nodes for their log ends of the partition. The driver must answer soon with `LogEndsTold` of this
+class QueryLogEnds:
+    """Query these nodes for their log ends of the partition. The driver must answer soon with `LogEndsReported` of this
     number. commanded: an operator waits, and reading damaged logs may take some seconds."""
 
     number: int
@@ -439,4 +441,4 @@ class UncleanlyElected:
     text: str
 
 
-Effect: TypeAlias = Append | Reply | Report | AskLogEnds | UncleanlyElected
+Effect: TypeAlias = Append | Reply | Report | QueryLogEnds | UncleanlyElected

@@ -364,7 +364,7 @@ class _Draft:
 
 def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionState:
     """The partition after the change: partition epoch one up, leader epoch one up where a leader is given."""
-    leads_anew = change.leader is not None
+    is_new_leadership = change.leader is not None
     return PartitionState(
         state.topic_id,
         state.partition,
@@ -374,7 +374,7 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
         state.elr if change.elr is None else change.elr,
         state.last_known_elr if change.last_known_elr is None else change.last_known_elr,
         state.leader if change.leader is None else change.leader,
-        LeaderEpoch(state.leader_epoch + leads_anew),
+        LeaderEpoch(state.leader_epoch + is_new_leadership),
         PartitionEpoch(state.partition_epoch + 1),
         state.adding if change.adding is None else change.adding,
         state.removing if change.removing is None else change.removing,

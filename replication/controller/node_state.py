@@ -20,28 +20,28 @@ class NodeState(Enum):
     FENCED = "registered: it leads no partition and joins no in-sync set"
     SERVING = "it may lead and follow"
     DRAINING = "it is being stopped: it gets no new replicas, and its leaderships and set memberships move away"
-    GONE = "it was stopped, or its session ended while it drained: it returns by a new registration"
+    STOPPED = "it was stopped, or its session ended while it drained: it returns by a new registration"
 
 
 class NodeCause(Enum):
     """Cause of a transition."""
 
     READY = "it has applied the log beyond its registration and recorded the number in its directories"
-    SILENT = "no heartbeat for a session, or another process of this node leads the quorum now"
-    DRAIN_ASKED = "it requested to stop"
+    SESSION_ENDED = "no heartbeat for a session, or another process of this node leads the quorum now"
+    DRAIN_REQUESTED = "it requested to stop"
     DRAIN_WITHDRAWN = "its process knows that it is marked as draining, and does not request it: another sender did"
     DRAINED = "everything movable has moved and all other nodes know it, or the time limit is reached"
 
 
 TRANSITIONS: Final[Mapping[tuple[NodeState, NodeCause], NodeState]] = {
     (NodeState.FENCED, NodeCause.READY): NodeState.SERVING,
-    (NodeState.FENCED, NodeCause.DRAIN_ASKED): NodeState.GONE,
-    (NodeState.SERVING, NodeCause.SILENT): NodeState.FENCED,
-    (NodeState.SERVING, NodeCause.DRAIN_ASKED): NodeState.DRAINING,
-    (NodeState.DRAINING, NodeCause.SILENT): NodeState.GONE,
-    (NodeState.DRAINING, NodeCause.DRAINED): NodeState.GONE,
+    (NodeState.FENCED, NodeCause.DRAIN_REQUESTED): NodeState.STOPPED,
+    (NodeState.SERVING, NodeCause.SESSION_ENDED): NodeState.FENCED,
+    (NodeState.SERVING, NodeCause.DRAIN_REQUESTED): NodeState.DRAINING,
+    (NodeState.DRAINING, NodeCause.SESSION_ENDED): NodeState.STOPPED,
+    (NodeState.DRAINING, NodeCause.DRAINED): NodeState.STOPPED,
     (NodeState.DRAINING, NodeCause.DRAIN_WITHDRAWN): NodeState.SERVING,
-    (NodeState.GONE, NodeCause.DRAIN_WITHDRAWN): NodeState.FENCED,
+    (NodeState.STOPPED, NodeCause.DRAIN_WITHDRAWN): NodeState.FENCED,
 }
 """Next state by state and cause."""
 
@@ -49,7 +49,7 @@ TRANSITIONS: Final[Mapping[tuple[NodeState, NodeCause], NodeState]] = {
 def node_state_of(node: NodeRegistration) -> NodeState:
     """The node's state in the metadata."""
     if node.fenced:
-        return NodeState.GONE if node.draining else NodeState.FENCED
+        return NodeState.STOPPED if node.draining else NodeState.FENCED
     return NodeState.DRAINING if node.draining else NodeState.SERVING
 
 
@@ -58,7 +58,7 @@ def moved(node: NodeRegistration, cause: NodeCause) -> NodeChangeRecord:
     match TRANSITIONS[node_state_of(node), cause]:
         case NodeState.FENCED:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True, draining=False)
-        case NodeState.GONE:
+        case NodeState.STOPPED:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True, draining=True)
         case NodeState.SERVING:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=False, draining=False)

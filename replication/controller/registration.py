@@ -172,9 +172,9 @@ class _Judge:
         directory = state.directory_of(self._me)
         if state.key in self._damaged or directory in self._older or directory not in self._named:
             return True
-        return self._page_cache_is_gone(state)
+        return self._page_cache_is_lost(state)
 
-    def _page_cache_is_gone(self, state: PartitionState) -> bool:
+    def _page_cache_is_lost(self, state: PartitionState) -> bool:
         """Whether the replica depends on a page cache that is lost."""
         intact = state.directory_of(self._me) in self._intact
         return not intact and self._durability[state.topic_id] is Durability.PAGE_CACHE
@@ -202,7 +202,7 @@ class _Judge:
             self.reports.append(
                 f"{who} registered without log directory {directory}: {name} has no leader until it is restored"
             )
-        elif self._page_cache_is_gone(state):
+        elif self._page_cache_is_lost(state):
             self.reports.append(f"{who} lost unsynced records when its machine rebooted; it may lead with the rest")
 
     def _directory_at_hand(self, state: PartitionState) -> DirectoryId:

@@ -18,7 +18,7 @@ class Sessions:
     def __init__(self, session_ms: int) -> None:
         assert session_ms > 0
         self._session_ms = session_ms
-        self._heard: dict[NodeId, Millis] = {}
+        self._last_contact: dict[NodeId, Millis] = {}
         self._now = Millis(0)
         self._since: Millis | None = None
 
@@ -27,7 +27,7 @@ class Sessions:
         silent since this process began to listen, at most one session."""
         self.advance(at)
         since = at if self._since is None else self._since
-        self._heard = {node: self._heard.get(node, since) for node in nodes}
+        self._last_contact = {node: self._last_contact.get(node, since) for node in nodes}
 
     def advance(self, at: Millis) -> None:
         """Set the time to `at`. After a gap of half a session or more since the last event the controller was not
@@ -36,31 +36,31 @@ class Sessions:
             self._since = self._now = at
         gap = at - self._now
         if gap >= self._session_ms // 2:
-            self._heard = {node: Millis(heard + gap) for node, heard in self._heard.items()}
+            self._last_contact = {node: Millis(last + gap) for node, last in self._last_contact.items()}
             self._since = Millis(self._since + gap)
         self._now = max(self._now, at)
 
-    def heard(self, node_id: NodeId) -> None:
+    def renew(self, node_id: NodeId) -> None:
         """The node was in contact just now."""
-        self._heard[node_id] = self._now
+        self._last_contact[node_id] = self._now
 
     def forget(self, node_id: NodeId) -> None:
         """End the session: the node was stopped, or is known to be dead."""
-        self._heard.pop(node_id, None)
+        self._last_contact.pop(node_id, None)
 
     def alive(self, node_id: NodeId) -> bool:
         """Whether the node's session is running."""
-        heard = self._heard.get(node_id)
-        return heard is not None and self._now - heard < self._session_ms
+        last = self._last_contact.get(node_id)
+        return last is not None and self._now - last < self._session_ms
 
     def remaining_ms(self, node_id: NodeId) -> int:
         """Milliseconds without contact after which the node's session ends."""
-        heard = self._heard.get(node_id)
-        return 0 if heard is None else max(0, heard + self._session_ms - self._now)
+        last = self._last_contact.get(node_id)
+        return 0 if last is None else max(0, last + self._session_ms - self._now)
 
     def take_ended(self) -> list[NodeId]:
         """Remove and return the nodes whose sessions have ended, by id."""
-        ended = sorted(node for node in self._heard if not self.alive(node))
+        ended = sorted(node for node in self._last_contact if not self.alive(node))
         for node in ended:
-            del self._heard[node]
+            del self._last_contact[node]
         return ended

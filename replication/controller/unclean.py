@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from replication.controller.elections import directories_for_all, name_of
-from replication.controller.events import AskLogEnds, LogEndsTold, PartitionOutcome, PartitionOutcomes, ReplicaEnd
+from replication.controller.events import LogEndsReported, PartitionOutcome, PartitionOutcomes, QueryLogEnds, ReplicaEnd
 from replication.controller.image import ClusterImage, PartitionState
 from replication.controller.metadata import LOST_DIRECTORY, PartitionChangeRecord
 from tidelog.errors import EligibleLeadersNotAvailable, TidelogError
@@ -72,7 +72,7 @@ def choose(image: ClusterImage, state: PartitionState, ends: Collection[ReplicaE
     return Chosen(change, best.node_id, _loss(image, state, best, able))
 
 
-def _loss(image: ClusterImage, state: PartitionState, best: ReplicaEnd, asked: Collection[ReplicaEnd]) -> str:
+def _loss(image: ClusterImage, state: PartitionState, best: ReplicaEnd, query: Collection[ReplicaEnd]) -> str:
     had = [node for node in (*state.isr, *state.elr, *state.last_known_elr) if node != best.node_id]
     lost = f"; records that only nodes {', '.join(map(str, sorted(set(had))))} had are lost" if had else ""
     if best.lost:
@@ -80,7 +80,7 @@ def _loss(image: ClusterImage, state: PartitionState, best: ReplicaEnd, asked: C
     elif best.node_id in state.replicas and state.directory_of(best.node_id) == LOST_DIRECTORY:
         lost += "; its own log was damaged or is an older copy"
     others = ", ".join(
-        f"node {end.node_id} (epoch {end.last_epoch}, end {end.log_end})" for end in asked if end is not best
+        f"node {end.node_id} (epoch {end.last_epoch}, end {end.log_end})" for end in query if end is not best
     )
     return (
         f"unclean election of {name_of(image, state)}: node {best.node_id} leads, last epoch {best.last_epoch}, log "
@@ -114,7 +114,7 @@ class Command:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Query:
     key: PartitionKey
     validate_only: bool
     commands: list[Command]
@@ -125,30 +125,30 @@ class Elections:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._asked: dict[int, _Asked] = {}
+        self._queries: dict[int, _Query] = {}
 
-    def ask(self, key: PartitionKey, nodes: tuple[NodeId, ...], command: Command | None = None) -> AskLogEnds | None:
+    def ask(self, key: PartitionKey, nodes: tuple[NodeId, ...], command: Command | None = None) -> QueryLogEnds | None:
         """Start a query unless one is in progress for the partition; a command waits for either. Returns None if one is
         in progress."""
         validate_only = command is not None and command.validate_only
-        for asked in self._asked.values():
-            if (asked.key, asked.validate_only) == (key, validate_only):
-                asked.commands += [] if command is None else [command]
+        for query in self._queries.values():
+            if (query.key, query.validate_only) == (key, validate_only):
+                query.commands += [] if command is None else [command]
                 return None
         number = next(self._numbers)
-        self._asked[number] = _Asked(key, validate_only, [] if command is None else [command])
-        return AskLogEnds(number, key, nodes, command is not None)
+        self._queries[number] = _Query(key, validate_only, [] if command is None else [command])
+        return QueryLogEnds(number, key, nodes, command is not None)
 
-    def told(self, event: LogEndsTold) -> tuple[PartitionKey, list[Command], bool] | None:
+    def reported(self, event: LogEndsReported) -> tuple[PartitionKey, list[Command], bool] | None:
         """The partition that the answers belong to, the commands that wait for them, and whether they only validate.
         None if no election waits for them."""
-        asked = self._asked.pop(event.number, None)
-        return None if asked is None else (asked.key, asked.commands, asked.validate_only)
+        query = self._queries.pop(event.number, None)
+        return None if query is None else (query.key, query.commands, query.validate_only)
 
     def forget(self) -> list[int]:
         """Drop all elections: this node is no longer the active controller. Returns the ids of the waiting requests."""
-        waiting = {command.request_id for asked in self._asked.values() for command in asked.commands}
-        self._asked.clear()
+        waiting = {command.request_id for query in self._queries.values() for command in query.commands}
+        self._queries.clear()
         return sorted(waiting)
 
 

@@ -44,12 +44,12 @@ def without_voter(image: ClusterImage, node_id: NodeId, directory_id: DirectoryI
     if not leaving:
         names = ", ".join(str(voter.node_id) for voter in image.voters)
         raise VoterNotFound(f"node {node_id} is not a voter with that directory; the voters are nodes {names}")
-    if any(_lives(image, voter) for voter in leaving):
+    if any(_is_running(image, voter) for voter in leaving):
         raise InvalidRequest(f"node {node_id} is alive and would be added again: stop it first")
     left = tuple(voter for voter in image.voters if voter is not leaving[0])
     if not left:
         raise InvalidRequest(f"node {node_id} is the only voter: its removal would lose the metadata")
-    alive = {ReplicaKey(voter.node_id, voter.directory_id) for voter in left if _lives(image, voter)}
+    alive = {ReplicaKey(voter.node_id, voter.directory_id) for voter in left if _is_running(image, voter)}
     if not VoterSet.of(left).is_majority(alive):
         raise InvalidRequest(
             f"only {len(alive)} of the {len(left)} other voters are alive, no majority without node {node_id}: "
@@ -63,7 +63,7 @@ def home_directory(node: NodeRegistration) -> ReplicaKey:
     return ReplicaKey(node.node_id, node.directories[0].directory_id)
 
 
-def _lives(image: ClusterImage, voter: Voter) -> bool:
+def _is_running(image: ClusterImage, voter: Voter) -> bool:
     """Whether the node is unfenced and has the directory that votes."""
     node = image.nodes.get(voter.node_id)
     return node is not None and not node.fenced and home_directory(node).directory_id == voter.directory_id
@@ -76,7 +76,7 @@ def _moved(image: ClusterImage) -> tuple[Voter, ...] | None:
 
 
 def _where_it_is(image: ClusterImage, voter: Voter) -> Voter:
-    if not _lives(image, voter):
+    if not _is_running(image, voter):
         return voter
     return Voter(voter.node_id, voter.directory_id, image.nodes[voter.node_id].listeners)
 

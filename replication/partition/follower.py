@@ -85,7 +85,7 @@ class PartitionFollower:
         self._committed: _Committed | None = None
         self._syncs = False
         """True if the next fetch waits until the current append is durable."""
-        self._told = log.durable_offset
+        self._reported_durable = log.durable_offset
         self._rng = rng
         self._failures = 0
         self._refused_bytes = False
@@ -134,7 +134,7 @@ class PartitionFollower:
             return []
         log = self._log
         self._move(FollowerCause.SENT)
-        self._open, self._told = _OpenFetch(fetch_id, log.log_end), log.durable_offset
+        self._open, self._reported_durable = _OpenFetch(fetch_id, log.log_end), log.durable_offset
         return [
             SendFetch(fetch_id, log.log_end, log.last_epoch, log.durable_offset, log.log_start, self._refused_bytes)
         ]
@@ -142,12 +142,12 @@ class PartitionFollower:
     def _durable_offset(self, durable_offset: Offset) -> list[FollowerEffect]:
         log = self._log
         self._log = LogView(log.log_start, log.log_end, durable_offset, log.last_epoch)
-        if self.state is FollowerState.SYNCING and durable_offset > self._told:
-            self._move(FollowerCause.HELD)
+        if self.state is FollowerState.SYNCING and durable_offset > self._reported_durable:
+            self._move(FollowerCause.DURABLE)
             return [WantFetch()]
-        if self.state is not FollowerState.OPEN or durable_offset <= self._told:
+        if self.state is not FollowerState.OPEN or durable_offset <= self._reported_durable:
             return []
-        self._told = durable_offset
+        self._reported_durable = durable_offset
         return [ReportDurable(durable_offset)]
 
     def _broken(self) -> list[FollowerEffect]:
@@ -166,11 +166,11 @@ class PartitionFollower:
         if answer.waits:
             if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
                 return []
-            self._move(FollowerCause.NEWS)
+            self._move(FollowerCause.OFFSETS_MOVED)
             return self._advance(_Committed(answer.high_watermark, answer.log_start))
         self._open = None
         if answer.error is not None:
-            return self._refused(answer, fetch)
+            return self._rejected(answer, fetch)
         if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
             self._move(FollowerCause.OUTDATED)
             return [WantFetch()]
@@ -197,7 +197,7 @@ class PartitionFollower:
 
     def _changed(self, log: LogView) -> list[FollowerEffect]:
         syncs = self._syncs and log.durable_offset < log.log_end
-        self._move(FollowerCause.NOT_HELD_YET if syncs else FollowerCause.LOG_CHANGED)
+        self._move(FollowerCause.NOT_DURABLE_YET if syncs else FollowerCause.LOG_CHANGED)
         self._log, self._refused_bytes, self._syncs = log, False, False
         committed, self._committed = self._committed, None
         self._failures = 0
@@ -208,23 +208,23 @@ class PartitionFollower:
 
     def _diverged(self, end: EpochEnd, answer: Answered) -> list[FollowerEffect]:
         log = self._log
-        cut = common_end(answer.history, log.log_end, end)
-        if cut is None:  # records below the own log start were committed and deleted: do not fetch them again
+        truncate_to = common_end(answer.history, log.log_end, end)
+        if truncate_to is None:  # records below the own log start were committed and deleted: do not fetch them again
             offset = max(min(end.end_offset, log.log_start), answer.log_start)
             return self._restart(offset, "it has no epoch in common with the leader's log")
-        if cut <= log.log_start:
+        if truncate_to <= log.log_start:
             return self._restart(
-                max(cut, answer.log_start),
-                f"all of it lies above offset {cut}, where it diverges from the leader's log",
+                max(truncate_to, answer.log_start),
+                f"all of it lies above offset {truncate_to}, where it diverges from the leader's log",
             )
-        return [TruncateTo(cut)]
+        return [TruncateTo(truncate_to)]
 
     def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
         return [RestartAt(offset, f"partition {self.name}: the follower's log restarts at offset {offset}: {why}")]
 
     # --- errors ---
 
-    def _refused(self, answer: Answered, fetch: _OpenFetch) -> list[FollowerEffect]:
+    def _rejected(self, answer: Answered, fetch: _OpenFetch) -> list[FollowerEffect]:
         assert answer.error is not None
         below = isinstance(answer.error, OffsetOutOfRange) and answer.log_start > fetch.next_offset
         if below and answer.leader_epoch == self.leader_epoch and self._log.log_end == fetch.next_offset:

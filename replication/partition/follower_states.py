@@ -26,7 +26,7 @@ class FollowerCause(Enum):
 
     SENT = "the stream accepted the fetch"
     BROKEN = "the stream to the leader broke"
-    NEWS = "the leader reported a high watermark or log start, and the fetch stays open"
+    OFFSETS_MOVED = "the leader reported a high watermark or log start, and the fetch stays open"
     NOTHING_NEW = "the fetch was answered without records"
     OUTDATED = "the answer is for another epoch or another log end: it is discarded"
     RECORDS = "the answer contains records"
@@ -34,8 +34,8 @@ class FollowerCause(Enum):
     BELOW_START = "the log ends below the leader's log start: it restarts there"
     REFUSED = "the leader rejected the fetch"
     LOG_CHANGED = "the log change is complete"
-    NOT_HELD_YET = "a small append is complete but not durable yet"
-    HELD = "the durable offset advanced"
+    NOT_DURABLE_YET = "a small append is complete but not durable yet"
+    DURABLE = "the durable offset advanced"
     LOG_FAILED = "the log change failed"
     PAUSE_OVER = "the pause ended"
 
@@ -44,7 +44,7 @@ TRANSITIONS: Final[Mapping[tuple[FollowerState, FollowerCause], FollowerState]] 
     (FollowerState.READY, FollowerCause.SENT): FollowerState.OPEN,
     (FollowerState.READY, FollowerCause.BROKEN): FollowerState.READY,
     (FollowerState.OPEN, FollowerCause.BROKEN): FollowerState.READY,
-    (FollowerState.OPEN, FollowerCause.NEWS): FollowerState.OPEN,
+    (FollowerState.OPEN, FollowerCause.OFFSETS_MOVED): FollowerState.OPEN,
     (FollowerState.OPEN, FollowerCause.NOTHING_NEW): FollowerState.READY,
     (FollowerState.OPEN, FollowerCause.OUTDATED): FollowerState.READY,
     (FollowerState.OPEN, FollowerCause.RECORDS): FollowerState.WRITING,
@@ -52,9 +52,9 @@ TRANSITIONS: Final[Mapping[tuple[FollowerState, FollowerCause], FollowerState]] 
     (FollowerState.OPEN, FollowerCause.BELOW_START): FollowerState.WRITING,
     (FollowerState.OPEN, FollowerCause.REFUSED): FollowerState.PAUSED,
     (FollowerState.WRITING, FollowerCause.LOG_CHANGED): FollowerState.READY,
-    (FollowerState.WRITING, FollowerCause.NOT_HELD_YET): FollowerState.SYNCING,
+    (FollowerState.WRITING, FollowerCause.NOT_DURABLE_YET): FollowerState.SYNCING,
     (FollowerState.WRITING, FollowerCause.LOG_FAILED): FollowerState.PAUSED,
-    (FollowerState.SYNCING, FollowerCause.HELD): FollowerState.READY,
+    (FollowerState.SYNCING, FollowerCause.DURABLE): FollowerState.READY,
     (FollowerState.SYNCING, FollowerCause.PAUSE_OVER): FollowerState.READY,
     (FollowerState.SYNCING, FollowerCause.BROKEN): FollowerState.READY,
     (FollowerState.PAUSED, FollowerCause.PAUSE_OVER): FollowerState.READY,

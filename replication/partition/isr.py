@@ -100,7 +100,7 @@ class InSyncSet:
     def learn(self, known: StateKnown) -> bool:
         """Apply the partition's state in the metadata. Returns True if the set is newer (a higher partition epoch)."""
         self._views = known.views
-        for replica in [r for r, book in self._progress.items() if not self._is_present(r, book.incarnation)]:
+        for replica in [r for r, position in self._progress.items() if not self._is_present(r, position.incarnation)]:
             self.forget(replica, known.at)
         if known.partition_epoch >= self.partition_epoch:
             self._elr = known.elr  # the answer to a proposal does not contain it
@@ -155,32 +155,36 @@ class InSyncSet:
         """The leader's own log grew."""
         assert log_end >= self.log_end, "a leader never truncates itself"
         self.log_end = log_end
-        self.hold(durable_offset)
+        self.set_durable(durable_offset)
 
-    def hold(self, durable_offset: Offset) -> None:
+    def set_durable(self, durable_offset: Offset) -> None:
         """The leader's own log is durable below `durable_offset`."""
         assert self.durable_offset <= durable_offset <= self.log_end, "durable offset decreased or above log end"
         self.durable_offset = durable_offset
 
     def agree(self, fetch: FollowerFetched) -> None:
         """A fetch agreed with the leader's log: from now on the follower's reported positions count."""
-        book = self._progress.get(fetch.replica)
-        if book is None:
+        position = self._progress.get(fetch.replica)
+        if position is None:
             self._progress[fetch.replica] = Positions(
                 fetch.incarnation, fetch.session, fetch.next_offset, fetch.durable_offset, fetch.log_start
             )
         else:
-            book.incarnation, book.session = fetch.incarnation, fetch.session
-            book.log_end, book.durable_offset, book.log_start = fetch.next_offset, fetch.durable_offset, fetch.log_start
+            position.incarnation, position.session = fetch.incarnation, fetch.session
+            position.log_end, position.durable_offset, position.log_start = (
+                fetch.next_offset,
+                fetch.durable_offset,
+                fetch.log_start,
+            )
 
-    def hear(self, report: FollowerDurable) -> bool:
+    def record_durable(self, report: FollowerDurable) -> bool:
         """A follower reports its durable offset between fetches. Returns True if the report counts."""
-        book = self._progress.get(report.replica)
-        if book is None or book.incarnation != report.incarnation or book.session != report.session:
+        position = self._progress.get(report.replica)
+        if position is None or position.incarnation != report.incarnation or position.session != report.session:
             return False
-        if report.durable_offset > book.log_end:  # invalid: the log end cannot move while the fetch is open
+        if report.durable_offset > position.log_end:  # invalid: the log end cannot move while the fetch is open
             return False
-        book.durable_offset = report.durable_offset
+        position.durable_offset = report.durable_offset
         return True
 
     def forget(self, replica: NodeId, at: Millis) -> None:
@@ -199,12 +203,12 @@ class InSyncSet:
         if not rack or (mine is not None and mine.rack == rack):
             return None
         found = [
-            (-book.log_end, replica)
-            for replica, book in self._progress.items()
+            (-position.log_end, replica)
+            for replica, position in self._progress.items()
             if replica in self.isr
             and self._is_eligible(replica)
             and self._views[replica].rack == rack
-            and book.log_start <= offset <= book.log_end
+            and position.log_start <= offset <= position.log_end
         ]
         return min(found)[1] if found else None
 
@@ -215,11 +219,11 @@ class InSyncSet:
             return None
         reached = self.durable_offset
         for replica in self._others_counted:
-            book = self._progress.get(replica)
-            if book is None:
+            position = self._progress.get(replica)
+            if position is None:
                 return None
-            if book.durable_offset < reached:
-                reached = book.durable_offset
+            if position.durable_offset < reached:
+                reached = position.durable_offset
         if reached <= self.high_watermark:
             return None
         self.high_watermark = reached
@@ -234,10 +238,10 @@ class InSyncSet:
 
     def may_join(self, replica: NodeId) -> bool:
         """Whether a replica outside the set has caught up and its node is eligible in the metadata."""
-        book, view = self._progress.get(replica), self._views.get(replica)
-        if book is None or view is None or not view.eligible or replica not in self.replicas:
+        position, view = self._progress.get(replica), self._views.get(replica)
+        if position is None or view is None or not view.eligible or replica not in self.replicas:
             return False
-        return view.incarnation == book.incarnation and book.durable_offset >= max(
+        return view.incarnation == position.incarnation and position.durable_offset >= max(
             self.high_watermark, self.epoch_start
         )
 
@@ -248,10 +252,10 @@ class InSyncSet:
             return False
         durable_offset = self.durable_offset
         if replica != self._me:
-            book = self._progress.get(replica)
-            if book is None:
+            position = self._progress.get(replica)
+            if position is None:
                 return True
-            durable_offset = book.durable_offset
+            durable_offset = position.durable_offset
         then = self._end_before(Millis(at - self._lag_ms_max))
         return then is not None and durable_offset < then
 
@@ -268,15 +272,15 @@ class InSyncSet:
         for replica in self.isr:
             if replica == self._me:
                 continue
-            book = self._progress.get(replica)
-            if book is None or book.durable_offset < self.log_end or not self._is_eligible(replica):
+            position = self._progress.get(replica)
+            if position is None or position.durable_offset < self.log_end or not self._is_eligible(replica):
                 return False
         return True
 
-    def propose(self, at: Millis, *, heard: NodeId | None = None) -> ProposedIsr | None:
+    def propose(self, at: Millis, *, reporting: NodeId | None = None) -> ProposedIsr | None:
         """The change of the set to propose now; None if the set is right, or an answer is outstanding.
 
-        heard: a replica that has just reported its positions. Only such a replica is newly admitted: the recorded
+        reporting: a replica that has just reported its positions. Only such a replica is newly admitted: the recorded
         positions of any other may belong to a dead node.
         A joiner that was proposed and is no longer wanted leads to a proposal of the unchanged set: it raises the
         partition epoch, which invalidates every copy of the earlier proposal. Joiners are counted from here on.
@@ -284,8 +288,8 @@ class InSyncSet:
         if self._in_flight or at < self._not_before:
             return None
         stays = {r for r in self.isr if r == self._me or (self._is_eligible(r) and not self.is_behind(r, at))}
-        asking = self._joiners if heard is None else self._joiners | {heard}
-        join = {replica for replica in asking - self.isr if self.may_join(replica)}
+        candidates = self._joiners if reporting is None else self._joiners | {reporting}
+        join = {replica for replica in candidates - self.isr if self.may_join(replica)}
         self._resigns = at >= self._resign_at and self.is_behind(self._me, at) and self._has_successor(stays, join)
         if self._resigns:
             stays.discard(self._me)

@@ -171,17 +171,17 @@ class PartitionLeader:
             case AckAwaited():
                 return self._await_ack(event)
             case FollowerDurable():
-                return self._heard(event)
+                return self._follower_durable(event)
             case FollowerFetched():
                 return self._fetched(event)
             case LocalDurable(durable_offset):
-                self._set.hold(durable_offset)
+                self._set.set_durable(durable_offset)
                 return self._moved()
             case ClockTicked(at):
                 return self._ticked(at)
             case StateKnown():
-                news = self._set.learn(event)
-                return self._reconsidered(event.at, news=news)
+                changed = self._set.learn(event)
+                return self._reconsidered(event.at, changed=changed)
             case LogStartMoved(log_start):
                 self._log_start = log_start
                 return []
@@ -231,15 +231,15 @@ class PartitionLeader:
         self._set.agree(fetch)
         return [FetchAgreed(), *self._followed(fetch.replica, fetch.at)]
 
-    def _heard(self, report: FollowerDurable) -> list[LeaderEffect]:
-        if report.leader_epoch != self.leader_epoch or not self._set.hear(report):
+    def _follower_durable(self, report: FollowerDurable) -> list[LeaderEffect]:
+        if report.leader_epoch != self.leader_epoch or not self._set.record_durable(report):
             return []
         return self._followed(report.replica, report.at)
 
     def _followed(self, replica: NodeId, at: Millis) -> list[LeaderEffect]:
         effects = self._moved()
         if replica not in self._set.isr:
-            effects += self._propose(at, heard=replica)
+            effects += self._propose(at, reporting=replica)
         return effects
 
     def _refusal(self, fetch: FollowerFetched) -> TidelogError | None:
@@ -292,12 +292,12 @@ class PartitionLeader:
     def _accepted(self, answer: ProposalAccepted) -> list[LeaderEffect]:
         if answer.leader_epoch != self.leader_epoch:
             return []
-        news = self._set.accepted(frozenset(answer.isr), answer.partition_epoch, answer.at)
-        return self._reconsidered(answer.at, news=news)
+        changed = self._set.accepted(frozenset(answer.isr), answer.partition_epoch, answer.at)
+        return self._reconsidered(answer.at, changed=changed)
 
-    def _reconsidered(self, at: Millis, *, news: bool) -> list[LeaderEffect]:
+    def _reconsidered(self, at: Millis, *, changed: bool) -> list[LeaderEffect]:
         effects = self._moved()
-        if news and not self._set.is_enough and (failed := self._for_commit.all()):
+        if changed and not self._set.is_enough and (failed := self._for_commit.all()):
             effects.append(
                 Fail(
                     failed,
@@ -310,8 +310,8 @@ class PartitionLeader:
             )
         return [*effects, *self._propose(at)]
 
-    def _propose(self, at: Millis, *, heard: NodeId | None = None) -> list[LeaderEffect]:
-        proposal = self._set.propose(at, heard=heard)
+    def _propose(self, at: Millis, *, reporting: NodeId | None = None) -> list[LeaderEffect]:
+        proposal = self._set.propose(at, reporting=reporting)
         if proposal is None:
             return []
         return [ProposeIsr(self.leader_epoch, proposal.based_on, proposal.members)]

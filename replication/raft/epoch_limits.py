@@ -29,7 +29,7 @@ EPOCH_JUMP: Final = 1_000
 own fetches, one step each, about seven a second."""
 
 
-def step_towards(known: LeaderEpoch, told: LeaderEpoch) -> LeaderEpoch:
-    """The epoch that a node in epoch `known` adopts after it received the higher epoch `told`. Returns `known` if
-    `told` is above `EPOCH_LAST`."""
-    return known if told > EPOCH_LAST else LeaderEpoch(min(told, known + EPOCH_JUMP))
+def step_towards(known: LeaderEpoch, received: LeaderEpoch) -> LeaderEpoch:
+    """The epoch that a node in epoch `known` adopts after it received the higher epoch `received`. Returns `known` if
+    `received` is above `EPOCH_LAST`."""
+    return known if received > EPOCH_LAST else LeaderEpoch(min(received, known + EPOCH_JUMP))

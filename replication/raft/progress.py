@@ -34,22 +34,22 @@ class QuorumProgress:
         self.active = False
         """True once a record of this epoch is committed."""
         self._positions: dict[ReplicaKey, Position] = {}
-        self._heard: dict[ReplicaKey, Millis] = {}
+        self._last_contact: dict[ReplicaKey, Millis] = {}
 
     def copy(self) -> QuorumProgress:
         """Return an independent copy."""
         progress = copy(self)
-        progress._positions, progress._heard = dict(self._positions), dict(self._heard)
+        progress._positions, progress._last_contact = dict(self._positions), dict(self._last_contact)
         return progress
 
-    def takes(self, replica: ReplicaKey, log: MetadataLogView) -> bool:
+    def may_track(self, replica: ReplicaKey, log: MetadataLogView) -> bool:
         """Whether fetches of the replica are tracked: always for voters, for others only up to the limit, since a fetch
         may name any replica."""
-        return replica in log.voters or replica in self._heard or len(self._heard) < REPLICAS_MAX
+        return replica in log.voters or replica in self._last_contact or len(self._last_contact) < REPLICAS_MAX
 
-    def hear(self, replica: ReplicaKey, at: Millis) -> None:
+    def note_contact(self, replica: ReplicaKey, at: Millis) -> None:
         """Record that the replica sent a request in this epoch, whether its log agrees or not."""
-        self._heard[replica] = at
+        self._last_contact[replica] = at
 
     def enter(self, replica: ReplicaKey, durable_offset: Offset, at: Millis) -> None:
         """Record an agreed fetch: below `durable_offset` the replica's disk has the same records as this log.
@@ -60,7 +60,7 @@ class QuorumProgress:
 
     def has_fetched(self, replica: ReplicaKey) -> bool:
         """True if the replica has fetched in this epoch."""
-        return replica in self._heard
+        return replica in self._last_contact
 
     def committed(self, log: MetadataLogView) -> Offset | None:
         """The offset below which a majority has made the log durable; None while that is not beyond the start of this
@@ -72,8 +72,8 @@ class QuorumProgress:
 
     def silence_ms(self, log: MetadataLogView, at: Millis) -> int:
         """For how many milliseconds no majority of the voters, this one included, has fetched."""
-        heard = {**self._heard, self._me: at}
-        last = log.voters.reached_by_majority({voter: heard.get(voter, NEVER) for voter in log.voters.members})
+        contacts = {**self._last_contact, self._me: at}
+        last = log.voters.reached_by_majority({voter: contacts.get(voter, NEVER) for voter in log.voters.members})
         return at - max(last, self.began)
 
     def successors(self, log: MetadataLogView) -> tuple[ReplicaKey, ...]:

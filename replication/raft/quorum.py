@@ -7,7 +7,7 @@ Invariants:
      durable.
   4. A leader from which no majority fetches resigns. A node that cannot win does not start an epoch (pre-vote).
   5. A voter is a node and its directory. A vote request for another directory of this node is refused.
-  6. A request alone does not establish a leader: a node that is named as leader is queried first (`AskBack`) and
+  6. A request alone does not establish a leader: a node that is named as leader is queried first (`ConfirmLeader`) and
      accepted when it confirms this itself. A vote needs no such confirmation, because this node may not know the newest
      voters. No message raises the epoch by more than `EPOCH_JUMP`, and none beyond `EPOCH_LAST`.
   7. An event whose processing fails leaves the state unchanged.
@@ -33,39 +33,39 @@ from replication.raft.quorum_events import (
     Activate,
     Answer,
     AppendRefused,
-    AskBack,
     BeginEpoch,
-    BeginEpochAsked,
+    BeginEpochRequested,
     BelowLogStart,
     Called,
     Commit,
+    ConfirmLeader,
     Effect,
     EndEpoch,
-    EndEpochAsked,
+    EndEpochRequested,
     Event,
     FetchAnswered,
-    FetchAsked,
-    Heard,
+    FetchRequested,
     LeaderAndEpoch,
+    LeaderReported,
     LogsAgree,
     LogsDiverge,
     MetadataLogChanged,
     NewRecords,
     OpenEpoch,
     Persist,
-    ResignAsked,
+    ResignRequested,
     SendBeginEpoch,
     SendEndEpoch,
     SendVote,
-    SnapshotAsked,
+    SnapshotRequested,
     StopLeading,
     TakeRecords,
     TakeSnapshot,
     TruncateMetadataLog,
     VoteAnswer,
     VoteAnswered,
-    VoteAsked,
     VoteRequest,
+    VoteRequested,
 )
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
 from replication.raft.voters import NEVER, ReplicaKey
@@ -124,7 +124,7 @@ class Quorum:
         self._times, self._rng = times, rng
         self._persisted = state
         self._now = at
-        self._heard_at = Millis(NEVER)
+        self._leader_seen_at = Millis(NEVER)
         self._in_touch_at = at
         self._rounds = 0
         self._sent_at = Millis(NEVER)
@@ -218,29 +218,29 @@ class Quorum:
         self._effects = []
         self._now = max(self._now, event.at)
         match event:
-            case FetchAsked() | FetchAnswered() | MetadataLogChanged() | ClockTicked():
+            case FetchRequested() | FetchAnswered() | MetadataLogChanged() | ClockTicked():
                 self._handle_often(event)
-            case VoteAsked() | VoteAnswered() | BeginEpochAsked() | EndEpochAsked():
+            case VoteRequested() | VoteAnswered() | BeginEpochRequested() | EndEpochRequested():
                 self._handle_election(event)
-            case Heard(_, epoch, leader_id, source):
-                self._hear(epoch, leader_id, source)
-            case SnapshotAsked(_, replica, epoch):
-                if self._progress is not None and epoch == self.epoch and self._progress.takes(replica, self.log):
-                    self._progress.hear(replica, self._now)
+            case LeaderReported(_, epoch, leader_id, source):
+                self._leader_reported(epoch, leader_id, source)
+            case SnapshotRequested(_, replica, epoch):
+                if self._progress is not None and epoch == self.epoch and self._progress.may_track(replica, self.log):
+                    self._progress.note_contact(replica, self._now)
             case Called():
                 if self.role in (Role.UNATTACHED, Role.VOTED, Role.RESIGNED):
                     self._stand(Cause.CALLED)
-            case ResignAsked() | AppendRefused():
-                self._retired |= isinstance(event, ResignAsked)
+            case ResignRequested() | AppendRefused():
+                self._retired |= isinstance(event, ResignRequested)
                 if self.leads:
-                    self._resign(Cause.RESIGN_ASKED if self._retired else Cause.APPEND_REFUSED)
+                    self._resign(Cause.RESIGN_REQUESTED if self._retired else Cause.APPEND_REFUSED)
             case _:
                 assert_never(event)
         return self._effects
 
-    def _handle_often(self, event: FetchAsked | FetchAnswered | MetadataLogChanged | ClockTicked) -> None:
+    def _handle_often(self, event: FetchRequested | FetchAnswered | MetadataLogChanged | ClockTicked) -> None:
         match event:
-            case FetchAsked():
+            case FetchRequested():
                 self._fetched(event)
             case FetchAnswered():
                 self._fetch_answered(event)
@@ -251,16 +251,16 @@ class Quorum:
             case _:
                 assert_never(event)
 
-    def _handle_election(self, event: VoteAsked | VoteAnswered | BeginEpochAsked | EndEpochAsked) -> None:
+    def _handle_election(self, event: VoteRequested | VoteAnswered | BeginEpochRequested | EndEpochRequested) -> None:
         match event:
-            case VoteAsked():
-                self._vote_asked(event)
+            case VoteRequested():
+                self._vote_requested(event)
             case VoteAnswered():
                 self._vote_answered(event)
-            case BeginEpochAsked():
-                self._begin_asked(event)
-            case EndEpochAsked():
-                self._end_asked(event)
+            case BeginEpochRequested():
+                self._epoch_begun(event)
+            case EndEpochRequested():
+                self._epoch_ended(event)
             case _:
                 assert_never(event)
 
@@ -306,12 +306,12 @@ class Quorum:
     def _follow(self, leader_id: NodeId) -> None:
         """The leader of the present epoch is known: follow it."""
         self.leader_id = leader_id
-        self._heard_at = self._now
+        self._leader_seen_at = self._now
         self._move(Cause.LEADER_FOUND, Role.FOLLOWER if self.is_voter else Role.OBSERVER)
         self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
         self._persist()
 
-    def _hear(self, epoch: LeaderEpoch, leader_id: NodeId, source: NodeId) -> None:
+    def _leader_reported(self, epoch: LeaderEpoch, leader_id: NodeId, source: NodeId) -> None:
         """`source` answered this node with an epoch and its leader. A leadership is accepted only if `source` names
         itself."""
         confirmed = leader_id == source and self._is_another(leader_id)
@@ -325,14 +325,14 @@ class Quorum:
             elif self.leader_id == NO_NODE:
                 self._follow(leader_id)
         if epoch == self.epoch:
-            self._ask_back(epoch, leader_id)
+            self._confirm_leader(epoch, leader_id)
 
-    def _ask_back(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
+    def _confirm_leader(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
         """A message named a leader, or a former leader, of an epoch: query that node if the information would be
         new."""
         known = epoch < self.epoch or (epoch == self.epoch and (self.leader_id != NO_NODE or epoch == self._over))
         if not known and epoch <= EPOCH_LAST and self._is_another(leader_id):
-            self._effects.append(AskBack(leader_id))
+            self._effects.append(ConfirmLeader(leader_id))
 
     def _is_another(self, node_id: NodeId) -> bool:
         """True for the id of another node. False for this node and for NO_NODE (unknown leader)."""
@@ -446,11 +446,11 @@ class Quorum:
             assert self._ballot is not None
             self._ballot.record(request.voter, answer.granted)
             self._count()
-        self._hear(answer.epoch, answer.leader_id, request.voter.node_id)
+        self._leader_reported(answer.epoch, answer.leader_id, request.voter.node_id)
 
     # --- voting ---------------------------------------------------------------------------------------------------
 
-    def _vote_asked(self, event: VoteAsked) -> None:
+    def _vote_requested(self, event: VoteRequested) -> None:
         request = event.request
         granted = False
         if request.voter == self.me and request.epoch >= self.epoch:
@@ -466,8 +466,8 @@ class Quorum:
         timeout is short."""
         if self.leads:
             return False
-        hears = self.leader_id != NO_NODE and self._now - self._heard_at < self._times.fetch_timeout
-        return not hears and self._is_complete(request)
+        hears_leader = self.leader_id != NO_NODE and self._now - self._leader_seen_at < self._times.fetch_timeout
+        return not hears_leader and self._is_complete(request)
 
     def _votes(self, request: VoteRequest) -> bool:
         """Grant the vote if this node has not voted for another replica in this epoch and the candidate's log is at
@@ -539,16 +539,16 @@ class Quorum:
             progress.active = True
             self._effects.append(Activate(self.epoch))
 
-    def _fetched(self, event: FetchAsked) -> None:
+    def _fetched(self, event: FetchRequested) -> None:
         fetch = event.fetch
         refusal = self._refusal(fetch.epoch)
         if refusal is not None:
             self._effects.append(Answer(event.request_id, refusal))
             return
         assert self._progress is not None
-        counts = fetch.epoch == self.epoch and self._progress.takes(fetch.replica, self.log)
+        counts = fetch.epoch == self.epoch and self._progress.may_track(fetch.replica, self.log)
         if counts:
-            self._progress.hear(fetch.replica, self._now)
+            self._progress.note_contact(fetch.replica, self._now)
         log = self.log
         snapshot = log.snapshot
         behind_snapshot = snapshot is not None and (fetch.offset, fetch.last_epoch) == (
@@ -586,15 +586,15 @@ class Quorum:
 
     # --- following ------------------------------------------------------------------------------------------------
 
-    def _begin_asked(self, event: BeginEpochAsked) -> None:
-        self._ask_back(event.request.epoch, event.request.leader_id)
+    def _epoch_begun(self, event: BeginEpochRequested) -> None:
+        self._confirm_leader(event.request.epoch, event.request.leader_id)
         self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
-    def _end_asked(self, event: EndEpochAsked) -> None:
+    def _epoch_ended(self, event: EndEpochRequested) -> None:
         """The leader resigned: its successors stand one after the other, until one is elected."""
         request = event.request
         if request.epoch > self.epoch:
-            self._ask_back(request.epoch, request.leader_id)  # the old leader repeats the request until another stands
+            self._confirm_leader(request.epoch, request.leader_id)  # the old leader repeats it until another stands
         elif not self._is_another(request.leader_id):
             pass  # only another node can resign as this node's leader
         elif request.epoch == self.epoch and self.leader_id == request.leader_id:
@@ -609,7 +609,7 @@ class Quorum:
         """Wait for this node's turn to stand. A node that does not know of the resignation may still name the old
         leader, which is not followed again."""
         self._over = request.epoch
-        self._heard_at = Millis(NEVER)
+        self._leader_seen_at = Millis(NEVER)
         if self.me in request.successors:
             rank = request.successors.index(self.me)
             self._deadline = Millis(self._now + SUCCESSION_BEGINS_MS + rank * self._times.succession)
@@ -617,10 +617,10 @@ class Quorum:
     def _fetch_answered(self, event: FetchAnswered) -> None:
         if not self._is_another(event.leader_id):
             return
-        self._hear(event.epoch, event.leader_id, event.leader_id)
+        self._leader_reported(event.epoch, event.leader_id, event.leader_id)
         if event.epoch != self.epoch or event.leader_id != self.leader_id:
             return
-        self._heard_at = self._in_touch_at = self._now
+        self._leader_seen_at = self._in_touch_at = self._now
         self._rounds = 0
         if self.role is Role.PROSPECTIVE:
             self._move(Cause.LEADER_FOUND, Role.FOLLOWER)
@@ -631,8 +631,8 @@ class Quorum:
             case NewRecords(high_watermark):
                 self._effects.append(TakeRecords(high_watermark))
             case LogsDiverge(end):
-                cut = common_end(self.log.epochs, self.log.log_end, end)
-                self._effects.append(TruncateMetadataLog(self.log.log_start if cut is None else cut))
+                truncate_to = common_end(self.log.epochs, self.log.log_end, end)
+                self._effects.append(TruncateMetadataLog(self.log.log_start if truncate_to is None else truncate_to))
             case BelowLogStart(snapshot):
                 self._effects.append(TakeSnapshot(snapshot))
             case _:

@@ -96,7 +96,7 @@ class MetadataLogChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class VoteAsked:
+class VoteRequested:
     """A vote request arrived."""
 
     request_id: int
@@ -114,7 +114,7 @@ class VoteAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginEpochAsked:
+class BeginEpochRequested:
     """A node announces that it leads."""
 
     request_id: int
@@ -123,7 +123,7 @@ class BeginEpochAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class EndEpochAsked:
+class EndEpochRequested:
     """A node announces that it no longer leads."""
 
     request_id: int
@@ -132,7 +132,7 @@ class EndEpochAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAsked:
+class FetchRequested:
     """A fetch arrived."""
 
     request_id: int
@@ -141,7 +141,7 @@ class FetchAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotAsked:
+class SnapshotRequested:
     """A replica fetched a part of a snapshot. `epoch` as known to the replica. The quorum does not answer this."""
 
     at: Millis
@@ -185,7 +185,7 @@ class FetchAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class LeaderReported:
     """The node `source` answered a request of this node with an epoch and its leader (-1: unknown)."""
 
     at: Millis
@@ -202,7 +202,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class ResignAsked:
+class ResignRequested:
     """The node is being stopped: resign, and do not stand for election again."""
 
     at: Millis
@@ -218,16 +218,16 @@ class AppendRefused:
 Event: TypeAlias = (
     ClockTicked
     | MetadataLogChanged
-    | VoteAsked
+    | VoteRequested
     | VoteAnswered
-    | BeginEpochAsked
-    | EndEpochAsked
-    | FetchAsked
-    | SnapshotAsked
+    | BeginEpochRequested
+    | EndEpochRequested
+    | FetchRequested
+    | SnapshotRequested
     | FetchAnswered
-    | Heard
+    | LeaderReported
     | Called
-    | ResignAsked
+    | ResignRequested
     | AppendRefused
 )
 
@@ -265,7 +265,7 @@ class SendEndEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class AskBack:
+class ConfirmLeader:
     """Query this node's epoch and leader, if its address is known: a message named it as leader."""
 
     node_id: NodeId
@@ -340,7 +340,7 @@ Effect: TypeAlias = (
     | SendVote
     | SendBeginEpoch
     | SendEndEpoch
-    | AskBack
+    | ConfirmLeader
     | Answer
     | OpenEpoch
     | Commit

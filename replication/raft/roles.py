@@ -59,7 +59,7 @@ class Cause(Enum):
     LEADER_RESIGNED = "the leader announced that it no longer leads"
     QUORUM_LOST = "no majority has fetched for too long (check-quorum)"
     APPEND_REFUSED = "its own log rejected an append"
-    RESIGN_ASKED = "the node is being stopped"
+    RESIGN_REQUESTED = "the node is being stopped"
     LEFT_VOTERS = "the newest voters record no longer names it"
     JOINED_VOTERS = "the newest voters record names it"
 
@@ -73,7 +73,7 @@ class Transition(NamedTuple):
 
 
 _ANY: Final = tuple(Role)
-_STANDING: Final = (Role.PROSPECTIVE, Role.CANDIDATE)
+_CAMPAIGNING: Final = (Role.PROSPECTIVE, Role.CANDIDATE)
 _LEADERLESS: Final = (Role.UNATTACHED, Role.VOTED, Role.RESIGNED)
 
 TRANSITIONS: Final = frozenset(
@@ -96,13 +96,16 @@ TRANSITIONS: Final = frozenset(
         *(Transition(role, Cause.HIGHER_EPOCH, Role.OBSERVER) for role in _ANY),
         *(Transition(role, Cause.LEADER_FOUND, Role.FOLLOWER) for role in _ANY if role is not Role.OBSERVER),
         *(Transition(role, Cause.LEADER_FOUND, Role.OBSERVER) for role in _ANY),
-        *(Transition(role, Cause.LEADER_RESIGNED, Role.UNATTACHED) for role in (Role.FOLLOWER, *_STANDING)),
+        *(Transition(role, Cause.LEADER_RESIGNED, Role.UNATTACHED) for role in (Role.FOLLOWER, *_CAMPAIGNING)),
         Transition(Role.OBSERVER, Cause.LEADER_RESIGNED, Role.OBSERVER),
         *(
             Transition(Role.LEADER, cause, Role.RESIGNED)
-            for cause in (Cause.QUORUM_LOST, Cause.APPEND_REFUSED, Cause.RESIGN_ASKED, Cause.LEFT_VOTERS)
+            for cause in (Cause.QUORUM_LOST, Cause.APPEND_REFUSED, Cause.RESIGN_REQUESTED, Cause.LEFT_VOTERS)
         ),
-        *(Transition(role, Cause.LEFT_VOTERS, Role.OBSERVER) for role in (Role.UNATTACHED, Role.FOLLOWER, *_STANDING)),
+        *(
+            Transition(role, Cause.LEFT_VOTERS, Role.OBSERVER)
+            for role in (Role.UNATTACHED, Role.FOLLOWER, *_CAMPAIGNING)
+        ),
         Transition(Role.OBSERVER, Cause.JOINED_VOTERS, Role.FOLLOWER),
         Transition(Role.OBSERVER, Cause.JOINED_VOTERS, Role.UNATTACHED),
     ]

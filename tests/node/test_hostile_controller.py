@@ -89,17 +89,17 @@ def test_a_heartbeat_of_another_registration_does_not_keep_a_session_for_the_nex
         world.begin()
         world.run_until(lambda: len(world.image().voters) == 3)
         sessions = world.side(1)._controller._controller._sessions
-        world.run_until(lambda: NodeId(2) in sessions._heard)
+        world.run_until(lambda: NodeId(2) in sessions._last_contact)
         world.kill(2)
         world.loop.run_for(0.1)  # what was on its way has arrived
-        before = sessions._heard[NodeId(2)]
+        before = sessions._last_contact[NodeId(2)]
         for node in (2, 77):
             for number in (0, 2**63 - 1):
                 beat = controller_pb2.HeartbeatRequest(node_id=node, node_epoch=number)
                 with pytest.raises(NotController):
                     world.call(1, methods.CONTROLLER_HEARTBEAT, beat)
-        assert sessions._heard[NodeId(2)] == before
-        assert NodeId(77) not in sessions._heard
+        assert sessions._last_contact[NodeId(2)] == before
+        assert NodeId(77) not in sessions._last_contact
 
 
 def test_a_follower_takes_no_records_of_an_epoch_after_its_leaders() -> None:

@@ -16,7 +16,7 @@ from node.quorum.state import read_state
 from node.requests.types.quorum import QUORUM_BEGIN_QUORUM_EPOCH
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
-from replication.raft.quorum_events import BeginEpochAsked
+from replication.raft.quorum_events import BeginEpochRequested
 from tests.node.metadata_world import MetadataWorld
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import (
@@ -230,7 +230,7 @@ def test_a_request_that_the_rules_cannot_take_is_answered_and_logged_once(
 ) -> None:
     with MetadataWorld() as world, caplog.at_level(logging.ERROR, "node.quorum"):
         world.begin()
-        defective(world.side(0), BeginEpochAsked, monkeypatch)
+        defective(world.side(0), BeginEpochRequested, monkeypatch)
         begin = quorum_pb2.BeginQuorumEpochRequest(
             cluster_id=world.image().cluster_id, leader_id=1, epoch=1, receiver=world.key(0)
         )
@@ -299,7 +299,7 @@ def test_a_leader_that_cannot_send_its_announcement_steps_down_and_lives(monkeyp
 def test_a_node_asks_only_so_many_at_once_whether_they_lead() -> None:
     with MetadataWorld() as world:
         world.begin()
-        asked = world.side(1)._quorum._asked_back
+        asked = world.side(1)._quorum._confirming
         for leader in range(100, 200):
             begin = quorum_pb2.BeginQuorumEpochRequest(
                 cluster_id=world.image().cluster_id, leader_id=leader, epoch=2, receiver=world.key(1)

@@ -96,12 +96,12 @@ class Small:
 
 def test_the_log_before_a_snapshot_is_dropped_and_a_restart_begins_with_it() -> None:
     small = Small()
-    wanted = [small.log.wants_snapshot]
+    wanted = [small.log.is_snapshot_due]
     for count in (5, 20):
         small.write(count)
-        wanted.append(small.log.wants_snapshot)
+        wanted.append(small.log.is_snapshot_due)
     small.snapshot()
-    assert [*wanted, small.log.wants_snapshot] == [False, False, True, False]
+    assert [*wanted, small.log.is_snapshot_due] == [False, False, True, False]
     assert small.names() == [f"{50:020d}-{1:010d}.checkpoint"]
     assert small.log.log.log_start_offset == 50
     small.write(2)

@@ -17,7 +17,6 @@ from replication.controller.events import (
     AlterPartition,
     AlterReassignments,
     Append,
-    AskLogEnds,
     Committed,
     ConfigChange,
     CreateTopic,
@@ -26,9 +25,10 @@ from replication.controller.events import (
     Heartbeat,
     HeartbeatAnswer,
     IsrMember,
-    LogEndsTold,
+    LogEndsReported,
     PartitionOutcomes,
     Proposal,
+    QueryLogEnds,
     Reassignment,
     Registered,
     RegisterNode,
@@ -80,7 +80,7 @@ class Controlled:
         self.replies: dict[int, Result | TidelogError] = {}
         self.reports: list[str] = []
         self.uncleanly: list[UncleanlyElected] = []
-        self.asked: list[AskLogEnds] = []
+        self.asked: list[QueryLogEnds] = []
         self.hold_commits = False
         self.now = Millis(10_000)
         self.requests = 0
@@ -114,7 +114,7 @@ class Controlled:
                         self.reports.append(text)
                     case UncleanlyElected():
                         self.uncleanly.append(effect)
-                    case AskLogEnds():
+                    case QueryLogEnds():
                         self.asked.append(effect)
             if self.hold_commits or not (appended or isinstance(event, Activated)):
                 break
@@ -167,7 +167,7 @@ class Controlled:
             ReplicaEnd(NodeId(node), LeaderEpoch(epoch), Offset(end), (directories or {}).get(node, directory(node)))
             for node, (epoch, end) in ends.items()
         )
-        self.handle(LogEndsTold(question.number, told))
+        self.handle(LogEndsReported(question.number, told))
 
     # --- nodes ---
 

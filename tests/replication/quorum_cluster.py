@@ -19,20 +19,20 @@ from replication.raft.quorum import Quorum, QuorumTimes
 from replication.raft.quorum_events import (
     Activate,
     Answer,
-    AskBack,
     BeginEpoch,
-    BeginEpochAsked,
+    BeginEpochRequested,
     BelowLogStart,
     Commit,
+    ConfirmLeader,
     Effect,
     EndEpoch,
-    EndEpochAsked,
+    EndEpochRequested,
     Event,
     Fetch,
     FetchAnswered,
-    FetchAsked,
-    Heard,
+    FetchRequested,
     LeaderAndEpoch,
+    LeaderReported,
     LogsAgree,
     LogsDiverge,
     MetadataLogChanged,
@@ -48,8 +48,8 @@ from replication.raft.quorum_events import (
     TruncateMetadataLog,
     VoteAnswer,
     VoteAnswered,
-    VoteAsked,
     VoteRequest,
+    VoteRequested,
 )
 from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey, VoterSet
@@ -274,9 +274,9 @@ class QuorumCluster:
             case SendVote(request):
                 self._send_vote(node, request)
             case SendBeginEpoch() | SendEndEpoch():
-                self._send_news(node, effect.to, effect.request)
-            case AskBack(asked):
-                self._ask_back(node, int(asked))
+                self._announce(node, effect.to, effect.request)
+            case ConfirmLeader(asked):
+                self._confirm_leader(node, int(asked))
             case Answer(request_id, _):
                 self._answers.pop(request_id)(effect)
             case OpenEpoch(epoch, _):
@@ -318,9 +318,9 @@ class QuorumCluster:
             reply = answer.answer
             self._send(target, node, lambda: self._in_life(node, life, VoteAnswered(self._at(), request, reply)))
 
-        self._send(node, target, lambda: self._ask(target, lambda n: VoteAsked(n, self._at(), request), answered))
+        self._send(node, target, lambda: self._ask(target, lambda n: VoteRequested(n, self._at(), request), answered))
 
-    def _send_news(self, node: int, to: ReplicaKey, request: BeginEpoch | EndEpoch) -> None:
+    def _announce(self, node: int, to: ReplicaKey, request: BeginEpoch | EndEpoch) -> None:
         target, life = int(to.node_id), self.replicas[node].lives
 
         def answered(answer: Answer) -> None:
@@ -330,12 +330,12 @@ class QuorumCluster:
 
         def event(number: int) -> Event:
             if isinstance(request, BeginEpoch):
-                return BeginEpochAsked(number, self._at(), request)
-            return EndEpochAsked(number, self._at(), request)
+                return BeginEpochRequested(number, self._at(), request)
+            return EndEpochRequested(number, self._at(), request)
 
         self._send(node, target, lambda: self._ask(target, event, answered))
 
-    def _ask_back(self, node: int, target: int) -> None:
+    def _confirm_leader(self, node: int, target: int) -> None:
         life = self.replicas[node].lives
         if target not in self.replicas:
             return
@@ -350,7 +350,7 @@ class QuorumCluster:
         """The answer of one node to the question of another."""
 
         def arrive() -> None:
-            self._in_life(node, life, Heard(self._at(), said.epoch, said.leader_id, NodeId(source)))
+            self._in_life(node, life, LeaderReported(self._at(), said.epoch, said.leader_id, NodeId(source)))
 
         self._send(source, node, arrive)
 
@@ -384,7 +384,7 @@ class QuorumCluster:
                 records = leader.entries[request.offset : mark]
             self._send(asked, node, lambda: self._take(node, asked, life, request, answer, records, hint, mark))
 
-        self._send(node, asked, lambda: self._ask(asked, lambda n: FetchAsked(n, self._at(), request), answered))
+        self._send(node, asked, lambda: self._ask(asked, lambda n: FetchRequested(n, self._at(), request), answered))
 
     def _take(
         self,
@@ -403,7 +403,7 @@ class QuorumCluster:
             return
         match answer.answer:
             case TidelogError():
-                self.give(node, Heard(self._at(), hint.epoch, hint.leader_id, NodeId(asked)))
+                self.give(node, LeaderReported(self._at(), hint.epoch, hint.leader_id, NodeId(asked)))
                 return
             case LogsAgree():
                 result: NewRecords | LogsDiverge | BelowLogStart = NewRecords(Offset(mark))

@@ -119,7 +119,7 @@ def test_an_event_that_fails_decides_nothing(monkeypatch: pytest.MonkeyPatch) ->
     before = core.image
 
     def broken(*_: object) -> None:
-        core._fence(core.image.nodes[NodeId(1)], NodeCause.SILENT)
+        core._fence(core.image.nodes[NodeId(1)], NodeCause.SESSION_ENDED)
         raise ZeroDivisionError
 
     monkeypatch.setattr(core, "_drain", broken)

@@ -17,27 +17,27 @@ from replication.raft.log_view import MetadataLogView, SnapshotId
 from replication.raft.quorum import Quorum
 from replication.raft.quorum_events import (
     Answer,
-    AskBack,
     BeginEpoch,
-    BeginEpochAsked,
+    BeginEpochRequested,
     BelowLogStart,
     Called,
+    ConfirmLeader,
     EndEpoch,
-    EndEpochAsked,
+    EndEpochRequested,
     Event,
     Fetch,
     FetchAnswered,
-    FetchAsked,
-    Heard,
+    FetchRequested,
+    LeaderReported,
     LogsDiverge,
     NewRecords,
     Persist,
-    ResignAsked,
-    SnapshotAsked,
+    ResignRequested,
+    SnapshotRequested,
     VoteAnswer,
     VoteAnswered,
-    VoteAsked,
     VoteRequest,
+    VoteRequested,
 )
 from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey
@@ -70,17 +70,19 @@ RESULTS = st.one_of(
 DIVERGED = EpochEnd(LeaderEpoch(1), Offset(0))
 AT = st.just(Millis(10_000))
 EVENTS = st.one_of(
-    st.builds(VoteAsked, st.just(1), AT, REQUESTS),
+    st.builds(VoteRequested, st.just(1), AT, REQUESTS),
     st.builds(VoteAnswered, AT, REQUESTS, st.builds(VoteAnswer, EPOCHS, NODES, st.booleans())),
-    st.builds(BeginEpochAsked, st.just(1), AT, st.builds(BeginEpoch, EPOCHS, NODES)),
-    st.builds(EndEpochAsked, st.just(1), AT, st.builds(EndEpoch, EPOCHS, NODES, st.lists(KEYS, max_size=3).map(tuple))),
-    st.builds(FetchAsked, st.just(1), AT, st.builds(Fetch, KEYS, EPOCHS, OFFSETS, EPOCHS, OFFSETS)),
-    st.builds(SnapshotAsked, AT, KEYS, EPOCHS),
+    st.builds(BeginEpochRequested, st.just(1), AT, st.builds(BeginEpoch, EPOCHS, NODES)),
+    st.builds(
+        EndEpochRequested, st.just(1), AT, st.builds(EndEpoch, EPOCHS, NODES, st.lists(KEYS, max_size=3).map(tuple))
+    ),
+    st.builds(FetchRequested, st.just(1), AT, st.builds(Fetch, KEYS, EPOCHS, OFFSETS, EPOCHS, OFFSETS)),
+    st.builds(SnapshotRequested, AT, KEYS, EPOCHS),
     st.builds(FetchAnswered, AT, NODES, EPOCHS, OFFSETS, RESULTS),
-    st.builds(Heard, AT, EPOCHS, NODES, NODES),
+    st.builds(LeaderReported, AT, EPOCHS, NODES, NODES),
     st.builds(ClockTicked, st.sampled_from((Millis(10_000), Millis(12_500), Millis(20_000)))),
     st.builds(Called, AT),
-    st.builds(ResignAsked, AT),
+    st.builds(ResignRequested, AT),
 )
 
 
@@ -98,7 +100,7 @@ def quorum(epoch: int = 1, *, nodes: int = 3, me: ReplicaKey | None = None, stat
     1,
     [
         FetchAnswered(Millis(10_000), NO_NODE, LeaderEpoch(1), Offset(0), NewRecords(Offset(0))),
-        EndEpochAsked(1, Millis(10_000), EndEpoch(LeaderEpoch(1), NO_NODE, ())),
+        EndEpochRequested(1, Millis(10_000), EndEpoch(LeaderEpoch(1), NO_NODE, ())),
     ],
 )
 def test_no_event_is_a_defect_and_none_moves_the_epoch_beyond_the_bound(
@@ -120,13 +122,13 @@ def test_no_event_is_a_defect_and_none_moves_the_epoch_beyond_the_bound(
 @pytest.mark.parametrize("end", [False, True])
 def test_a_request_that_says_who_leads_is_asked_about_and_changes_nothing(epoch: int, end: bool) -> None:
     core = quorum()
-    event: Event = BeginEpochAsked(1, Millis(10_000), BeginEpoch(LeaderEpoch(epoch), NodeId(2)))
+    event: Event = BeginEpochRequested(1, Millis(10_000), BeginEpoch(LeaderEpoch(epoch), NodeId(2)))
     if end:
-        event = EndEpochAsked(1, Millis(10_000), EndEpoch(LeaderEpoch(epoch), NodeId(2), (key(0),)))
+        event = EndEpochRequested(1, Millis(10_000), EndEpoch(LeaderEpoch(epoch), NodeId(2), (key(0),)))
     effects = core.handle(event)
     assert (core.epoch, core.leader_id, core.role) == (1, -1, Role.UNATTACHED)
-    assert [effect for effect in effects if isinstance(effect, AskBack)] == (
-        [AskBack(NodeId(2))] if epoch <= EPOCH_LAST else []
+    assert [effect for effect in effects if isinstance(effect, ConfirmLeader)] == (
+        [ConfirmLeader(NodeId(2))] if epoch <= EPOCH_LAST else []
     )
 
 
@@ -135,10 +137,10 @@ def test_a_request_that_says_who_leads_is_asked_about_and_changes_nothing(epoch:
 @pytest.mark.parametrize(
     "event",
     [
-        lambda core, leader: EndEpochAsked(1, Millis(10_001), EndEpoch(core.epoch, leader, (core.me,))),
+        lambda core, leader: EndEpochRequested(1, Millis(10_001), EndEpoch(core.epoch, leader, (core.me,))),
         lambda core, leader: FetchAnswered(Millis(10_001), leader, core.epoch, Offset(5), NewRecords(Offset(5))),
         lambda core, leader: FetchAnswered(Millis(10_001), leader, core.epoch, Offset(5), LogsDiverge(DIVERGED)),
-        lambda core, leader: Heard(Millis(10_001), core.epoch, leader, source=leader),
+        lambda core, leader: LeaderReported(Millis(10_001), core.epoch, leader, source=leader),
     ],
     ids=["it ends its epoch", "it has records", "its log diverges", "it says that it leads"],
 )
@@ -160,7 +162,7 @@ def in_role(role: Role) -> Quorum:
         core = quorum(me=key(3) if role is Role.OBSERVER else key(0))
     if role is Role.VOTED:
         vote = VoteRequest(LeaderEpoch(2), key(1), key(0), LeaderEpoch(1), Offset(5), pre_vote=False)
-        core.handle(VoteAsked(1, Millis(10_000), vote))
+        core.handle(VoteRequested(1, Millis(10_000), vote))
     if role is Role.PROSPECTIVE:
         core.handle(Called(Millis(10_000)))
     assert core.role is role
@@ -169,10 +171,10 @@ def in_role(role: Role) -> Quorum:
 
 def test_a_leader_is_believed_when_it_says_so_itself() -> None:
     core = quorum()
-    told_by_another = core.handle(Heard(Millis(10_000), LeaderEpoch(2), NodeId(2), source=NodeId(1)))
+    told_by_another = core.handle(LeaderReported(Millis(10_000), LeaderEpoch(2), NodeId(2), source=NodeId(1)))
     assert (core.epoch, core.leader_id) == (2, -1)
-    assert AskBack(NodeId(2)) in told_by_another
-    core.handle(Heard(Millis(10_000), LeaderEpoch(2), NodeId(2), source=NodeId(2)))
+    assert ConfirmLeader(NodeId(2)) in told_by_another
+    core.handle(LeaderReported(Millis(10_000), LeaderEpoch(2), NodeId(2), source=NodeId(2)))
     assert (core.epoch, core.leader_id, core.role) == (2, 2, Role.FOLLOWER)
 
 
@@ -182,7 +184,7 @@ def test_a_vote_of_a_far_epoch_moves_one_jump_and_is_given_once_the_voter_is_the
     granted = []
     for _ in range(3):
         (answer,) = [
-            each.answer for each in core.handle(VoteAsked(1, Millis(10_000), request)) if isinstance(each, Answer)
+            each.answer for each in core.handle(VoteRequested(1, Millis(10_000), request)) if isinstance(each, Answer)
         ]
         assert isinstance(answer, VoteAnswer)
         granted.append((core.epoch, answer.granted))
@@ -217,7 +219,7 @@ def test_two_that_say_they_lead_one_epoch_are_reported() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     another = NodeId((leader + 1) % 3)
-    cluster.give(leader, Heard(Millis(cluster.now), LeaderEpoch(1), another, source=another))
+    cluster.give(leader, LeaderReported(Millis(cluster.now), LeaderEpoch(1), another, source=another))
     assert cluster.core(leader).leads
     assert "claims to lead this epoch" in cluster.reports[-1]
 
@@ -234,7 +236,7 @@ def test_an_event_that_fails_leaves_the_rules_as_they_were(monkeypatch: pytest.M
     monkeypatch.setattr(core, "_persist", broken)
     stands = VoteRequest(LeaderEpoch(7), key((leader + 1) % 3), key(leader), LeaderEpoch(7), Offset(99), pre_vote=False)
     with pytest.raises(ZeroDivisionError):
-        core.handle(VoteAsked(1, Millis(cluster.now), stands))
+        core.handle(VoteRequested(1, Millis(cluster.now), stands))
     assert (core.epoch, core.role, core.leader_id, core.voted) == before
     monkeypatch.undo()
     assert core.active
@@ -251,12 +253,12 @@ def test_what_a_replica_claims_beyond_the_leaders_log_end_does_not_count() -> No
     mark = cluster.replicas[leader].high_watermark
     for number, (offset, durable_offset) in enumerate(((10**9, 10**9), (2**63 - 1, 2**63 - 1))):
         claim = Fetch(key((leader + 1) % 3), core.epoch, Offset(offset), core.epoch, Offset(durable_offset))
-        (answer,) = core.handle(FetchAsked(number, Millis(cluster.now), claim))
+        (answer,) = core.handle(FetchRequested(number, Millis(cluster.now), claim))
         assert isinstance(answer, Answer)
         assert isinstance(answer.answer, LogsDiverge)
     assert cluster.replicas[leader].high_watermark == mark
     ahead = Fetch(key((leader + 1) % 3), LeaderEpoch(core.epoch + 1), Offset(1), core.epoch, Offset(1))
-    (refused,) = core.handle(FetchAsked(9, Millis(cluster.now), ahead))
+    (refused,) = core.handle(FetchRequested(9, Millis(cluster.now), ahead))
     assert isinstance(refused, Answer)
     assert isinstance(refused.answer, TidelogError)
 
@@ -268,10 +270,10 @@ def test_replicas_that_nobody_has_heard_of_cost_a_bounded_amount_of_memory() -> 
     for number in range(2_000):
         stranger = ReplicaKey(NodeId(number), DirectoryId(UUID(int=10**6 + number)))
         core.handle(
-            FetchAsked(number, Millis(cluster.now), Fetch(stranger, core.epoch, Offset(1), core.epoch, Offset(1)))
+            FetchRequested(number, Millis(cluster.now), Fetch(stranger, core.epoch, Offset(1), core.epoch, Offset(1)))
         )
-        core.handle(SnapshotAsked(Millis(cluster.now), stranger, core.epoch))
+        core.handle(SnapshotRequested(Millis(cluster.now), stranger, core.epoch))
     assert core._progress is not None
-    assert len(core._progress._heard) <= 1_000 + 3
+    assert len(core._progress._last_contact) <= 1_000 + 3
     cluster.append(leader, "the voters count all the same")
     cluster.run_until(lambda: cluster.values()[-1] == "the voters count all the same")

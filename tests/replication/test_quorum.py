@@ -7,20 +7,20 @@ import pytest
 from replication.common_events import ClockTicked
 from replication.raft.quorum_events import (
     BeginEpoch,
-    BeginEpochAsked,
+    BeginEpochRequested,
     Called,
     EndEpoch,
-    EndEpochAsked,
+    EndEpochRequested,
     Fetch,
-    FetchAsked,
-    Heard,
+    FetchRequested,
+    LeaderReported,
     Persist,
-    ResignAsked,
+    ResignRequested,
     SendVote,
-    SnapshotAsked,
+    SnapshotRequested,
     VoteAnswer,
-    VoteAsked,
     VoteRequest,
+    VoteRequested,
 )
 from replication.raft.roles import TRANSITIONS, QuorumState, Role
 from replication.raft.voters import ReplicaKey, VoterSet
@@ -102,14 +102,14 @@ def test_a_leader_hears_a_voter_that_fetches_a_snapshot_or_is_cut() -> None:
     for number in range(10):
         cluster.now += 1_000
         if number % 2:
-            core.handle(SnapshotAsked(Millis(cluster.now), asked, core.epoch))
+            core.handle(SnapshotRequested(Millis(cluster.now), asked, core.epoch))
         else:
             further = Fetch(asked, core.epoch, Offset(99), core.epoch, Offset(99))
-            core.handle(FetchAsked(number, Millis(cluster.now), further))
+            core.handle(FetchRequested(number, Millis(cluster.now), further))
         core.handle(ClockTicked(Millis(cluster.now)))
     assert core.leads
     cluster.now += 2_000
-    core.handle(SnapshotAsked(Millis(cluster.now), asked, LeaderEpoch(core.epoch - 1)))
+    core.handle(SnapshotRequested(Millis(cluster.now), asked, LeaderEpoch(core.epoch - 1)))
     core.handle(ClockTicked(Millis(cluster.now)))
     assert not core.leads, "the request of an older epoch says nothing"
 
@@ -152,19 +152,19 @@ def test_a_vote_is_persisted_before_it_is_answered_and_given_once() -> None:
     cluster = QuorumCluster()
     core = cluster.core(0)
     request = VoteRequest(LeaderEpoch(5), key(1), key(0), LeaderEpoch(-1), Offset(0), pre_vote=False)
-    effects = core.handle(VoteAsked(1, Millis(cluster.now), request))
+    effects = core.handle(VoteRequested(1, Millis(cluster.now), request))
     states = [effect.state for effect in effects if isinstance(effect, Persist)]
     assert states[-1] == QuorumState(LeaderEpoch(5), core.leader_id, key(1).node_id, key(1).directory_id)
     assert isinstance(effects[-1], object)
     assert [type(effect).__name__ for effect in effects][-2:] == ["Persist", "Answer"]
     rival = VoteRequest(LeaderEpoch(5), key(2), key(0), LeaderEpoch(-1), Offset(0), pre_vote=False)
-    (refused,) = core.handle(VoteAsked(2, Millis(cluster.now), rival))
-    (again,) = core.handle(VoteAsked(3, Millis(cluster.now), request))
+    (refused,) = core.handle(VoteRequested(2, Millis(cluster.now), rival))
+    (again,) = core.handle(VoteRequested(3, Millis(cluster.now), request))
     assert (refused.answer.granted, again.answer.granted) == (False, True)  # type: ignore[union-attr]
     cluster.replicas[0].state = states[-1]
     cluster.kill(0)
     cluster.start(0)
-    (still,) = cluster.core(0).handle(VoteAsked(4, Millis(cluster.now), rival))
+    (still,) = cluster.core(0).handle(VoteRequested(4, Millis(cluster.now), rival))
     assert still.answer == VoteAnswer(LeaderEpoch(5), cluster.core(0).leader_id, granted=False)  # type: ignore[union-attr]
 
 
@@ -176,7 +176,7 @@ def test_a_pre_vote_changes_nothing_in_the_voter() -> None:
     cluster = QuorumCluster()
     core = cluster.core(0)
     request = VoteRequest(LeaderEpoch(0), key(1), key(0), LeaderEpoch(-1), Offset(0), pre_vote=True)
-    (answer,) = core.handle(VoteAsked(1, Millis(cluster.now), request))
+    (answer,) = core.handle(VoteRequested(1, Millis(cluster.now), request))
     assert answer.answer.granted  # type: ignore[union-attr]
     assert (core.epoch, core.voted, core.role) == (0, None, Role.UNATTACHED)
 
@@ -188,7 +188,7 @@ def test_a_voter_that_hears_its_leader_grants_no_pre_vote() -> None:
     cluster.run(100)
     view = cluster.replicas[asker].view()
     request = VoteRequest(LeaderEpoch(1), key(asker), key(voter), *view.position, pre_vote=True)
-    (answer,) = cluster.core(voter).handle(VoteAsked(1, Millis(cluster.now), request))
+    (answer,) = cluster.core(voter).handle(VoteRequested(1, Millis(cluster.now), request))
     assert not answer.answer.granted  # type: ignore[union-attr]
 
 
@@ -217,7 +217,7 @@ def test_an_emptied_voter_is_somebody_else() -> None:
     cluster.run(500)
     assert cluster.role(emptied) is Role.OBSERVER
     request = VoteRequest(LeaderEpoch(9), key(other), key(emptied), LeaderEpoch(9), Offset(99), pre_vote=False)
-    (answer,) = cluster.core(emptied).handle(VoteAsked(1, Millis(cluster.now), request))
+    (answer,) = cluster.core(emptied).handle(VoteRequested(1, Millis(cluster.now), request))
     assert not answer.answer.granted  # type: ignore[union-attr]
     cluster.kill(other)
     cluster.run_until(lambda: not cluster.core(leader).leads)
@@ -277,7 +277,7 @@ def test_a_draining_leader_hands_over_to_the_best_successor_and_does_not_stand_a
     leader = cluster.wait_leader()
     cluster.run(300)
     began = cluster.now
-    cluster.give(leader, ResignAsked(Millis(cluster.now)))
+    cluster.give(leader, ResignRequested(Millis(cluster.now)))
     other = cluster.wait_leader(but=leader)
     assert cluster.now - began < 300
     cluster.kill(other)
@@ -363,7 +363,7 @@ def test_a_successor_of_a_later_rank_waits_for_the_first() -> None:
     farewell = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(first), key(second)))
     for node in (first, second):
         cluster._answers[node] = lambda _: None
-        cluster.give(node, EndEpochAsked(node, Millis(cluster.now), farewell))
+        cluster.give(node, EndEpochRequested(node, Millis(cluster.now), farewell))
     cluster.kill(leader)
     assert cluster.wait_leader(but=leader) == first
 
@@ -374,13 +374,13 @@ def test_a_leader_that_resigned_is_not_followed_again_on_the_word_of_who_has_not
     cluster.run(300)
     node, late = (node for node in range(3) if node != leader)
     cluster.cut.add((leader, late))
-    cluster.give(leader, ResignAsked(Millis(cluster.now)))
+    cluster.give(leader, ResignRequested(Millis(cluster.now)))
     began = cluster.now
     cluster.settle()
-    told = Heard(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id, key(leader).node_id)
+    told = LeaderReported(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id, key(leader).node_id)
     cluster.give(node, told)
     cluster._answers[0] = lambda _: None
-    cluster.give(node, BeginEpochAsked(0, Millis(cluster.now), BeginEpoch(LeaderEpoch(1), key(leader).node_id)))
+    cluster.give(node, BeginEpochRequested(0, Millis(cluster.now), BeginEpoch(LeaderEpoch(1), key(leader).node_id)))
     assert cluster.core(node).leader_id == -1
     assert cluster.wait_leader(but=leader) == node
     assert cluster.now - began < 500

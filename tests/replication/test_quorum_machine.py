@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from replication.raft.quorum_events import Called, ResignAsked
+from replication.raft.quorum_events import Called, ResignRequested
 from replication.raft.voters import VoterSet
 from tests.replication.quorum_cluster import QuorumCluster
 from tidelog.types import Millis
@@ -114,7 +114,7 @@ class QuorumMachine(RuleBasedStateMachine):
     @rule(node=NODE)
     def a_node_drains(self, node: int) -> None:
         if self.cluster.replicas[node].core is not None:
-            self.cluster.give(node, ResignAsked(Millis(self.cluster.now)))
+            self.cluster.give(node, ResignRequested(Millis(self.cluster.now)))
 
     @rule(node=NODE)
     def a_node_is_called(self, node: int) -> None:

@@ -6,7 +6,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from replication.common_events import ClockTicked
-from replication.controller.events import Activated, NodeHeard, Registered, RemoveVoter, Resigned, VotersReviewed
+from replication.controller.events import (
+    Activated,
+    HeartbeatReceived,
+    Registered,
+    RemoveVoter,
+    Resigned,
+    VotersReviewed,
+)
 from replication.raft.voters import ReplicaKey
 from tests.replication.controlled import SESSION_MS, Controlled, directory
 from tidelog.errors import InvalidRequest, VoterChangePending, VoterNotFound
@@ -88,7 +95,7 @@ def test_a_controller_that_listened_before_it_led_knows_who_was_silent() -> None
     controlled.handle(Resigned())
     for _ in range(10):
         controlled.now = Millis(controlled.now + 250)
-        controlled.handle(NodeHeard(controlled.now, NodeId(1)))
+        controlled.handle(HeartbeatReceived(controlled.now, NodeId(1)))
     controlled.handle(Activated(controlled.now, controlled.replayed(), NodeId(99), Incarnation(UUID(int=99))))
     controlled.handle(ClockTicked(Millis(controlled.now + 10)))
     fenced = {node.node_id: node.fenced for node in controlled.replayed().nodes.values()}

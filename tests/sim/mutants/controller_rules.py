@@ -155,7 +155,7 @@ def a_stale_incarnation_is_admitted(patch: Patch) -> None:
 
 def any_epochs_proposal_is_heard(patch: Patch) -> None:
     """A proposal is judged without the epochs that it names, and whoever made it."""
-    patch.setattr(alter_partition, "_refuse_old_news", lambda state, leader, proposal: None)
+    patch.setattr(alter_partition, "_refuse_stale", lambda state, leader, proposal: None)
 
 
 def an_unclean_leader_keeps_the_old_sets(patch: Patch) -> None:

@@ -68,12 +68,12 @@ def a_directory_without_its_number_is_unfenced(patch: Patch) -> None:
 
 def an_older_proposal_is_taken(patch: Patch) -> None:
     """A proposal may rest on a partition epoch that is over."""
-    refuse = alter_partition._refuse_old_news
+    refuse = alter_partition._refuse_stale
 
     def refusing(state: Any, leader: Any, proposal: Any) -> None:
         refuse(state, leader, replace(proposal, partition_epoch=state.partition_epoch))
 
-    patch.setattr(alter_partition, "_refuse_old_news", refusing)
+    patch.setattr(alter_partition, "_refuse_stale", refusing)
 
 
 def an_unfit_replica_is_admitted(patch: Patch) -> None:
@@ -114,7 +114,7 @@ def any_directory_will_do(patch: Patch) -> None:
 
 def a_reboot_takes_nothing(patch: Patch) -> None:
     """What a machine had in its page cache alone counts as held after it has booted again."""
-    patch.setattr(registration._Judge, "_page_cache_is_gone", lambda *_: False)
+    patch.setattr(registration._Judge, "_page_cache_is_lost", lambda *_: False)
 
 
 def copies_of_directories_are_not_noticed(patch: Patch) -> None:

@@ -32,7 +32,7 @@ def an_unproven_leader_is_believed(patch: Patch) -> None:
             self._enter_epoch(request.epoch, request.leader_id)
         self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
-    patch.setattr(quorum.Quorum, "_begin_asked", begin_asked)
+    patch.setattr(quorum.Quorum, "_epoch_begun", begin_asked)
 
 
 def a_request_without_a_cluster_is_obeyed(patch: Patch) -> None:

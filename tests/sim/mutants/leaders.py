@@ -152,19 +152,19 @@ def who_stopped_for_damage_never_leads(patch: Patch) -> None:
 def reports_of_any_stream_count(patch: Patch) -> None:
     """What a follower holds is believed whichever of its streams says so, and in whichever epoch it was said."""
 
-    def hear(self: Any, report: Any) -> bool:
+    def record_durable(self: Any, report: Any) -> bool:
         book = self._progress.get(report.replica)
         if book is None:
             return False
         book.durable_offset = max(book.durable_offset, min(report.durable_offset, self.log_end))
         return True
 
-    def heard(self: Any, report: Any) -> Any:
-        return self._followed(report.replica, report.at) if self._set.hear(report) else []
+    def follower_durable(self: Any, report: Any) -> Any:
+        return self._followed(report.replica, report.at) if self._set.record_durable(report) else []
 
     patch.setattr(FollowerStreams, "take_over", lambda *_: None)
-    patch.setattr(isr.InSyncSet, "hear", hear)
-    patch.setattr(partition_leader.PartitionLeader, "_heard", heard)
+    patch.setattr(isr.InSyncSet, "record_durable", record_durable)
+    patch.setattr(partition_leader.PartitionLeader, "_follower_durable", follower_durable)
 
 
 def a_small_set_commits(patch: Patch) -> None:

@@ -75,8 +75,8 @@ def any_directory_of_a_node_votes(patch: Patch) -> None:
         asked(self, event)
         self.me = own
 
-    asked = quorum.Quorum._vote_asked
-    patch.setattr(quorum.Quorum, "_vote_asked", vote_asked)
+    asked = quorum.Quorum._vote_requested
+    patch.setattr(quorum.Quorum, "_vote_requested", vote_asked)
 
 
 def the_configuration_says_who_votes(patch: Patch) -> None:
