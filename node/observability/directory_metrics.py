@@ -5,8 +5,9 @@ Not here: metrics of partitions (partition_metrics.py), what an operator does ab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -15,32 +16,39 @@ from storage.directory.log_directory import LogDirectory
 from storage.directory.maintenance import Maintenance
 
 
+def _gauge(name: str, help_text: str) -> Any:
+    return field(default=0, metadata={"metric": (GaugeMetricFamily, name, help_text)})
+
+
+def _counter(name: str, help_text: str) -> Any:
+    return field(default=0, metadata={"metric": (CounterMetricFamily, name, help_text)})
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryFigures:
-    """State of one log directory that works. Sizes in bytes."""
+    """State of one log directory that works: each field with its metric. Sizes in bytes."""
 
     path: str
-    logs: int
-    free: int
-    reserve: int
-    below_reserve: bool
-    loaded: int
-    to_load: int
-    open_segments: int
-    missing: int
-    """Logs with durable records for which no directory was found."""
-    damaged: int
-    """Open logs that have lost records."""
-    scrubbed_bytes: int = 0
-    scrubbed_segments: int = 0
-    scrub_waiting: int = 0
+    logs: int = _gauge("tidelog_directory_logs", "Logs in the directory")
+    free: int = _gauge("tidelog_directory_free_bytes", "Free space of the directory's file system")
+    reserve: int = _gauge("tidelog_directory_reserve_bytes", "Free space that appends do not use")
+    below_reserve: bool = _gauge(
+        "tidelog_directory_below_reserve", "1 while appends are rejected because free space is below the reserve"
+    )
+    loaded: int = _gauge("tidelog_directory_logs_loaded", "Logs loaded so far at the start")
+    to_load: int = _gauge("tidelog_directory_logs_to_load", "Logs to load at the start")
+    open_segments: int = _gauge("tidelog_directory_open_segments", "Closed segments with open files")
+    missing: int = _gauge("tidelog_directory_logs_missing", "Logs that had records and are missing")
+    damaged: int = _gauge("tidelog_directory_logs_damaged", "Logs that have lost records")
+    dirty_share: float = _gauge("tidelog_cleaner_dirty_share", "Largest dirty share of a log")
+    uncleanable: int = _gauge("tidelog_cleaner_uncleanable", "Logs that cannot be compacted")
+    scrub_waiting: int = _gauge("tidelog_scrub_segments_waiting", "Segments that the scrub has to read")
+    cleaned_bytes: int = _counter("tidelog_cleaner_bytes", "Bytes read and written by compaction")
+    cleaner_rounds: int = _counter("tidelog_cleaner_rounds", "Completed rounds of compaction")
+    scrubbed_bytes: int = _counter("tidelog_scrub_bytes", "Bytes read by the scrub")
+    scrubbed_segments: int = _counter("tidelog_scrub_segments", "Segments read by the scrub")
     findings: Mapping[str, int] = field(default_factory=dict)
     """Scrub findings by kind, since the start of the process."""
-    cleaned_bytes: int = 0
-    cleaner_rounds: int = 0
-    dirty_share: float = 0.0
-    """The largest dirty share of a compacted log."""
-    uncleanable: int = 0
 
 
 def figures_of(
@@ -79,44 +87,13 @@ def figures_of(
 def collect(directories: Iterable[DirectoryFigures]) -> Iterator[Metric]:
     """All metrics of all directories."""
     directories = list(directories)
-    named: tuple[tuple[str, str, Callable[[DirectoryFigures], float]], ...] = (
-        ("tidelog_directory_logs", "Logs in the directory", lambda figures: figures.logs),
-        ("tidelog_directory_free_bytes", "Free space of the directory's file system", lambda figures: figures.free),
-        ("tidelog_directory_reserve_bytes", "Free space that appends do not use", lambda figures: figures.reserve),
-        (
-            "tidelog_directory_below_reserve",
-            "1 while appends are rejected because free space is below the reserve",
-            lambda figures: float(figures.below_reserve),
-        ),
-        ("tidelog_directory_logs_loaded", "Logs loaded so far at the start", lambda figures: figures.loaded),
-        ("tidelog_directory_logs_to_load", "Logs to load at the start", lambda figures: figures.to_load),
-        ("tidelog_directory_open_segments", "Closed segments with open files", lambda figures: figures.open_segments),
-        ("tidelog_directory_logs_missing", "Logs that had records and are missing", lambda figures: figures.missing),
-        ("tidelog_directory_logs_damaged", "Logs that have lost records", lambda figures: figures.damaged),
-        ("tidelog_cleaner_dirty_share", "Largest dirty share of a log", lambda figures: figures.dirty_share),
-        ("tidelog_cleaner_uncleanable", "Logs that cannot be compacted", lambda figures: figures.uncleanable),
-        (
-            "tidelog_scrub_segments_waiting",
-            "Segments that the scrub has to read",
-            lambda figures: figures.scrub_waiting,
-        ),
-    )
-    for name, help_text, value in named:
-        gauge = GaugeMetricFamily(name, help_text, labels=("directory",))
-        for figures in directories:
-            gauge.add_metric((figures.path,), value(figures))
-        yield gauge
-    counted: tuple[tuple[str, str, Callable[[DirectoryFigures], int]], ...] = (
-        ("tidelog_cleaner_bytes", "Bytes read and written by compaction", lambda figures: figures.cleaned_bytes),
-        ("tidelog_cleaner_rounds", "Completed rounds of compaction", lambda figures: figures.cleaner_rounds),
-        ("tidelog_scrub_bytes", "Bytes read by the scrub", lambda figures: figures.scrubbed_bytes),
-        ("tidelog_scrub_segments", "Segments read by the scrub", lambda figures: figures.scrubbed_segments),
-    )
-    for name, help_text, count in counted:
-        counter = CounterMetricFamily(name, help_text, labels=("directory",))
-        for figures in directories:
-            counter.add_metric((figures.path,), count(figures))
-        yield counter
+    for each in fields(DirectoryFigures):
+        if "metric" in each.metadata:
+            family, name, help_text = each.metadata["metric"]
+            metric = family(name, help_text, labels=("directory",))
+            for figures in directories:
+                metric.add_metric((figures.path,), float(getattr(figures, each.name)))
+            yield metric
     findings = CounterMetricFamily("tidelog_scrub_findings", "Damage found, by kind", labels=("directory", "kind"))
     for figures in directories:
         for kind, number in figures.findings.items():

@@ -127,7 +127,7 @@ def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
     """A follower that ends below the leader's start asks again and again."""
     patch.setattr(
         follower.PartitionFollower,
-        "_refused",
+        "_rejected",
         lambda self, answer, _: self._pause(FollowerCause.REFUSED, answer.error, answer.at),
     )
 
