@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from node.quorum.checks import directory_id_of, key_of
 from node.requests.types.quorum import QUORUM_INTRODUCE, IntroduceAnswer, IntroduceRequest
-from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
+from tidelog.clock import Clock
 from tidelog.errors import CorruptLog, InconsistentClusterId, InvalidConfig, TidelogError
 from tidelog.types import Endpoint, NodeId
 

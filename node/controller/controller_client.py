@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 from node.quorum.state import QuorumView
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
-from node.runtime.clock import Clock
 from node.runtime.peers import Peers
+from tidelog.clock import Clock
 from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
 from tidelog.types import Endpoint, NodeId
 

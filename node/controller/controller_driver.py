@@ -25,7 +25,6 @@ from node.config import CLIENT_LISTENER
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from node.requests.types.offsets import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
-from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from replication.common_events import ClockTicked, Report
 from replication.controller.controller import Controller
@@ -49,6 +48,7 @@ from replication.controller.events import (
 )
 from replication.controller.image import ClusterImage
 from replication.raft.voters import ReplicaKey
+from tidelog.clock import Clock
 from tidelog.errors import NotController, TidelogError, UnknownServerError
 from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId
 

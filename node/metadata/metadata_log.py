@@ -21,7 +21,6 @@ from uuid import UUID
 from node.config import SNAPSHOT_BYTES
 from node.metadata.metadata_codec import MetadataBatch, decode_batches, encode_batch
 from node.metadata.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
-from node.runtime.clock import Clock
 from node.runtime.work import run_in
 from replication.controller.image import EMPTY, ClusterImage, advance, apply
 from replication.controller.metadata import MetadataRecord, VotersRecord
@@ -34,6 +33,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.files.executor import Executor
 from storage.files.file_system import Buffer
 from storage.log.log import Log
+from tidelog.clock import Clock
 from tidelog.errors import CorruptLog, CorruptRecord, DiskFull, TidelogError
 from tidelog.records import LeaderChange, control_batch
 from tidelog.types import (

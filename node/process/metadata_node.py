@@ -35,7 +35,6 @@ from node.requests.types.controller import (
     CONTROLLER_ALTER_PARTITION,
     AlterPartitionAnswer,
 )
-from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from node.runtime.work import run_in
 from replication.controller.controller import Controller, ControllerConfig
@@ -47,6 +46,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
+from tidelog.clock import Clock
 from tidelog.errors import CorruptLog, DiskFull, NodeNotAvailable
 from tidelog.types import Endpoint, Incarnation, NodeId
 

@@ -21,7 +21,6 @@ from typing import Any, Final, NoReturn, Protocol
 
 from node.config import NodeConfig
 from node.listeners.grpc.peers import GrpcPeers
-from node.listeners.grpc.transport import Transport
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
 from node.observability.meters.topic_meter import TopicMeter
@@ -36,7 +35,6 @@ from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
-from node.runtime.clock import Clock
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
 from node.runtime.work import finished, run_in
 from replication.controller.events import DamagedReplica
@@ -47,7 +45,9 @@ from storage.directory.log_manager import LogManager
 from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
+from tidelog.clock import Clock
 from tidelog.errors import TidelogError
+from tidelog.protocol.network import Transport
 from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.lifecycle")

@@ -42,9 +42,9 @@ from node.observability.metrics import NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.process.node import Node
 from node.requests.boundary import Boundary
-from node.runtime.clock import MachineClock
 from node.runtime.executor import ThreadExecutor
 from storage.files.os_files import OsFiles
+from tidelog.clock import MachineClock
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.protocol.grpc_transport import GrpcTransport
 

@@ -40,7 +40,6 @@ from node.requests.types.quorum import (
     IntroduceRequest,
     QuorumVoteRequest,
 )
-from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from node.runtime.ticker import Ticker
 from node.runtime.work import run_in
@@ -79,6 +78,7 @@ from replication.raft.roles import QuorumState
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.files.executor import Executor
 from storage.files.file_system import Files
+from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
     DiskFull,

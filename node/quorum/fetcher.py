@@ -33,7 +33,6 @@ from node.requests.types.quorum import (
     FetchMetadataRequest,
     FetchSnapshotRequest,
 )
-from node.runtime.clock import Clock
 from node.runtime.peers import Peers
 from node.runtime.work import run_unless
 from replication.raft.log_view import SnapshotId
@@ -50,6 +49,7 @@ from replication.raft.quorum_events import (
     TruncateMetadataLog,
 )
 from replication.raft.voters import ReplicaKey
+from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
     InconsistentClusterId,

@@ -28,7 +28,6 @@ from node.requests.types.quorum import (
     QuorumVoteRequest,
     UncheckedReplicaKey,
 )
-from node.runtime.clock import Clock
 from replication.raft.quorum_events import (
     BeginEpochRequested,
     BelowLogStart,
@@ -42,6 +41,7 @@ from replication.raft.quorum_events import (
     VoteRequested,
 )
 from replication.raft.voters import VoterSet
+from tidelog.clock import Clock
 from tidelog.errors import (
     InconsistentClusterId,
     InvalidRequest,

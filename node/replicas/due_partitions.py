@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from node.runtime.clock import Clock
+from tidelog.clock import Clock
 from tidelog.types import PartitionKey
 
 

@@ -14,9 +14,9 @@ from typing import Final, Protocol, TypeAlias
 
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.types.controller import AlterPartitionAnswer, ProposalOutcome
-from node.runtime.clock import Clock
 from replication.controller import events
 from replication.partition.leader_events import ProposalAccepted, ProposeIsr
+from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.types import NodeEpoch, NodeId, PartitionKey
 

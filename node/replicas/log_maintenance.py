@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from node.runtime.clock import Clock
 from node.runtime.memory_budget import PRODUCER_BYTES, Kind, MemoryBudget
 from storage.directory.log_cleaner import Cleaned
 from storage.directory.log_directory import LogDirectory
@@ -20,6 +19,7 @@ from storage.directory.maintenance_config import MaintenanceConfig
 from storage.directory.scrub_segment import Finding, FindingKind
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
+from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 
 _log = logging.getLogger("node.maintenance")

@@ -33,11 +33,11 @@ from node.requests.types.fetch import (
     FetchRequest,
     PartitionFetch,
 )
-from node.runtime.clock import Clock
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import ENTRIES_MAX
 from node.runtime.peers import Peers, ValueStream
 from replication.partition.move_throttle import MoveThrottle
+from tidelog.clock import Clock
 from tidelog.errors import ConnectionFailed, TidelogError
 from tidelog.types import Endpoint, Isolation, Millis, NodeId, Offset
 

@@ -34,7 +34,6 @@ from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.replicas.salvaging import Salvaging
 from node.requests.types.fetch import FetchingReplica
-from node.runtime.clock import Clock
 from node.runtime.memory_budget import MemoryBudget
 from node.runtime.peers import Peers
 from node.runtime.ticker import Ticker
@@ -48,6 +47,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
+from tidelog.clock import Clock
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,

@@ -35,7 +35,6 @@ from node.requests.types.offsets import (
 )
 from node.requests.types.produce import ProduceAnswer, ProducedBatch, ProduceRequest
 from node.requests.types.producers import InitProducerIdAnswer, InitProducerIdRequest
-from node.runtime.clock import Clock
 from node.runtime.duplex import run_duplex
 from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, REQUEST_COPIES, AnswerCharge, Kind, Share
@@ -44,6 +43,7 @@ from replication.epochs import epoch_before
 from storage.files.executor import Executor
 from storage.isolation import FetchIsolation
 from storage.segment.time_lookup import EARLIEST, LATEST
+from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 

@@ -27,11 +27,11 @@ from node.replicas.replica_manager import ReplicaManager
 from node.replicas.waiting_fetch import FetchOutbox, FollowerIdentity, WaitingFetch
 from node.requests.types.context import RequestContext
 from node.requests.types.fetch import FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
-from node.runtime.clock import Clock
 from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
+from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NodeShuttingDown, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, Offset
 

@@ -20,13 +20,13 @@ from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.types.context import RequestContext
 from node.requests.types.produce import ProduceBatch, ProducedBatch, ProduceRequest
-from node.runtime.clock import Clock
 from node.runtime.limits import ensure_few
 from node.runtime.work import run_in
 from storage.append_info import LogAppendInfo, Origin
 from storage.files.executor import Executor
 from storage.files.file_system import Buffer
 from storage.log.validation import inspect_sent, takes_time
+from tidelog.clock import Clock
 from tidelog.errors import InvalidRequiredAcks, NodeShuttingDown, RecordTooLarge, TidelogError
 from tidelog.records import Inspected
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, Millis, Offset

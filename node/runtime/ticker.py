@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from node.runtime.clock import Clock
+from tidelog.clock import Clock
 from tidelog.types import Millis
 
 TICKS_MAX: Final = 1 << 20

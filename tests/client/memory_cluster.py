@@ -17,7 +17,8 @@ from node.listeners.grpc.server import GrpcServer
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
 from tests.client.producer_states import ProducerStates
-from tidelog.client.machine import LoopThread, RealClock
+from tidelog.client.machine import LoopThread
+from tidelog.clock import MachineClock
 from tidelog.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
@@ -45,7 +46,7 @@ SILENCE = object()
 OTHER_RPCS = {method.attribute for method in methods.ALL if method.service in (methods.DATA, methods.ADMIN)}
 
 
-CLOCK = RealClock()
+CLOCK = MachineClock()
 
 
 async def until(reached: Callable[[], object]) -> None:

@@ -16,9 +16,9 @@ from node.listeners.grpc.server import GrpcServer
 from node.observability.meters.request_meter import RequestMeters
 from node.process.node import Node
 from node.requests.boundary import Boundary
-from node.runtime.clock import MachineClock
 from node.runtime.executor import ThreadExecutor
 from storage.files.os_files import OsFiles
+from tidelog.clock import MachineClock
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.types import Endpoint, NodeId

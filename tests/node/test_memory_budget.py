@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from node.runtime.clock import MachineClock
 from node.runtime.memory_budget import CEILINGS, AnswerCharge, Kind, MemoryBudget, Share
+from tidelog.clock import MachineClock
 
 LIMIT = 8_000
 

@@ -16,7 +16,6 @@ from uuid import UUID
 from node.listeners.grpc.codec import GrpcService
 from node.listeners.grpc.codecs import codec_of, codecs_of
 from node.listeners.grpc.peers import GrpcPeers
-from node.listeners.grpc.transport import MessageStream
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
@@ -41,6 +40,7 @@ from tests.sim.loop import SimLoop
 from tidelog.errors import ConnectionFailed, InvalidUpdateVersion, NotController, RequestTimedOut, TidelogError
 from tidelog.protocol import methods, status
 from tidelog.protocol.methods import Answer, Method, Request, WireMessage
+from tidelog.protocol.network import MessageStream
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse, PartitionProduce, ProduceRequest
 from tidelog.records import RecordBatchBuilder
@@ -170,6 +170,9 @@ class Wires:
             theirs.end()
         except TidelogError as error:
             theirs.end(status.from_proto(status.to_proto(error)))
+
+    async def close(self) -> None:
+        """No connections are kept."""
 
     def break_streams(self) -> None:
         """Every open stream breaks, on both sides."""

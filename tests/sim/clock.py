@@ -12,7 +12,7 @@ WORLD_BEGAN_MS = 1_700_000_000_000  # an arbitrary moment of 2023
 
 
 class SimClock:
-    """See node/runtime/clock.py. `rate`: milliseconds of this clock per millisecond of virtual time."""
+    """See tidelog/clock.py. `rate`: milliseconds of this clock per millisecond of virtual time."""
 
     def __init__(self, loop: SimLoop, rate: float = 1.0, wall_offset_ms: int = 0) -> None:
         self._loop, self._rate = loop, rate

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from node.listeners.grpc.transport import MessageStream
 from node.requests.types.context import RequestContext
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
@@ -24,6 +23,7 @@ from tests.sim.streams import Connection
 from tidelog.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, TidelogError, UnknownServerError
 from tidelog.protocol import status
 from tidelog.protocol.methods import Answer, CallKind, Method, Request, WireMessage
+from tidelog.protocol.network import MessageStream
 from tidelog.protocol.v1 import common_pb2
 from tidelog.types import Endpoint
 
@@ -305,7 +305,7 @@ class SimTransport:
         self._machine = machine
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
-        """See node/listeners/grpc/transport.py."""
+        """See tidelog/protocol/network.py."""
         assert method.kind is CallKind.UNARY, f"{method} is a stream"
         loop = self._network.loop
         exchange = Exchange(self._network, self._machine, to, method, bytes(request.SerializeToString()), timeout_ms)
@@ -319,7 +319,7 @@ class SimTransport:
         return method.answer.FromString(answer)
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
-        """See node/listeners/grpc/transport.py."""
+        """See tidelog/protocol/network.py."""
         assert method.kind is CallKind.STREAM, f"{method} is a unary call"
         connection = Connection(
             self._network, self._network.next_number(), self._machine, to, method, current_process()

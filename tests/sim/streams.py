@@ -82,7 +82,7 @@ class Pipe:
 
 
 class SimStream:
-    """One end of a stream: see MessageStream in node/listeners/grpc/transport.py."""
+    """One end of a stream: see MessageStream in tidelog/protocol/network.py."""
 
     def __init__(self, connection: Connection, process: Process, out: Pipe, inbound: Pipe, receives: Any) -> None:
         self.process = process

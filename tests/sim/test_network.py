@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from node.listeners.grpc.transport import MessageStream
 from node.requests.types.context import RequestContext
 from tests.sim.loop import SimLoop
 from tests.sim.network import LinkFaults, Network
 from tests.sim.process import Process, ProcessState
 from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError, TopicExists
 from tidelog.protocol import methods
+from tidelog.protocol.network import MessageStream
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 from tidelog.types import Endpoint

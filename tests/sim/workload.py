@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from node.listeners.grpc.transport import MessageStream
 from tests.sim.clock import WORLD_BEGAN_MS
 from tests.sim.loop import SimLoop
 from tests.sim.network import Network, SimTransport
@@ -35,6 +34,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods, status
 from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.network import MessageStream
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.protocol.wire import PartitionFetched, PartitionProduce, ProduceRequest
 from tidelog.records import build_batch, iter_batches

@@ -19,6 +19,7 @@ from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.connection import Service
 from tidelog.client.offsets import LATEST, list_positions, timestamp_of
 from tidelog.client.options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
+from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -29,7 +30,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
-from tidelog.protocol.network import ClientClock, ClientTransport
+from tidelog.protocol.network import Transport
 from tidelog.protocol.status import address_from_proto, from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import (
@@ -211,8 +212,8 @@ class Admin(Service):
         *,
         request_timeout_ms: int = 30_000,
         patience_ms: int = 30_000,
-        transport: ClientTransport | None = None,
-        clock: ClientClock | None = None,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
         rng: Random | None = None,
     ) -> None:
         super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)

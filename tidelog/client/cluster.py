@@ -18,6 +18,7 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.client.core_events import LeaderKnown
+from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
     InconsistentClusterId,
@@ -32,7 +33,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
-from tidelog.protocol.network import ClientClock, ClientTransport
+from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import (
@@ -236,9 +237,7 @@ def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Endpoint, ...]:
 class Cluster:
     """Queries nodes, keeps the view and notifies listeners. `request_refresh` needs a running `run`."""
 
-    def __init__(
-        self, bootstrap: Iterable[Endpoint], transport: ClientTransport, clock: ClientClock, rng: Random
-    ) -> None:
+    def __init__(self, bootstrap: Iterable[Endpoint], transport: Transport, clock: Clock, rng: Random) -> None:
         self.view = ClusterView()
         self.transport = transport
         self.clock = clock

@@ -11,9 +11,10 @@ from random import Random
 from typing import Any, Self
 
 from tidelog.client.cluster import Cluster, parse_bootstrap
-from tidelog.client.machine import RealClock, real_rng, start_root_task
+from tidelog.client.machine import real_rng, start_root_task
+from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InvalidRequest, TidelogError
-from tidelog.protocol.network import ClientClock, ClientTransport
+from tidelog.protocol.network import Transport
 
 
 class Service:
@@ -23,13 +24,13 @@ class Service:
         self,
         bootstrap: str | list[str] | tuple[str, ...],
         *,
-        transport: ClientTransport | None,
-        clock: ClientClock | None,
+        transport: Transport | None,
+        clock: Clock | None,
         rng: Random | None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
         self._transport = transport
-        self._clock: ClientClock = clock or RealClock()
+        self._clock: Clock = clock or MachineClock()
         self._rng = rng or real_rng()
         self._root: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None

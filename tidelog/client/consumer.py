@@ -30,8 +30,9 @@ from tidelog.client.options import (
     whole_number,
     yes_or_no,
 )
+from tidelog.clock import Clock
 from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
-from tidelog.protocol.network import ClientClock, ClientTransport
+from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
 from tidelog.records.v2.record import Header
 from tidelog.records.v2.varint import INT64_MAX
@@ -84,8 +85,8 @@ class Consumer(FetchClient):
         isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
         on_out_of_range: Literal["raise", "earliest", "latest"] = "raise",
         rack: str = "",
-        transport: ClientTransport | None = None,
-        clock: ClientClock | None = None,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
         rng: Random | None = None,
     ) -> None:
         at_least(1, most=INT64_MAX, buffer_bytes=buffer_bytes)

@@ -35,9 +35,10 @@ from tidelog.client.fetch_core import (
 from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.isolation import hide_aborted
 from tidelog.client.offsets import list_positions, timestamp_of
+from tidelog.clock import Clock
 from tidelog.errors import CorruptRecord, LeaderNotAvailable, TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.network import ClientClock, ClientTransport
+from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, iter_batches
@@ -60,8 +61,8 @@ class FetchClient(Service):
         min_bytes: int = 1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         rack: str = "",
-        transport: ClientTransport | None,
-        clock: ClientClock | None,
+        transport: Transport | None,
+        clock: Clock | None,
         rng: Random | None,
     ) -> None:
         super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)

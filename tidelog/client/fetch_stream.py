@@ -14,7 +14,7 @@ from tidelog.client.isolation import LEVELS
 from tidelog.client.node_stream import NodeStream
 from tidelog.errors import OffsetOutOfRange, TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.network import ClientTransport
+from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
@@ -29,7 +29,7 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
     def __init__(
         self,
         endpoint: Endpoint,
-        transport: ClientTransport,
+        transport: Transport,
         answered: Answered,
         *,
         max_wait_ms: int,

@@ -1,4 +1,4 @@
-"""The client's access to the system: clock, randomness, threads, and the tasks that no TaskGroup owns.
+"""The client's access to the system: randomness, threads, and the tasks that no TaskGroup owns.
 
 Other client modules take these by constructor; only this module creates them.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-import time
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
 from tidelog.errors import InvalidRequest
-from tidelog.types import Millis
 
 T = TypeVar("T")
 
@@ -23,22 +21,6 @@ CLOSE_SECONDS_MAX: Final = 30
 
 END_SECONDS_MAX: Final = 1
 """How long calls of other threads may run after their client was closed; then they are cancelled."""
-
-
-class RealClock:
-    """System clocks, and sleeping on the running loop."""
-
-    def wall_ms(self) -> Millis:
-        """Return milliseconds since 1970 (UTC)."""
-        return Millis(time.time_ns() // 1_000_000)
-
-    def monotonic_ms(self) -> Millis:
-        """Return milliseconds from an arbitrary start; never decreases."""
-        return Millis(time.monotonic_ns() // 1_000_000)
-
-    async def sleep_ms(self, ms: int) -> None:
-        """Return after at least `ms` milliseconds; 0 lets other tasks run once."""
-        await asyncio.sleep(ms / 1000)
 
 
 def real_rng() -> random.Random:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from tidelog.errors import ConnectionLost, TidelogError
 from tidelog.protocol.methods import Answer, Method, Request
-from tidelog.protocol.network import ClientStream, ClientTransport
+from tidelog.protocol.network import MessageStream, Transport
 from tidelog.types import Endpoint
 
 Given = TypeVar("Given")
@@ -24,7 +24,7 @@ Given = TypeVar("Given")
 class NodeStream(ABC, Generic[Given, Request, Answer]):
     """Common part of produce and fetch streams."""
 
-    def __init__(self, endpoint: Endpoint, transport: ClientTransport, method: Method[Request, Answer]) -> None:
+    def __init__(self, endpoint: Endpoint, transport: Transport, method: Method[Request, Answer]) -> None:
         self._endpoint, self._transport, self._method = endpoint, transport, method
         self._outbox: deque[Given] = deque()
         self._wake = asyncio.Event()
@@ -75,7 +75,7 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
         unsent, self._outbox = self._outbox, deque()
         self._failed(unsent, cause)
 
-    async def _write(self, stream: ClientStream[Request, Answer]) -> None:
+    async def _write(self, stream: MessageStream[Request, Answer]) -> None:
         while self._broken is None:
             await self._wake.wait()
             self._wake.clear()
@@ -91,7 +91,7 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
                     self._sent(request)
         stream.close()
 
-    async def _read(self, stream: ClientStream[Request, Answer]) -> None:
+    async def _read(self, stream: MessageStream[Request, Answer]) -> None:
         while True:
             try:
                 answer = await stream.receive()

@@ -13,9 +13,10 @@ from typing import Final, TypeAlias
 from tidelog.client.accumulator import Attempt
 from tidelog.client.node_stream import NodeStream
 from tidelog.client.producer_events import Acknowledged, Lost, Refused
+from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
-from tidelog.protocol.network import ClientClock, ClientTransport
+from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NO_TIMESTAMP, Acks, Endpoint, Millis, Offset, RecordError
@@ -36,8 +37,8 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
     def __init__(
         self,
         endpoint: Endpoint,
-        transport: ClientTransport,
-        clock: ClientClock,
+        transport: Transport,
+        clock: Clock,
         *,
         acks: Acks,
         take: Take,

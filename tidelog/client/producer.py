@@ -58,6 +58,7 @@ from tidelog.client.producer_events import (
     ProducerIdRefused,
     Refused,
 )
+from tidelog.clock import Clock
 from tidelog.errors import (
     BufferExhausted,
     InvalidConfig,
@@ -68,7 +69,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.network import ClientClock, ClientTransport
+from tidelog.protocol.network import Transport
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatchBuilder
 from tidelog.records.v2.header import HEADER_BYTES
@@ -179,8 +180,8 @@ class Producer(Service):
         retry_backoff_ms: int = 100,
         retry_backoff_ms_max: int = 1_000,
         on_unknown: Literal["raise", "resend"] = "raise",
-        transport: ClientTransport | None = None,
-        clock: ClientClock | None = None,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
         rng: Random | None = None,
     ) -> None:
         super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)

@@ -1,6 +1,6 @@
 """Calls and streams to nodes over gRPC: one connection per address, typed errors, bounded waits.
 
-Used by the client and, as `node.listeners.grpc.transport.Transport`, between nodes.
+Used by the client and, as `tidelog.protocol.network.Transport`, between nodes.
 Invariants: every failure is a TidelogError that names the address and the call. A peer that disappears is detected
 within `KEEPALIVE_MS` plus `KEEPALIVE_TIMEOUT_MS`. Nothing is resent automatically (gRPC's own retries are off).
 Not here: retries and the choice of the node.
@@ -61,7 +61,7 @@ class GrpcTransport:
         self._callables: dict[tuple[Endpoint, str], Any] = {}
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
-        """Call a unary method; see `node.listeners.grpc.transport.Transport.call`."""
+        """Call a unary method; see `tidelog.protocol.network.Transport.call`."""
         assert method.kind is CallKind.UNARY, f"{method} is a stream"
         invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
         try:
@@ -115,7 +115,7 @@ class GrpcTransport:
 
 
 class GrpcStream(Generic[Request, Answer]):
-    """The calling side of an open stream; see `node.listeners.grpc.transport.MessageStream`. Several tasks may send.
+    """The calling side of an open stream; see `tidelog.protocol.network.MessageStream`. Several tasks may send.
 
     Cancelling a `send` or `receive` (for example by a timeout) ends the whole stream: gRPC cannot cancel one operation.
     """

@@ -1,6 +1,13 @@
-"""Interfaces through which a client uses time and the network.
+"""Interface for messages to nodes, from clients and from other nodes, independent of any network.
 
-Implementations: `tidelog/client/machine.py`, `tidelog/protocol/grpc_transport.py`, and the simulator's own.
+Implementations: gRPC (`tidelog/protocol/grpc_transport.py`, `node/listeners/grpc/server.py`), and the in-memory one of
+the simulator. Both guarantee: messages of one stream arrive in the order in which they were sent, each once, or the
+stream breaks. A call either returns the answer or raises a `TidelogError`.
+
+A service of a node is an object with one async method for each of its RPCs, named in snake_case:
+    async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse
+    async def fetch_stream(self, stream: MessageStream[FetchResponse, FetchRequest], context: RequestContext) -> None
+A stream ends when its method returns. A `TidelogError` raised by a method reaches the caller as that error.
 """
 
 from __future__ import annotations
@@ -8,54 +15,40 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 from tidelog.protocol.methods import Answer, Method, Request, WireMessage
-from tidelog.types import Endpoint, Millis
+from tidelog.types import Endpoint
 
 Sent_contra = TypeVar("Sent_contra", bound=WireMessage, contravariant=True)
 Received_co = TypeVar("Received_co", bound=WireMessage, covariant=True)
 
 
-class ClientClock(Protocol):
-    """Wall-clock time for timestamps, monotonic time for delays, and sleeping."""
-
-    def wall_ms(self) -> Millis:
-        """Return milliseconds since 1970 (UTC). May jump."""
-        ...
-
-    def monotonic_ms(self) -> Millis:
-        """Return milliseconds from an arbitrary start. Never decreases."""
-        ...
-
-    async def sleep_ms(self, ms: int) -> None:
-        """Return after at least `ms` milliseconds (0: let other tasks run once)."""
-        ...
-
-
-class ClientStream(Protocol[Sent_contra, Received_co]):
-    """An open stream. One task may send while another one receives."""
+class MessageStream(Protocol[Sent_contra, Received_co]):
+    """One side of an open stream. Any number of tasks may send while one receives. On the calling side a cancelled
+    `send` or `receive` ends the stream."""
 
     async def send(self, message: Sent_contra, /) -> None:
-        """Send one message; waits while the receiver does not keep up. Raises ConnectionFailed on a broken stream."""
+        """Send one message; waits while the other side does not keep up. Raises ConnectionFailed on a broken stream."""
         ...
 
     async def receive(self) -> Received_co | None:
-        """Return the next message, or None once the peer has ended the stream. Raises the error with which the peer
-        ended it, or ConnectionFailed on a broken stream."""
+        """Return the next message; None once the other side has ended the stream. Raises the error with which the other
+        side ended it, or ConnectionFailed on a broken stream."""
         ...
 
     def close(self) -> None:
-        """End the stream at once; waiting calls raise ConnectionFailed. Idempotent."""
+        """End the stream at once. Pending calls raise ConnectionFailed. A second call has no effect."""
         ...
 
 
-class ClientTransport(Protocol):
-    """Connections to nodes, cached by endpoint."""
+class Transport(Protocol):
+    """Calls to nodes. Connections are kept open and shared by endpoint."""
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
-        """Call a unary method. Raises the error of the answer, ConnectionFailed if the node cannot be reached,
-        ConnectionLost if the connection breaks, RequestTimedOut after `timeout_ms`."""
+        """Call a unary method. Raises the TidelogError of the answer; ConnectionFailed if the node cannot be reached,
+        ConnectionLost if the connection breaks; RequestTimedOut after `timeout_ms` (milliseconds, including the
+        connection)."""
         ...
 
-    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> ClientStream[Request, Answer]:
+    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
         """Open a stream. ConnectionFailed for an unreachable node, and the error of a node that rejects the stream, are
         raised here or at the first receive."""
         ...

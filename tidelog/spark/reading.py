@@ -16,6 +16,7 @@ from typing import Final
 from tidelog.client.core_events import TimePassed
 from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import Cursor, FetchPolicy, FixedRange, Taken, plausible_epoch
+from tidelog.clock import Clock
 from tidelog.errors import (
     InconsistentTopicId,
     LogTruncated,
@@ -24,7 +25,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicOrPartition,
 )
-from tidelog.protocol.network import ClientClock, ClientTransport
+from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
 from tidelog.spark.planning import OffsetRange
 
@@ -46,8 +47,8 @@ class RangeReader(FetchClient):
         fetch_bytes: int,
         rack: str = "",
         patience_ms: int = PATIENCE_MS,
-        transport: ClientTransport | None = None,
-        clock: ClientClock | None = None,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
         rng: Random | None = None,
     ) -> None:
         """fetch_bytes: most that one fetch returns, apart from a larger single batch. While one answer is decoded, the

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from node.listeners.grpc.transport import MessageStream
 from node.requests.gate import Gate
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.methods import CallKind, Method
+from tidelog.protocol.network import MessageStream
 
 
 @dataclass(frozen=True, slots=True)

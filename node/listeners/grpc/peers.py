@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from node.listeners.grpc.codec import ApiCodec, ConvertedStream
 from node.listeners.grpc.codecs import codec_of
-from node.listeners.grpc.transport import Transport
 from node.requests.types.api import Answered, Api, Asked
 from node.runtime.peers import ValueStream
 from tidelog.errors import UnknownServerError
+from tidelog.protocol.network import Transport
 from tidelog.types import Endpoint
 
 

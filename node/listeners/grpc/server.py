@@ -212,7 +212,7 @@ class GrpcServer:
 
 
 class ServerStream:
-    """The server side of an open stream (`node.listeners.grpc.transport.MessageStream`). Several tasks may send."""
+    """The server side of an open stream (`tidelog.protocol.network.MessageStream`). Several tasks may send."""
 
     def __init__(self, call: Any, task: asyncio.Task[Any], context: RequestContext, quotas: Quotas) -> None:
         self._call = call

@@ -1,6 +1,7 @@
-"""Clocks: every part of a node receives its time from one, by its constructor.
+"""Clocks: every part of a node and of a client receives its time from one, by its constructor.
 
-A simulated node gets a virtual clock, so nothing else in `node/` may read the machine's clocks or sleep directly.
+The simulator gives them a virtual clock, so no other module of `node/` or `tidelog/client/` reads the machine's clocks
+or sleeps directly.
 """
 
 from __future__ import annotations
