@@ -157,7 +157,7 @@ class Registration:
 
     async def _register(self, damaged: Sequence[DamagedReplica]) -> None:
         request = self._request(damaged)  # the same in each attempt: an earlier one may have succeeded
-        said = ""
+        logged = ""
         while True:
             request = replace(request, metadata_offset=self._metadata.image.offset)
             try:
@@ -165,8 +165,8 @@ class Registration:
             except (InconsistentClusterId, InvalidRequest):
                 raise
             except TidelogError as error:
-                if type(error).__name__ != said:
-                    said = type(error).__name__
+                if type(error).__name__ != logged:
+                    logged = type(error).__name__
                     level = logging.WARNING if isinstance(error, DuplicateNodeRegistration) else logging.INFO
                     _log.log(level, "not registered yet, trying again: %s", error.message)
                 await self._clock.sleep_ms(RETRY_MS)
@@ -229,7 +229,7 @@ class Registration:
                 await self._clock.sleep_ms(FULL_MS)
 
     async def _beat(self, damaged: Damaged, found_later: Damaged) -> None:
-        heard = self._clock.monotonic_ms()
+        answered_at = self._clock.monotonic_ms()
         while not self._progress.drained.is_set():
             self._wake.clear()
             try:
@@ -240,12 +240,12 @@ class Registration:
                 raise
             except TidelogError as error:
                 _log.info("heartbeat to the controller failed: %s", error.message)
-                silent = self._clock.monotonic_ms() - heard
-                if self._progress.want_drain and silent >= self._times.session_ms:
-                    _log.warning("stops undrained: no controller has responded for %d ms", silent)
+                silence_ms = self._clock.monotonic_ms() - answered_at
+                if self._progress.want_drain and silence_ms >= self._times.session_ms:
+                    _log.warning("stops undrained: no controller has responded for %d ms", silence_ms)
                     self._progress.drained.set()
             else:
-                heard = self._clock.monotonic_ms()
+                answered_at = self._clock.monotonic_ms()
                 if self._progress.want_drain and answer.drained:
                     self._progress.drained.set()
                     return

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from node.controller.controller_client import ControllerClient
@@ -39,6 +39,7 @@ from node.requests.types.administration import (
     OngoingReassignment,
     TopicPartitionId,
 )
+from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
 from node.requests.types.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, TopicMetadata
 from node.runtime.limits import ensure_few
@@ -178,8 +179,7 @@ class AdminHandlers:
 
     async def create_topic(self, request: CreateTopic, _context: RequestContext) -> TopicCreated:
         """Forward; respond when this node has applied the topic."""
-        api = controller_apis.CONTROLLER_CREATE_TOPIC
-        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+        answer = await self._forward(controller_apis.CONTROLLER_CREATE_TOPIC, request)
         topic_id = answer.topic_id
         if topic_id is not None:
             await self._applied(lambda image: topic_id in image.topics, f"topic {request.name} was created")
@@ -189,8 +189,7 @@ class AdminHandlers:
         """Forward; respond when this node has applied the deletion."""
         known = self._metadata.image.topic_ids.get(request.name)
         meant = known if request.topic_id is None else request.topic_id
-        api = controller_apis.CONTROLLER_DELETE_TOPIC
-        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+        answer = await self._forward(controller_apis.CONTROLLER_DELETE_TOPIC, request)
         await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
         return answer
 
@@ -199,8 +198,7 @@ class AdminHandlers:
         ensure_few(request.partitions, "partitions")
         keys = tuple(self._key_of(each) for each in request.partitions)
         wanted = ElectLeaders(request.type, keys, request.validate_only)
-        api = controller_apis.CONTROLLER_ELECT_LEADERS
-        return self._named(await self._controller.call(api, wanted, timeout_ms=CHANGE_MS))
+        return self._named(await self._forward(controller_apis.CONTROLLER_ELECT_LEADERS, wanted))
 
     async def alter_partition_reassignments(
         self, request: AlterReassignmentsRequest, _context: RequestContext
@@ -212,7 +210,7 @@ class AdminHandlers:
             for each in request.partitions
         )
         api = controller_apis.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS
-        return self._named(await self._controller.call(api, AlterReassignments(wanted), timeout_ms=CHANGE_MS))
+        return self._named(await self._forward(api, AlterReassignments(wanted)))
 
     async def list_partition_reassignments(
         self, _request: ListReassignmentsRequest, _context: RequestContext
@@ -229,31 +227,31 @@ class AdminHandlers:
 
     async def incremental_alter_configs(self, request: AlterConfigs, _context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the settings."""
-        api = controller_apis.CONTROLLER_INCREMENTAL_ALTER_CONFIGS
-        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
-        reached = answer.metadata_offset
-        await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
-        return answer
+        return await self._alter(controller_apis.CONTROLLER_INCREMENTAL_ALTER_CONFIGS, request)
 
     async def create_partitions(self, request: CreatePartitions, _context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the partitions."""
-        api = controller_apis.CONTROLLER_CREATE_PARTITIONS
-        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
-        reached = answer.metadata_offset
-        await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
-        return answer
+        return await self._alter(controller_apis.CONTROLLER_CREATE_PARTITIONS, request)
 
     async def update_features(self, request: UpdateFeatures, _context: RequestContext) -> FeaturesUpdated:
         """Forward; respond when this node has applied the level."""
-        api = controller_apis.CONTROLLER_UPDATE_FEATURES
-        answer = await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+        answer = await self._forward(controller_apis.CONTROLLER_UPDATE_FEATURES, request)
         if not request.validate_only:
             await self._applied(lambda image: image.feature_level >= answer.level, "the feature level was raised")
         return answer
 
     async def remove_voter(self, request: RemoveVoter, _context: RequestContext) -> VoterRemoved:
         """Forward."""
-        return await self._controller.call(controller_apis.CONTROLLER_REMOVE_VOTER, request, timeout_ms=CHANGE_MS)
+        return await self._forward(controller_apis.CONTROLLER_REMOVE_VOTER, request)
+
+    async def _forward(self, api: Api[Asked, Answered], request: Asked) -> Answered:
+        return await self._controller.call(api, request, timeout_ms=CHANGE_MS)
+
+    async def _alter(self, api: Api[Any, TopicAltered], request: AlterConfigs | CreatePartitions) -> TopicAltered:
+        answer = await self._forward(api, request)
+        reached = answer.metadata_offset
+        await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
+        return answer
 
     # --- explaining -----------------------------------------------------------------------------------------------
 

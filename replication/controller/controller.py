@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -34,7 +35,6 @@ from replication.controller import (
 from replication.controller.administration import Batch, ConfigCheck, decide, state_of
 from replication.controller.events import (
     Activated,
-    AdminRequest,
     AllocateProducerIds,
     AlteredPartition,
     AlteredPartitions,
@@ -208,7 +208,8 @@ class Controller:
             case RemoveVoter():
                 return self._remove_voter(request)
             case _:
-                return self._administer(request)
+                with self._batch() as batch:
+                    return decide(batch, request, rng=self._rng, check_configs=self._check_configs)
 
     def _answer(self, request_id: int, result: Result | TidelogError) -> None:
         self._waiting.append((self.image.offset if self.active else Offset(0), Reply(request_id, result)))
@@ -217,7 +218,11 @@ class Controller:
         while self._waiting and self._waiting[0][0] <= self._committed:
             self._effects.append(self._waiting.popleft()[1])
 
-    def _append(self, batch: Batch) -> None:
+    @contextmanager
+    def _batch(self) -> Iterator[Batch]:
+        """A batch that is appended at the end of the block; not if the block raises."""
+        batch = Batch(self.image)
+        yield batch
         if batch.records:
             self.image = batch.image
             self._effects.append(Append(batch.base_offset, tuple(batch.records)))
@@ -257,9 +262,8 @@ class Controller:
         return VoterRemoved()
 
     def _change_voters(self, voters: tuple[Voter, ...]) -> None:
-        batch = Batch(self.image)
-        batch.add([VotersRecord(voters)])
-        self._append(batch)
+        with self._batch() as batch:
+            batch.add([VotersRecord(voters)])
         self._voters_end = self.image.offset
         names = ", ".join(str(voter.node_id) for voter in voters)
         self._effects.append(Report(f"the voters of the metadata quorum are now nodes {names}"))
@@ -292,27 +296,24 @@ class Controller:
             self._review()
         if self._config.imbalance_check_ms and at >= self._rebalance_at:
             self._rebalance_at = Millis(at + self._config.imbalance_check_ms)
-            batch = Batch(self.image)
-            batch.add(elections.rebalance_changes(batch.image, self._config.imbalance_percent))
-            self._append(batch)
+            with self._batch() as batch:
+                batch.add(elections.rebalance_changes(batch.image, self._config.imbalance_percent))
 
     def _review(self) -> None:
         """Complete reassignments and start unclean elections where possible."""
-        batch = Batch(self.image)
-        for state in self.image.partitions():
-            self._finish_move(batch, state.key)
-            if unclean.wanted(self.image, state):
-                self._ask(state)
-        self._append(batch)
+        with self._batch() as batch:
+            for state in self.image.partitions():
+                self._finish_move(batch, state.key)
+                if unclean.wanted(self.image, state):
+                    self._ask(state)
 
     def _fence(self, node: NodeRegistration, cause: NodeCause) -> None:
         """End the node's session: it leaves every set that has another member, and leads nothing."""
         self._sessions.forget(node.node_id)
         self._drains.pop(node.node_id, None)
-        batch = Batch(self.image)
-        batch.add([moved(node, cause)])
-        batch.add(elections.fence_changes(batch.image, node.node_id))
-        self._append(batch)
+        with self._batch() as batch:
+            batch.add([moved(node, cause)])
+            batch.add(elections.fence_changes(batch.image, node.node_id))
 
     def _register(self, request: RegisterNode, at: Millis) -> Registered:
         self._sessions.advance(at)
@@ -326,11 +327,10 @@ class Controller:
         in_session = previous is not None and self._sessions.alive(request.node_id)
         if previous is not None and in_session and not registration.has_ended(previous, request):
             raise registration.duplicate(previous, self._sessions.remaining_ms(request.node_id))
-        batch = Batch(self.image)
-        batch.add([registration.record_of(request)])
-        judged = registration.judge(batch.image, request, previous)
-        batch.add(judged.changes)
-        self._append(batch)
+        with self._batch() as batch:
+            batch.add([registration.record_of(request)])
+            judged = registration.judge(batch.image, request, previous)
+            batch.add(judged.changes)
         self._effects.extend(map(Report, judged.reports))
         self._sessions.renew(request.node_id)
         self._drains.pop(request.node_id, None)
@@ -353,11 +353,10 @@ class Controller:
         if withdrawn:
             node = self._end_drain(node)
         if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
-            batch = Batch(self.image)
-            batch.add([moved(node, NodeCause.READY)])
-            changes = list(elections.return_changes(batch.image, node.node_id))
-            batch.add(changes)
-            self._append(batch)
+            with self._batch() as batch:
+                batch.add([moved(node, NodeCause.READY)])
+                changes = list(elections.return_changes(batch.image, node.node_id))
+                batch.add(changes)
             self._report_last_known(changes)
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
 
@@ -372,9 +371,8 @@ class Controller:
             Report(f"node {node.node_id} does not stop: a request to drain it came from another sender")
         )
         self._drains.pop(node.node_id, None)
-        batch = Batch(self.image)
-        batch.add([moved(node, NodeCause.DRAIN_WITHDRAWN)])
-        self._append(batch)
+        with self._batch() as batch:
+            batch.add([moved(node, NodeCause.DRAIN_WITHDRAWN)])
         return self.image.nodes[node.node_id]
 
     def _take_directories_offline(self, node: NodeRegistration, beat: Heartbeat) -> NodeRegistration:
@@ -393,31 +391,29 @@ class Controller:
                     "has another member"
                 )
             )
-        batch = Batch(self.image)
-        batch.add([NodeChangeRecord(node.node_id, node.node_epoch, offline_directories=failed)])
-        batch.add(elections.fence_changes(batch.image, node.node_id))
-        self._append(batch)
+        with self._batch() as batch:
+            batch.add([NodeChangeRecord(node.node_id, node.node_epoch, offline_directories=failed)])
+            batch.add(elections.fence_changes(batch.image, node.node_id))
         return self.image.nodes[node.node_id]
 
     def _take_out_damaged(self, node: NodeRegistration, beat: Heartbeat) -> None:
         """Remove replicas that lost records from their sets and leaderships where another member can take over. Each
         removal ends the leader epoch of their earlier reports; until it is committed, the replica does nothing."""
-        batch = Batch(self.image)
-        for damage in beat.damaged:
-            state = batch.image.partition(damage.key)
-            if state is None:
-                continue
-            change = elections.taken_out(batch.image, state, node.node_id, damage.leader_epoch)
-            if change is not None:
-                name = elections.name_of(self.image, state)
-                self._effects.append(
-                    Report(
-                        f"node {node.node_id}: its replica of {name} is damaged ({damage.reason}) and leaves "
-                        "the in-sync set"
+        with self._batch() as batch:
+            for damage in beat.damaged:
+                state = batch.image.partition(damage.key)
+                if state is None:
+                    continue
+                change = elections.taken_out(batch.image, state, node.node_id, damage.leader_epoch)
+                if change is not None:
+                    name = elections.name_of(self.image, state)
+                    self._effects.append(
+                        Report(
+                            f"node {node.node_id}: its replica of {name} is damaged ({damage.reason}) and leaves "
+                            "the in-sync set"
+                        )
                     )
-                )
-                batch.add([change])
-        self._append(batch)
+                    batch.add([change])
 
     def _drain(self, node: NodeRegistration, at: Millis) -> HeartbeatAnswer:
         """Move everything movable. The node may stop once all other nodes know that, or after the maximum time."""
@@ -425,19 +421,17 @@ class Controller:
             drain = self._drains.get(node.node_id)
             if drain is None:
                 drain = self._drains[node.node_id] = _Drain(at, self.image.offset)
-            batch = Batch(self.image)
-            if not node.draining:
-                self._mark_as_draining(node, batch)
-            self._move_away(node.node_id, batch, drain)
-            self._append(batch)
+            with self._batch() as batch:
+                if not node.draining:
+                    self._mark_as_draining(node, batch)
+                self._move_away(node.node_id, batch, drain)
             overdue = at - drain.since >= self._config.drain_ms_max
             if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
                 return HeartbeatAnswer(fenced=False, drained=False)
             self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
         elif node_state_of(node) is NodeState.FENCED:  # an earlier heartbeat that reports ready may be in flight
-            batch = Batch(self.image)
-            self._mark_as_draining(node, batch)
-            self._append(batch)
+            with self._batch() as batch:
+                self._mark_as_draining(node, batch)
         self._sessions.forget(node.node_id)
         return HeartbeatAnswer(fenced=True, drained=True)
 
@@ -474,14 +468,13 @@ class Controller:
 
     def _alter_partition(self, request: AlterPartition) -> AlteredPartitions:
         node = self._current(request.node_id, request.node_epoch)
-        batch = Batch(self.image)
-        refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.partitions]
-        for proposal in request.partitions:
-            self._finish_move(batch, proposal.key)
-        drain = self._drains.get(node.node_id)
-        if drain is not None:  # the replicas just admitted can take over from the draining node
-            self._move_away(node.node_id, batch, drain)
-        self._append(batch)
+        with self._batch() as batch:
+            refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.partitions]
+            for proposal in request.partitions:
+                self._finish_move(batch, proposal.key)
+            drain = self._drains.get(node.node_id)
+            if drain is not None:  # the replicas just admitted can take over from the draining node
+                self._move_away(node.node_id, batch, drain)
         outcomes = [
             AlteredPartition(proposal.key, state_of(self.image, proposal.key) if refusal is None else refusal)
             for proposal, refusal in zip(request.partitions, refusals, strict=True)
@@ -499,14 +492,6 @@ class Controller:
         state = batch.image.partition(key)
         if state is not None and (end := reassignment.finished(batch.image, state)) is not None:
             batch.add([end])
-
-    # --- administrative requests ------------------------------------------------------------------------------------
-
-    def _administer(self, request: AdminRequest) -> Result:
-        batch = Batch(self.image)
-        result = decide(batch, request, rng=self._rng, check_configs=self._check_configs)
-        self._append(batch)
-        return result
 
     # --- unclean elections ------------------------------------------------------------------------------------------
 
@@ -565,11 +550,12 @@ class Controller:
         chosen = unclean.choose(self.image, state, reported.ends)
         if chosen is None:
             return key, unclean.nobody(self.image, state), ""
-        batch = Batch(self.image)
-        batch.add([chosen.change])
         if validate_only:
+            batch = Batch(self.image)
+            batch.add([chosen.change])
             return key, state_of(batch.image, key), chosen.loss
-        self._append(batch)
+        with self._batch() as batch:
+            batch.add([chosen.change])
         self._effects.append(UncleanlyElected(key, chosen.leader, chosen.loss))
         return key, state_of(self.image, key), chosen.loss
 
@@ -579,7 +565,6 @@ class Controller:
         """No id is allocated twice: a restarted node leaves the rest of its block unused."""
         node = self._current(request.node_id, request.node_epoch)
         first = self.image.next_producer_id
-        batch = Batch(self.image)
-        batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
-        self._append(batch)
+        with self._batch() as batch:
+            batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
         return ProducerIdBlock(first, PRODUCER_ID_BLOCK)

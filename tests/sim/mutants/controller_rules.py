@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -172,11 +174,13 @@ def an_unclean_leader_keeps_the_old_sets(patch: Patch) -> None:
 
 def proposals_are_judged_by_what_is_committed(patch: Patch) -> None:
     """What the controller has appended and not committed yet does not count when it judges a proposal."""
-    append = controller.Controller._append
+    batch_of = controller.Controller._batch
 
-    def appending(self: Any, batch: Any) -> None:
+    @contextmanager
+    def appending(self: Any) -> Iterator[Any]:
         self.__dict__.setdefault("_images", [self.image])
-        append(self, batch)
+        with batch_of(self) as batch:
+            yield batch
         self._images.append(self.image)
 
     def judge(self: Any, batch: Any, leader: Any, proposal: Any) -> Any:
@@ -188,7 +192,7 @@ def proposals_are_judged_by_what_is_committed(patch: Patch) -> None:
             return refusal
         return None
 
-    patch.setattr(controller.Controller, "_append", appending)
+    patch.setattr(controller.Controller, "_batch", appending)
     patch.setattr(controller.Controller, "_judge", judge)
 
 
