@@ -1,10 +1,10 @@
-"""Plant every known bug, one at a time, and see who notices: its story, and random worlds.
+"""Plant every known bug, one at a time, in its story and in random worlds.
 
-    python -m tests.sim.mutants --worlds 20 --jobs 2       all, with so many random worlds each at most
+    python -m tests.sim.mutants --worlds 20 --jobs 2       all, with at most 20 random worlds each
     python -m tests.sim.mutants --worlds 0 NAME            one, its story alone
     python -m tests.sim.mutants --table rows.md            and the rows of docs/planted-bugs.md
 
-The exit code is 1 where one survives both, or where its story does not say what it should.
+The exit code is 1 if nothing notices a bug, or if its story ends with another violation than the expected one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Controllers that break a rule of eligible replicas, reassignment, draining, topics that change."""
+"""Controllers that break a rule of eligible replicas, reassignment, draining, or changes of topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelog.types import NO_NODE
 
 
 def everybody_who_leaves_is_eligible(patch: Patch) -> None:
-    """A member stays eligible whatever the set that goes on without it."""
+    """A member that leaves the set stays eligible, even when the set continues without it."""
 
     def eligible_beside(image: Any, state: Any, isr: Any, lost: Any = ()) -> Any:
         had = {*state.elr, *state.isr}
@@ -29,37 +29,37 @@ def everybody_who_leaves_is_eligible(patch: Patch) -> None:
 
 
 def nobody_is_eligible(patch: Patch) -> None:
-    """No KIP-966: whoever left the set waits until the last member is back."""
+    """KIP-966 undone: after the last member has left, the partition has no leader until that member returns."""
     patch.setattr(elections, "eligible_beside", lambda *_: ())
 
 
 def an_emptied_node_keeps_its_place(patch: Patch) -> None:
-    """A registration is not asked whether its directories are those that held the records."""
+    """A registration is accepted without a comparison of its directories with those that contained the records."""
     patch.setattr(registration._Judge, "_has_lost", lambda self, state: False)
 
 
 def a_new_minimum_raises_no_epoch(patch: Patch) -> None:
-    """Settings are a record of their own, and partitions do not notice."""
+    """A change of settings is a record of its own and does not raise the partition epochs."""
     change = topics.records_of_change
     patch.setattr(topics, "records_of_change", lambda image, topic, configs: change(image, topic, configs)[:1])
 
 
 def an_eligible_set_outlives_its_minimum(patch: Patch) -> None:
-    """A new minimum raises the partition epochs, and leaves the sets as they are."""
+    """A new minimum raises the partition epochs and leaves the eligible replicas as they are."""
     patch.setattr(
         topics, "_with_new_minimum", lambda image, state: PartitionChangeRecord(state.topic_id, state.partition)
     )
 
 
 def whoever_is_there_leads(patch: Patch) -> None:
-    """Unclean elections are held whether the topic allows them or not."""
+    """Unclean elections take place even if the topic does not allow them."""
     patch.setattr(
         unclean, "wanted", lambda image, state: state.leader == NO_NODE and bool(unclean.present(image, state))
     )
 
 
 def replicas_go_before_others_have_come(patch: Patch) -> None:
-    """A reassignment is over when it begins."""
+    """A reassignment is complete as soon as it begins."""
 
     def finished(image: Any, state: Any) -> Any:
         if not state.adding:
@@ -72,7 +72,7 @@ def replicas_go_before_others_have_come(patch: Patch) -> None:
 
 
 def a_replica_goes_within_an_epoch(patch: Patch) -> None:
-    """A reassignment that takes a replica away leaves the leader in its epoch."""
+    """A reassignment that removes a replica leaves the leader in its epoch."""
     become = reassignment._become
 
     def becoming(image: Any, state: Any, *given: Any, **more: Any) -> Any:
@@ -83,7 +83,8 @@ def a_replica_goes_within_an_epoch(patch: Patch) -> None:
 
 
 def a_damaged_replica_begins_anew_within_an_epoch(patch: Patch) -> None:
-    """A replica that lost what it held waits until nobody counts on it, and not until its words of before are void."""
+    """A replica that lost durable records is removed from the sets within the leader epoch, so that its earlier reports
+    stay valid."""
 
     def taken_out(image: Any, state: Any, node_id: Any, used_in: Any) -> Any:
         return elections.moved_away(image, state, node_id, lost=True)
@@ -97,7 +98,7 @@ def a_damaged_replica_begins_anew_within_an_epoch(patch: Patch) -> None:
 
 
 def a_replica_goes_on_in_any_directory(patch: Patch) -> None:
-    """A log that a node has is gone on with, whichever log directory the metadata name."""
+    """A node continues with a log whichever log directory the metadata name."""
 
     def why_unfit(self: Any, directory: Any, log: Any, state: Any) -> Any:
         return None if log.damage is None or directory.offline is not None else "damaged"
@@ -106,7 +107,7 @@ def a_replica_goes_on_in_any_directory(patch: Patch) -> None:
 
 
 def the_last_member_may_go(patch: Patch) -> None:
-    """A drain takes its node out of every set, the last member too."""
+    """A drain removes its node from every in-sync set, even as the last member."""
 
     def moved_away(image: Any, state: Any, node_id: Any, *, lost: bool = False) -> Any:
         if node_id not in state.isr:
@@ -120,7 +121,7 @@ def the_last_member_may_go(patch: Patch) -> None:
 
 
 def a_fenced_node_is_not_marked_as_stopped(patch: Patch) -> None:
-    """A node that is stopped while it is fenced needs no drain, and is left as it is."""
+    """A fenced node that stops needs no drain, and its state is not changed."""
     drain = controller.Controller._drain
 
     def draining(self: Any, node: Any, at: Any) -> Any:
@@ -130,12 +131,12 @@ def a_fenced_node_is_not_marked_as_stopped(patch: Patch) -> None:
 
 
 def a_drain_waits_for_nobody(patch: Patch) -> None:
-    """A node may go as soon as its leaderships have moved in the metadata, whoever has heard of that."""
+    """A drain ends when the leaderships have moved in the metadata, before the other nodes have applied it."""
     patch.setattr(controller.Controller, "_all_have_applied", lambda self, offset, *, but: True)
 
 
 def a_fenced_node_is_admitted(patch: Patch) -> None:
-    """KIP-841 undone: a proposal is not asked whether its members are there."""
+    """KIP-841 undone: a proposal may contain fenced nodes."""
     refuse = alter_partition._refuse_ineligible
 
     def refuse_ineligible(image: Any, state: Any, leader: Any, member: Any) -> None:
@@ -146,7 +147,7 @@ def a_fenced_node_is_admitted(patch: Patch) -> None:
 
 
 def a_stale_incarnation_is_admitted(patch: Patch) -> None:
-    """KIP-903 undone: a proposal names nodes, whichever life of theirs."""
+    """KIP-903 undone: a proposal names nodes without their incarnations."""
     refuse = alter_partition._refuse_ineligible
 
     def refuse_ineligible(image: Any, state: Any, leader: Any, member: Any) -> None:
@@ -156,12 +157,12 @@ def a_stale_incarnation_is_admitted(patch: Patch) -> None:
 
 
 def any_epochs_proposal_is_heard(patch: Patch) -> None:
-    """A proposal is judged without the epochs that it names, and whoever made it."""
+    """A proposal is accepted without a comparison of its epochs and of its sender."""
     patch.setattr(alter_partition, "_refuse_stale", lambda state, leader, proposal: None)
 
 
 def an_unclean_leader_keeps_the_old_sets(patch: Patch) -> None:
-    """An unclean election names a leader, and lets the sets be."""
+    """An unclean election sets the leader and keeps the in-sync set."""
     choose = unclean.choose
 
     def keeps(image: Any, state: Any, ends: Any) -> Any:
@@ -173,7 +174,7 @@ def an_unclean_leader_keeps_the_old_sets(patch: Patch) -> None:
 
 
 def proposals_are_judged_by_what_is_committed(patch: Patch) -> None:
-    """What the controller has appended and not committed yet does not count when it judges a proposal."""
+    """The controller checks a proposal against the committed image, without its own uncommitted records."""
     batch_of = controller.Controller._batch
 
     @contextmanager
@@ -197,7 +198,7 @@ def proposals_are_judged_by_what_is_committed(patch: Patch) -> None:
 
 
 def durability_may_change(patch: Patch) -> None:
-    """A topic's durability is a setting like any other."""
+    """The durability of a topic may change after its creation."""
 
     def reconfigure(self: Any, config: Any) -> None:
         self.config = config
@@ -212,7 +213,7 @@ def leaderships_stay_where_they_are(patch: Patch) -> None:
 
 
 def whoever_is_preferred_leads(patch: Patch) -> None:
-    """A preferred leader is elected as soon as it is there, in sync or not."""
+    """A preferred leader is elected as soon as its node is unfenced, even if it is not in sync."""
 
     def preferred_change(_image: Any, state: Any) -> PartitionChangeRecord:
         return PartitionChangeRecord(state.topic_id, state.partition, leader=state.replicas[0])

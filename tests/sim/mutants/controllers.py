@@ -1,4 +1,4 @@
-"""Controllers that break a rule: who may lead, who may join, what a registration means, who is alive."""
+"""Controllers that break a rule of leadership, of in-sync sets, of registration, or of sessions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.types import NO_NODE
 
 
 def an_epoch_outlives_its_incarnation(patch: Patch) -> None:
-    """A node that comes back goes on leading in the epoch it had."""
+    """A node that restarts continues to lead in the epoch that it had."""
 
     def nothing(*_: object) -> Iterator[Any]:
         return iter(())
@@ -27,12 +27,12 @@ def an_epoch_outlives_its_incarnation(patch: Patch) -> None:
 
 
 def a_failed_directory_is_no_news(patch: Patch) -> None:
-    """A node tells of a log directory that has failed when it registers next."""
+    """A node reports a failed log directory only with its next registration."""
     patch.setattr(controller.Controller, "_take_directories_offline", lambda self, node, beat: node)
 
 
 def a_replica_leads_without_its_directory(patch: Patch) -> None:
-    """Whoever is there and unfenced is elected, whether it has its log or not."""
+    """An unfenced node is elected even if it lacks the directory with the log."""
 
     def choose_leader(image: Any, state: Any, members: Any) -> Any:
         able = [node for node in state.replicas if node in members and node in image.nodes]
@@ -42,7 +42,7 @@ def a_replica_leads_without_its_directory(patch: Patch) -> None:
 
 
 def a_leader_comes_from_all_replicas(patch: Patch) -> None:
-    """The first replica that is alive is elected, in sync or not."""
+    """The first replica on a live node is elected, even if it is not in sync."""
 
     def choose_leader(image: Any, state: Any, members: Any) -> Any:
         able = [node for node in state.replicas if elections.electable(image, state, node)]
@@ -52,7 +52,7 @@ def a_leader_comes_from_all_replicas(patch: Patch) -> None:
 
 
 def a_directory_without_its_number_is_unfenced(patch: Patch) -> None:
-    """A node goes on to be unfenced when a directory that it named could not take the registration's number."""
+    """A node becomes ready although one of its directories could not store the registration number."""
 
     async def get_ready(self: Any) -> None:
         number = self._progress.node_epoch
@@ -67,7 +67,7 @@ def a_directory_without_its_number_is_unfenced(patch: Patch) -> None:
 
 
 def an_older_proposal_is_taken(patch: Patch) -> None:
-    """A proposal may rest on a partition epoch that is over."""
+    """A proposal that is based on an older partition epoch is accepted."""
     refuse = alter_partition._refuse_stale
 
     def refusing(state: Any, leader: Any, proposal: Any) -> None:
@@ -77,12 +77,12 @@ def an_older_proposal_is_taken(patch: Patch) -> None:
 
 
 def an_unfit_replica_is_admitted(patch: Patch) -> None:
-    """Whoever a leader proposes is admitted: fenced, draining, of an earlier registration."""
+    """Every proposed replica is admitted: on fenced or draining nodes, and of an earlier registration."""
     patch.setattr(alter_partition, "_refuse_ineligible", lambda *_: None)
 
 
 def an_earlier_registration_is_admitted(patch: Patch) -> None:
-    """A leader's proposal names nodes; which registration of them it saw does not matter (KIP-903)."""
+    """A proposal is accepted although its leader knew an earlier registration of a member (KIP-903)."""
     refuse = alter_partition._refuse_ineligible
 
     def refusing(image: Any, state: Any, leader: Any, member: Any) -> None:
@@ -93,17 +93,17 @@ def an_earlier_registration_is_admitted(patch: Patch) -> None:
 
 
 def the_silent_are_not_fenced(patch: Patch) -> None:
-    """A node that sends no heartbeats stays alive."""
+    """The session of a node that sends no heartbeats does not end."""
     patch.setattr(sessions.Sessions, "take_ended", lambda _: [])
 
 
 def fencing_changes_no_partition(patch: Patch) -> None:
-    """A fenced node stays in its in-sync sets, and leads on."""
+    """A fenced node stays in its in-sync sets and keeps its leaderships."""
     patch.setattr(elections, "fence_changes", lambda *_: iter(()))
 
 
 def any_directory_will_do(patch: Patch) -> None:
-    """A node leads from whatever directory it has, the one with the records or another."""
+    """A node leads from any of its directories, not only from the one with the records."""
 
     def electable(image: Any, state: Any, node_id: Any) -> bool:
         node = image.nodes.get(node_id)
@@ -113,12 +113,12 @@ def any_directory_will_do(patch: Patch) -> None:
 
 
 def a_reboot_takes_nothing(patch: Patch) -> None:
-    """What a machine had in its page cache alone counts as held after it has booted again."""
+    """Records that were only in the page cache count as durable after a reboot."""
     patch.setattr(registration._Judge, "_page_cache_is_lost", lambda *_: False)
 
 
 def copies_of_directories_are_not_noticed(patch: Patch) -> None:
-    """A directory is what its id says, whether it took part in the last registration or not."""
+    """A directory is identified by its id alone, so that an older copy of it is accepted."""
     begin = registration._Judge.__init__
 
     def beginning(self: Any, *given: Any) -> None:
@@ -129,12 +129,12 @@ def copies_of_directories_are_not_noticed(patch: Patch) -> None:
 
 
 def a_late_registration_counts(patch: Patch) -> None:
-    """A process may register that has not seen its node's last registration."""
+    """A process may register although it has not applied the last registration of its node."""
     patch.setattr(registration, "refuse_late", lambda *_: None)
 
 
 def damage_is_not_named(patch: Patch) -> None:
-    """A node that registers does not say what of its logs is damaged."""
+    """A node that registers does not report its damaged logs."""
     begin = registration._Judge.__init__
 
     def beginning(self: Any, *given: Any) -> None:
@@ -146,12 +146,12 @@ def damage_is_not_named(patch: Patch) -> None:
 
 
 def nobody_comes_back_to_lead(patch: Patch) -> None:
-    """A partition without a leader does not notice that its last member is back."""
+    """A partition without a leader gets none when its last member returns."""
     patch.setattr(elections, "return_changes", lambda *_: iter(()))
 
 
 def answers_do_not_wait_for_the_commit(patch: Patch) -> None:
-    """The controller answers what it has appended, committed or not."""
+    """The controller answers as soon as it has appended, before the commit."""
 
     def answer(self: Any) -> None:
         while self._waiting:

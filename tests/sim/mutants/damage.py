@@ -1,4 +1,4 @@
-"""Nodes that break a rule of damage: what survives a restart, what is told of it, what may be given up."""
+"""Nodes that break a rule of damage: what survives a restart, what is reported, what is deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sim.mutants.mutant import Mutant, Patch
 
 
 def a_clean_stop_counts_for_nothing(patch: Patch) -> None:
-    """After a reboot a page-cache replica counts as lost, though its node was stopped cleanly."""
+    """After a reboot a page-cache replica counts as lost although its node was stopped cleanly."""
     begin, read = directory_identity.DirectoryIdentity.__init__, directory_identity.DirectoryIdentity._read_registration
 
     def reading(self: Any) -> Any:
@@ -32,7 +32,7 @@ def a_clean_stop_counts_for_nothing(patch: Patch) -> None:
 
 
 def a_damaged_log_ends_at_its_damage(patch: Patch) -> None:
-    """Of a damaged log that is elected all goes that lies behind the damage."""
+    """An elected damaged log is truncated at its damage, and all records after it are lost."""
     sound = salvage.Salvage._sound
 
     def cut(self: Any, file: Any, base: int, behind: int) -> Any:
@@ -48,18 +48,18 @@ def a_damaged_log_ends_at_its_damage(patch: Patch) -> None:
 
 
 def nothing_is_kept_of_what_is_given_up(patch: Patch) -> None:
-    """What an unclean election costs is gone from the disk too."""
+    """Records that an unclean election loses are deleted from the disk as well."""
     patch.setattr(salvage, "keep_copy", lambda *_: None)
     patch.setattr(kept_copy, "keep_copy", lambda *_: None)
 
 
 def what_a_consumer_refuses_is_not_looked_at(patch: Patch) -> None:
-    """A node goes on sending the bytes that a consumer has found damaged."""
+    """A node sends bytes again that a consumer has found damaged."""
     patch.setattr(own_bytes, "ensure_sound", lambda *_: None)
 
 
 def a_segment_has_its_known_size(patch: Patch) -> None:
-    """The bytes that a read returns are not compared with the size of the segment."""
+    """The number of bytes that a read returns is not compared with the size of the segment."""
     patch.setattr(segment.LogSegment, "_present_size", lambda self: self.size)
 
 
@@ -74,7 +74,7 @@ def a_damaged_log_goes_before_there_is_a_leader(patch: Patch) -> None:
 
 
 def damage_is_told_to_nobody(patch: Patch) -> None:
-    """Nodes do not say which of their logs are damaged."""
+    """Nodes do not report which of their logs are damaged."""
     own = log_dirs.LogDirs.own
 
     def silent(self: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Disks that a node waits for where it must not, and files beside its logs that are believed too lightly."""
+"""Nodes that wait for a disk on the event loop, or trust files beside their logs without a check."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sim.mutants.mutant import Mutant, Patch
 
 
 def a_deleted_topic_is_synced_on_the_loop(patch: Patch) -> None:
-    """The claims and names of deleted logs are made durable by the node's event loop, a batch at a time."""
+    """The event loop itself fsyncs the claims and names of deleted logs, one batch at a time."""
     hand_over = directory_changes.DirectoryChanges._hand_over_some
 
     def at_once(self: Any) -> None:
@@ -33,7 +33,7 @@ def a_deleted_topic_is_synced_on_the_loop(patch: Patch) -> None:
 
 
 def a_flush_counts_what_came_meanwhile(patch: Patch) -> None:
-    """When a flush has ended, all that the log has counts as durable, also what was written while it ran."""
+    """A completed flush makes the whole log count as durable, including records appended while it ran."""
     finish = storage_log.Log.finish_flush
 
     def finishing(self: Any, ticket: Any) -> None:
@@ -44,7 +44,7 @@ def a_flush_counts_what_came_meanwhile(patch: Patch) -> None:
 
 
 def an_index_is_believed(patch: Patch) -> None:
-    """Where an index says that a batch lies, is not held against what lies there."""
+    """A position from an index is not compared with the batch at that position."""
     patch.setattr(LogSegment, "_ends_below", lambda *_, **__: True)
     start = cold_read.BytesRead._start
 
@@ -58,7 +58,7 @@ def an_index_is_believed(patch: Patch) -> None:
 
 
 def lost_epochs_are_written_down_as_none(patch: Patch) -> None:
-    """A log that has lost its leader epochs gets a file that says that there are none: the next start believes it."""
+    """For a log whose leader epochs are lost a file without entries is written, which the next start accepts."""
     finish = epoch_recovery.EpochRecovery.finish
 
     def finishing(self: Any, *given: Any) -> None:
@@ -70,7 +70,7 @@ def lost_epochs_are_written_down_as_none(patch: Patch) -> None:
 
 
 def checkpoints_are_written_on_the_loop(patch: Patch) -> None:
-    """What a directory's checkpoints say is written by whoever notices that it has changed."""
+    """The event loop writes the checkpoints of a directory as soon as they change."""
 
     def write_now(self: Any, write: Any) -> None:
         if write is not None:
@@ -80,7 +80,7 @@ def checkpoints_are_written_on_the_loop(patch: Patch) -> None:
 
 
 def flushes_run_on_the_loop(patch: Patch) -> None:
-    """A flush is run where it is asked for."""
+    """A flush runs on the event loop."""
 
     def submit(self: Any, log: Any, ticket: Any) -> None:
         self.flushes += 1
@@ -92,7 +92,7 @@ def flushes_run_on_the_loop(patch: Patch) -> None:
 
 
 def after_an_unclean_election_nobody_is_waited_for(patch: Patch) -> None:
-    """In an epoch behind a loss the leader answers at once: there is nothing to be careful about any more."""
+    """In the epoch after an unclean election the leader acknowledges at once."""
     await_ack = partition_leader.PartitionLeader._await_ack
 
     def awaiting(self: Any, event: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Disks that are believed too early, and logs that are cut or recovered too lightly."""
+"""Storage that trusts a disk too early, and truncation, recovery and retention that lose durable records."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tidelog.types import Offset, PartitionKey
 
 
 def unsynced_bytes_count_as_held(patch: Patch) -> None:
-    """A replica says that it holds what it has only written."""
+    """A replica reports records as durable that it has only written."""
     patch.setattr(storage_log.Log, "durable_offset", property(lambda self: self.log_end_offset))
 
 
 def a_flush_counts_beyond_a_cut(patch: Patch) -> None:
-    """An fsync that was begun before the log was cut counts as far as it was meant to."""
+    """An fsync that began before a truncation makes offsets durable that were truncated since."""
 
     def lower(self: Any, offset: Any) -> None:
         self.recovery_point = min(self.recovery_point, offset)
@@ -36,7 +36,7 @@ def a_flush_counts_beyond_a_cut(patch: Patch) -> None:
 
 
 def names_are_not_synced(patch: Patch) -> None:
-    """A flush syncs files, and forgets the directory that names them."""
+    """A flush fsyncs files but not their directory."""
 
     def run(self: Any) -> None:
         sync_all(self.handles)
@@ -46,12 +46,12 @@ def names_are_not_synced(patch: Patch) -> None:
 
 
 def a_cut_leaves_the_recovery_point(patch: Patch) -> None:
-    """What was flushed below an offset counts as flushed, whatever lies there by now."""
+    """A truncation leaves the recovery point above the new log end."""
     patch.setattr(flush.FlushState, "lower", lambda *_: None)
 
 
 def a_failed_sync_is_asked_again(patch: Patch) -> None:
-    """After an error of fsync the same directory is used on: the next sync says that all is well."""
+    """After a failed fsync the log directory stays in use, and the next fsync succeeds."""
 
     def run(self: Any, work: Any) -> None:
         with self._lock:
@@ -65,12 +65,12 @@ def a_failed_sync_is_asked_again(patch: Patch) -> None:
 
 
 def recovery_writes_nothing_again(patch: Patch) -> None:
-    """What recovery reads is synced, and not written again before."""
+    """Recovery fsyncs the bytes that it reads without writing them again."""
     patch.setattr(recovery.Recovery, "_rewrite", staticmethod(lambda *_: None))
 
 
 def retention_takes_what_is_not_committed(patch: Patch) -> None:
-    """Old segments go, replicated or not."""
+    """Retention deletes old segments that are not replicated yet."""
     count = retention.count_deletable
 
     def counting(segments: Any, config: Any, **rest: Any) -> int:
@@ -80,24 +80,24 @@ def retention_takes_what_is_not_committed(patch: Patch) -> None:
 
 
 def records_go_before_their_time(patch: Patch) -> None:
-    """Retention takes records for twice as old as they are."""
+    """Retention treats records as twice as old as they are."""
     age = retention._age
     patch.setattr(retention, "_age", lambda *given: 2 * age(*given))
 
 
 def a_cut_is_not_synced(patch: Patch) -> None:
-    """A cut reaches the disk when it likes."""
+    """A truncation is not fsynced."""
     patch.setattr(log_cut, "sync_all", lambda _: None)
 
 
 def a_damaged_log_leads_on(patch: Patch) -> None:
-    """A read that finds damage fails, and nobody is told."""
+    """A read that finds damage fails without a report of the damage."""
     patch.setattr(replica_manager.ReplicaManager, "log_damaged", lambda *_: None)
     patch.setattr(replica_manager.ReplicaManager, "damage_found", lambda *_: None)
 
 
 def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
-    """A log is cut; the file of recovery points says what it said."""
+    """A truncation does not update the checkpoint of recovery points."""
 
     def lowering(self: Any, log: Any, offset: Any) -> Any:
         return self.marks.lowering(PartitionKey(log.topic_id, log.topic_partition.partition), offset)
@@ -106,7 +106,7 @@ def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
 
 
 def a_cut_leaves_the_watermark(patch: Patch) -> None:
-    """A log is cut; the file of high watermarks says what it said, until it is written for another reason."""
+    """A truncation does not update the checkpoint of high watermarks until it is written for another reason."""
 
     def lowering(self: Any, log: Any, offset: Any) -> Any:
         watermarks, self._high_watermarks = self._high_watermarks, self._recovery_points
@@ -120,7 +120,7 @@ def a_cut_leaves_the_watermark(patch: Patch) -> None:
 
 
 def epochs_are_written_behind_the_bytes(patch: Patch) -> None:
-    """The epochs of messages that hold none reach their file with the next flush, not before the messages."""
+    """The epochs of v0 and v1 messages reach their file with the next flush, after the messages."""
 
     def writing(self: Any, *given: Any) -> None:
         file = self._flush.epoch_file
@@ -135,7 +135,7 @@ def epochs_are_written_behind_the_bytes(patch: Patch) -> None:
 
 
 def lost_epochs_are_no_damage(patch: Patch) -> None:
-    """A log of messages whose file of epochs is gone begins anew, as if nobody had counted on it."""
+    """A log of v0 and v1 messages without its file of epochs starts empty, as if it had no durable records."""
 
     def finishing(self: Any, *given: Any) -> None:
         site, known = self._site, self._site.known
@@ -156,28 +156,28 @@ def lost_epochs_are_no_damage(patch: Patch) -> None:
 
 
 def rot_is_taken_for_a_torn_tail(patch: Patch) -> None:
-    """What lies above the recovery point was not durable, whatever was reported as held."""
+    """Recovery truncates everything above the recovery point, even what was reported as durable."""
     patch.setattr(loading_site.LoadingSite, "protected", property(lambda self: self.known.recovery_point))
 
 
 def known_damage_is_forgotten(patch: Patch) -> None:
-    """What was found damaged while the node ran is known only to that process."""
+    """Damage that was found while the node ran is not recorded on disk."""
     patch.setattr(log_directory.LogDirectory, "keep_damage", lambda *_, **__: None)
 
 
 def the_cleaner_goes_to_the_log_end(patch: Patch) -> None:
-    """Compaction takes what a later record of the key replaces, committed or not."""
+    """Compaction removes records that a later uncommitted record of the key replaces."""
     measure = cleanable.measure
     patch.setattr(log_cleaner, "measure", lambda *given, **rest: measure(*given, **{**rest, "limit": rest["log_end"]}))
 
 
 def a_full_disk_is_a_broken_one(patch: Patch) -> None:
-    """A disk without room takes its directory offline, until the node is started again."""
+    """A full disk takes its log directory offline until the node is restarted."""
     patch.setattr(log_directory, "is_full", lambda _: False)
 
 
 def an_index_page_that_cannot_be_read_ends_the_node(patch: Patch) -> None:
-    """Mapped pages are accessed without the guard: the kernel's signal ends the process, here a defect does."""
+    """Mapped pages are accessed without the guard: the signal of the kernel ends the process; here a defect does."""
     page_fault = fake_disk.FakeDisk.page_fault
 
     def unguarded(self: Any, operation: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""One planted bug and who notices it: apart from __main__.py, since a worker process cannot import that."""
+"""One planted bug and the worlds that notice it: apart from __main__.py, since a worker process cannot import that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tests.sim.mutants.mutant import is_caught, told, worlds
 
 
 class Found(NamedTuple):
-    """What came of one planted bug. noticed: what a random world said, the last of `tried`; None: all were well."""
+    """The outcome of one planted bug. noticed: the violation in the last of `tried` random worlds; None: no world
+    failed."""
 
     number: int
     by_story: bool
@@ -19,7 +20,7 @@ class Found(NamedTuple):
 
 
 def examine(number: int, seeds: range) -> Found:
-    """Plant one bug, in its story and in worlds until one notices."""
+    """Plant one bug in its story, and in random worlds until one notices it."""
     said = told(MUTANTS[number])
     count, noticed = worlds(MUTANTS[number], seeds)
     return Found(number, is_caught(MUTANTS[number], said), said, count, noticed)

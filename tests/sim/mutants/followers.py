@@ -1,4 +1,4 @@
-"""Followers that break a rule: what they believe, where they cut, what they leave undone."""
+"""Followers that break a rule of fetching, of truncation, or of reports to the leader."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from tidelog.types import Offset
 
 
 def a_watermark_comes_before_the_cut(patch: Patch) -> None:
-    """A diverging answer carries the leader's watermark; the follower takes it first and cuts its log when it is told
-    again."""
+    """The follower applies the high watermark of a diverging answer at once, and truncates after the next answer."""
     answer_of, cut_of = fetch_answers.diverging_answer, follower.PartitionFollower._diverged
     told: set[int] = set()
 
@@ -39,8 +38,8 @@ def a_watermark_comes_before_the_cut(patch: Patch) -> None:
 
 
 def an_answer_counts_for_any_fetch(patch: Patch) -> None:
-    """Answers find their partition by name and are believed whatever was asked; nobody gives up a silent stream, the
-    log does not mind an older epoch."""
+    """An answer is matched by partition alone and always applied; silent streams stay open, and the log accepts older
+    epochs."""
 
     async def receive(self: Any, stream: Any) -> None:
         while (response := await stream.receive()) is not None:
@@ -72,7 +71,7 @@ def an_answer_counts_for_any_fetch(patch: Patch) -> None:
 
 
 def a_refused_follower_is_given_one_tick(patch: Patch) -> None:
-    """A follower that pauses after a refusal is looked at once, whether its pause is over by then or not."""
+    """A follower that pauses after a rejection is checked once, even if its pause is not over then."""
 
     def tick(self: Any) -> None:
         if self.leader is not None:
@@ -84,7 +83,7 @@ def a_refused_follower_is_given_one_tick(patch: Patch) -> None:
 
 
 def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
-    """A fetcher closes the stream it has when it is told to stop, not the one that it is about to have."""
+    """A fetcher that is stopped closes its open stream, but not the one that it is opening."""
 
     async def serve_one_stream(self: Any) -> None:
         self._connected_to = self._endpoint()
@@ -99,7 +98,7 @@ def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
 
 
 def a_follower_cuts_to_its_watermark(patch: Patch) -> None:
-    """A follower begins by cutting what it does not know to be committed (KIP-101)."""
+    """A new follower truncates its log to its high watermark (KIP-101)."""
     follow = node_partition.Partition.follow
 
     def following(self: Any, state: Any) -> None:
@@ -110,7 +109,7 @@ def a_follower_cuts_to_its_watermark(patch: Patch) -> None:
 
 
 def a_follower_empties_its_log(patch: Patch) -> None:
-    """A follower whose log disagrees begins anew instead of cutting it."""
+    """A follower whose log diverges empties it instead of truncating it."""
 
     def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
         return [RestartAt(answer.log_start, "it disagrees")]
@@ -119,12 +118,12 @@ def a_follower_empties_its_log(patch: Patch) -> None:
 
 
 def a_follower_cuts_where_the_leader_says(patch: Patch) -> None:
-    """A follower cuts at the leader's end of an epoch, without a look at its own entries (KIP-279)."""
+    """A follower truncates to the leader's end of an epoch without a comparison with its own entries (KIP-279)."""
     patch.setattr(follower, "common_end", lambda history, log_end, answer: min(log_end, answer.end_offset))
 
 
 def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
-    """A follower that ends below the leader's start asks again and again."""
+    """A follower that ends below the leader's log start repeats its fetch forever."""
     patch.setattr(
         follower.PartitionFollower,
         "_rejected",
@@ -133,7 +132,7 @@ def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
 
 
 def who_deleted_more_than_the_leader_begins_at_its_start(patch: Patch) -> None:
-    """Below what is committed, where that is all that it has left."""
+    """A follower that deleted more than its leader restarts at the leader's log start, below committed records."""
     diverged = follower.PartitionFollower._diverged
 
     def from_the_leaders_start(self: Any, end: Any, answer: Any) -> list[Any]:
@@ -145,22 +144,22 @@ def who_deleted_more_than_the_leader_begins_at_its_start(patch: Patch) -> None:
 
 
 def a_log_begins_where_it_was_told_to(patch: Patch) -> None:
-    """A follower that began anew within a batch takes no batch that begins before."""
+    """A follower that restarted within a batch rejects the batch that contains its start."""
     patch.setattr(follower_log, "_begins_below", lambda *_: None)
 
 
 def a_follower_tells_nobody_what_it_holds(patch: Patch) -> None:
-    """What became durable while a fetch waits is told with the next one only."""
+    """An offset that becomes durable while a fetch waits is reported only with the next fetch."""
     patch.setattr(follower.PartitionFollower, "_durable_offset", lambda *_: [])
 
 
 def a_lost_stream_is_not_noticed(patch: Patch) -> None:
-    """A follower whose stream broke goes on waiting for its answer."""
+    """A follower whose stream broke waits for its answer forever."""
     patch.setattr(node_partition.Partition, "stream_broken", lambda _: None)
 
 
 def a_follower_takes_the_leaders_start_at_once(patch: Patch) -> None:
-    """A follower's log start follows the leader's end instead of its start."""
+    """The log start of a follower moves to the leader's log end instead of its log start."""
 
     def advance(self: Any, committed: Any) -> Any:
         return original(self, follower._Committed(committed.watermark, Offset(self._log.log_end)))
@@ -170,7 +169,7 @@ def a_follower_takes_the_leaders_start_at_once(patch: Patch) -> None:
 
 
 def an_epoch_that_is_not_known_agrees(patch: Patch) -> None:
-    """A leader that has no entry for a follower's last epoch sees nothing to object to."""
+    """A leader without an entry for the follower's last epoch treats the logs as equal."""
 
     def divergence(history: Any, log_start: Any, log_end: Any, next_offset: Any, last_epoch: Any) -> Any:
         if all(entry.epoch != last_epoch for entry in history):
@@ -182,5 +181,5 @@ def an_epoch_that_is_not_known_agrees(patch: Patch) -> None:
 
 
 def a_role_is_taken_in_the_middle_of_a_cut(patch: Patch) -> None:
-    """What the metadata say of a partition is done at once, whatever its log is at."""
+    """A change of the metadata is applied to a partition while its log is being truncated."""
     patch.setattr(replica_manager.ReplicaManager, "_is_put_off", lambda *_: False)

@@ -1,4 +1,4 @@
-"""Nodes that believe what anybody says: of epochs, leaders, positions, and that end when a handler fails."""
+"""Nodes that trust the epochs, leaders and positions in any message, and processes that end when a handler fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.types import Offset
 
 
 def an_unproven_leader_is_believed(patch: Patch) -> None:
-    """A node that says it leads is followed, in whatever epoch, without being asked."""
+    """A node follows whichever node claims to lead, in any epoch, without querying it."""
 
     def begin_asked(self: Any, event: Any) -> None:
         request = event.request
@@ -36,7 +36,7 @@ def an_unproven_leader_is_believed(patch: Patch) -> None:
 
 
 def a_request_without_a_cluster_is_obeyed(patch: Patch) -> None:
-    """No cluster named is as good as the right one."""
+    """A request that names no cluster is accepted."""
     ensure = quorum_handlers.QuorumHandlers._ensure_cluster
     patch.setattr(
         quorum_handlers.QuorumHandlers,
@@ -46,18 +46,18 @@ def a_request_without_a_cluster_is_obeyed(patch: Patch) -> None:
 
 
 def a_request_for_another_replica_is_obeyed(patch: Patch) -> None:
-    """A node does what another directory, or another node, was told to do."""
+    """A request to another directory or another node is accepted."""
     patch.setattr(quorum_handlers.QuorumHandlers, "_ensure_meant", lambda *_: None)
 
 
 def one_message_moves_the_epoch_anywhere(patch: Patch) -> None:
-    """No jump is too far, the reserve is like any other epochs."""
+    """An epoch may increase by any amount, even into the reserve."""
     patch.setattr(quorum, "step_towards", lambda _, told: told)
     patch.setattr(quorum_checks, "EPOCH_LAST", EPOCH_MAX)
 
 
 def a_position_beyond_the_log_end_counts(patch: Patch) -> None:
-    """A leader looks for the epoch of a follower's last record, not for whether it has the record."""
+    """A leader compares the epoch of a follower's last record, but not whether it has that record."""
 
     def within(history: Any, log_start: Any, log_end: Any, next_offset: Any, last_epoch: Any) -> Any:
         return divergence(history, log_start, Offset(max(log_end, next_offset)), next_offset, last_epoch)
@@ -66,7 +66,7 @@ def a_position_beyond_the_log_end_counts(patch: Patch) -> None:
 
 
 def an_outdated_stream_stays_open(patch: Patch) -> None:
-    """A leader refuses the fetches on an outdated stream one by one, so that the follower never reconnects."""
+    """A leader rejects the fetches on an outdated stream one by one, so that the follower never reconnects."""
     take_over, fetched = FollowerStreams.take_over, Partition.follower_fetched
     latest_of: dict[Any, Any] = {}
 
@@ -91,7 +91,7 @@ def a_drain_is_never_withdrawn(patch: Patch) -> None:
 
 
 def a_failing_handler_ends_the_process(patch: Patch) -> None:
-    """What the rules could not take is raised where nobody waits for it."""
+    """An exception in the rules is raised in a task that no caller awaits."""
 
     def note(self: Any, doing: str, defect: Exception) -> Any:
         raise defect

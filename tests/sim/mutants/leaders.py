@@ -1,4 +1,4 @@
-"""Leaders that break a rule: what counts in their books, when they commit, whom they admit, what they answer."""
+"""Leaders that break a rule of positions, commits, in-sync sets, or answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.types import Acks, Millis, Offset
 
 
 def a_diverging_fetch_counts(patch: Patch) -> None:
-    """The positions of a fetch are entered before it is asked whether the logs agree."""
+    """The positions of a fetch are recorded before the logs are compared."""
 
     def fetched(self: Any, fetch: Any) -> list[Any]:
         refusal = self._refusal(fetch)
@@ -30,7 +30,7 @@ def a_diverging_fetch_counts(patch: Patch) -> None:
 
 
 def a_replica_joins_by_its_log_end(patch: Patch) -> None:
-    """What a replica has fetched counts for joining, synced or not."""
+    """The log end of a replica counts for joining, not its durable offset."""
 
     def may_join(self: Any, replica: Any) -> bool:
         book, view = self._progress.get(replica), self._views.get(replica)
@@ -42,7 +42,7 @@ def a_replica_joins_by_its_log_end(patch: Patch) -> None:
 
 
 def a_refused_joiner_counts_no_more(patch: Patch) -> None:
-    """A proposal that failed is taken back at once, although a copy of it may still be under way."""
+    """A failed proposal is withdrawn at once, although a copy of it may still be in flight."""
     failed = isr.InSyncSet.proposal_failed
 
     def proposal_failed(self: Any, based_on: Any, at: Any) -> None:
@@ -54,7 +54,7 @@ def a_refused_joiner_counts_no_more(patch: Patch) -> None:
 
 
 def a_topic_is_found_by_its_name(patch: Patch) -> None:
-    """Positions find their partition without its topic's id."""
+    """Positions are matched to a partition without the topic id."""
 
     locate = replica_manager.ReplicaManager.locate
 
@@ -71,7 +71,7 @@ def a_topic_is_found_by_its_name(patch: Patch) -> None:
 
 
 def a_joiner_counts_once_admitted(patch: Patch) -> None:
-    """A joiner counts from the answer to its proposal on, not from the proposal."""
+    """A joiner counts only from the answer to its proposal on, not from the proposal on."""
     propose = isr.InSyncSet.propose
 
     def proposing(self: Any, at: Any, **rest: Any) -> Any:
@@ -84,7 +84,7 @@ def a_joiner_counts_once_admitted(patch: Patch) -> None:
 
 
 def a_leaver_counts_no_more(patch: Patch) -> None:
-    """A member counts only until its removal is proposed, committed or not."""
+    """A member stops to count when its removal is proposed, before the commit."""
     propose = isr.InSyncSet.propose
 
     def proposing(self: Any, at: Any, **rest: Any) -> Any:
@@ -98,18 +98,18 @@ def a_leaver_counts_no_more(patch: Patch) -> None:
 
 
 def epochs_are_not_compared(patch: Patch) -> None:
-    """Fetches and produce requests of any leader epoch are taken."""
+    """Fetches and produce requests of any leader epoch are accepted."""
     patch.setattr(partition_leader, "ensure_epoch", lambda *_: None)
     patch.setattr(node_partition, "ensure_epoch", lambda *_: None)
 
 
 def any_incarnation_counts(patch: Patch) -> None:
-    """A leader takes positions from any process of a node, an earlier one too."""
+    """A leader records positions from any incarnation of a node."""
     patch.setattr(isr.InSyncSet, "_is_present", lambda self, replica, _: replica in self._views)
 
 
 def news_goes_to_streams_of_earlier_lives(patch: Patch) -> None:
-    """What was said on a stream that nobody reads any more is taken for heard on the latest, refused fetches or not."""
+    """Offsets sent on an abandoned stream count as sent on the latest one, and fetches on it are not rejected."""
     fetched = node_partition.Partition.follower_fetched
 
     def first_speak_on(self: Any, fetch: Any, follower: Any, *rest: Any) -> Any:
@@ -124,7 +124,7 @@ def news_goes_to_streams_of_earlier_lives(patch: Patch) -> None:
 
 
 def a_leader_begins_its_epoch_twice(patch: Patch) -> None:
-    """A leader that had stopped and goes on in its epoch takes its log end for where that epoch began."""
+    """A leader that continues in its epoch after a stop takes its log end for the start of the epoch."""
 
     def begin(self: Any, *, history: Any, leader_epoch: Any, **rest: Any) -> None:
         earlier = [entry for entry in history if entry.epoch != leader_epoch]
@@ -135,12 +135,13 @@ def a_leader_begins_its_epoch_twice(patch: Patch) -> None:
 
 
 def whoever_is_alive_is_a_successor(patch: Patch) -> None:
-    """A damaged leader stops where another member's node is alive, whether that has its log or not."""
+    """A damaged leader resigns if the node of another member is alive, even if that node lacks the log."""
     patch.setattr(replica_manager, "electable", lambda image, state, node: not image.nodes[node].fenced)
 
 
 def who_stopped_for_damage_never_leads(patch: Patch) -> None:
-    """A damaged replica that was elected before the controller heard of it stays away, and so does everybody else."""
+    """A damaged replica that was elected before the controller knew of the damage does not lead, and no other replica
+    does."""
     serves_on = replica_manager.ReplicaManager._serves_on
 
     def while_it_serves(self: Any, partition: Any) -> bool:
@@ -150,7 +151,7 @@ def who_stopped_for_damage_never_leads(patch: Patch) -> None:
 
 
 def reports_of_any_stream_count(patch: Patch) -> None:
-    """What a follower holds is believed whichever of its streams says so, and in whichever epoch it was said."""
+    """Durable offsets are accepted from any stream of a follower and in any epoch."""
 
     def record_durable(self: Any, report: Any) -> bool:
         book = self._progress.get(report.replica)
@@ -168,7 +169,7 @@ def reports_of_any_stream_count(patch: Patch) -> None:
 
 
 def a_small_set_commits(patch: Patch) -> None:
-    """The watermark moves however small the in-sync set is."""
+    """The high watermark advances whatever the size of the in-sync set."""
     commit = isr.InSyncSet.commit
 
     def committing(self: Any) -> Any:
@@ -182,12 +183,12 @@ def a_small_set_commits(patch: Patch) -> None:
 
 
 def a_small_set_takes_records(patch: Patch) -> None:
-    """Nobody asks before an append whether enough replicas are in sync."""
+    """An append is accepted without a check of the number of in-sync replicas."""
     patch.setattr(partition_leader.PartitionLeader, "ensure_enough", lambda *_: None)
 
 
 def a_shrunken_set_goes_on_waiting(patch: Patch) -> None:
-    """Who waits when the set shrinks below the minimum is not told."""
+    """Producers that wait when the set shrinks below the minimum get no answer."""
     patch.setattr(isr.InSyncSet, "is_enough", property(lambda _: True))
 
 
@@ -197,7 +198,7 @@ def members_are_never_behind(patch: Patch) -> None:
 
 
 def a_stuck_leader_stays(patch: Patch) -> None:
-    """A leader never finds itself behind."""
+    """A leader never detects that it lags itself."""
     is_behind = isr.InSyncSet.is_behind
     patch.setattr(
         isr.InSyncSet, "is_behind", lambda self, replica, at: replica != self._me and is_behind(self, replica, at)
@@ -205,12 +206,12 @@ def a_stuck_leader_stays(patch: Patch) -> None:
 
 
 def an_eligible_replica_is_no_successor(patch: Patch) -> None:
-    """A stuck leader hands over to members of the in-sync set only."""
+    """A stuck leader hands over only to members of the in-sync set."""
     patch.setattr(isr.InSyncSet, "_has_successor", lambda self, stays, join: len(stays) > 1)
 
 
 def a_resignation_is_said_once(patch: Patch) -> None:
-    """A leader that could not resign stays until its set changes."""
+    """A leader whose resignation failed does not repeat it until its set changes."""
     fail = isr.InSyncSet.proposal_failed
 
     def failing(self: Any, based_on: Any, at: Any) -> None:
@@ -221,7 +222,7 @@ def a_resignation_is_said_once(patch: Patch) -> None:
 
 
 def a_leader_without_a_log_stays(patch: Patch) -> None:
-    """A node that cannot make a partition's log tries again, and lets nobody else lead it meanwhile."""
+    """A node that cannot create the log of a partition retries, and does not resign meanwhile."""
     resign = replica_manager.ReplicaManager._resign
 
     def resigning(self: Any, partition: Any) -> None:
@@ -232,7 +233,7 @@ def a_leader_without_a_log_stays(patch: Patch) -> None:
 
 
 def an_ack_outlives_its_epoch(patch: Patch) -> None:
-    """Who waits for an offset goes on waiting when the leadership ends, and is answered in the node's next one."""
+    """A waiting acknowledgement survives the end of the leadership and is sent in the node's next one."""
     kept: dict[Any, Any] = {}
     begin = partition_leader.PartitionLeader.__init__
 
@@ -259,7 +260,7 @@ def an_ack_does_not_wait(patch: Patch) -> None:
 
 
 def a_leader_alone_acknowledges_what_it_has_written(patch: Patch) -> None:
-    """`acks=1` is answered when the leader has written the record, synced or not."""
+    """`acks=1` is answered when the leader has written the record, before it is durable."""
     await_ack = partition_leader.PartitionLeader._await_ack
 
     def awaiting(self: Any, event: Any) -> Any:
@@ -271,12 +272,12 @@ def a_leader_alone_acknowledges_what_it_has_written(patch: Patch) -> None:
 
 
 def readers_see_the_log_end(patch: Patch) -> None:
-    """A consumer is given whatever the leader has."""
+    """Consumers read up to the leader's log end."""
     patch.setattr(storage_log.Log, "end_for", lambda self, _: self.log_end_offset)
 
 
 def the_last_stable_offset_is_one_too_high(patch: Patch) -> None:
-    """A reader of decided transactions is given the first record of an open one."""
+    """With read_committed a consumer gets the first record of an open transaction."""
 
     def one_more(self: Any) -> Offset:
         unstable = self.first_unstable_offset
@@ -286,17 +287,17 @@ def the_last_stable_offset_is_one_too_high(patch: Patch) -> None:
 
 
 def aborted_transactions_are_not_named(patch: Patch) -> None:
-    """A reader of decided transactions is not told which were aborted."""
+    """With read_committed the answer does not contain the aborted transactions."""
     patch.setattr(storage_log.Log, "aborted_transactions", lambda *_, **__: ())
 
 
 def a_new_leader_tells_the_end_it_knows(patch: Patch) -> None:
-    """A new leader answers where the committed log ends before it knows (KIP-207)."""
+    """A new leader reports the end of the committed log before it knows it (KIP-207)."""
     patch.setattr(partition_leader.PartitionLeader, "knows_committed_end", property(lambda _: True))
 
 
 def readers_are_not_asked_for_their_epoch(patch: Patch) -> None:
-    """A reader that stands behind the end of its epoch is not told that the logs differ (KIP-320)."""
+    """A reader beyond the end of its epoch gets no diverging epoch (KIP-320)."""
 
     def reader_fetched(self: Any, fetch: Any) -> None:
         self.leading_in(fetch.leader_epoch)
@@ -305,12 +306,12 @@ def readers_are_not_asked_for_their_epoch(patch: Patch) -> None:
 
 
 def a_leader_does_not_look_at_its_own_bytes(patch: Patch) -> None:
-    """What followers refuse is sent to them again, for ever."""
+    """A leader sends bytes again that its followers reject, without verifying its own log."""
     patch.setattr(node_partition, "check_own", lambda *_: None)
 
 
 def answers_of_any_age_are_news(patch: Patch) -> None:
-    """The controller's answer to a proposal counts whatever the metadata have said since."""
+    """The answer to a proposal is applied even if the metadata are newer."""
 
     def accepted(self: Any, members: Any, partition_epoch: Any, at: Any) -> bool:
         self._take(members, partition_epoch, at)
@@ -320,7 +321,7 @@ def answers_of_any_age_are_news(patch: Patch) -> None:
 
 
 def readers_are_sent_to_any_replica(patch: Patch) -> None:
-    """The nearest replica is the one in the reader's rack, in sync or not (KIP-392)."""
+    """Readers are directed to the replica in their rack even if it is not in sync (KIP-392)."""
 
     def nearest(self: Any, rack: str, _offset: Any) -> Any:
         found = [node for node, view in self._views.items() if view.rack == rack and node != self._me]
@@ -330,5 +331,5 @@ def readers_are_sent_to_any_replica(patch: Patch) -> None:
 
 
 def what_a_follower_lacks_is_out_of_range(patch: Patch) -> None:
-    """A follower answers a reader that is ahead of it as a leader would: reset, it would read all again."""
+    """A follower answers a reader that is ahead of it with OffsetOutOfRange: a reset would read everything again."""
     patch.setattr(node_partition, "committed_divergence", lambda *_: None)

@@ -1,4 +1,4 @@
-"""A planted bug: one rule made weaker, the story that needs the rule, and what is said when it breaks."""
+"""A planted bug: one rule made weaker, the story that needs the rule, and the expected violation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Story = Callable[[Simulation], None]
 
 class Mutant(NamedTuple):
     """plant: makes the rule weaker. rule: of the design's section 4, of a scenario (S5), or of Kafka. story: fails with
-    the plant, and `says` is found in what it says then, with this seed."""
+    the plant and this seed; its violation matches `says`."""
 
     plant: Plant
     rule: str
@@ -37,25 +37,25 @@ class Mutant(NamedTuple):
 
 
 def told(mutant: Mutant) -> str | None:
-    """What the mutant's story says with the bug planted; None where it ends well."""
+    """The violation that the mutant's story ends with; None if it ends well."""
     with pytest.MonkeyPatch.context() as patch:
         mutant.plant(patch)
         try:
             with _silently(), Simulation(mutant.seed) as sim:
                 mutant.story(sim)
-        except (AssertionError, Exception) as error:  # noqa: BLE001 - whatever ends a story is what it has to tell
+        except (AssertionError, Exception) as error:  # noqa: BLE001 - any exception is the outcome of the story
             return f"{type(error).__name__}: {error}".splitlines()[0]
     return None
 
 
 def is_caught(mutant: Mutant, said: str | None) -> bool:
-    """Does the story fail for the right reason?"""
+    """Whether the story fails for the expected reason."""
     return said is not None and re.search(mutant.says, said) is not None
 
 
 def worlds(mutant: Mutant, seeds: Iterable[int]) -> tuple[int, str | None]:
-    """Random worlds with the bug planted, until one fails. Returns how many were run, and what the last one said (None:
-    all were well)."""
+    """Run random worlds with the bug planted until one fails. Returns their number and the violation of the last one
+    (None: all ended well)."""
     count = 0
     for seed in seeds:
         count += 1

@@ -1,4 +1,4 @@
-"""Producers, and logs that know too little of them."""
+"""Producers, and logs with too little producer state."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def _sequences_are_not_checked(patch: Patch) -> None:
 
 
 def sequences_are_not_checked(patch: Patch) -> None:
-    """A leader appends what an idempotent producer sends, whatever came before it."""
+    """A leader appends the batches of an idempotent producer in any order."""
     _sequences_are_not_checked(patch)
 
 
 def a_duplicate_is_taken_as_new(patch: Patch) -> None:
-    """A leader does not know the batches that it has already."""
+    """A leader does not detect duplicates of batches that it has appended."""
     _sequences_are_not_checked(patch)
     patch.setattr(producer_entry.ProducerState, "duplicate_of", lambda *_: None)
 
 
 def producers_outlive_the_cut(patch: Patch) -> None:
-    """A log that is cut remembers the batches that it has lost."""
+    """The producer state of a truncated log still contains the batches above its end."""
     patch.setattr(log_producers.LogProducers, "cut", lambda *_: None)
     patch.setattr(log_producers.LogProducers, "truncating", lambda *_: False)
 
 
 def sequences_are_given_back(patch: Patch) -> None:
-    """A batch that is given up as not written returns its sequences, whatever earlier attempts of it did."""
+    """A batch that failed as not written returns its sequences, even if an earlier attempt may have been written."""
     finish = _producer_core.ProducerCore._finish
 
     def returning(self: Any, at: Any, effects: Any, finished: Any) -> None:
@@ -49,7 +49,7 @@ def sequences_are_given_back(patch: Patch) -> None:
 
 
 def a_failed_attempt_ends_the_doubt(patch: Patch) -> None:
-    """A batch counts as not written as soon as one attempt is certainly not."""
+    """A batch counts as not written as soon as one of its attempts is known to have failed."""
     retry = _producer_core.ProducerCore._retry
 
     def believing(self: Any, batch: Any, cause: Any, at: Any) -> None:
@@ -61,7 +61,7 @@ def a_failed_attempt_ends_the_doubt(patch: Patch) -> None:
 
 
 def blocks_of_ids_begin_anew(patch: Patch) -> None:
-    """The controller remembers which producer ids it has given away only for as long as it lives."""
+    """The controller keeps the allocated producer ids in memory only."""
 
     def allocate(self: Any, _request: Any) -> ProducerIdBlock:
         first = self.__dict__.setdefault("_next_id", 0)
@@ -72,12 +72,12 @@ def blocks_of_ids_begin_anew(patch: Patch) -> None:
 
 
 def a_duplicate_needs_a_set_too(patch: Patch) -> None:
-    """A leader refuses a batch as not written while its set is too small, whether it has it or not."""
+    """A leader rejects a duplicate as not written while its in-sync set is too small."""
     patch.setattr(storage_log.Log, "is_duplicate", lambda *_: False)
 
 
 def a_call_overtakes_those_that_wait(patch: Patch) -> None:
-    """A producer queues a record as soon as there is room for it, whatever calls wait for room already."""
+    """A producer queues a record as soon as there is room for it, ahead of the calls that wait for room."""
     put = Producer._put
 
     def overtaking(self: Any, *record: Any, first: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Quorums that break a rule of Raft: votes, elections, what is committed, what is cut."""
+"""Quorums that break a rule of Raft: votes, elections, commits, truncation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog.types import LeaderEpoch
 
 
 def a_vote_is_not_written(patch: Patch) -> None:
-    """A vote is answered at once, and never reaches the disk."""
+    """A vote is answered at once and never reaches the disk."""
 
     async def persist(self: Any, state: Any) -> None:
         return None
@@ -32,7 +32,7 @@ def a_vote_is_not_written(patch: Patch) -> None:
 
 
 def a_vote_is_written_behind_its_answer(patch: Patch) -> None:
-    """The answer does not wait until the vote is on the disk."""
+    """A vote is answered before it is on disk."""
 
     async def begin(self: Any, state: Any) -> None:
         self._start(persist(self, state))
@@ -42,7 +42,7 @@ def a_vote_is_written_behind_its_answer(patch: Patch) -> None:
 
 
 def the_only_voter_leads_before_it_has_voted(patch: Patch) -> None:
-    """Who leads by its own vote says so while that is on its way to the disk."""
+    """A node that needs only its own vote leads before that vote is on disk."""
 
     async def show_and_persist(self: Any, state: Any) -> None:
         self._show()
@@ -53,22 +53,22 @@ def the_only_voter_leads_before_it_has_voted(patch: Patch) -> None:
 
 
 def a_voter_without_its_directory_says_what_it_holds(patch: Patch) -> None:
-    """It fetches on, and its fetch names what was synced before the directory failed."""
+    """A voter whose directory failed keeps fetching and reports the offset that was durable before."""
     patch.setattr(quorum_fetcher.QuorumFetcher, "_ensure_usable", lambda _: None)
 
 
 def a_lost_log_votes(patch: Patch) -> None:
-    """An emptied log is compared like any other."""
+    """A voter whose log was emptied grants votes by comparison with the empty log."""
     patch.setattr(quorum.Quorum, "_is_whole", True)
 
 
 def who_was_removed_never_stands(patch: Patch) -> None:
-    """Though the record that removes it may be on its disk alone."""
+    """A removed voter is no candidate, although the record of its removal may be on its disk only."""
     patch.setattr(quorum_log_view.MetadataLogView, "may_stand", lambda self, replica: replica in self.voters)
 
 
 def any_directory_of_a_node_votes(patch: Patch) -> None:
-    """A voter is a node, whatever its directory."""
+    """A voter is identified by its node id, without its directory."""
 
     def vote_asked(self: Any, event: Any) -> None:
         self.me, own = event.request.voter, self.me
@@ -80,7 +80,7 @@ def any_directory_of_a_node_votes(patch: Patch) -> None:
 
 
 def the_configuration_says_who_votes(patch: Patch) -> None:
-    """Where more nodes are to vote than the log names, those of the list do, whatever the log says."""
+    """While the log names fewer voters than configured, the configured nodes vote."""
 
     def begin(self: Any, config: Any, *given: Any, **named: Any) -> None:
         begin_with(self, config, *given, **named)
@@ -105,12 +105,12 @@ def the_configuration_says_who_votes(patch: Patch) -> None:
 
 
 def who_leads_no_more_names_nobody(patch: Patch) -> None:
-    """A leader that stops, or was killed, lets the others find out by themselves."""
+    """A leader that stops announces no successors."""
     patch.setattr(quorum.Quorum, "_send_end_epoch", lambda _: None)
 
 
 def nobody_is_asked_before_an_epoch_begins(patch: Patch) -> None:
-    """No pre-vote: who hears no leader begins an epoch."""
+    """No pre-vote: a node that hears no leader begins an epoch."""
 
     def stand(self: Any, cause: Any) -> None:
         if not self.is_voter or self._retired:
@@ -131,12 +131,12 @@ def a_leader_without_a_majority_leads_on(patch: Patch) -> None:
 
 
 def any_log_gets_a_vote(patch: Patch) -> None:
-    """A voter does not look how far the candidate's log reaches."""
+    """A voter does not compare the candidate's log with its own."""
     patch.setattr(quorum.Quorum, "_is_complete", lambda self, request: True)
 
 
 def an_emptied_node_forms_a_cluster(patch: Patch) -> None:
-    """Where the first node has only to join, it forms a cluster of itself."""
+    """A first node that should join an existing cluster forms a new one."""
 
     async def choose_voters(self: Any, me: Any, *given: Any) -> Any:
         return await choose(self, me, *given) or (me,)
@@ -146,7 +146,7 @@ def an_emptied_node_forms_a_cluster(patch: Patch) -> None:
 
 
 def older_epochs_are_committed_by_count(patch: Patch) -> None:
-    """A leader commits what a majority holds, whoever wrote it."""
+    """A leader commits records of older epochs as soon as a majority has them."""
 
     def committed(self: Any, log: Any) -> Any:
         self.epoch_start, began = 0, self.epoch_start
@@ -160,12 +160,12 @@ def older_epochs_are_committed_by_count(patch: Patch) -> None:
 
 
 def one_vote_elects(patch: Patch) -> None:
-    """A candidate leads with its own vote alone."""
+    """A candidate becomes leader with its own vote alone."""
     patch.setattr(ballot.Ballot, "won", property(lambda _: True))
 
 
 def one_voter_commits(patch: Patch) -> None:
-    """What the leader holds is committed."""
+    """A leader commits what it has made durable itself."""
 
     def committed(self: Any, log: Any) -> Any:
         return log.durable_offset if log.durable_offset > self.epoch_start else None
@@ -174,12 +174,12 @@ def one_voter_commits(patch: Patch) -> None:
 
 
 def logs_of_voters_are_not_compared(patch: Patch) -> None:
-    """A leader gives records to whoever asks from an offset, whatever lies before it there."""
+    """A leader sends records from the requested offset on without comparing the logs before it."""
     patch.setattr(quorum, "divergence", lambda *_: None)
 
 
 def voters_stay_what_they_were(patch: Patch) -> None:
-    """Nobody looks whether a voter's node has another directory by now."""
+    """A voter whose node has another directory now is not replaced."""
     patch.setattr(voter_changes, "next_voters", lambda *_: None)
 
 

@@ -1,4 +1,4 @@
-"""Consumers that believe too much of what nodes answer."""
+"""Consumers that trust the answers of nodes without a check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.client import fetch_core as _fetch_core
 
 
 def an_epoch_end_counts_by_its_offset_alone(patch: Patch) -> None:
-    """A reader goes on wherever the leader has as many records, of whatever epoch (KIP-320)."""
+    """A reader continues if the leader has as many records, whatever their epoch (KIP-320)."""
     note = _fetch_core.FetchCore._note_epoch_end
 
     def trusting(self: Any, cursor: Any, end: Any, effects: Any) -> None:

@@ -1,4 +1,4 @@
-"""Leaders and cleaners that break a rule of transactions: who may write, who may decide, what is decided."""
+"""Leaders and cleaners that break a rule of transactions: fencing, coordinators, decided offsets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.sim.mutants.mutant import Patch
 
 
 def a_fenced_producer_is_let_in(patch: Patch) -> None:
-    """Nobody compares the epoch of a producer with the newest that has written."""
+    """The epoch of a producer is not compared with the newest one that has written."""
     patch.setattr(producer_entry.ProducerState, "_check_epoch", lambda *_: None)
 
 
 def any_coordinator_decides(patch: Patch) -> None:
-    """The marker of a coordinator counts though another has taken its place."""
+    """The marker of a replaced coordinator is accepted."""
 
     def after(self: Any, batch: Any, origin: Any) -> Any:
         return after_marker(self._replace(coordinator_epoch=-1), batch, origin)
@@ -43,7 +43,7 @@ def what_is_undecided_is_compacted(patch: Patch) -> None:
 
 
 def open_transactions_are_forgotten(patch: Patch) -> None:
-    """A log that is loaded knows of no transaction that was open in its last snapshot."""
+    """A loaded log does not contain the open transactions of its last snapshot."""
 
     def load(self: Any, up_to: Any) -> Any:
         found = loaded(self, up_to)
