@@ -37,7 +37,7 @@ def endpoint_of(node: int) -> Endpoint:
 
 @dataclass
 class Life:
-    """One life of a node's process."""
+    """One incarnation of a node."""
 
     process: Process
     failure: BaseException | None = None
@@ -48,7 +48,8 @@ class Life:
 
 
 class MetadataWorld:
-    """See the module's words. Node 0 forms the cluster, with so many voters. Used as a context manager."""
+    """The metadata sides of several nodes on a simulated network. Node 0 forms the cluster. voters: of that cluster.
+    Used as a context manager."""
 
     def __init__(self, nodes: int = 3, seed: int = 1, *, directories: int = 1, voters: int = 1) -> None:
         self.rng = random.Random(seed)
@@ -179,7 +180,7 @@ class MetadataWorld:
         return self.side(node).image
 
     def unfenced(self, seen_by: int = 0) -> set[int]:
-        """By the newest image of that node; of nodes that run, only their present life counts."""
+        """By the newest image of that node; for running nodes only their present incarnation counts."""
         life = self.lives.get(seen_by)
         if life is None or life.node is None:
             return set()
@@ -197,7 +198,7 @@ class MetadataWorld:
         self.loop.run_until(reached, within=within, what=what)
 
     def wait_whole(self, *seen_by: int) -> None:
-        """Until every node runs unfenced, as these (all, where none is named) have heard."""
+        """Until the images of these nodes (default: of all) contain every running node as unfenced."""
         everywhere = seen_by or tuple(sorted(self.lives))
         running = set(self.lives)
         self.run_until(

@@ -123,7 +123,7 @@ class RealNodes:
                 raise AssertionError(f"the node at {found.address} ended")
 
     async def wait_until(self, reached: Callable[[], bool]) -> None:
-        """Ask again and again, as long as all nodes run. Raises TimeoutError."""
+        """Evaluate the condition repeatedly, as long as all nodes run. Raises TimeoutError."""
         clock = MachineClock()
         async with asyncio.timeout(START_S):
             while not reached():
@@ -144,7 +144,7 @@ class RealNodes:
         await self.wait_until(whole)
 
     async def wait_present(self, number: NodeId) -> None:
-        """Until that node knows itself unfenced in its present life."""
+        """Until that node is unfenced in its present incarnation, by its own image."""
         node = self.nodes[number].node
 
         def present() -> bool:

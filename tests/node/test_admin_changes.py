@@ -1,4 +1,4 @@
-"""What operators ask for, asked of nodes that must pass it on: elections, moves, settings, partitions, explanations."""
+"""Requests of operators, sent to nodes that must forward them: elections, moves, settings, partitions, explanations."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_is_wrong_is_explained_by_any_node() -> None:
 
 
 def test_a_lost_majority_is_told_by_whoever_is_left_and_nothing_is_called_safe() -> None:
-    """Who is left would else repeat for ever what the controller said last: all is well."""
+    """Otherwise a remaining node would repeat the last state of the controller, in which all was well."""
     with MetadataWorld(4, voters=3) as world:
         world.begin()
         world.create(partitions=1)

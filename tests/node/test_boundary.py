@@ -202,7 +202,7 @@ def test_requests_and_topics_are_counted_exactly(tmp_path: Path) -> None:
 
 @dataclass
 class Data:
-    """A Data service that does as it is told."""
+    """A Data service whose behaviour the test sets."""
 
     clock: Nanoseconds
     context: RequestContext | None = None
@@ -225,7 +225,7 @@ class Data:
             await stream.send(data_pb2.ProduceResponse())
 
     async def fetch(self, request: Any, context: RequestContext) -> Any:
-        """Waits as long as it is asked to, and 1 ms."""
+        """Waits for as long as requested, plus 1 ms."""
         over = asyncio.Event()
 
         def pass_time() -> None:

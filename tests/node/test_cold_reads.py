@@ -1,4 +1,4 @@
-"""Fetches that wait for a disk: everything else goes on, and what comes of them when the log changes meanwhile."""
+"""Fetches that wait for a disk: other work continues meanwhile, and the log may change before they end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = 12
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Node 1 leads; nothing that it has is in memory, and its disk answers when it is told to."""
+    """Node 1 leads; none of its log is in memory, and its disk answers when the test lets it."""
     cluster = Cluster(partitions=PARTITIONS)
     for index in range(PARTITIONS):
         cluster.set(index, leader=NodeId(1))

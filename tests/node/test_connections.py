@@ -1,4 +1,4 @@
-"""A caller's connection is found by the address that gRPC tells, and ends for both sides."""
+"""A caller's connection is found by the address that gRPC reports, and ends for both sides."""
 
 from __future__ import annotations
 

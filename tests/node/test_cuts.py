@@ -1,4 +1,4 @@
-"""A follower's log is cut beside the loop: what waits for that meanwhile, and what does not."""
+"""A follower's log is truncated beside the loop: which work waits for that meanwhile, and which does not."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ AGAIN = TopicId(UUID(int=71))
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Two partitions that node 1 leads. In the first, node 3 has led an epoch of its own in between, of which it has
-    two records that nobody else has; it is to be cut from 3 to 1, and its disk hangs."""
+    """Two partitions that node 1 leads. In the first, node 3 has led an epoch of its own in between, of which only it
+    has two records; its log is to be truncated from 3 to 1, and its disk hangs."""
     cluster = Cluster(partitions=2)
     cluster.set(0, leader=NodeId(1))
     cluster.set(1, leader=NodeId(1))

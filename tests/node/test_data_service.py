@@ -260,7 +260,7 @@ def test_a_fetch_in_a_closed_segment_does_not_wait_for_its_minimum_of_bytes(monk
 
 
 def test_a_fetch_whose_next_batch_has_no_room_does_not_wait_for_its_minimum_of_bytes(cluster: Cluster) -> None:
-    """Three batches do not fit into the bytes that were asked for: two are all that it will ever get."""
+    """Three batches do not fit into the requested bytes: the answer never gets more than two."""
     cluster.produce(1, batch(b"a"), batch(b"b"), batch(b"c"))
     room = 3 * len(batch(b"a")) - 1
     request = fetch_request(0, max_wait_ms=5_000, min_bytes=room, max_bytes=room)

@@ -63,7 +63,7 @@ def produce_everywhere(cluster: Cluster) -> None:
 
 
 def ignore(*outcome: object) -> None:
-    """Nobody waits for it."""
+    """The outcome does not matter."""
 
 
 def test_idle_partitions_are_not_mentioned_and_cost_no_ticks(
@@ -118,7 +118,7 @@ def test_a_member_that_was_taken_out_while_its_fetch_waited_is_heard_again(clust
 
 
 def test_a_new_stream_begins_with_the_watermark(cluster: Cluster) -> None:
-    """The follower's stream breaks before it has heard that its last records are committed."""
+    """The follower's stream breaks before the follower knows that its last records are committed."""
     cluster.machines[1].executor.holding = True
     produce_everywhere(cluster)
     cluster.run(0.01)

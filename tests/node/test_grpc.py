@@ -171,7 +171,7 @@ def test_a_stream_that_is_refused_later_says_so_to_who_receives_and_who_sends() 
 
 
 def test_a_refusal_that_comes_while_a_stream_is_opened_is_raised_there() -> None:
-    """The call is over before its connection was waited for: what the node said is not lost."""
+    """The call ends before the connection is established: the error of the node is not lost."""
 
     class Refused:
         async def wait_for_connection(self) -> None:
@@ -345,7 +345,7 @@ class LateData(EchoData):
 
 
 def test_an_answer_after_the_caller_has_gone_is_an_error_that_names_it() -> None:
-    """gRPC's own call is gone by then too, and must not be asked for anything: that would end the process."""
+    """gRPC's own call has ended by then too, and must not be used: that would end the process."""
 
     async def story() -> None:
         service = LateData()

@@ -35,7 +35,7 @@ EPOCHS = (EPOCH_MAX, EPOCH_MAX - 1, EPOCH_LAST + 1, EPOCH_LAST, 2_000, 2)
 
 
 def hostile(cluster: str, key: quorum_pb2.ReplicaKey) -> list[tuple[Any, Any]]:
-    """What a stranger may send: who leads, or led, in epochs that never were."""
+    """Messages of a stranger: leaders, and epochs that never existed."""
     found: list[tuple[Any, Any]] = []
     for epoch in EPOCHS:
         for named in ("", cluster):
@@ -152,7 +152,7 @@ def test_values_that_no_node_has_are_refused() -> None:
 
 
 def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
-    """The leader answers fetches wrongly for a while; the others go on by themselves once it is sound again."""
+    """The leader answers fetches wrongly for a while; the others continue once it answers correctly again."""
     served: Any = world.lives[0].services[methods.QUORUM]
     fetch = served.fetch_metadata
     wrong: list[int] = []

@@ -1,4 +1,4 @@
-"""Callers that ask for too much, or never read their answers: what they cost the node is bounded."""
+"""Callers with excessive requests, or that never read their answers: their cost for the node is bounded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REQUESTS = [method for method in methods.ALL if method.service.startswith("tidel
 
 @pytest.mark.parametrize("method", REQUESTS, ids=str)
 def test_a_large_message_of_empty_fields_is_refused_before_it_is_parsed(method: methods.Method[Any, Any]) -> None:
-    """Such a request of 16 MiB made a node stand still for 13 s and take 4 GiB."""
+    """Such a request of 16 MiB blocked a node for 13 s and used 4 GiB."""
     read = reader(method)
     for number in (1, 3, 5, 15):
         refused = read(bytes([number << 3 | 2, 0]) * (2 << 20))

@@ -1,4 +1,4 @@
-"""What nodes do to their logs from time to time: retention everywhere, a scrub that takes a rotten replica out."""
+"""Maintenance of logs on nodes: retention on every replica, a scrub that takes a corrupt replica out."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_followers_take_over_where_the_leaders_log_starts(rolled: Make) -> None:
 
 
 def test_a_rotten_replica_stops_waits_until_it_is_out_and_is_fetched_anew(rolled: Make) -> None:
-    """Rule 6, at run time: nothing of the rot is spread, and nothing of what was committed is lost."""
+    """Rule 6, at run time: no corrupt record spreads, and no committed record is lost."""
     cluster = rolled()
     whole = cluster.contents(1)
     cluster.machines[3].disk.flip_bit(SEGMENT, 70)
@@ -98,7 +98,7 @@ def test_a_rotten_replica_stops_waits_until_it_is_out_and_is_fetched_anew(rolled
 
 
 def test_a_rotten_follower_outside_the_set_is_fetched_anew_in_the_next_epoch(rolled: Make) -> None:
-    """What it said in this one may be on its way to the leader, which would let it join by that."""
+    """A report of this epoch may be in flight to the leader, which would admit the follower by it."""
     cluster = rolled()
     cluster.refuse = NotController("nobody joins for now")
     cluster.set(isr=(1, 2))
@@ -137,7 +137,7 @@ def test_the_only_replica_serves_on_when_a_read_meets_damage(rolled: Make) -> No
 
 
 def test_a_leader_whose_bytes_a_follower_refuses_checks_them_and_hands_over(rolled: Make) -> None:
-    """Scenario 15, second half: nobody looks on while the followers of a rotten leader fall behind."""
+    """Scenario 15, second half: the followers of a corrupt leader must not fall behind forever."""
     cluster = rolled()
     cluster.read_files_only(1)
     cluster.kill(3)
@@ -155,7 +155,7 @@ def test_a_leader_whose_bytes_a_follower_refuses_checks_them_and_hands_over(roll
 
 
 def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -> None:
-    """They were damaged on their way: the follower asks again and gets them whole."""
+    """They were damaged in transit: the follower fetches again and gets them intact."""
     cluster = rolled()
     cluster.produce(1, batch(b"sound"))
     item = data_pb2.FetchPartition(

@@ -1,4 +1,4 @@
-"""Which log is whose, on a node with several log directories (KIP-858)."""
+"""The partition of each log, on a node with several log directories (KIP-858)."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def shelf_and_topic(directories: list[LogDirectory], state: PartitionState) -> t
 
 @pytest.mark.parametrize("second_has_one_too", [True, False])
 def test_a_log_in_another_directory_than_the_metadata_name_is_set_aside(second_has_one_too: bool) -> None:
-    """The first directory was gone for a while, the replica was given a place in the second: what came back is an old
-    copy. Used, it would go on under the second directory's name, and be led from nothing once the first is gone
-    again."""
+    """The first directory was missing for a while, and the replica was assigned to the second: the log that returned is
+    an old copy. If it were used, it would count as the one in the second directory, and would be missing once the first
+    directory fails again."""
     disk = FakeDisk()
     first, second = directory(disk, "first", with_log=True), directory(disk, "second", with_log=second_has_one_too)
     old = first.logs[NAME]
@@ -83,8 +83,8 @@ def test_where_the_metadata_name_no_directory_whatever_was_found_serves(named: D
 
 
 def test_a_log_that_cannot_be_used_now_is_not_made_anew_while_others_count_on_it() -> None:
-    """Loaded before its topic was known here, it is loaded again under its settings, and the disk is full just then.
-    Made anew, it would be a member of the set with nothing in it."""
+    """It was loaded before its topic was known here, and is loaded again with its settings while the disk is full. A
+    new log would be an empty member of the set."""
     disk = FakeDisk()
     only = directory(disk, "only", with_log=True)
     state = state_in(only.directory_id)

@@ -1,4 +1,4 @@
-"""A node's look at its own bytes, after a follower has refused them."""
+"""A node verifies its own log after a follower has rejected bytes of it."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def sent_again(bench: Bench, offset: int, last_epoch: int) -> list[int]:
 
 @pytest.mark.parametrize(("number", "bit"), [(1, 3), (2, 1), (2, 3), (3, 1), (1, 30), (2, 30), (3, 30)])
 def test_a_follower_is_sent_the_epoch_that_a_rotted_one_must_have_been(number: int, bit: int) -> None:
-    """It goes back from the batch before, or the batch behind goes back from it, or it is above the leader's own: it is
-    wrong whatever the epoch cache says. Nothing is written."""
+    """The epoch is below that of the batch before, or above that of the next batch or of the leader: it is wrong
+    whatever the epoch cache contains. Nothing is written."""
     bench = of_two_epochs()
     rot(bench, number, bit)
     rotten = bench.contents()
@@ -145,7 +145,7 @@ def test_no_rot_of_the_epoch_cache_changes_a_batch(epochs: tuple[int, ...]) -> N
 
 
 def test_a_log_whose_records_are_all_there_gives_up_none_of_them() -> None:
-    """Of format v1, it has lost its epoch file: no batch tells its leader epoch."""
+    """Of format v1, it has lost its epoch file: no batch contains its leader epoch."""
     bench = Bench(replace(SMALL, magic=1))
     for number in range(6):
         bench.lead(b"%d" % number)

@@ -1,7 +1,5 @@
-"""What one turn of a node's loop does when the metadata has news of many partitions, and what it leaves to others.
-
-Work is counted: partitions looked at, calls to the disk. The disk's calls that may wait are made on executors only.
-"""
+"""The work of one turn of a node's loop when the metadata change many partitions, and the work that later turns do.
+Work is counted: partitions examined, calls to the disk. Disk calls that may wait run on executors only."""
 
 from __future__ import annotations
 

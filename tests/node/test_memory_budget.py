@@ -29,7 +29,7 @@ async def _a_turn() -> None:
 
 
 def turn(loop: asyncio.AbstractEventLoop) -> None:
-    """Let everything that can run do so."""
+    """Run all tasks that can run."""
     for _ in range(3):
         loop.run_until_complete(_a_turn())
 
@@ -156,7 +156,7 @@ class Budget(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_for_nothing(self) -> None:
-        """Whoever waits first in the order of the kinds does so because it does not fit, and is not alone."""
+        """The first waiting request in the order of the kinds waits because it does not fit and is not alone."""
         used = sum(share.size for share in (*self.shares, *self.charged))
         state = self.budget.figures.used[Kind.PRODUCER_STATE]
         for kind, ceiling in CEILINGS.items():
@@ -167,7 +167,7 @@ class Budget(RuleBasedStateMachine):
                 return
 
     def teardown(self) -> None:
-        """When all is given back, all who waited are served, one after the other."""
+        """When all memory is returned, all waiting requests are served in order."""
         for share in (*self.shares, *self.charged):
             share.release()
         self.shares, self.charged = [], []

@@ -1,4 +1,5 @@
-"""The replica of the metadata log, alone: committed images only, read back, cut by epoch; and how its writers fail."""
+"""The replica of the metadata log, alone: committed images only, replay, truncation by epoch; and failures of its
+writers."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 class Later:
-    """An executor that works when it is told to."""
+    """An executor that works when the test lets it."""
 
     def __init__(self) -> None:
         self.work: list[Callable[[], None]] = []
@@ -201,7 +202,7 @@ def test_a_full_disk_ends_the_controllers_leadership_and_room_brings_it_back() -
 
 
 def test_a_disk_without_room_for_the_epochs_ends_nobody() -> None:
-    """Method: the voter begins a new quorum epoch, which wants a new leader-epoch-checkpoint on every disk."""
+    """Method: the voter begins a new quorum epoch, for which every disk writes a new leader-epoch-checkpoint."""
     with MetadataWorld() as world:
         world.begin()
         for node in (0, 1):
@@ -265,7 +266,8 @@ def test_a_damaged_replica_of_an_observer_is_fetched_anew() -> None:
 
 
 def test_a_damaged_replica_is_noted_before_it_is_emptied() -> None:
-    """Perhaps what is lost had made the node a voter: the file beside the log says how far a vote has to wait."""
+    """The lost records may have made the node a voter: the file beside the log contains the offset for which a vote has
+    to wait."""
     with MetadataWorld() as world:
         world.begin()
         world.create()
@@ -283,7 +285,8 @@ def test_a_damaged_replica_is_noted_before_it_is_emptied() -> None:
 
 
 def test_a_metadata_log_that_is_gone_is_not_begun_anew_in_its_old_directory() -> None:
-    """With it went what it held and how this node voted; an empty log directory is another replica."""
+    """Its durable records and the record of this node's vote are lost with it; an empty log directory is another
+    replica."""
     with MetadataWorld() as world:
         world.begin()
         world.create()

@@ -43,7 +43,7 @@ def test_no_cluster_is_formed_before_every_node_of_the_list_has_answered() -> No
 
 
 def test_an_emptied_first_node_does_not_form_another_cluster() -> None:
-    """Scenario 16: the other nodes' directories belong to the cluster whose only voter's directory is gone."""
+    """Scenario 16: the other nodes' directories belong to the cluster whose only voter's directory is lost."""
     with MetadataWorld() as world:
         world.begin()
         cluster = world.image().cluster_id
@@ -192,7 +192,7 @@ def restarted(world: MetadataWorld, node: int) -> float:
 
 
 def test_a_quick_restart_waits_for_no_session() -> None:
-    """The locks of its directories say that the process before it has ended."""
+    """The locks of its directories show that the process before it has ended."""
     with MetadataWorld() as world:
         world.begin()
         world.kill(1)
@@ -200,7 +200,7 @@ def test_a_quick_restart_waits_for_no_session() -> None:
 
 
 def test_a_node_that_is_quickly_back_on_another_machine_waits_for_the_old_session_to_end() -> None:
-    """Its directory may be a copy, while the process that has the original goes on."""
+    """Its directory may be a copy, while the process with the original still runs."""
     with MetadataWorld() as world:
         world.begin()
         world.kill(1)
@@ -209,7 +209,7 @@ def test_a_node_that_is_quickly_back_on_another_machine_waits_for_the_old_sessio
 
 
 def test_the_controllers_own_node_is_back_at_once() -> None:
-    """Its former life is certainly over: nobody waits for that session."""
+    """Its former incarnation has certainly ended: its session need not end first."""
     with MetadataWorld(nodes=1) as world:
         world.begin()
         world.create(replicas=1)
@@ -401,7 +401,7 @@ def test_a_node_that_drains_hands_its_leaderships_over_and_may_start_again_at_on
 
 
 def test_all_nodes_drain_at_once() -> None:
-    """Scenario 16: the voter may be gone first; the others do not wait half a minute for nobody."""
+    """Scenario 16: the voter may stop first; the others do not wait half a minute for it."""
     with MetadataWorld() as world:
         world.begin()
         world.create(partitions=6)

@@ -1,4 +1,5 @@
-"""Snapshots of the metadata log: the same image out of them, the log before them dropped, fetched by who is below."""
+"""Snapshots of the metadata log: they restore the same image, the log before them is deleted, and replicas below it
+fetch them."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_a_snapshot_makes_the_image_that_it_was_made_of() -> None:
 
 
 class Small:
-    """A metadata log that wants a snapshot after a few records, on a fake disk."""
+    """A metadata log whose snapshot is due after a few records, on a fake disk."""
 
     def __init__(self, disk: FakeDisk | None = None) -> None:
         self.disk = disk or FakeDisk()
@@ -135,8 +136,8 @@ def test_a_fetched_snapshot_takes_the_place_of_the_log() -> None:
 
 
 def test_a_snapshot_that_ends_where_the_image_does_cuts_what_the_leader_does_not_have() -> None:
-    """Method: a leader that was cut off has records of its epoch behind offset 20; the next one's epoch begins there,
-    its log too, and so the two have no epoch in common to cut by."""
+    """Method: a disconnected leader has records of its epoch after offset 20; the next leader's epoch and log begin
+    there, so the two have no epoch in common for a truncation."""
     old = Small()
     old.write(10)
     image = old.log.image
@@ -212,7 +213,7 @@ def test_a_crash_between_a_fetched_snapshot_and_the_new_log_loses_nothing() -> N
 
 
 def test_a_log_start_that_is_lost_costs_no_committed_metadata() -> None:
-    """The log began behind its snapshot, whose epoch the epoch cache does not name any more."""
+    """The log began after its snapshot, whose epoch is no longer in the epoch cache."""
     path = "/data/log-start-offset-checkpoint"
 
     def begun_behind_a_snapshot() -> Small:
@@ -245,8 +246,8 @@ def test_a_log_start_that_is_lost_costs_no_committed_metadata() -> None:
 
 @pytest.mark.parametrize("stop", ["the node dies first", "its leader leads no more"])
 def test_a_fetched_snapshot_outlives_a_longer_log_that_disagrees(stop: str) -> None:
-    """A leader that was cut off has records of its own, beyond the end of the snapshot that the next leader gives it.
-    Its log is not begun anew behind that yet: the next start must not take those records for committed."""
+    """A disconnected leader has records of its own, beyond the end of the snapshot that the next leader sends. Its log
+    has not been restarted at the snapshot yet: the next start must not take those records for committed."""
     ahead, old = Small(), Small()
     ahead.write(10)
     old.write(10)

@@ -1,4 +1,4 @@
-"""The table of RPCs says what the proto files say."""
+"""The table of RPCs agrees with the proto files."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ FIGURES = NodeFigures(
 
 
 class Nanoseconds:
-    """Monotonic time that stands still until it is moved."""
+    """Monotonic time that the test advances."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -161,7 +161,7 @@ METRIC_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 
 
 def documented() -> set[str]:
-    """The names in the table of docs/operations.md. `_name` has the first words of the name before it."""
+    """The names in the table of docs/operations.md. `_name` continues the first words of the name before it."""
     text = (DOCS / "operations.md").read_text(encoding="utf-8")
     names: set[str] = set()
     for row in METRIC_ROW.findall(text[text.index("## Metrics") :]):

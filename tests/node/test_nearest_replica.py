@@ -1,4 +1,4 @@
-"""Readers that say where they are (KIP-392): the leader names a nearer replica, which serves what is committed."""
+"""Readers that name their rack (KIP-392): the leader names a nearer replica, which serves committed records."""
 
 from __future__ import annotations
 

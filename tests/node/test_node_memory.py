@@ -1,5 +1,5 @@
-"""A node whose memory for records is small: answers shrink, readers that do not read keep little, followers and those
-who read go on, and everything is given back in the end."""
+"""A node with little memory for records: answers shrink, clients that do not read keep little, followers and reading
+clients make progress, and all memory is returned in the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class UnreadStream:
-    """A consumer's stream that asks once, and takes answers only when it is told to."""
+    """A consumer's stream that sends one fetch, and reads answers only when the test lets it."""
 
     def __init__(self) -> None:
         self.reads = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a producer is told of each batch: where it lies, since when, in which epoch, and where the log starts."""
+"""The answer for each batch: its offset, append time, epoch, and the log start."""
 
 from __future__ import annotations
 

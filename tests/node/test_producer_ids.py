@@ -1,4 +1,4 @@
-"""A node gives away the ids of its block, each once, and asks for another block when it is empty."""
+"""A node assigns each id of its block once, and requests another block when it is empty."""
 
 from __future__ import annotations
 

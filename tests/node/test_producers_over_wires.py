@@ -114,7 +114,7 @@ def test_a_new_leader_knows_the_producers_of_the_old_one(cluster: Cluster) -> No
 
 
 def test_what_is_cut_is_no_duplicate_afterwards(cluster: Cluster) -> None:
-    """Scenario 3: producer state does not outlive the cut."""
+    """Scenario 3: producer state does not survive the truncation."""
     cluster.produce(1, numbered(0))
     cluster.wires.stalled = True
     lost = cluster.append(1, numbered(1))

@@ -1,4 +1,4 @@
-"""A cluster whose quorum's epoch was driven to the end of the numbers: it says so, and there is a way out."""
+"""A cluster whose quorum epoch was driven to the end of its range: it reports that, and can be repaired."""
 
 from __future__ import annotations
 

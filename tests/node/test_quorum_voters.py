@@ -11,7 +11,7 @@ from tidelog.protocol.v1 import admin_pb2, controller_pb2
 
 
 def leader(world: MetadataWorld) -> int:
-    """The active controller by its own books; -1 while there is none."""
+    """The active controller by its own state; -1 if there is none."""
     for node, life in sorted(world.lives.items()):
         core = None if life.node is None else life.node._quorum.core
         if core is not None and core.active:
@@ -119,7 +119,7 @@ def test_an_emptied_voter_is_removed_and_added_again_with_its_new_directory() ->
 
 
 def test_an_emptied_first_node_joins_its_cluster_again() -> None:
-    """It was told to form a cluster; the others belong to one, and they are a majority of its voters."""
+    """It is configured to form a cluster; the others belong to one, and they are a majority of its voters."""
     with MetadataWorld(voters=3) as world:
         world.begin()
         cluster = world.image().cluster_id

@@ -1,4 +1,4 @@
-"""What the metadata says of a node's partitions, carried out: logs made, set aside, deleted; roles taken and left."""
+"""The metadata of a node's partitions, carried out: logs created, set aside, deleted; roles taken and left."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_log_that_cannot_be_made_for_now_is_made_later(cluster: Cluster) -> No
 
 
 def test_nothing_is_done_before_the_nodes_own_registration(cluster: Cluster) -> None:
-    """An image from before this life would make the node act in an epoch that belongs to its earlier one."""
+    """An image from before this incarnation would make the node act in an epoch of its earlier one."""
     cluster.produce(1, batch(b"a"))
     cluster.kill(1)
     old = cluster.image
@@ -281,7 +281,7 @@ def test_a_failed_fsync_answers_what_waits_and_stops_the_directory(cluster: Clus
 
 
 def test_a_damaged_log_waits_until_nobody_counts_on_it_and_is_fetched_anew(cluster: Cluster) -> None:
-    """Rule 6: what it had held is gone; it must not refetch as if it had it, nor lead."""
+    """Rule 6: its durable records are lost; it must neither fetch as if it had them, nor lead."""
     cluster.produce(1, batch(b"a"), batch(b"b"))
     cluster.stop(3)
     disk = cluster.machines[3].disk
@@ -312,7 +312,7 @@ def test_a_topic_with_a_damaged_log_can_be_deleted_and_created_again(cluster: Cl
 
 
 def test_a_directory_that_fails_behind_an_append_leaves_its_outcome_unknown() -> None:
-    """The append rolls a segment, which asks for a flush, and that finds the disk broken."""
+    """The append rolls a segment, which requests a flush, and the flush finds the disk broken."""
     cluster = Cluster(segment_bytes="150", durability="page-cache")
     cluster.set(leader=1)
     cluster.produce(1, batch(b"a" * 50))

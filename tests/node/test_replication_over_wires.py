@@ -151,7 +151,7 @@ def test_a_new_leader_goes_on_where_the_old_one_stopped(cluster: Cluster) -> Non
 
 
 def test_a_leader_cut_off_with_records_of_its_own_gives_them_up(cluster: Cluster) -> None:
-    """The old leader's unacknowledged tail diverges and is cut, by epochs."""
+    """The old leader's unacknowledged tail diverges and is truncated, by epochs."""
     cluster.produce(1, batch(b"a"))
     cluster.kill(2)
     cluster.kill(3)
@@ -209,8 +209,9 @@ def test_a_silent_stream_is_given_up(cluster: Cluster) -> None:
 
 
 def test_a_report_that_was_not_sent_before_a_cut_is_never_sent(cluster: Cluster) -> None:
-    """Scenario 2: what node 3 held of a lost epoch must not count for what took its place. Method: its fsync ends
-    while its first fetch of the new epoch is open and its stream takes nothing more; the answer to that fetch cuts."""
+    """Scenario 2: a durable offset of node 3 in a lost epoch must not count for the records that replaced it. Method:
+    its fsync ends while its first fetch of the new epoch is open and its stream accepts nothing more; the answer to
+    that fetch truncates."""
     cluster.produce(1, batch(b"a"))
     disk = cluster.machines[3].executor
     disk.holding = True

@@ -15,7 +15,7 @@ from tidelog.types import NO_NODE
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Node 3 alone can be elected, and its log is damaged below what it held."""
+    """Only node 3 can be elected, and its log is damaged below its durable offset."""
     cluster = Cluster()
     cluster.set(leader=1)
     cluster.produce(1, batch(b"a"), batch(b"b"), batch(b"c"))
@@ -34,7 +34,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def elect_on_a_full_disk(cluster: Cluster) -> None:
-    """The attempt to give up what is lost is under way, and is going to fail."""
+    """The salvage is in progress, and will fail."""
     cluster.machines[3].executor.holding = True
     cluster.machines[3].disk.fail("link", error=errno.ENOSPC, times=-1)
     cluster.set(leader=3, isr=(3,), last_known_elr=())

@@ -1,6 +1,5 @@
-"""append-as-leader.txt and message-format-and-validation.txt through whole nodes: which entries are refused before the
-log is asked, and topics whose message.format is an older one.
-"""
+"""append-as-leader.txt and message-format-and-validation.txt through whole nodes: which entries are rejected before the
+log is used, and topics with an older message.format."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def test_too_few_in_sync_is_refused_before_the_append(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_topic_of_an_older_format_is_replicated_and_its_leader_may_change(magic: int) -> None:
-    """Its bytes hold no epoch: followers have theirs from the answers they fetch."""
+    """Its bytes contain no epoch: followers get epochs from the answers to their fetches."""
     with led(message_format=f"v{magic}", segment_bytes="400") as cluster:
         for i in range(6):
             codec = (Codec.NONE, Codec.GZIP, Codec.LZ4)[i % 3]
@@ -128,7 +127,7 @@ def large(*values: bytes, codec: Codec = Codec.LZ4) -> bytes:
 
 
 def test_compressed_records_are_checked_elsewhere_and_keep_their_turn(cluster: Cluster) -> None:
-    """The loop goes on meanwhile, for other streams; what came behind them on their own stream waits."""
+    """The loop continues meanwhile, for other streams; later entries of their own stream wait."""
     inspectors = cluster.machines[1].inspectors
     inspectors.holding = True
     task = cluster.append(1, batch(b"a"), large(b"b", b"c"), batch(b"d"))

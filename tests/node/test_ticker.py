@@ -1,4 +1,4 @@
-"""Ticks that nobody needs are slept through; those that somebody needs come on time."""
+"""Ticks without an effect are skipped; those with an effect come on time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TICK_MS = 50
 
 
 class Owner:
-    """Somebody with deadlines, who notes when it was called and how many ticks it was told."""
+    """An owner with deadlines, which records when it was called and with how many ticks."""
 
     def __init__(self) -> None:
         self.loop = SimLoop(random.Random(1))
@@ -38,7 +38,7 @@ class Owner:
         self.ticker.by(Millis(due))
 
     def run(self, ms: int) -> list[tuple[int, int]]:
-        """Let time pass; what was called meanwhile."""
+        """Let time pass. Returns the calls made meanwhile."""
         before = len(self.called)
         self.loop.run_for(ms / 1000)
         return self.called[before:]
@@ -113,7 +113,7 @@ def test_no_deadline_is_missed_and_ticks_are_counted(wishes: list[tuple[int, int
 
 
 def test_what_comes_up_while_the_ticks_end_is_too_late_and_no_error() -> None:
-    """A node that stops still hears requests until its listener is gone."""
+    """A node that stops still gets requests until its listener is closed."""
     owner = Owner()
     owner.run(1_000)
     owner._task.cancel()

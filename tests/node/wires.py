@@ -1,8 +1,7 @@
-"""Nodes of one process, joined by wires in memory: real drivers and logs, fake disks, virtual time, no metadata quorum.
-
-The metadata is whatever the test says: `Cluster.set` publishes an image to every node, as the controller would. Streams
-keep their order; every message crosses as bytes. A wire can be cut: what is sent on it is gone, streams over it break.
-"""
+"""Nodes of one process, connected by wires in memory: real drivers and logs, fake disks, virtual time, no metadata
+quorum. The test sets the metadata: `Cluster.set` publishes an image to every node, as the controller would. Streams
+keep their order; every message crosses as bytes. A wire can be disconnected: messages on it are lost, streams over it
+break."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ def endpoint_of(node: int) -> Endpoint:
 
 
 class HeldExecutor:
-    """An executor whose work is done when the test says so, or at once."""
+    """An executor that runs its work when the test releases it, or at once."""
 
     def __init__(self) -> None:
         self.holding = False
@@ -190,7 +189,7 @@ async def _live(manager: ReplicaManager, maintenance: LogMaintenance) -> None:
 
 @dataclass
 class Machine:
-    """A node's disk, and its present life."""
+    """A node's disk, and its present incarnation."""
 
     number: int
     disk: FakeDisk = field(default_factory=FakeDisk)
@@ -210,7 +209,7 @@ class Machine:
 
 
 class Cluster:
-    """Nodes and one topic `t`, whose state the test sets. AlterPartition is granted unless `refuse` says why not."""
+    """Nodes and one topic `t`, whose state the test sets. AlterPartition is granted unless `refuse` contains an error."""
 
     def __init__(
         self,
@@ -266,7 +265,7 @@ class Cluster:
     # --- nodes ---
 
     def start(self, number: int, *, publish: bool = True) -> None:
-        """A new life of a node: registered anew, its logs recovered."""
+        """A new incarnation of a node: registered again, its logs recovered."""
         machine = self.machines[number]
         machine.lives += 1
         clock = SimClock(self.loop)
@@ -380,7 +379,7 @@ class Cluster:
             self.publish()
 
     def publish(self, *numbers: int) -> None:
-        """Let these nodes, or all, learn the newest image."""
+        """Give these nodes, or all, the newest image."""
         self.image = replace(self.image, offset=Offset(self.image.offset + 1))
         for number in numbers or tuple(self.machines):
             manager = self.machines[number].manager

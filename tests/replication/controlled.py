@@ -1,4 +1,4 @@
-"""A controller and the log it writes, for tests: commits at once unless told to hold back."""
+"""A controller and its log, for tests: commits at once unless a test delays the commits."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_configs(configs: Mapping[str, str]) -> None:
 
 
 class Controlled:
-    """One controller; node n has log directory n unless a test says otherwise."""
+    """One controller; node n has log directory n unless a test sets another."""
 
     def __init__(self, seed: int = 1, *, level: int = features.LATEST) -> None:
         self.rng = random.Random(seed)
@@ -150,7 +150,7 @@ class Controlled:
         return self.replies.get(number)
 
     def pass_time(self, ms: int, *alive: int) -> None:
-        """Let time pass in ticks; the nodes named go on sending heartbeats."""
+        """Let time pass in ticks; the given nodes keep sending heartbeats."""
         until = self.now + ms
         while self.now < until:
             self.now = Millis(min(self.now + 200, until))
@@ -184,8 +184,8 @@ class Controlled:
         offset: int | None = None,
         intact: bool | None = None,
     ) -> Result | TidelogError | None:
-        """Register with the directory number that the last ready registration left on disk. intact: does the node say
-        that its directories are (None: where the machine has not rebooted)?"""
+        """Register with the number that the last ready registration wrote to the directory. intact: whether the node
+        reports its directories as intact (None: if the machine has not rebooted)."""
         own = directories if directories is not None else {directory(node): self.on_disk.get(directory(node), -1)}
         return self.ask(
             RegisterNode(
@@ -245,7 +245,7 @@ class Controlled:
             assert self.beat(node) == HeartbeatAnswer(fenced=False, drained=False)
 
     def kill(self, *nodes: int, alive: tuple[int, ...] = ()) -> None:
-        """Let the sessions of these nodes end."""
+        """End the sessions of these nodes."""
         self.pass_time(SESSION_MS + 200, *alive)
         assert all(self.node(node).fenced for node in nodes)
 

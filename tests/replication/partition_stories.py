@@ -1,4 +1,4 @@
-"""What the stories about one partition's leader share: a leader with its books, told of events in few words."""
+"""Shared by the stories about one partition's leader: a leader with its progress, and short constructors of events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LAG_MS = 1_000
 
 
 def life(node: int, number: int = 1) -> Incarnation:
-    """The incarnation of a node's so-many-eth life."""
+    """The incarnation with that number of a node."""
     return Incarnation(UUID(int=node * 1000 + number))
 
 
@@ -109,7 +109,8 @@ class Leader:
         return self.core.handle(self.known())
 
     def sees(self, node: int, *, number: int = 1, eligible: bool = True) -> list[LeaderEffect]:
-        """News of a node: registered anew (`number`), fenced or unfenced. The partition's state stays."""
+        """The metadata of a node change: a new registration (`number`), fenced or unfenced. The partition's state
+        stays."""
         self.views[NodeId(node)] = ReplicaView(NodeEpoch(node * 10 + number - 1), life(node, number), eligible)
         return self.core.handle(self.known())
 
@@ -137,7 +138,7 @@ class Leader:
         number: int = 1,
         session: int = 1,
     ) -> list[LeaderEffect]:
-        """A follower fetches; unless told otherwise it holds all it has, and all of it agrees."""
+        """A follower fetches. By default all of its log is durable and agrees with the leader's."""
         if last_epoch is None:
             last_epoch = 4 if offset > 100 else 3
         return self.core.handle(
@@ -157,7 +158,7 @@ class Leader:
     def hears(
         self, node: int, durable_offset: int, *, epoch: int = EPOCH, number: int = 1, session: int = 1
     ) -> list[LeaderEffect]:
-        """A follower says between fetches what it holds."""
+        """A follower reports its durable offset between fetches."""
         return self.core.handle(
             FollowerDurable(
                 NodeId(node),

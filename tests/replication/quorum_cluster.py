@@ -1,9 +1,7 @@
-"""Quorums without a node around them: cores, logs kept record by record, and messages that arrive when a test says so.
-
-Checked after every step: one leader per epoch, log matching, leader completeness, committed records are never changed,
-watermarks never go back. Disks forget what was not synced when a replica crashes; a vote is on the disk at once, since
-the real driver carries out nothing behind a `Persist` before that.
-"""
+"""Quorums without a node around them: cores, logs as lists of records, and messages that arrive when a test delivers
+them. Checked after every step: one leader per epoch, log matching, leader completeness, committed records never change,
+high watermarks never decrease. A crash of a replica drops what was not synced. A vote is durable at once, since the
+real driver carries out no effect after a `Persist` before that."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ def voters(*nodes: int) -> VoterSet:
 
 @dataclass(frozen=True)
 class Entry:
-    """One record: its epoch, what it says, and the voters it names, if it does."""
+    """One record: its epoch, its value, and the voters that it names, if any."""
 
     epoch: int
     value: object
@@ -362,7 +360,7 @@ class QuorumCluster:
     # --- fetching ---
 
     def fetch(self, node: int, target: int | None = None) -> None:
-        """Ask the leader, or any node while none is known."""
+        """Fetch from the leader, or from any node while none is known."""
         core, replica = self.core(node), self.replicas[node]
         if core.leads or node in self.fetching:
             return

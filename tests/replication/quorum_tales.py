@@ -53,8 +53,8 @@ def figure_8(cluster: QuorumCluster) -> None:
 
 
 def leader_that_removed_itself(cluster: QuorumCluster) -> None:
-    """The leader of two voters removes itself and dies before the other has the record. No shorter log gets its vote;
-    it stands again itself, by the set before (Raft's thesis, 4.2.2). Three nodes."""
+    """The leader of two voters removes itself and dies before the other voter has the record. No shorter log gets its
+    vote; it becomes a candidate itself, by the set before (Raft's thesis, 4.2.2). Three nodes."""
     leader = cluster.wait_leader()
     cluster.run(500)
     cluster.isolate(leader)
@@ -72,8 +72,8 @@ def leader_that_removed_itself(cluster: QuorumCluster) -> None:
 
 
 def voter_that_lost_its_log(cluster: QuorumCluster) -> None:
-    """A voter's log was damaged, and emptied. It had been counted on for what it held, so it neither votes nor stands
-    before it has that again; then it does both. Three voters."""
+    """A voter's log was damaged, and emptied. Others relied on its durable records, so it neither votes nor becomes a
+    candidate before it has them again; then it does both. Three voters."""
     leader = cluster.wait_leader()
     lost, behind = (node for node in range(3) if node != leader)
     cluster.isolate(behind)

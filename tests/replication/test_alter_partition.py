@@ -1,4 +1,4 @@
-"""AlterPartition: who may change an in-sync set, from which state, to whom."""
+"""AlterPartition: which node may change an in-sync set, from which state, to which members."""
 
 from __future__ import annotations
 
@@ -209,8 +209,8 @@ def test_a_drained_node_may_start_again_at_once() -> None:
 
 
 def test_a_late_heartbeat_of_a_drained_node_brings_it_back_to_nothing() -> None:
-    """Sent before it was told to stop, it arrives when the process is gone: the node stays fenced, and its next life
-    need not wait for a session to end."""
+    """The heartbeat was sent before the stop and arrives after the process has ended: the node stays fenced, and its
+    next incarnation need not wait for a session to end."""
     world = Controlled()
     world.start(1)
     sent_at = world.end
@@ -221,7 +221,7 @@ def test_a_late_heartbeat_of_a_drained_node_brings_it_back_to_nothing() -> None:
 
 
 def test_nor_does_one_of_a_node_that_was_drained_before_it_was_ready() -> None:
-    """It was stopped while fenced: its words from before that are on their way, and it is not there any more."""
+    """The node was stopped while fenced; its earlier heartbeats are still in flight."""
     world = Controlled()
     world.start(1, 2, 3)
     world.made()
@@ -280,7 +280,7 @@ def test_a_late_heartbeat_does_not_end_a_drain_also_after_a_change_of_the_contro
 
 
 def test_all_nodes_drain_at_once_and_the_last_one_keeps_the_set() -> None:
-    """Scenario 16: nobody waits for another, and whoever comes back last-in-sync leads again."""
+    """Scenario 16: no node waits for another, and the last in-sync replica leads again when it returns."""
     world = three()
     for node in (1, 2, 3):
         assert world.beat(node, drain=True) is not None

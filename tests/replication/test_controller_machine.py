@@ -124,7 +124,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(node=nodes)
     def second_directory_fails(self, node: int) -> None:
-        """The node says so at once. What lies in its first directory is not touched."""
+        """The node reports it at once. The replicas in its first directory are not affected."""
         entry = self.world.node(node)
         if len(self.named[node]) == 1:
             return
@@ -294,8 +294,8 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def leaders_and_eligible_replicas_have_all_that_can_be_committed(self) -> None:
-        """KIP-966: a led set that suffices may commit without all others, from the batch on that made it; whoever joins
-        it has all by then. The last known leader alone may lack something."""
+        """KIP-966: a set of sufficient size may commit without all others, from the batch on that made it; a replica
+        that joins it has all records by then. Only the last known leader may lack some."""
         for batch in self.world.batches[self.counted :]:
             after = apply(self.before, batch)
             for state in after.partitions():
@@ -332,8 +332,8 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def leaders_come_from_the_set(self) -> None:
-        """Walks what was appended since the last look: a new leader was in sync, or was proposed by the old leader;
-        else it was eligible, or, both sets empty, led last."""
+        """Checks what was appended since the last call: a new leader was in sync, or was proposed by the old leader;
+        otherwise it was eligible, or, if both sets were empty, was the last leader."""
         for batch in self.world.batches[self.checked :]:
             for offset, record in batch:
                 if isinstance(record, PartitionChangeRecord) and record.leader not in (None, NO_NODE):

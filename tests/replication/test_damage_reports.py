@@ -1,4 +1,4 @@
-"""Damage found while a node runs: its heartbeat says so, and the replica leaves its set (design, section 4, rule 6)."""
+"""Damage found while a node runs: its heartbeat reports it, and the replica leaves its set (design, section 4, rule 6)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_damaged_follower_leaves_the_set() -> None:
 
 
 def test_what_it_said_in_its_epoch_ends_with_it() -> None:
-    """It begins anew, within one life of its process: a fetch of before must not count for what it has then."""
+    """The replica starts again within one incarnation of its process: an earlier fetch must not count for its new log."""
     world = Controlled()
     three(world)
     state = world.partition()

@@ -1,4 +1,5 @@
-"""Eligible leader replicas (KIP-966), unclean elections, preferred leaders: who leads when the set cannot."""
+"""Eligible leader replicas (KIP-966), unclean elections, preferred leaders: which replica leads if no member of the set
+can."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def test_a_page_cache_replica_stays_eligible_until_its_machine_reboots(boot: byt
 
 
 def test_where_all_machines_reboot_the_last_known_leader_leads_what_is_left_and_that_is_reported() -> None:
-    """Last replica standing, power loss, page-cache: both sets become empty."""
+    """Last known leader, power loss, page-cache: both sets become empty."""
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
@@ -117,7 +118,7 @@ def test_where_all_machines_reboot_the_last_known_leader_leads_what_is_left_and_
 
 
 def test_where_all_were_stopped_cleanly_a_reboot_of_all_machines_takes_nobody_out() -> None:
-    """Page-cache: a clean stop has flushed everything, and the node says so when it registers."""
+    """Page-cache: a clean stop has flushed everything, and the node reports that when it registers."""
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
@@ -130,7 +131,7 @@ def test_where_all_were_stopped_cleanly_a_reboot_of_all_machines_takes_nobody_ou
 
 
 def test_a_page_cache_replica_whose_node_does_not_say_that_it_is_intact_is_eligible_no_more() -> None:
-    """The boot that the controller knows proves nothing: only the node's own directory tells."""
+    """The boot id that the controller knows proves nothing: only the directory of the node shows whether it is intact."""
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))

@@ -1,4 +1,4 @@
-"""Two logs that parted are brought together by epochs alone: held against logs that are kept record by record."""
+"""Two diverged logs are reconciled by epochs alone, compared with logs as lists of records."""
 
 from __future__ import annotations
 

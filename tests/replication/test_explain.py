@@ -1,4 +1,4 @@
-"""What people are told: why a partition does not work, what a restart would cost; and how a move is throttled."""
+"""Explanations for operators: why a partition does not work, what a restart would stop; and how a move is throttled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower: what it asks, what it believes, where it cuts."""
+"""A follower: which fetches it sends, which answers it applies, where it truncates."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_a_diverging_answer_moves_no_log_start() -> None:
 
 
 def test_an_answer_counts_only_for_the_fetch_that_is_open() -> None:
-    """Scenario 7: fetch 1 was cut off, its answer comes when another fetch is open."""
+    """Scenario 7: fetch 1 was lost with its stream; its answer arrives while another fetch is open."""
     follower = Follower()
     follower.fetch()
     assert follower.core.handle(StreamBroken()) == [WantFetch()]
@@ -259,7 +259,8 @@ def test_it_cuts_at_the_smaller_of_both_ends(diverging: tuple[int, int], cut: in
 
 
 def test_the_two_questions_of_scenario_15_end() -> None:
-    """Leader 1@0, 4@50, end 100; follower 1@0, 2@30, 3@60, end 80. With its answer alone it would ask for ever."""
+    """Leader 1@0, 4@50, end 100; follower 1@0, 2@30, 3@60, end 80. With the leader's answer alone the fetches would
+    never end."""
     follower = Follower(log_end=80, durable_offset=80, history=((1, 0), (2, 30), (3, 60)))
     follower.fetch()
     assert follower.answer(diverging=(1, 50)) == [TruncateTo(Offset(30))]
@@ -310,7 +311,7 @@ def test_below_the_leaders_start_it_begins_anew_there() -> None:
 
 
 def test_above_the_leaders_end_it_is_never_reset() -> None:
-    """An out-of-range answer that is not about the log start changes nothing: divergence says where to cut."""
+    """An out-of-range answer that does not concern the log start changes nothing: divergence determines the truncation."""
     follower = Follower()
     follower.fetch()
     [effect] = follower.answer(error=OffsetOutOfRange("the log ends at 50"), log_start=0)

@@ -1,4 +1,5 @@
-"""A partition's leader and the controller when one node says what cannot be: it counts for nothing, nothing breaks."""
+"""A partition's leader and the controller with impossible messages of one node: the messages are ignored, nothing
+breaks."""
 
 from __future__ import annotations
 

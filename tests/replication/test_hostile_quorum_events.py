@@ -1,5 +1,5 @@
-"""The metadata quorum's rules when a node says what no sound node would: no event is a defect, no epoch moves further
-than the documented jump, and nobody leads because a request says so."""
+"""The metadata quorum's rules with messages that no correct node sends: no event is a defect, no epoch advances by more
+than the documented jump, and no request alone makes a leader."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_request_that_says_who_leads_is_asked_about_and_changes_nothing(epoch:
 def test_nothing_is_heard_from_a_leader_that_is_no_node_or_this_one(
     event: Callable[[Quorum, NodeId], Event], leader: NodeId | None, role: Role
 ) -> None:
-    """-1 stands for an unknown leader: it neither leads, nor resigns, nor has records."""
+    """-1 means an unknown leader: it neither leads, nor resigns, nor has records."""
     core = in_role(role)
     before = (core.role, core.epoch, core.leader_id, core.due)
     effects = core.handle(event(core, core.me.node_id if leader is None else leader))

@@ -1,4 +1,4 @@
-"""Which produce request is done when, and what those are told that will never be."""
+"""When each produce request is answered, and the errors of those that cannot succeed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_deadline_that_passes_leaves_the_outcome_open() -> None:
 
 
 def test_a_leadership_that_ends_answers_all_that_waits() -> None:
-    """Scenario 11: an ack belongs to the epoch that appended; a later epoch's watermark says nothing about it."""
+    """Scenario 11: an ack belongs to the epoch of its append; the high watermark of a later epoch does not confirm it."""
     leader = Leader(isr=(1, 2))
     leader.append(120, durable_offset=100)
     ticket, _ = leader.await_ack(120)

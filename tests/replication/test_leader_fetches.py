@@ -1,4 +1,4 @@
-"""Which fetches a leader believes, and what it answers the others."""
+"""Which fetches a leader accepts, and its answers to the others."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_where_logs_part(offset: int, last_epoch: int, answer: tuple[int, int] |
 
 
 def test_an_epoch_without_records_is_skipped() -> None:
-    """Epochs 3 and 4 began at 100 and nobody appended in 3: the leader's cache may still name it."""
+    """Epochs 3 and 4 began at 100 and 3 has no records: the leader's cache may still contain it."""
     leader = Leader(history=((1, 0), (3, 100)))
     assert agreed(leader.fetch(2, 100, last_epoch=1))
     assert end_told([*leader.fetch(2, 110, last_epoch=3)]) == (1, 100)
@@ -124,7 +124,7 @@ def test_a_new_leader_does_not_say_where_the_committed_log_ends_until_it_knows()
 
 
 def test_a_reader_learns_that_its_position_was_cut() -> None:
-    """KIP-320: a consumer that read 110 in epoch 3 asks a leader whose epoch 3 ends at 100."""
+    """KIP-320: a consumer that read 110 in epoch 3 queries a leader whose epoch 3 ends at 100."""
     leader = Leader()
     leader.append(120)
     assert leader.core.diverging(Offset(110), LeaderEpoch(3)) == EpochEnd(LeaderEpoch(3), Offset(100))

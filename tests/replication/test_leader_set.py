@@ -1,4 +1,4 @@
-"""Who leaves the in-sync set, who joins it, and how it is asked for."""
+"""Which replicas leave the in-sync set, which join it, and how the leader proposes it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_replica_seen_as_fenced_draining_or_unknown_is_not_proposed() -> None:
 
 
 def test_each_member_is_named_by_its_registration() -> None:
-    """KIP-903: the leader means the registration whose fetches it has seen."""
+    """KIP-903: a proposal names the registrations whose fetches the leader has seen."""
     leader = Leader(isr=(1, 2), watermark=100)
     leader.sees(3, number=2)
     [proposal] = all_of(leader.fetch(3, 100, number=2), ProposeIsr)
@@ -160,8 +160,8 @@ def test_a_leader_whose_own_disk_is_behind_stays_where_nobody_else_can_lead() ->
 
 
 def test_a_leader_whose_own_disk_is_behind_resigns_where_an_eligible_replica_can_lead() -> None:
-    """It is alone in the set. That other one is no successor before the metadata say so, while its node is fenced, or
-    when it joins the set this very moment: then it is a member, and the next word is of that."""
+    """It is alone in the set. The other replica is no successor before the metadata name it as eligible, while its node
+    is fenced, or while it joins the set: then it is a member, and the next proposal concerns that."""
     leader = Leader(isr=(1,), min_insync=2, watermark=100)
     leader.append(120, durable_offset=100)
     assert proposed(leader.later(LAG_MS + 200)) is None

@@ -156,7 +156,7 @@ def test_a_leaver_counts_until_its_removal_is_known() -> None:
 
 
 def test_the_books_start_empty() -> None:
-    """A leader knows nothing of its followers until they agree in its own epoch, whatever the set says."""
+    """A leader knows no position of a follower until a fetch agrees in its own epoch, even of members of the set."""
     leader = Leader()
     leader.append(120)
     leader.hears(2, 120)
@@ -165,7 +165,7 @@ def test_the_books_start_empty() -> None:
 
 
 def test_positions_of_a_diverging_fetch_do_not_count() -> None:
-    """Scenario 2: node 2 held 100 of epoch 3, the leader's epoch 3 ends at 90."""
+    """Scenario 2: node 2 had 100 of epoch 3, the leader's epoch 3 ends at 90."""
     leader = Leader(isr=(1, 2), log_end=90)
     leader.append(120)
     assert not agreed(leader.fetch(2, 100, last_epoch=3))
@@ -229,7 +229,7 @@ def test_a_follower_that_claims_more_than_the_leader_has_is_not_believed() -> No
 
 
 def test_a_report_of_more_than_its_fetch_had_does_not_count() -> None:
-    """Scenario 2, variant: a report from before a cut comes behind the fetch that followed the cut."""
+    """Scenario 2, variant: a report from before a truncation arrives after the fetch that followed the truncation."""
     leader = Leader(isr=(1, 2))
     leader.append(120)
     leader.fetch(2, 105, durable_offset=90)
@@ -243,7 +243,7 @@ def test_a_report_of_more_than_its_fetch_had_does_not_count() -> None:
 
 
 class SlowTwin:
-    """The same rule with nothing clever: the minimum of what each counted replica said last, and never back."""
+    """The same rule in its simplest form: the minimum of the last reports of the counted replicas, never decreasing."""
 
     def __init__(self, isr: set[int]) -> None:
         self.isr, self.joiners = set(isr), set[int]()

@@ -1,4 +1,4 @@
-"""A log directory fails while its node runs: the heartbeat says so, and what lies there leaves its sets (KIP-858)."""
+"""A log directory fails while its node runs: the heartbeat reports it, and its replicas leave their sets (KIP-858)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNFENCED = HeartbeatAnswer(fenced=False, drained=False)
 
 
 def second(node: int) -> DirectoryId:
-    """A node's other log directory; the first one holds the metadata log."""
+    """The second log directory of a node; the first one contains the metadata log."""
     return directory(node + 50)
 
 
@@ -29,7 +29,7 @@ def start(world: Controlled, *nodes: int, life: int = 1) -> None:
 
 
 def world_of(*nodes: int, min_insync: int = 1) -> tuple[Controlled, int]:
-    """Twelve partitions. Returns the world, and the number of one whose followers lie in second directories."""
+    """Twelve partitions. Returns the world, and the number of one whose followers are in second directories."""
     world = Controlled()
     start(world, *nodes)
     world.made(partitions=12, min_insync_replicas=str(min_insync))
@@ -139,7 +139,7 @@ def test_the_directory_of_the_metadata_log_is_never_taken_out() -> None:
 
 
 def test_an_older_copy_of_the_failed_directory_is_known_as_one() -> None:
-    """The node goes on without it; what is given back must be that very directory."""
+    """The node continues without it; only that very directory is accepted again."""
     world, p = world_of(1, 2, 3)
     victim = world.partition(p).replicas[1]
     number = world.on_disk[second(victim)]

@@ -1,4 +1,4 @@
-"""The pictures in the docs are what the tables in the code say."""
+"""The diagrams in the docs agree with the tables in the code."""
 
 from __future__ import annotations
 

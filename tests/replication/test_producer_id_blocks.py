@@ -1,4 +1,4 @@
-"""Blocks of producer ids: whoever asks gets one that nobody was given, whatever becomes of the controller."""
+"""Blocks of producer ids: each is allocated once, also after changes and restarts of the controller."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_voter_alone_leads_at_once_when_it_is_called() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_another_leads_soon_after_the_leader_is_lost(seed: int) -> None:
-    """Three seconds are left of the five in which writes must go on."""
+    """Three seconds are left of the five after which writes must work again."""
     cluster = QuorumCluster(seed=seed)
     leader = cluster.wait_leader()
     cluster.append(leader, "a")
@@ -286,7 +286,7 @@ def test_a_draining_leader_hands_over_to_the_best_successor_and_does_not_stand_a
 
 
 def test_a_killed_leader_that_is_back_at_once_lets_the_others_go_on() -> None:
-    """It may have lost what it appended: it does not lead that epoch again, and says so."""
+    """It may have lost what it appended: it does not lead that epoch again, and reports that."""
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     cluster.run(300)

@@ -1,5 +1,5 @@
-"""The metadata quorum under random messages, crashes, cuts, empty volumes and changes of voters: safety after every
-step, and when everything works again, a leader and one log."""
+"""The metadata quorum under random messages, crashes, disconnections, empty volumes and changes of voters: safety after
+every step, and once everything works again, a leader and one log."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class QuorumMachine(RuleBasedStateMachine):
 
     @rule(node=NODE, member=NODE)
     def a_voter_is_added_or_removed(self, node: int, member: int) -> None:
-        """As the controller does it: no other change open, an active leader, a replica that has caught up, and a
-        majority of those who stay has its directories."""
+        """As the controller does it: no other change pending, an active leader, a replica that has caught up, and a
+        majority of the remaining voters has its directories."""
         cluster = self.cluster
         replica = cluster.replicas[node]
         if not replica.active:

@@ -94,8 +94,8 @@ def test_a_move_is_not_taken_back_to_replicas_of_which_none_is_in_sync() -> None
 
 
 def test_a_move_is_not_taken_back_from_under_the_only_replica_that_is_waited_for() -> None:
-    """Nobody is in sync: the one that had come is eligible, then it is the one that led last. Both times it has what
-    the others lack."""
+    """No replica is in sync: the added one is eligible, later it is the last known leader. Both times it has records
+    that the others lack."""
     world, a, b, c, (d, _) = five()
     key = world.partition().key
     world.reassign(key, (b, c, d))
@@ -113,7 +113,7 @@ def test_a_move_is_not_taken_back_from_under_the_only_replica_that_is_waited_for
 
 
 def test_another_leader_epoch_begins_where_a_replica_goes() -> None:
-    """What it said of its log before must not count, should it come back within one life of its process."""
+    """Its earlier reports must not count if it returns within one incarnation of its process."""
     world, a, b, c, (d, e) = five()
     key, epoch = world.partition().key, world.partition().leader_epoch
     world.reassign(key, (a, b, c, d))

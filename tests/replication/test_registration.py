@@ -1,4 +1,4 @@
-"""Registration, sessions, fencing: who is a member, and by which life of its process."""
+"""Registration, sessions, fencing: which node is a member, and with which incarnation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_request_sent_twice_registers_once() -> None:
 
 
 def test_a_process_elsewhere_with_a_live_nodes_number_is_refused_until_the_session_ends() -> None:
-    """It has the node's directory, it seems; a copy of it on another machine would look like that."""
+    """It seems to have the node's directory; a copy of the directory on another machine would look the same."""
     world = Controlled()
     world.start(1)
     refused = world.register(1, life=2, boot=b"another machine")
@@ -54,7 +54,7 @@ def test_a_process_elsewhere_with_a_live_nodes_number_is_refused_until_the_sessi
 
 
 def test_a_process_that_has_the_locks_of_the_one_before_takes_its_place_at_once() -> None:
-    """Nobody waits for the session of a process that was killed and started again on its machine."""
+    """The session of a process that was killed and restarted on its machine need not end first."""
     world = Controlled()
     world.start(1, 2, 3)
     before = world.made()
@@ -132,7 +132,7 @@ def test_the_last_in_sync_member_stays_and_leads_again_in_a_new_epoch() -> None:
 
 
 def test_a_new_incarnation_ends_the_leaderships_of_the_old_one() -> None:
-    """Rule 1, scenario 1: an epoch belongs to one life of a process, even where nobody else could lead."""
+    """Rule 1, scenario 1: an epoch belongs to one incarnation, even if no other replica could lead."""
     world = Controlled()
     world.start(1)
     state = world.made(replicas=1)
@@ -242,7 +242,8 @@ def test_a_copy_put_back_leads_nothing() -> None:
 
 
 def test_a_late_copy_of_an_earlier_lifes_registration_counts_for_nothing() -> None:
-    """It would make the directory an older copy of itself: it says which number lay there in that life."""
+    """It would make the directory an older copy of itself: it contains the number that the directory had in that
+    incarnation."""
     world = Controlled()
     alone(world)
     number, seen = world.on_disk[directory(1)], world.end
@@ -272,7 +273,7 @@ def test_named_damage_leads_nothing() -> None:
 
 
 def test_damage_or_a_new_directory_takes_a_replica_out_of_a_set_that_others_carry_on() -> None:
-    """The registration itself takes it out, in the batch that names its new directory: nothing acts on the old one."""
+    """The registration itself removes it, in the batch that names its new directory: nothing uses the old one."""
     world = Controlled()
     world.start(1, 2, 3)
     world.made()

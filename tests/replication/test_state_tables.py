@@ -1,5 +1,5 @@
-"""How a replica stands in its leader's books, and what alone changes that: the picture in the docs, held against a
-leader that is told whatever may happen, in any order."""
+"""The state of a replica in its leader's progress, and the events that change it: the diagram in the docs, compared
+with a leader that gets all events in any order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.types import Millis, NodeId, PartitionEpoch
 
 
 class State(Enum):
-    """Towards the in-sync set; whoever is not outside counts for the watermark."""
+    """Towards the in-sync set; a replica that is not outside counts for the high watermark."""
 
     OUTSIDE = auto()
     JOINING = auto()
@@ -45,7 +45,7 @@ def standing(leader: Leader, node: int) -> State:
 
 
 def step(leader: Leader, rng: random.Random) -> Cause:
-    """Something happens. Returns what a standing that changes by it changes for, as far as node 2 goes."""
+    """One event. Returns the cause of the change of state, if it changes the state of node 2."""
     match rng.randrange(4):
         case 0:
             leader.fetch(rng.choice((2, 3)), rng.choice((90, 100)), last_epoch=3)

@@ -1,5 +1,5 @@
-"""Voters change by one at a time: who goes, who comes, and when nothing may change. And who was silent, to a new
-controller."""
+"""Voters change one at a time: which leave, which join, and when nothing may change; and which nodes a new controller
+counts as silent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster(*nodes: int) -> Controlled:
 
 
 def come_back(controlled: Controlled, node: int, with_directory: int) -> None:
-    """Another life of the node, its volume replaced."""
+    """Another incarnation of the node, with a new volume."""
     assert isinstance(controlled.register(node, life=2, directories={directory(with_directory): -1}), Registered)
     controlled.beat(node)
 
@@ -90,7 +90,7 @@ def test_the_last_voter_is_never_removed() -> None:
 
 
 def test_a_controller_that_listened_before_it_led_knows_who_was_silent() -> None:
-    """Node 1 was heard of lately, node 2 was not: only node 2 is fenced at once."""
+    """Node 1 has sent heartbeats lately, node 2 has not: only node 2 is fenced at once."""
     controlled = cluster(1, 2)
     controlled.handle(Resigned())
     for _ in range(10):
@@ -132,7 +132,7 @@ def test_the_only_voter_cannot_be_removed() -> None:
 
 
 def test_no_voter_is_removed_while_too_few_of_the_others_are_alive() -> None:
-    """The record would lie on one disk alone: two of the three could elect nobody without it, nor commit it."""
+    """The record would be on one disk only: two of the three could neither elect a leader without it nor commit it."""
     controlled = cluster(0, 1, 2)
     for _ in range(3):
         review(controlled, key(0), key(1), key(2))
