@@ -106,7 +106,7 @@ def test_what_is_wrong_is_explained_by_any_node() -> None:
         assert isinstance(from_proto(unknown.error), UnknownTopicOrPartition)
 
 
-def test_a_lost_majority_is_told_by_whoever_is_left_and_nothing_is_called_safe() -> None:
+def test_the_remaining_nodes_report_a_lost_majority_and_call_nothing_safe() -> None:
     """Otherwise a remaining node would repeat the last state of the controller, in which all was well."""
     with MetadataWorld(4, voters=3) as world:
         world.begin()

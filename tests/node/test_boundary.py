@@ -100,7 +100,7 @@ class NoProducing(Authorizer):
             raise TopicAuthorizationFailed(f"{context.principal} may not write")
 
 
-def test_a_refused_request_leaves_the_log_unchanged_and_its_caller_hears_why(tmp_path: Path) -> None:
+def test_a_rejected_request_leaves_the_log_unchanged_and_its_caller_gets_the_reason(tmp_path: Path) -> None:
     async def story() -> None:
         async with real_nodes(tmp_path) as nodes:
             topic_id = await create_topic(nodes)
@@ -246,7 +246,7 @@ class CountingQuotas(Quotas):
         return 1
 
 
-def test_a_context_says_who_asks_and_how_long_it_waits() -> None:
+def test_a_context_contains_the_caller_and_its_deadline() -> None:
     async def story() -> None:
         service, quotas = Data(Nanoseconds()), CountingQuotas()
         meters = RequestMeters(itertools.count().__next__)

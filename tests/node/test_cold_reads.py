@@ -59,7 +59,7 @@ def release(cluster: Cluster) -> None:
     cluster.machines[1].executor.release()
 
 
-def test_a_read_that_waits_for_the_disk_keeps_nobody_else_waiting(cluster: Cluster) -> None:
+def test_a_read_that_waits_for_the_disk_delays_no_other(cluster: Cluster) -> None:
     slow = reading(cluster, 0)
     cluster.machines[1].disk.is_cold = None
     assert values(cluster.wait(cluster.service(1).fetch(fetch_request(0, index=1), CALLER))) == [[b"a", b"b"]]

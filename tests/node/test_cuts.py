@@ -42,7 +42,7 @@ def values(records: bytes) -> list[bytes | None]:
     return [record.value for found in iter_batches(records) for record in found.records()]
 
 
-def test_a_cut_on_a_hanging_disk_keeps_no_other_partition_waiting(cluster: Cluster) -> None:
+def test_a_truncation_on_a_hanging_disk_delays_no_other_partition(cluster: Cluster) -> None:
     cluster.append(1, batch(b"c"), index=1)
     cluster.until(lambda: cluster.log(3, 1).log_end_offset == 1, what="the other partition is fetched")
     assert cluster.log(3).log_end_offset == 3
@@ -51,7 +51,7 @@ def test_a_cut_on_a_hanging_disk_keeps_no_other_partition_waiting(cluster: Clust
     assert values(cluster.contents(3)) == [b"a", b"b"]
 
 
-def test_nothing_is_fetched_or_reported_before_the_cut_has_ended(cluster: Cluster) -> None:
+def test_nothing_is_fetched_or_reported_before_the_truncation_has_ended(cluster: Cluster) -> None:
     cluster.run(2)
     assert cluster.log(3).log_end_offset == 3
     assert cluster.watermark(1) == 1
@@ -59,7 +59,7 @@ def test_nothing_is_fetched_or_reported_before_the_cut_has_ended(cluster: Cluste
     cluster.until(lambda: cluster.watermark(1) == 2)
 
 
-def test_a_reader_of_a_log_that_is_cut_waits(cluster: Cluster) -> None:
+def test_a_reader_of_a_log_under_truncation_waits(cluster: Cluster) -> None:
     """What it would read is committed, but where that lies is being changed."""
     epoch = cluster.state().leader_epoch
     request = fetch_request(0, epoch=epoch, max_wait_ms=100)
@@ -71,7 +71,7 @@ def test_a_reader_of_a_log_that_is_cut_waits(cluster: Cluster) -> None:
     assert values(bytes(reading.result().partitions[0].records))[:1] == [b"a"]
 
 
-def test_who_is_to_lead_waits_until_its_log_is_cut(cluster: Cluster) -> None:
+def test_a_new_leader_waits_until_its_log_is_truncated(cluster: Cluster) -> None:
     cluster.set(leader=NodeId(3))
     cluster.run(1)
     assert cluster.partition(3).leader is None
@@ -82,7 +82,7 @@ def test_who_is_to_lead_waits_until_its_log_is_cut(cluster: Cluster) -> None:
     assert cluster.contents(1) == cluster.contents(3)
 
 
-def test_of_several_changes_during_a_cut_the_last_one_holds(cluster: Cluster) -> None:
+def test_of_several_changes_during_a_truncation_the_last_one_counts(cluster: Cluster) -> None:
     cluster.set(leader=NodeId(3))
     cluster.set(leader=NodeId(2))
     assert cluster.partition(3).leader_epoch < LeaderEpoch(4)
@@ -92,7 +92,7 @@ def test_of_several_changes_during_a_cut_the_last_one_holds(cluster: Cluster) ->
     assert cluster.contents(3) == cluster.contents(2) == cluster.contents(1)
 
 
-def test_a_topic_deleted_during_a_cut_goes_when_it_has_ended(cluster: Cluster) -> None:
+def test_a_topic_deleted_during_a_truncation_is_removed_after_it(cluster: Cluster) -> None:
     cluster.image = replace(cluster.image, topics={}, topic_ids={})
     cluster.publish()
     cluster.run(1)
@@ -102,7 +102,7 @@ def test_a_topic_deleted_during_a_cut_goes_when_it_has_ended(cluster: Cluster) -
     assert [name for name in cluster.machines[3].disk.list("/data") if name.startswith("t-")] == []
 
 
-def test_a_topic_made_again_during_a_cut_begins_behind_it(cluster: Cluster) -> None:
+def test_a_topic_created_again_during_a_truncation_begins_after_it(cluster: Cluster) -> None:
     topic = cluster.image.topics[TOPIC]
     again = replace(
         topic, topic_id=AGAIN, partitions=tuple(replace(state, topic_id=AGAIN) for state in topic.partitions)
@@ -117,7 +117,7 @@ def test_a_topic_made_again_during_a_cut_begins_behind_it(cluster: Cluster) -> N
     assert values(cluster.contents(3)) == [b"new"]
 
 
-def test_a_node_that_stops_during_a_cut_closes_clean_behind_it(cluster: Cluster) -> None:
+def test_a_node_that_stops_during_a_truncation_closes_cleanly_after_it(cluster: Cluster) -> None:
     stopping = cluster.loop.create_task(cluster.manager(3).stop())
     cluster.until(stopping.done)
     assert cluster.directory(3).commit.busy

@@ -319,7 +319,7 @@ def test_a_reader_beyond_a_new_leaders_watermark_waits_rather_than_being_refused
     cluster.wires.stalled = False
 
 
-def test_a_reader_is_told_where_its_log_was_cut(cluster: Cluster) -> None:
+def test_a_reader_gets_the_offset_where_its_log_was_truncated(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.set(leader=1)
     cluster.produce(1, batch(b"b"))
@@ -328,7 +328,7 @@ def test_a_reader_is_told_where_its_log_was_cut(cluster: Cluster) -> None:
     assert cluster.fetch(1, 2, last_epoch=2).diverging is None
 
 
-def test_who_has_to_cut_its_log_is_told_where_the_leaders_starts(cluster: Cluster) -> None:
+def test_a_follower_that_must_truncate_gets_the_leaders_log_start(cluster: Cluster) -> None:
     """With no epoch in common it begins there. Neither records nor watermark come with that."""
     for value in (b"a", b"b"):
         cluster.produce(1, batch(value))
@@ -356,7 +356,7 @@ def test_many_partitions_come_in_messages_of_bounded_size() -> None:
     cluster.close()
 
 
-def test_a_consumer_cannot_report_what_it_holds(cluster: Cluster) -> None:
+def test_a_consumer_cannot_report_a_durable_offset(cluster: Cluster) -> None:
     request = fetch_request(0)
     request.durable_positions.add(topic_id=TOPIC.bytes, partition=0, leader_epoch=1, durable_offset=5)
     with pytest.raises(InvalidRequest, match="durable positions"):
@@ -388,7 +388,7 @@ def test_where_a_partition_begins_and_ends(cluster: Cluster) -> None:
     assert list_offset(cluster, -1, epoch=7).error.code == UnknownLeaderEpoch.code
 
 
-def test_a_new_leader_does_not_say_latest_before_it_knows(cluster: Cluster) -> None:
+def test_a_new_leader_does_not_report_the_latest_offset_before_it_knows(cluster: Cluster) -> None:
     """KIP-207"""
     cluster.produce(1, batch(b"a"))
     cluster.kill(1)
@@ -422,7 +422,7 @@ def refused_fetch(cluster: Cluster, offset: int) -> Any:
     return fetched
 
 
-def test_a_client_that_calls_sound_bytes_damaged_deposes_nobody(cluster: Cluster) -> None:
+def test_a_client_that_reports_intact_bytes_as_damaged_deposes_no_leader(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"), batch(b"b"))
     for offset in (0, 1, 0):
         answer = refused_fetch(cluster, offset)

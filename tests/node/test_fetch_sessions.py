@@ -97,7 +97,7 @@ def test_many_busy_partitions_share_messages(cluster: Cluster) -> None:
     assert cluster.wires.messages - sent < MANY // 2
 
 
-def test_a_fetch_that_waits_hears_where_the_log_starts_now(cluster: Cluster, mentioned: list[int]) -> None:
+def test_a_waiting_fetch_gets_a_moved_log_start(cluster: Cluster, mentioned: list[int]) -> None:
     cluster.produce(1, batch(b"a"), index=3)
     cluster.run(1)
     mentioned.clear()
@@ -108,7 +108,7 @@ def test_a_fetch_that_waits_hears_where_the_log_starts_now(cluster: Cluster, men
     assert mentioned == []
 
 
-def test_a_member_that_was_taken_out_while_its_fetch_waited_is_heard_again(cluster: Cluster) -> None:
+def test_a_member_removed_while_its_fetch_waited_counts_again(cluster: Cluster) -> None:
     """The controller took it out because it was silent; it has everything, and nothing new will ever come."""
     cluster.produce(1, batch(b"a"), index=5)
     cluster.run(1)

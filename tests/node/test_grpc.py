@@ -151,7 +151,7 @@ def test_errors_arrive_as_themselves() -> None:
     asyncio.run(story())
 
 
-def test_a_stream_that_is_refused_later_says_so_to_who_receives_and_who_sends() -> None:
+def test_a_stream_that_is_rejected_later_raises_for_receivers_and_senders() -> None:
     class RefusesTheFirst(EchoData):
         async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
             await stream.receive()
@@ -191,7 +191,7 @@ def test_a_refusal_that_comes_while_a_stream_is_opened_is_raised_there() -> None
     asyncio.run(story())
 
 
-def test_a_defect_is_logged_and_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_is_logged_and_becomes_an_error_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with serving() as at:
             with pytest.raises(UnknownServerError, match="ZeroDivisionError"):
@@ -221,7 +221,7 @@ def test_a_service_that_the_node_does_not_have_is_named() -> None:
     asyncio.run(story())
 
 
-def test_nobody_listens() -> None:
+def test_without_a_listener() -> None:
     async def story() -> None:
         with socket.socket() as taken:  # bound, not listening: nobody else can take it meanwhile
             taken.bind(("127.0.0.1", 0))
@@ -237,7 +237,7 @@ def test_nobody_listens() -> None:
     asyncio.run(story())
 
 
-def test_a_message_over_the_limit_is_refused_and_the_connection_lives() -> None:
+def test_a_message_over_the_limit_is_rejected_and_the_connection_stays() -> None:
     async def story() -> None:
         async with serving() as at:
             request = produce(bytes(2 << 20), acks=1)
@@ -288,7 +288,7 @@ def test_a_service_may_end_a_stream() -> None:
     asyncio.run(story())
 
 
-def test_stopping_ends_streams_with_an_error_that_says_so() -> None:
+def test_stopping_ends_streams_with_node_shutting_down() -> None:
     async def story() -> None:
         async with serving() as at:
             stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)

@@ -53,7 +53,7 @@ async def create_topic(nodes: RealNodes, name: str) -> None:
 
 
 @pytest.mark.parametrize("method", [methods.QUORUM_BEGIN_QUORUM_EPOCH, methods.QUORUM_END_QUORUM_EPOCH], ids=str)
-def test_the_last_epoch_and_no_cluster_end_nobody(method: Any, tmp_path: Path) -> None:
+def test_the_last_epoch_and_a_missing_cluster_end_no_node(method: Any, tmp_path: Path) -> None:
     """On the version before, the node died at its next election, and at each further start."""
 
     async def story() -> None:
@@ -68,7 +68,7 @@ def test_the_last_epoch_and_no_cluster_end_nobody(method: Any, tmp_path: Path) -
     asyncio.run(story())
 
 
-def test_three_nodes_believe_no_stranger_and_elect_again(tmp_path: Path) -> None:
+def test_three_nodes_ignore_a_stranger_and_elect_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with real_nodes(tmp_path, 3) as nodes:
             for number in range(3):
@@ -189,7 +189,7 @@ def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, cha
     ],
     ids=range(10),
 )
-def test_a_faulty_answer_ends_nobody(change: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_faulty_answer_ends_no_node(change: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     with MetadataWorld() as world:
         world.begin()
         follower_survives(world, monkeypatch, change)
@@ -243,7 +243,7 @@ def test_a_request_that_the_rules_cannot_take_is_answered_and_logged_once(
         world.create()
 
 
-def test_a_leader_whose_rules_fail_by_themselves_steps_down_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_whose_rules_fail_resigns_and_keeps_running(monkeypatch: pytest.MonkeyPatch) -> None:
     with MetadataWorld(voters=3) as world:
         world.begin()
         world.run_until(lambda: len(world.image().voters) == 3)
@@ -270,7 +270,7 @@ def test_what_cannot_be_carried_out_does_not_end_the_node(monkeypatch: pytest.Mo
         assert world.lives[1].failure is None
 
 
-def test_a_leader_that_cannot_send_its_announcement_steps_down_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_cannot_send_its_announcement_resigns_and_keeps_running(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: list[MetadataNode] = []
 
     def break_once(side: MetadataNode) -> None:

@@ -78,7 +78,7 @@ def test_followers_take_over_where_the_leaders_log_starts(rolled: Make) -> None:
     assert cluster.contents(2) == cluster.contents(1)
 
 
-def test_a_rotten_replica_stops_waits_until_it_is_out_and_is_fetched_anew(rolled: Make) -> None:
+def test_a_corrupt_replica_stops_waits_until_it_is_out_and_is_fetched_again(rolled: Make) -> None:
     """Rule 6, at run time: no corrupt record spreads, and no committed record is lost."""
     cluster = rolled()
     whole = cluster.contents(1)
@@ -97,7 +97,7 @@ def test_a_rotten_replica_stops_waits_until_it_is_out_and_is_fetched_anew(rolled
     assert cluster.manager(3).damaged() == []
 
 
-def test_a_rotten_follower_outside_the_set_is_fetched_anew_in_the_next_epoch(rolled: Make) -> None:
+def test_a_corrupt_follower_outside_the_set_is_fetched_again_in_the_next_epoch(rolled: Make) -> None:
     """A report of this epoch may be in flight to the leader, which would admit the follower by it."""
     cluster = rolled()
     cluster.refuse = NotController("nobody joins for now")
@@ -178,7 +178,7 @@ def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -
     assert cluster.manager(1).damaged() == []
 
 
-def test_a_wrong_index_is_put_right_without_a_word_to_the_controller(rolled: Make) -> None:
+def test_a_wrong_index_is_repaired_without_a_report_to_the_controller(rolled: Make) -> None:
     cluster = rolled()
     log = cluster.log(2)
     path = log.segments[1].path.replace(".log", ".timeindex")

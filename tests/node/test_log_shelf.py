@@ -82,7 +82,7 @@ def test_where_the_metadata_name_no_directory_whatever_was_found_serves(named: D
     assert shelf.find(topic, state) == (second, second.logs[NAME])
 
 
-def test_a_log_that_cannot_be_used_now_is_not_made_anew_while_others_count_on_it() -> None:
+def test_an_unusable_log_is_not_recreated_while_others_rely_on_it() -> None:
     """It was loaded before its topic was known here, and is loaded again with its settings while the disk is full. A
     new log would be an empty member of the set."""
     disk = FakeDisk()

@@ -44,7 +44,7 @@ def test_a_flipped_bit_is_found(byte: int) -> None:
     assert (damage.first_offset, damage.position) == (2, third)
 
 
-def test_damage_is_told_where_the_headers_before_it_are_damaged_too() -> None:
+def test_damage_is_reported_when_the_headers_before_it_are_damaged_too() -> None:
     """The place of the batch cannot be found then (world 2914559785: the stream ended by a defect)."""
     bench = of_two_epochs()
     first, second = len(bench.contents()[0]), len(bench.contents()[0]) * 2
@@ -92,7 +92,7 @@ def sent_again(bench: Bench, offset: int, last_epoch: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("number", "bit"), [(1, 3), (2, 1), (2, 3), (3, 1), (1, 30), (2, 30), (3, 30)])
-def test_a_follower_is_sent_the_epoch_that_a_rotted_one_must_have_been(number: int, bit: int) -> None:
+def test_a_follower_gets_the_right_epoch_for_a_corrupt_one(number: int, bit: int) -> None:
     """The epoch is below that of the batch before, or above that of the next batch or of the leader: it is wrong
     whatever the epoch cache contains. Nothing is written."""
     bench = of_two_epochs()
@@ -126,7 +126,7 @@ def stopped(epochs: tuple[int, ...]) -> Bench:
 
 
 @pytest.mark.parametrize("epochs", [(0, 0, 5), (0, 0, 1), (3, 4, 4), (1, 1, 2, 2, 3)], ids=str)
-def test_no_rot_of_the_epoch_cache_changes_a_batch(epochs: tuple[int, ...]) -> None:
+def test_a_corrupt_epoch_cache_changes_no_batch(epochs: tuple[int, ...]) -> None:
     """Every bit of its file, whatever epoch the node leads in then: the last one again, or one that the file came to
     name."""
     path = f"{stopped(epochs).log.path}/{LEADER_EPOCH_CHECKPOINT}"

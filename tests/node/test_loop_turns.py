@@ -227,7 +227,7 @@ def test_followers_let_their_logs_start_later_with_one_write(cluster: Cluster) -
     assert calls["sync"] + calls["sync_directory"] <= 6
 
 
-def test_what_changed_between_two_images_is_told_by_partition(cluster: Cluster) -> None:
+def test_changes_between_two_images_are_listed_by_partition(cluster: Cluster) -> None:
     old = cluster.image
     cluster.set(3, publish=False, isr=(NodeId(1),))
     changes = changes_between(old, cluster.image)

@@ -118,7 +118,7 @@ def test_the_image_after_replay_equals_the_live_one() -> None:
     assert again.log.image == replica.log.image
 
 
-def test_a_cut_takes_back_what_was_not_committed_and_refuses_what_was() -> None:
+def test_a_truncation_removes_uncommitted_records_and_rejects_committed_ones() -> None:
     replica = Replica()
     replica.log.append([ClusterRecord("kept", 1)], EPOCH)
     replica.log.commit(Offset(1))
@@ -156,7 +156,7 @@ def test_a_vote_survives_and_a_damaged_one_is_no_vote() -> None:
         read_state(disk, "/f")
 
 
-def test_a_view_never_goes_back_and_tells_what_is_news() -> None:
+def test_a_view_never_goes_back_and_reports_changes() -> None:
     view = QuorumView(NodeId(1))
     at = Endpoint("node-0", 9092)
     assert view.show(NodeId(0), LeaderEpoch(3), at)
@@ -201,7 +201,7 @@ def test_a_full_disk_ends_the_controllers_leadership_and_room_brings_it_back() -
         assert world.side(0).metadata.replayed() == world.image(0)
 
 
-def test_a_disk_without_room_for_the_epochs_ends_nobody() -> None:
+def test_a_full_disk_for_the_epochs_ends_no_node() -> None:
     """Method: the voter begins a new quorum epoch, for which every disk writes a new leader-epoch-checkpoint."""
     with MetadataWorld() as world:
         world.begin()
@@ -229,7 +229,7 @@ def test_a_broken_disk_under_the_metadata_log_ends_the_voter() -> None:
         assert world.image(1).topic("orders") is None
 
 
-def test_an_observer_cuts_what_the_leader_does_not_have_by_epoch() -> None:
+def test_an_observer_truncates_by_epoch_what_the_leader_lacks() -> None:
     """A leader of epoch 2 gave it records and was gone before they were committed; epoch 3 does not have them."""
     with MetadataWorld() as world:
         world.begin()
@@ -250,7 +250,7 @@ def test_an_observer_cuts_what_the_leader_does_not_have_by_epoch() -> None:
         assert world.image(2).offset > end
 
 
-def test_a_damaged_replica_of_an_observer_is_fetched_anew() -> None:
+def test_a_damaged_replica_of_an_observer_is_fetched_again() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create()
@@ -284,7 +284,7 @@ def test_a_damaged_replica_is_noted_before_it_is_emptied() -> None:
         assert read_state(world.disks[2], directory).lost_end >= end
 
 
-def test_a_metadata_log_that_is_gone_is_not_begun_anew_in_its_old_directory() -> None:
+def test_a_lost_metadata_log_is_not_recreated_in_its_old_directory() -> None:
     """Its durable records and the record of this node's vote are lost with it; an empty log directory is another
     replica."""
     with MetadataWorld() as world:
@@ -307,7 +307,7 @@ def test_a_metadata_log_that_is_gone_is_not_begun_anew_in_its_old_directory() ->
         world.wait_whole()
 
 
-def test_a_damaged_log_of_the_only_voter_is_no_reason_to_begin_anew() -> None:
+def test_a_damaged_log_of_the_only_voter_is_not_emptied() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.kill(0, power=True)

@@ -146,7 +146,7 @@ def test_what_was_answered_outlives_a_power_failure() -> None:
         assert sorted(world.image().topic_ids) == [f"topic-{round_}" for round_ in range(8)]
 
 
-def test_a_stuck_disk_of_the_voter_holds_back_answers_and_images_alike() -> None:
+def test_a_stuck_disk_of_the_voter_delays_answers_and_images() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.stall(0)
@@ -273,7 +273,7 @@ def test_a_topic_created_through_any_node_is_known_there_when_it_is_answered() -
             assert topic.topic_id.bytes == topic_id
 
 
-def test_errors_of_the_controller_reach_whoever_asked_any_node() -> None:
+def test_errors_of_the_controller_reach_the_caller_of_any_node() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create(at=1)
@@ -292,7 +292,7 @@ def test_a_deleted_topic_is_gone_where_its_deletion_was_asked_for() -> None:
         assert world.image(0).topics == {}
 
 
-def test_metadata_tells_topics_leaders_and_who_is_alive() -> None:
+def test_metadata_contain_topics_leaders_and_unfenced_nodes() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create(at=1, min_insync_replicas="2")
@@ -334,7 +334,7 @@ def test_an_operator_sees_what_is_wrong() -> None:
 # --- who is refused ---------------------------------------------------------------------------------------------
 
 
-def test_a_node_that_is_not_the_controller_says_who_is() -> None:
+def test_a_node_that_is_not_the_controller_names_it() -> None:
     with MetadataWorld() as world:
         world.begin()
         with pytest.raises(NotController) as refused:
@@ -363,7 +363,7 @@ def test_only_the_quorums_leader_serves_the_log_and_only_to_its_cluster() -> Non
         assert len(list(iter_batches(answer.records))) == 1
 
 
-def test_a_log_that_disagrees_is_told_where() -> None:
+def test_a_diverging_log_gets_the_diverging_epoch() -> None:
     with MetadataWorld() as world:
         world.begin()
         log = world.side(0).metadata.log

@@ -78,7 +78,7 @@ def test_a_follower_in_another_epoch_or_without_one_refuses(cluster: Cluster) ->
     assert cluster.fetch(3, 0, epoch=-1).error.name == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_readers_of_a_follower_are_told_when_its_role_ends(cluster: Cluster) -> None:
+def test_readers_of_a_follower_get_an_error_when_its_role_ends(cluster: Cluster) -> None:
     reading = cluster.loop.create_task(cluster.service(3).fetch(*request(2, 30_000)))
     cluster.run(0.1)
     cluster.set(leader=NodeId(2))

@@ -64,7 +64,7 @@ def open_streams(cluster: Cluster, count: int) -> tuple[list[UnreadStream], list
     return streams, tasks
 
 
-def test_readers_that_do_not_read_wait_for_each_other_and_followers_for_nobody(cluster: Cluster) -> None:
+def test_readers_that_do_not_read_wait_for_each_other_and_followers_do_not_wait(cluster: Cluster) -> None:
     _, tasks = open_streams(cluster, 30)
     cluster.run(0.1)
     figures = cluster.manager(1).memory.figures
@@ -80,7 +80,7 @@ def test_readers_that_do_not_read_wait_for_each_other_and_followers_for_nobody(c
     assert not cluster.manager(1).memory.is_short
 
 
-def test_who_does_not_read_while_others_wait_is_cut_off(cluster: Cluster) -> None:
+def test_a_client_that_does_not_read_while_others_wait_is_disconnected(cluster: Cluster) -> None:
     streams, tasks = open_streams(cluster, 30)
     cluster.run(0.1)
     cluster.run(9.0)

@@ -56,7 +56,7 @@ def test_work_that_fails_raises_where_it_is_waited_for() -> None:
     asyncio.run(story())
 
 
-def test_a_report_that_breaks_is_told() -> None:
+def test_a_broken_report_is_logged() -> None:
     def broken(_result: object) -> None:
         raise ZeroDivisionError
 
@@ -115,7 +115,7 @@ def test_log_lines_carry_their_fields() -> None:
     assert "ValueError: why" in objects[1]["traceback"]
 
 
-def test_a_probe_tells_alive_from_ready(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_probe_distinguishes_alive_and_ready(capfd: pytest.CaptureFixture[str]) -> None:
     async def story() -> list[tuple[int, int]]:
         server, health = GrpcServer("client", boundary=Boundary()), Health(())
         address = server.bind(Endpoint("127.0.0.1", 0))

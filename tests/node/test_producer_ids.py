@@ -41,7 +41,7 @@ def test_each_id_is_given_once_however_many_ask_at_once() -> None:
     asyncio.run(story())
 
 
-def test_without_a_controller_an_empty_block_is_said_so_and_asked_for_again() -> None:
+def test_without_a_controller_an_empty_block_is_an_error_and_is_requested_again() -> None:
     async def story() -> None:
         blocks = Blocks()
         ids = ProducerIds(blocks.allocate)

@@ -93,7 +93,7 @@ def test_a_duplicate_waits_for_the_watermark_as_its_first_copy_does(cluster: Clu
     assert [task.result().partitions[0].base_offset for task in (first, again)] == [0, 0]
 
 
-def test_a_resend_that_finds_too_few_replicas_is_not_said_to_be_unwritten(cluster: Cluster) -> None:
+def test_a_resend_that_finds_too_few_replicas_is_not_reported_as_unwritten(cluster: Cluster) -> None:
     """Scenario 11: were it refused as "not written", the client could give its sequence to another batch."""
     cluster.produce(1, numbered(0))
     cluster.set(min_insync=3, isr=(1, 2))
@@ -113,7 +113,7 @@ def test_a_new_leader_knows_the_producers_of_the_old_one(cluster: Cluster) -> No
     assert following.base_offset == 2
 
 
-def test_what_is_cut_is_no_duplicate_afterwards(cluster: Cluster) -> None:
+def test_a_truncated_batch_is_no_duplicate_afterwards(cluster: Cluster) -> None:
     """Scenario 3: producer state does not survive the truncation."""
     cluster.produce(1, numbered(0))
     cluster.wires.stalled = True

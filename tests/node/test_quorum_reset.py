@@ -75,7 +75,7 @@ def must_start_again(world: MetadataWorld) -> None:
 
 
 @pytest.mark.parametrize("from_offset", [None, 6])
-def test_a_poisoned_cluster_says_so_and_is_back_after_a_reset(from_offset: int | None) -> None:
+def test_a_poisoned_cluster_reports_it_and_works_after_a_reset(from_offset: int | None) -> None:
     with MetadataWorld(voters=3) as world:
         whole_cluster(world)
         stop_all(world)
@@ -202,7 +202,7 @@ def test_a_reset_of_all_directories_that_was_interrupted_between_two_is_finished
     assert epochs_in(directories) == [8, 8, 8]
 
 
-def test_a_reset_run_twice_changes_nothing_and_other_numbers_are_told_of_it(
+def test_a_second_reset_changes_nothing_and_other_numbers_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A directory that was reset shows a greater epoch than before: taken for the greatest of all, the next node would
@@ -259,7 +259,7 @@ def test_a_vote_with_values_that_cannot_be_is_not_taken_into_use(field: str, val
         read_state(files, str(tmp_path))
 
 
-def test_the_log_alone_may_hold_the_epoch() -> None:
+def test_the_epoch_may_be_in_the_log_only() -> None:
     poisoned = MetadataLogView(log_end=Offset(5), epochs=(EpochStart(LeaderEpoch(EPOCH_LAST), Offset(0)),))
     with pytest.raises(CorruptLog, match="reset-epoch"):
         ensure_usable(QuorumState(), poisoned, "/data")
@@ -268,7 +268,7 @@ def test_the_log_alone_may_hold_the_epoch() -> None:
     assert step_towards(LeaderEpoch(EPOCH_LAST - 1), LeaderEpoch(EPOCH_LAST)) == EPOCH_LAST
 
 
-def test_the_command_shows_first_and_changes_only_when_told(
+def test_the_command_shows_first_and_changes_only_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(*arguments: str) -> Callable[[], str]:

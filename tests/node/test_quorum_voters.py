@@ -54,7 +54,7 @@ def test_the_controller_is_lost_and_another_goes_on(seed: int) -> None:
         assert world.image(0).topic("after") is not None
 
 
-def test_a_node_that_is_not_the_active_controller_says_who_is() -> None:
+def test_a_node_that_is_not_the_active_controller_names_it() -> None:
     with MetadataWorld(voters=3) as world:
         world.begin()
         world.kill(0)

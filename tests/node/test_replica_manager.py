@@ -86,7 +86,7 @@ def test_the_logs_of_a_removed_topic_are_deleted(cluster: Cluster) -> None:
     assert answer.error.code == UnknownTopicId.code
 
 
-def test_a_topic_made_again_starts_empty_and_its_earlier_life_is_refused(cluster: Cluster) -> None:
+def test_a_topic_created_again_starts_empty_and_its_earlier_id_is_rejected(cluster: Cluster) -> None:
     """Scenario 12"""
     cluster.produce(1, batch(b"old"))
     make_again(cluster)
@@ -168,7 +168,7 @@ def test_a_node_whose_id_another_process_has_taken_steps_down(cluster: Cluster) 
     assert [a.error.code for a in cluster.produce(1, batch(b"b"))] == [NotLeaderOrFollower.code]
 
 
-def test_each_epoch_has_books_of_its_own(cluster: Cluster) -> None:
+def test_each_epoch_has_progress_of_its_own(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     first = cluster.partition(1).leader
     cluster.set(publish=True, min_insync=1)
@@ -280,7 +280,7 @@ def test_a_failed_fsync_answers_what_waits_and_stops_the_directory(cluster: Clus
     assert cluster.directory(1).offline is not None
 
 
-def test_a_damaged_log_waits_until_nobody_counts_on_it_and_is_fetched_anew(cluster: Cluster) -> None:
+def test_a_damaged_log_waits_until_no_set_contains_it_and_is_fetched_again(cluster: Cluster) -> None:
     """Rule 6: its durable records are lost; it must neither fetch as if it had them, nor lead."""
     cluster.produce(1, batch(b"a"), batch(b"b"))
     cluster.stop(3)
@@ -324,7 +324,7 @@ def test_a_directory_that_fails_behind_an_append_leaves_its_outcome_unknown() ->
     cluster.close()
 
 
-def test_a_log_that_is_gone_is_not_made_anew_while_others_count_on_it(cluster: Cluster) -> None:
+def test_a_lost_log_is_not_recreated_while_others_rely_on_it(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.stop(3)
     disk = cluster.machines[3].disk

@@ -150,7 +150,7 @@ def test_a_new_leader_goes_on_where_the_old_one_stopped(cluster: Cluster) -> Non
     assert cluster.contents(1) == cluster.contents(2)
 
 
-def test_a_leader_cut_off_with_records_of_its_own_gives_them_up(cluster: Cluster) -> None:
+def test_a_disconnected_leader_truncates_records_of_its_own(cluster: Cluster) -> None:
     """The old leader's unacknowledged tail diverges and is truncated, by epochs."""
     cluster.produce(1, batch(b"a"))
     cluster.kill(2)
@@ -180,7 +180,7 @@ def test_all_nodes_lose_power_and_everything_acknowledged_comes_back(cluster: Cl
     assert values(cluster.contents(3)) == [b"a", b"b"]
 
 
-def test_a_follower_that_hears_of_an_election_first_waits_for_its_leader(cluster: Cluster) -> None:
+def test_a_follower_that_knows_of_an_election_first_waits_for_its_leader(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.set(leader=1, publish=False)
     cluster.publish(2, 3)
@@ -208,7 +208,7 @@ def test_a_silent_stream_is_given_up(cluster: Cluster) -> None:
     assert cluster.state().isr == (1, 2, 3)
 
 
-def test_a_report_that_was_not_sent_before_a_cut_is_never_sent(cluster: Cluster) -> None:
+def test_a_report_that_was_not_sent_before_a_truncation_is_never_sent(cluster: Cluster) -> None:
     """Scenario 2: a durable offset of node 3 in a lost epoch must not count for the records that replaced it. Method:
     its fsync ends while its first fetch of the new epoch is open and its stream accepts nothing more; the answer to
     that fetch truncates."""

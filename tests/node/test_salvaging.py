@@ -53,7 +53,7 @@ def test_what_was_lost_is_given_up_once_there_is_room(cluster: Cluster) -> None:
     assert found == [b"b", b"c"]
 
 
-def test_a_replica_that_others_lead_by_then_is_fetched_anew(cluster: Cluster) -> None:
+def test_a_replica_that_others_lead_by_then_is_fetched_again(cluster: Cluster) -> None:
     elect_on_a_full_disk(cluster)
     cluster.set(leader=1, isr=(1, 2))
     cluster.machines[3].executor.release()

@@ -98,7 +98,7 @@ def test_a_topic_of_an_older_format_is_replicated_and_its_leader_may_change(magi
         )
 
 
-def test_what_the_format_cannot_hold_is_refused_by_name() -> None:
+def test_what_the_format_cannot_contain_is_rejected_by_name() -> None:
     with_headers = [of(b"a")[0]._replace(headers=(("h", b"1"),))]
     with led(message_format="v1") as cluster:
         [answer] = cluster.produce(1, build_batch(with_headers))

@@ -49,7 +49,7 @@ class Owner:
         self.loop.dispose()
 
 
-def test_whoever_wants_nothing_is_left_asleep() -> None:
+def test_an_owner_without_deadlines_is_not_called() -> None:
     owner = Owner()
     assert owner.run(10_000) == [(50, 1)]
     owner.close()

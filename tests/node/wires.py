@@ -209,7 +209,8 @@ class Machine:
 
 
 class Cluster:
-    """Nodes and one topic `t`, whose state the test sets. AlterPartition is granted unless `refuse` contains an error."""
+    """Nodes and one topic `t`, whose state the test sets. AlterPartition is granted unless `refuse` contains an
+    error."""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ def test_a_copy_of_an_accepted_proposal_is_refused() -> None:
     assert second not in world.partition().isr
 
 
-def test_only_the_leader_of_the_present_epoch_is_heard() -> None:
+def test_only_proposals_of_the_present_epochs_leader_are_accepted() -> None:
     world = three()
     leader, (first, _) = world.partition().leader, others(world)
     assert isinstance(world.propose(first, by=first), InvalidRequest)
@@ -73,7 +73,7 @@ def test_only_the_leader_of_the_present_epoch_is_heard() -> None:
     assert isinstance(world.propose(leader), StaleNodeEpoch)
 
 
-def test_a_topic_made_again_does_not_hear_the_leader_of_the_former_one() -> None:
+def test_a_topic_created_again_ignores_the_leader_of_the_former_one() -> None:
     """Scenario 12."""
     world = three()
     old = world.partition()
@@ -102,7 +102,7 @@ def test_a_fenced_node_is_not_admitted() -> None:
     assert isinstance(world.propose(leader, first, second), PartitionState)
 
 
-def test_an_earlier_life_of_a_node_is_not_admitted() -> None:
+def test_an_earlier_incarnation_of_a_node_is_not_admitted() -> None:
     """KIP-903: the leader has seen the position of an incarnation that is gone."""
     world = three()
     leader, (first, second) = world.partition().leader, others(world)

@@ -1,4 +1,5 @@
-"""Damage found while a node runs: its heartbeat reports it, and the replica leaves its set (design, section 4, rule 6)."""
+"""Damage found while a node runs: its heartbeat reports it, and the replica leaves its set (design, section 4, rule
+6)."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ def test_a_damaged_follower_leaves_the_set() -> None:
     assert any(ROT in report for report in world.reports)
 
 
-def test_what_it_said_in_its_epoch_ends_with_it() -> None:
-    """The replica starts again within one incarnation of its process: an earlier fetch must not count for its new log."""
+def test_reports_of_an_epoch_end_with_it() -> None:
+    """The replica starts again within one incarnation of its process: an earlier fetch must not count for its new
+    log."""
     world = Controlled()
     three(world)
     state = world.partition()

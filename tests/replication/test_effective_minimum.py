@@ -18,7 +18,7 @@ def test_a_minimum_above_the_replicas_counts_as_their_number() -> None:
     assert explain(world.image, state).writable, "its one replica is in sync"
 
 
-def test_nobody_is_eligible_beside_a_set_that_has_all_replicas_there_are() -> None:
+def test_no_replica_is_eligible_beside_a_set_with_all_replicas() -> None:
     """Two replicas and a minimum of three: the second one alone commits nothing, so the first stays eligible."""
     world = Controlled()
     world.start(1, 2)

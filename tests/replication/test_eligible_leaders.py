@@ -41,7 +41,7 @@ def three(minimum: int = 2, **configs: str) -> tuple[Controlled, int, int, int]:
     return world, first, second, third
 
 
-def test_whoever_leaves_a_set_that_is_too_small_then_stays_eligible() -> None:
+def test_a_member_that_leaves_a_set_below_the_minimum_stays_eligible() -> None:
     world, a, b, c = three()
     world.kill(c, alive=(a, b))
     assert sets(world) == ({a, b}, set(), a)  # two are enough: they commit without c
@@ -49,7 +49,7 @@ def test_whoever_leaves_a_set_that_is_too_small_then_stays_eligible() -> None:
     assert sets(world) == ({a}, {b}, a)  # nothing is committed without b
 
 
-def test_an_eligible_replica_leads_where_nobody_in_sync_can() -> None:
+def test_an_eligible_replica_leads_where_no_in_sync_replica_can() -> None:
     world, a, b, c = three()
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
@@ -65,7 +65,7 @@ def test_an_eligible_replica_leads_where_nobody_in_sync_can() -> None:
     assert world.uncleanly == []
 
 
-def test_a_set_that_suffices_again_leaves_nobody_eligible() -> None:
+def test_a_set_that_suffices_again_leaves_no_replica_eligible() -> None:
     world, a, b, c = three()
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
@@ -75,7 +75,7 @@ def test_a_set_that_suffices_again_leaves_nobody_eligible() -> None:
 
 
 @pytest.mark.parametrize("how", ["another directory", "an older copy", "damage"])
-def test_an_eligible_replica_that_lost_what_it_held_is_eligible_no_more(how: str) -> None:
+def test_an_eligible_replica_that_lost_durable_records_is_no_longer_eligible(how: str) -> None:
     world, a, b, c = three()
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
@@ -117,7 +117,7 @@ def test_where_all_machines_reboot_the_last_known_leader_leads_what_is_left_and_
     assert any("lost unsynced records when its machine rebooted" in report for report in world.reports)
 
 
-def test_where_all_were_stopped_cleanly_a_reboot_of_all_machines_takes_nobody_out() -> None:
+def test_after_clean_stops_a_reboot_of_all_machines_removes_no_replica() -> None:
     """Page-cache: a clean stop has flushed everything, and the node reports that when it registers."""
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
@@ -130,8 +130,9 @@ def test_where_all_were_stopped_cleanly_a_reboot_of_all_machines_takes_nobody_ou
     assert world.uncleanly == []
 
 
-def test_a_page_cache_replica_whose_node_does_not_say_that_it_is_intact_is_eligible_no_more() -> None:
-    """The boot id that the controller knows proves nothing: only the directory of the node shows whether it is intact."""
+def test_a_page_cache_replica_on_a_node_not_reported_as_intact_is_no_longer_eligible() -> None:
+    """The boot id that the controller knows proves nothing: only the directory of the node shows whether it is
+    intact."""
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
@@ -139,7 +140,7 @@ def test_a_page_cache_replica_whose_node_does_not_say_that_it_is_intact_is_eligi
     assert sets(world) == ({a}, set(), a)
 
 
-def test_with_fsync_power_loss_takes_nobody_out() -> None:
+def test_with_fsync_power_loss_removes_no_replica() -> None:
     world, a, b, c = three()
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
@@ -183,7 +184,7 @@ def test_a_smaller_minimum_empties_an_eligible_set_whose_in_sync_set_now_suffice
     assert sets(world) == ({a}, set(), a)  # it commits alone from now on
 
 
-def test_a_larger_minimum_makes_nobody_eligible_who_was_left_behind() -> None:
+def test_a_larger_minimum_makes_no_lagging_replica_eligible() -> None:
     world, a, b, c = three(minimum=1)
     world.kill(b, c, alive=(a,))
     world.alter(min_insync_replicas="2")
@@ -223,7 +224,7 @@ def outcome(world: Controlled) -> PartitionOutcome:
     return one
 
 
-def test_an_unclean_election_on_command_takes_the_highest_epoch_and_end_and_says_what_is_lost() -> None:
+def test_an_unclean_election_on_command_takes_the_highest_epoch_and_end_and_reports_the_loss() -> None:
     world, a, b, c = nobody_left()
     assert "run an unclean election" in why_leaderless(world.image, world.partition())
     world.pass_time(5_000, a, b, c)
@@ -261,7 +262,7 @@ def test_a_clean_leader_that_comes_back_meanwhile_is_not_deposed() -> None:
     assert world.uncleanly == []
 
 
-def test_an_unclean_election_wants_a_leaderless_partition_and_somebody_there() -> None:
+def test_an_unclean_election_needs_a_leaderless_partition_and_a_live_replica() -> None:
     world, a, b, c = three(minimum=1)
     elect(world, world.partition().key)
     assert isinstance(outcome(world).outcome, ElectionNotNeeded)

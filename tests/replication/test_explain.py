@@ -24,7 +24,7 @@ def test_a_healthy_partition_has_nothing_to_explain() -> None:
     assert (told.healthy, told.readable, told.writable, told.steps) == (True, True, True, ())
 
 
-def test_a_set_that_is_too_small_can_be_read_and_says_whom_to_start() -> None:
+def test_a_set_below_the_minimum_can_be_read_and_names_the_nodes_to_start() -> None:
     world, a, b, c = three()
     world.kill(b, c, alive=(a,))
     told = explain(world.image, world.partition())
@@ -44,7 +44,7 @@ def test_a_partition_without_anybody_names_the_election_that_loses_records() -> 
     assert any("--unclean" in step for step in told.steps)
 
 
-def test_a_leader_without_room_refuses_writes_and_says_who_could_go_on() -> None:
+def test_a_leader_on_a_full_disk_rejects_writes_and_names_possible_successors() -> None:
     """The metadata know nothing of it: the partition has its leader, and its set is full."""
     world, a, b, c = three()
     full = {directory(a): "the disk of /data is full: 0 bytes are free"}
@@ -60,7 +60,7 @@ def test_a_leader_without_room_refuses_writes_and_says_who_could_go_on() -> None
     assert explain(world.image, world.partition(), OnDisks(full)).steps == (make_room,), "nobody else has room either"
 
 
-def test_what_is_said_to_be_done_for_a_leader_without_room_does_it() -> None:
+def test_the_advice_for_a_leader_on_a_full_disk_works() -> None:
     world, a, b, c = three()
     world.reassign(world.partition().key, (b, a, c))
     world.ask(ElectLeaders(ElectionType.PREFERRED, (world.partition().key,)))

@@ -100,7 +100,7 @@ class Follower:
         return self.core.handle(Waited(Millis(self.now)))
 
 
-def test_it_asks_for_what_lies_behind_its_end_and_says_what_it_holds() -> None:
+def test_it_fetches_from_its_log_end_and_reports_its_durable_offset() -> None:
     follower = Follower(durable_offset=90)
     assert follower.fetch() == SendFetch(1, Offset(100), LeaderEpoch(3), Offset(90), Offset(0))
 
@@ -122,7 +122,7 @@ def test_the_next_fetch_does_not_wait_for_the_disk_where_there_may_be_more() -> 
     assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [], "told already"
 
 
-def test_a_little_is_held_before_the_next_fetch_which_says_so() -> None:
+def test_a_small_append_is_durable_before_the_next_fetch_which_reports_it() -> None:
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, watermark=100, many=False)
@@ -133,7 +133,7 @@ def test_a_little_is_held_before_the_next_fetch_which_says_so() -> None:
     assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(110), Offset(0))
 
 
-def test_what_needs_no_fsync_is_held_at_once() -> None:
+def test_what_needs_no_fsync_is_durable_at_once() -> None:
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, many=False)
@@ -159,7 +159,7 @@ def test_a_stream_that_breaks_meanwhile_is_not_waited_for_either() -> None:
     assert follower.fetch().next_offset == 110
 
 
-def test_what_moves_while_no_fetch_is_open_is_told_by_the_next() -> None:
+def test_an_offset_that_moves_while_no_fetch_is_open_is_reported_by_the_next() -> None:
     follower = Follower(durable_offset=90)
     assert follower.core.handle(DurableOffsetMoved(Offset(95))) == []
     assert follower.fetch().durable_offset == 95
@@ -252,7 +252,7 @@ def test_a_diverging_answer_brings_no_watermark() -> None:
         ((1, 90), 60),  # the leader has more of epoch 1
     ],
 )
-def test_it_cuts_at_the_smaller_of_both_ends(diverging: tuple[int, int], cut: int) -> None:
+def test_it_truncates_to_the_smaller_of_both_ends(diverging: tuple[int, int], cut: int) -> None:
     follower = Follower()
     follower.fetch()
     assert follower.answer(diverging=diverging) == [TruncateTo(Offset(cut))]
@@ -266,7 +266,7 @@ def test_the_two_questions_of_scenario_15_end() -> None:
     assert follower.answer(diverging=(1, 50)) == [TruncateTo(Offset(30))]
 
 
-def test_with_no_epoch_in_common_it_begins_anew_at_the_leaders_start() -> None:
+def test_with_no_epoch_in_common_it_restarts_at_the_leaders_start() -> None:
     follower = Follower(history=((2, 0), (3, 60)))
     follower.fetch()
     [effect] = follower.answer(diverging=(1, 50), log_start=20)
@@ -285,7 +285,7 @@ def test_with_no_epoch_in_common_it_begins_anew_at_the_leaders_start() -> None:
     [(20, 17, 20), (18, 17, 18), (17, 18, 18), (21, 17, 20)],
     ids=["deleted up to the epoch it led", "within", "the leader has deleted more", "never above what the leader has"],
 )
-def test_what_it_has_deleted_is_not_held_less_than_before(own_start: int, leader_start: int, begins: int) -> None:
+def test_deleted_records_do_not_lower_its_durable_offset(own_start: int, leader_start: int, begins: int) -> None:
     """A member that led epoch 1 has nothing older left; the next leader ends at 20, in epoch 0."""
     follower = Follower(log_start=own_start, log_end=22, durable_offset=22, history=((1, own_start),))
     follower.fetch()
@@ -294,7 +294,7 @@ def test_what_it_has_deleted_is_not_held_less_than_before(own_start: int, leader
     assert effect.offset == begins
 
 
-def test_what_begins_above_the_cut_begins_anew() -> None:
+def test_a_log_that_begins_above_the_truncation_restarts() -> None:
     follower = Follower(log_start=70, history=((3, 70),))
     follower.fetch()
     [effect] = follower.answer(diverging=(3, 65), log_start=10)
@@ -302,7 +302,7 @@ def test_what_begins_above_the_cut_begins_anew() -> None:
     assert effect.offset == 65
 
 
-def test_below_the_leaders_start_it_begins_anew_there() -> None:
+def test_below_the_leaders_start_it_restarts_there() -> None:
     follower = Follower()
     follower.fetch()
     [effect] = follower.answer(error=OffsetOutOfRange("the log begins at 150"), log_start=150)
@@ -311,7 +311,8 @@ def test_below_the_leaders_start_it_begins_anew_there() -> None:
 
 
 def test_above_the_leaders_end_it_is_never_reset() -> None:
-    """An out-of-range answer that does not concern the log start changes nothing: divergence determines the truncation."""
+    """An out-of-range answer that does not concern the log start changes nothing: divergence determines the
+    truncation."""
     follower = Follower()
     follower.fetch()
     [effect] = follower.answer(error=OffsetOutOfRange("the log ends at 50"), log_start=0)
@@ -360,7 +361,7 @@ def test_a_broken_stream_while_the_log_changes_asks_again_afterwards() -> None:
     assert follower.core.state is FollowerState.READY
 
 
-def test_news_moves_the_watermark_while_the_fetch_goes_on_waiting() -> None:
+def test_a_new_watermark_arrives_while_the_fetch_keeps_waiting() -> None:
     follower = Follower()
     follower.fetch()
     assert follower.answer(watermark=90, waits=True) == [AdvanceWatermark(Offset(90))]
@@ -369,7 +370,7 @@ def test_news_moves_the_watermark_while_the_fetch_goes_on_waiting() -> None:
     assert follower.answer(records=True, watermark=105) == [AppendRecords()]
 
 
-def test_news_of_another_fetch_or_epoch_is_dropped() -> None:
+def test_offsets_of_another_fetch_or_epoch_are_ignored() -> None:
     follower = Follower()
     follower.fetch()
     assert follower.answer(fetch=7, watermark=90, waits=True) == []

@@ -41,7 +41,9 @@ EVENTS = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(EVENTS, max_size=25))
-def test_whatever_followers_claim_the_watermark_stays_within_what_the_leader_holds(events: list[LeaderEvent]) -> None:
+def test_whatever_followers_claim_the_watermark_stays_within_the_leaders_durable_log(
+    events: list[LeaderEvent],
+) -> None:
     leader = Leader(log_end=100, durable_offset=90)
     core = leader.core
     mark = core.high_watermark
@@ -56,7 +58,7 @@ def test_whatever_followers_claim_the_watermark_stays_within_what_the_leader_hol
             assert event.leader_epoch == EPOCH
 
 
-def test_a_position_beyond_the_log_end_is_cut_and_not_counted() -> None:
+def test_a_position_beyond_the_log_end_is_truncated_and_not_counted() -> None:
     leader = Leader(isr=(1, 2), min_insync=2, log_end=100, durable_offset=100, watermark=80)
     for claimed in (101, 2**63 - 1):
         fetch = FollowerFetched(
@@ -81,7 +83,7 @@ def test_a_position_beyond_the_log_end_is_cut_and_not_counted() -> None:
 # --- the controller -----------------------------------------------------------------------------------------------
 
 
-def test_metadata_of_the_future_are_not_believed() -> None:
+def test_metadata_of_the_future_are_not_accepted() -> None:
     controlled = Controlled()
     controlled.start(0, 1, 2)
     beyond = controlled.end + 1

@@ -120,7 +120,7 @@ def test_no_event_is_a_defect_and_none_moves_the_epoch_beyond_the_bound(
 
 @pytest.mark.parametrize("epoch", [2, EPOCH_LAST, EPOCH_MAX])
 @pytest.mark.parametrize("end", [False, True])
-def test_a_request_that_says_who_leads_is_asked_about_and_changes_nothing(epoch: int, end: bool) -> None:
+def test_a_request_that_names_a_leader_is_queried_and_changes_nothing(epoch: int, end: bool) -> None:
     core = quorum()
     event: Event = BeginEpochRequested(1, Millis(10_000), BeginEpoch(LeaderEpoch(epoch), NodeId(2)))
     if end:
@@ -144,7 +144,7 @@ def test_a_request_that_says_who_leads_is_asked_about_and_changes_nothing(epoch:
     ],
     ids=["it ends its epoch", "it has records", "its log diverges", "it says that it leads"],
 )
-def test_nothing_is_heard_from_a_leader_that_is_no_node_or_this_one(
+def test_a_leader_that_is_no_node_or_this_one_is_ignored(
     event: Callable[[Quorum, NodeId], Event], leader: NodeId | None, role: Role
 ) -> None:
     """-1 means an unknown leader: it neither leads, nor resigns, nor has records."""
@@ -169,7 +169,7 @@ def in_role(role: Role) -> Quorum:
     return core
 
 
-def test_a_leader_is_believed_when_it_says_so_itself() -> None:
+def test_a_leader_is_accepted_when_it_names_itself() -> None:
     core = quorum()
     told_by_another = core.handle(LeaderReported(Millis(10_000), LeaderEpoch(2), NodeId(2), source=NodeId(1)))
     assert (core.epoch, core.leader_id) == (2, -1)
@@ -208,14 +208,14 @@ def test_a_node_that_was_away_for_many_elections_catches_up() -> None:
     cluster.wait_leader()
 
 
-def test_a_node_whose_epochs_are_used_up_does_not_stand_and_says_so() -> None:
+def test_a_node_without_further_epochs_is_no_candidate_and_reports_it() -> None:
     core = quorum(EPOCH_LAST, nodes=1)
     effects = core.handle(Called(Millis(10_000)))
     assert core.role is Role.UNATTACHED
     assert "tidelog quorum reset-epoch" in str(effects)
 
 
-def test_two_that_say_they_lead_one_epoch_are_reported() -> None:
+def test_two_leaders_of_one_epoch_are_reported() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     another = NodeId((leader + 1) % 3)
@@ -263,7 +263,7 @@ def test_what_a_replica_claims_beyond_the_leaders_log_end_does_not_count() -> No
     assert isinstance(refused.answer, TidelogError)
 
 
-def test_replicas_that_nobody_has_heard_of_cost_a_bounded_amount_of_memory() -> None:
+def test_unknown_replicas_cost_a_bounded_amount_of_memory() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     core = cluster.core(leader)

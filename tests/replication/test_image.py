@@ -103,7 +103,7 @@ def test_each_change_raises_the_partition_epoch_and_each_leadership_the_leader_e
     assert image.topics[TOPIC].partitions[0].leader_epoch == 2
 
 
-def test_a_topic_is_found_by_name_only_while_it_lives() -> None:
+def test_a_topic_is_found_by_name_only_until_it_is_deleted() -> None:
     image = with_topic()
     assert image.topic("t") is image.topics[TOPIC]
     assert image.topic("t").durability is Durability.FSYNC  # type: ignore[union-attr]

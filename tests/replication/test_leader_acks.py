@@ -22,7 +22,7 @@ def test_acks_all_waits_for_the_watermark() -> None:
     assert leader.core.waiting == 0
 
 
-def test_acks_one_waits_until_the_leader_holds_it() -> None:
+def test_acks_one_waits_until_it_is_durable_on_the_leader() -> None:
     leader = Leader(isr=(1, 2))
     leader.append(120, durable_offset=100)
     ticket, effects = leader.await_ack(120, acks=Acks.LEADER)
@@ -31,7 +31,7 @@ def test_acks_one_waits_until_the_leader_holds_it() -> None:
     assert acknowledged(leader.holds(120)) == [ticket]
 
 
-def test_acks_one_of_what_is_held_already_and_acks_none_are_done_at_once() -> None:
+def test_acks_one_of_durable_records_and_acks_none_are_done_at_once() -> None:
     leader = Leader(isr=(1, 2))
     leader.append(120)
     ticket, effects = leader.await_ack(120, acks=Acks.LEADER)
@@ -92,7 +92,8 @@ def test_a_deadline_that_passes_leaves_the_outcome_open() -> None:
 
 
 def test_a_leadership_that_ends_answers_all_that_waits() -> None:
-    """Scenario 11: an ack belongs to the epoch of its append; the high watermark of a later epoch does not confirm it."""
+    """Scenario 11: an ack belongs to the epoch of its append; the high watermark of a later epoch does not confirm
+    it."""
     leader = Leader(isr=(1, 2))
     leader.append(120, durable_offset=100)
     ticket, _ = leader.await_ack(120)

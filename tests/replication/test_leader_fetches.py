@@ -53,12 +53,12 @@ def test_a_node_without_a_replica_is_refused() -> None:
     assert isinstance(refusal([*leader.fetch(9, 100)]), NotLeaderOrFollower)
 
 
-def test_a_follower_that_holds_more_than_it_has_is_faulty() -> None:
+def test_a_durable_offset_beyond_the_log_end_is_faulty() -> None:
     leader = Leader()
     assert isinstance(refusal([*leader.fetch(2, 100, durable_offset=101)]), InvalidRequest)
 
 
-def test_a_follower_below_the_log_start_is_told_so() -> None:
+def test_a_follower_below_the_log_start_gets_an_error() -> None:
     leader = Leader(log_start=50)
     assert isinstance(refusal([*leader.fetch(2, 49, last_epoch=1)]), OffsetOutOfRange)
     assert agreed(leader.fetch(2, 50, last_epoch=1))
@@ -111,7 +111,7 @@ def test_a_leader_that_begins_again_in_its_epoch_knows_where_that_began() -> Non
     assert leader.core.epoch_end(LeaderEpoch(3)) == EpochEnd(LeaderEpoch(3), Offset(100))
 
 
-def test_a_new_leader_does_not_say_where_the_committed_log_ends_until_it_knows() -> None:
+def test_a_new_leader_does_not_report_the_committed_end_until_it_knows() -> None:
     """KIP-207: its watermark may still be below what readers of the old leader have seen."""
     leader = Leader(isr=(1, 2), watermark=80)
     with pytest.raises(OffsetNotAvailable):
@@ -123,7 +123,7 @@ def test_a_new_leader_does_not_say_where_the_committed_log_ends_until_it_knows()
     assert leader.core.committed_end() == 100
 
 
-def test_a_reader_learns_that_its_position_was_cut() -> None:
+def test_a_reader_learns_that_its_position_was_truncated() -> None:
     """KIP-320: a consumer that read 110 in epoch 3 queries a leader whose epoch 3 ends at 100."""
     leader = Leader()
     leader.append(120)

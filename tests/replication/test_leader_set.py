@@ -7,7 +7,7 @@ from tests.replication.partition_stories import LAG_MS, Leader, agreed, all_of, 
 from tidelog.types import LeaderEpoch, Millis, NodeEpoch, NodeId, PartitionEpoch
 
 
-def test_a_member_that_holds_nothing_new_for_the_lag_time_leaves() -> None:
+def test_a_member_whose_durable_offset_stays_for_the_lag_time_leaves() -> None:
     leader = Leader(isr=(1, 2))
     leader.fetch(2, 100)
     leader.append(120)
@@ -63,7 +63,7 @@ def test_a_member_seen_as_fenced_is_not_proposed_again() -> None:
     assert proposed(leader.sees(3, eligible=False)) == (1, 2)
 
 
-def test_a_replica_joins_when_what_it_holds_has_reached_the_watermark_and_the_epoch_start() -> None:
+def test_a_replica_joins_when_its_durable_offset_has_reached_the_watermark_and_the_epoch_start() -> None:
     leader = Leader(isr=(1,), watermark=80)
     leader.append(120)
     assert leader.watermark == 120
@@ -116,7 +116,7 @@ def test_one_proposal_at_a_time_and_a_pause_after_a_refusal() -> None:
     assert proposed(leader.later(250)) == (1, 2, 3), "joiners are asked for again"
 
 
-def test_a_dead_replica_is_not_admitted_for_what_it_once_said() -> None:
+def test_a_dead_replica_is_not_admitted_by_its_earlier_reports() -> None:
     leader = Leader(isr=(1, 2), min_insync=2, watermark=100)
     leader.fetch(2, 100)
     leader.news(isr=(1,))
@@ -146,7 +146,7 @@ def test_a_leader_whose_own_disk_is_behind_resigns_where_another_can_lead() -> N
     assert proposed(effects) == (2, 3)
 
 
-def test_a_leader_whose_own_disk_is_behind_stays_where_nobody_else_can_lead() -> None:
+def test_a_leader_whose_own_disk_is_behind_stays_if_no_other_replica_can_lead() -> None:
     leader = Leader(isr=(1,))
     leader.append(120, durable_offset=100)
     assert proposed(leader.later(3 * LAG_MS)) is None

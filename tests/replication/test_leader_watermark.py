@@ -10,7 +10,7 @@ from tests.replication.partition_stories import EPOCH, G, Leader, agreed, all_of
 from tidelog.types import LeaderEpoch, Millis, NodeId, Offset, PartitionEpoch
 
 
-def test_the_watermark_is_the_least_that_any_member_holds() -> None:
+def test_the_watermark_is_the_smallest_durable_offset_of_the_members() -> None:
     leader = Leader()
     leader.append(120)
     leader.fetch(2, 120)
@@ -20,7 +20,7 @@ def test_the_watermark_is_the_least_that_any_member_holds() -> None:
     assert leader.watermark == 110
 
 
-def test_what_a_follower_has_counts_only_once_it_holds_it() -> None:
+def test_a_followers_records_count_only_once_they_are_durable() -> None:
     leader = Leader(isr=(1, 2))
     leader.append(120)
     leader.fetch(2, 120, durable_offset=100)
@@ -29,7 +29,7 @@ def test_what_a_follower_has_counts_only_once_it_holds_it() -> None:
     assert leader.watermark == 115
 
 
-def test_the_leader_itself_must_hold_it_too() -> None:
+def test_records_must_be_durable_on_the_leader_too() -> None:
     leader = Leader(isr=(1, 2))
     leader.append(120, durable_offset=100)
     leader.fetch(2, 120)
@@ -38,7 +38,7 @@ def test_the_leader_itself_must_hold_it_too() -> None:
     assert leader.watermark == 120
 
 
-def test_a_leader_alone_commits_what_it_holds() -> None:
+def test_a_leader_alone_commits_its_durable_records() -> None:
     leader = Leader(isr=(1,))
     leader.append(120, durable_offset=100)
     assert leader.watermark == 100
@@ -68,7 +68,7 @@ def test_it_stands_still_while_the_set_is_too_small() -> None:
     assert leader.watermark == 120
 
 
-def test_a_raised_minimum_holds_the_watermark_in_the_same_instant() -> None:
+def test_a_raised_minimum_stops_the_watermark_at_once() -> None:
     """Scenario 6: the minimum and the set come together, by partition epoch."""
     leader = Leader(isr=(1,), min_insync=1)
     leader.append(120)
@@ -130,7 +130,7 @@ def test_a_further_proposal_ends_it_even_with_an_unchanged_set() -> None:
     assert leader.watermark == 120
 
 
-def test_news_of_the_same_partition_epoch_is_no_news() -> None:
+def test_metadata_of_the_same_partition_epoch_change_nothing() -> None:
     """Scenario 5, variant: an older answer, or metadata sent twice, must not drop the joiner."""
     leader = with_straggler()
     leader.fetch(3, 100)
@@ -155,7 +155,7 @@ def test_a_leaver_counts_until_its_removal_is_known() -> None:
 # --- whose word counts ---
 
 
-def test_the_books_start_empty() -> None:
+def test_the_progress_starts_empty() -> None:
     """A leader knows no position of a follower until a fetch agrees in its own epoch, even of members of the set."""
     leader = Leader()
     leader.append(120)
@@ -175,7 +175,7 @@ def test_positions_of_a_diverging_fetch_do_not_count() -> None:
     assert leader.watermark == 85
 
 
-def test_a_diverging_fetch_takes_back_what_was_in_the_books() -> None:
+def test_a_diverging_fetch_clears_the_progress() -> None:
     leader = Leader(isr=(1, 2), log_end=90)
     leader.fetch(2, 90, last_epoch=3, durable_offset=85)
     leader.fetch(2, 100, last_epoch=3)
@@ -220,7 +220,7 @@ def test_a_restarted_follower_counts_for_nothing_until_it_agrees_again() -> None
     assert leader.watermark == 105
 
 
-def test_a_follower_that_claims_more_than_the_leader_has_is_not_believed() -> None:
+def test_a_position_beyond_the_leaders_log_end_does_not_count() -> None:
     leader = Leader(isr=(1, 2))
     leader.fetch(2, 100)
     leader.append(120)

@@ -83,7 +83,7 @@ def test_what_lies_in_a_failed_directory_stays_there_until_the_node_registers_wi
     assert {state.directory_of(victim) for state in world.topic().partitions} == {directory(victim)}
 
 
-def test_the_last_member_stays_and_nobody_leads() -> None:
+def test_the_last_member_stays_and_no_replica_leads() -> None:
     world, p = world_of(1, 2, 3)
     state = world.partition(p)
     leader, victim, _ = state.replicas
@@ -114,7 +114,7 @@ def test_an_eligible_replica_keeps_its_place_and_does_not_lead_meanwhile() -> No
     assert world.partition(p).leader == victim
 
 
-def test_a_proposal_that_comes_late_admits_nobody_whose_directory_has_failed() -> None:
+def test_a_late_proposal_admits_no_replica_in_a_failed_directory() -> None:
     world, p = world_of(1, 2, 3)
     leader, victim, other = world.partition(p).replicas
     world.propose(leader, other, state=world.partition(p))
@@ -148,7 +148,7 @@ def test_an_older_copy_of_the_failed_directory_is_known_as_one() -> None:
     assert [each.directory_id for each in world.node(victim).directories] == [directory(victim)]
 
 
-def test_a_snapshot_tells_the_same() -> None:
+def test_a_snapshot_contains_the_same() -> None:
     world, _ = world_of(1, 2, 3)
     world.beat(2, offline=[second(2)])
     again = apply(EMPTY, [(Offset(number), record) for number, record in enumerate(records_of(world.image))])

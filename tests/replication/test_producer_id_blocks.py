@@ -45,7 +45,7 @@ def test_a_block_is_given_only_once_it_is_committed() -> None:
 
 
 @pytest.mark.parametrize(("node", "epoch", "error"), [(1, 0, StaleNodeEpoch), (7, 0, NodeIdNotRegistered)])
-def test_an_earlier_life_of_a_node_is_given_none(node: int, epoch: int, error: type[TidelogError]) -> None:
+def test_an_earlier_incarnation_of_a_node_gets_none(node: int, epoch: int, error: type[TidelogError]) -> None:
     world = Controlled()
     world.start(1)
     assert isinstance(allocate(world, node, epoch), error)

@@ -60,7 +60,7 @@ def test_another_leads_soon_after_the_leader_is_lost(seed: int) -> None:
     assert "a" in cluster.values()
 
 
-def test_nothing_is_committed_before_a_majority_holds_it() -> None:
+def test_nothing_is_committed_before_it_is_durable_on_a_majority() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     cluster.slow_disks = {node for node in range(3) if node != leader}
@@ -81,7 +81,7 @@ def test_a_leaders_own_disk_counts_like_any_other() -> None:
     assert "a" in cluster.values()  # the two others are a majority
 
 
-def test_a_leader_that_hears_no_majority_resigns() -> None:
+def test_a_leader_without_fetches_of_a_majority_resigns() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     cluster.isolate(leader)
@@ -91,7 +91,7 @@ def test_a_leader_that_hears_no_majority_resigns() -> None:
     assert "no majority" in cluster.reports[0]
 
 
-def test_a_leader_hears_a_voter_that_fetches_a_snapshot_or_is_cut() -> None:
+def test_a_voter_that_fetches_a_snapshot_or_truncates_counts_as_alive() -> None:
     """A long snapshot would never be fetched to its end if the leader resigned meanwhile."""
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
@@ -114,7 +114,7 @@ def test_a_leader_hears_a_voter_that_fetches_a_snapshot_or_is_cut() -> None:
     assert not core.leads, "the request of an older epoch says nothing"
 
 
-def test_a_cut_off_voter_begins_no_epochs_and_disturbs_nobody_when_it_returns() -> None:
+def test_a_disconnected_voter_begins_no_epochs_and_disturbs_no_leader_when_it_returns() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     cut = next(node for node in range(3) if node != leader)
@@ -128,7 +128,7 @@ def test_a_cut_off_voter_begins_no_epochs_and_disturbs_nobody_when_it_returns() 
     assert cluster.core(leader).epoch == 1
 
 
-def test_a_minority_leader_returns_and_its_records_are_cut() -> None:
+def test_a_minority_leader_returns_and_its_records_are_truncated() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     cluster.isolate(leader)
@@ -254,7 +254,7 @@ def test_a_leader_that_alone_has_the_record_that_removes_it_is_elected_again() -
     leader_that_removed_itself(QuorumCluster(nodes=3, voting=2))
 
 
-def test_a_voter_that_hears_that_its_removal_is_committed_stands_no_more() -> None:
+def test_a_voter_whose_removal_is_committed_is_no_candidate() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     removed, other = (node for node in range(3) if node != leader)
@@ -299,7 +299,7 @@ def test_a_killed_leader_that_is_back_at_once_lets_the_others_go_on() -> None:
     assert cluster.core(cluster.wait_leader()).epoch == 2
 
 
-def test_a_killed_leader_says_so_to_whoever_starts_after_it_too() -> None:
+def test_a_killed_leader_announces_it_to_later_starters_too() -> None:
     """All were killed and come back one after the other: none waits for a leader that is none any more."""
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
@@ -368,7 +368,7 @@ def test_a_successor_of_a_later_rank_waits_for_the_first() -> None:
     assert cluster.wait_leader(but=leader) == first
 
 
-def test_a_leader_that_resigned_is_not_followed_again_on_the_word_of_who_has_not_heard_of_it() -> None:
+def test_a_leader_that_resigned_is_not_followed_again_because_of_outdated_answers() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     cluster.run(300)
@@ -404,7 +404,7 @@ def test_majorities() -> None:
     assert VoterSet((key(0), key(1))).reached_by_majority({key(0): 9, key(1): 4}) == 4
 
 
-def test_every_role_can_be_left_and_every_newer_epoch_is_believed() -> None:
+def test_every_role_can_be_left_and_every_newer_epoch_is_accepted() -> None:
     for role in Role:
         assert any(move.source is role for move in TRANSITIONS)
         assert any(move.target is role for move in TRANSITIONS)

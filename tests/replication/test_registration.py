@@ -106,7 +106,7 @@ def test_a_silent_node_is_fenced_leaves_every_set_and_leads_nothing() -> None:
         assert state.leader in (2, 3)
 
 
-def test_a_node_heard_of_again_is_unfenced_but_joins_no_set_by_itself() -> None:
+def test_a_node_that_sends_heartbeats_again_is_unfenced_but_joins_no_set_by_itself() -> None:
     world = Controlled()
     world.start(1, 2, 3)
     world.made()
@@ -144,7 +144,7 @@ def test_a_new_incarnation_ends_the_leaderships_of_the_old_one() -> None:
     assert again.leader_epoch > state.leader_epoch
 
 
-def test_a_controllers_own_earlier_life_is_dead_at_once() -> None:
+def test_a_controllers_own_earlier_incarnation_is_fenced_at_once() -> None:
     world = Controlled()
     world.start(1, 2)
     world.made(replicas=2)
@@ -155,7 +155,7 @@ def test_a_controllers_own_earlier_life_is_dead_at_once() -> None:
     assert isinstance(world.register(2, life=2, boot=b"another machine"), DuplicateNodeRegistration)
 
 
-def test_a_controller_that_stood_still_fences_nobody_for_it() -> None:
+def test_a_controller_that_was_paused_fences_no_node_for_it() -> None:
     world = Controlled()
     world.start(1, 2)
     world.now += 60_000  # type: ignore[assignment]
@@ -166,7 +166,7 @@ def test_a_controller_that_stood_still_fences_nobody_for_it() -> None:
     assert world.node(2).fenced
 
 
-def test_an_earlier_life_is_told_that_it_is_over() -> None:
+def test_an_earlier_incarnation_gets_an_error() -> None:
     world = Controlled()
     world.start(1)
     old = world.numbers[1]  # type: ignore[index]
@@ -241,7 +241,7 @@ def test_a_copy_put_back_leads_nothing() -> None:
     assert "why-unavailable" in world.reports[-1]
 
 
-def test_a_late_copy_of_an_earlier_lifes_registration_counts_for_nothing() -> None:
+def test_a_late_copy_of_an_earlier_incarnations_registration_is_ignored() -> None:
     """It would make the directory an older copy of itself: it contains the number that the directory had in that
     incarnation."""
     world = Controlled()
@@ -285,7 +285,7 @@ def test_damage_or_a_new_directory_takes_a_replica_out_of_a_set_that_others_carr
     assert state.leader in (2, 3)
 
 
-def test_a_page_cache_replica_leads_again_on_the_same_boot_without_a_word() -> None:
+def test_a_page_cache_replica_leads_again_on_the_same_boot() -> None:
     world = Controlled()
     alone(world, durability="page-cache")
     world.start(1, life=2)

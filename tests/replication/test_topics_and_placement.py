@@ -85,7 +85,7 @@ def test_validate_only_changes_nothing() -> None:
     assert world.end == end
 
 
-def test_a_topic_is_removed_by_name_or_by_the_life_that_was_meant() -> None:
+def test_a_topic_is_removed_by_name_or_by_its_id() -> None:
     world = Controlled()
     world.start(1)
     first = world.made(replicas=1).topic_id

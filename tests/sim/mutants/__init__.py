@@ -63,7 +63,7 @@ MUTANTS: Final = (
         f"committed without a member of the set|{MEMBER_LACKS}",
     ),
     Mutant(
-        leaders.a_leader_does_not_look_at_its_own_bytes,
+        leaders.a_leader_does_not_verify_its_own_log,
         "S15",
         stories.rot_that_a_follower_refuses,
         "the corrupt log is out of use",
@@ -86,7 +86,7 @@ MUTANTS: Final = (
     ),
     Mutant(leaders.a_stuck_leader_stays, "rule 4", replication_stories.stuck_leader_hands_over, "leader resigns"),
     Mutant(
-        leaders.a_resignation_is_said_once,
+        leaders.a_resignation_is_sent_once,
         "rule 4",
         replication_stories.stuck_leader_is_not_heard_at_first,
         "it resigns again",
@@ -125,7 +125,7 @@ MUTANTS: Final = (
         "a marker of coordinator epoch 0 is committed",
     ),
     Mutant(
-        transactions.what_is_undecided_is_compacted,
+        transactions.undecided_records_are_compacted,
         "S10, transactions",
         transaction_stories.compaction_stops_at_an_open_transaction,
         "is missing, below|is not what was committed|the first value",
@@ -143,7 +143,7 @@ MUTANTS: Final = (
         "of one that is aborted",
     ),
     Mutant(
-        leaders.a_new_leader_tells_the_end_it_knows,
+        leaders.a_new_leader_reports_the_end_it_knows,
         "KIP-207",
         replication_stories.new_leader_does_not_know_the_end,
         "reports the end 5, but everything below 6",
@@ -169,7 +169,7 @@ MUTANTS: Final = (
     Mutant(leaders.reports_of_any_stream_count, "S2", replication_stories.report_of_another_stream, MEMBER_LACKS),
     Mutant(leaders.reports_of_any_stream_count, "S2", late_stories.report_of_an_earlier_epoch, "holds offsets below 6"),
     Mutant(
-        leaders.answers_of_any_age_are_news,
+        leaders.answers_of_any_age_are_applied,
         "S5",
         late_stories.answer_to_an_older_proposal,
         "without the removed replica",
@@ -181,26 +181,26 @@ MUTANTS: Final = (
         "committed without members of the set",
     ),
     Mutant(
-        leaders.a_leader_does_not_look_at_its_own_bytes,
+        leaders.a_leader_does_not_verify_its_own_log,
         "S15",
         log_stories.rot_before_anybody_has_it,
         "the corrupt log is out of use",
     ),
     Mutant(
-        leaders.who_stopped_for_damage_never_leads,
+        leaders.a_replica_stopped_for_damage_never_leads,
         "found",
         log_stories.follower_is_damaged_as_its_leader_dies,
         "the corrupt replica leads",
     ),
     Mutant(leaders.a_leader_begins_its_epoch_twice, "rule 2", log_stories.leader_begins_again_in_its_epoch, MIXED),
     Mutant(
-        leaders.whoever_is_alive_is_a_successor,
+        leaders.any_live_node_is_a_successor,
         "KIP-858",
         directory_stories.leader_is_damaged_beside_a_failed_directory,
         "it serves what is sound|no node serves it",
     ),
     Mutant(
-        leaders.news_goes_to_streams_of_earlier_lives,
+        leaders.offsets_go_to_abandoned_streams,
         "found",
         reader_stories.follower_back_in_a_quiet_topic,
         "the follower learns what is committed",
@@ -237,7 +237,7 @@ MUTANTS: Final = (
         log_stories.member_has_only_its_own_epoch_left,
         MEMBER_LACKS,
     ),
-    Mutant(followers.a_watermark_comes_before_the_cut, "S7", stories.watermark_of_a_diverging_answer, MIXED),
+    Mutant(followers.a_watermark_comes_before_the_truncation, "S7", stories.watermark_of_a_diverging_answer, MIXED),
     Mutant(followers.an_answer_counts_for_any_fetch, "S7", stories.late_answer, "lost offsets 8|offset 8 is missing"),
     Mutant(
         followers.a_refused_follower_is_given_one_tick,
@@ -253,35 +253,38 @@ MUTANTS: Final = (
         3,
     ),
     Mutant(
-        followers.a_follower_cuts_to_its_watermark, "KIP-101", replication_stories.watermark_is_no_cut, MEMBER_LACKS
+        followers.a_follower_truncates_to_its_watermark,
+        "KIP-101",
+        replication_stories.watermark_is_no_cut,
+        MEMBER_LACKS,
     ),
     Mutant(
-        followers.a_role_is_taken_in_the_middle_of_a_cut,
+        followers.a_role_is_taken_during_a_truncation,
         "section 3",
         cut_stories.elected_in_the_middle_of_a_cut,
         "no new epoch during a truncation",
     ),
     Mutant(followers.a_follower_empties_its_log, "rule 2", stories.stale_position, MEMBER_LACKS),
     Mutant(
-        followers.a_follower_cuts_where_the_leader_says,
+        followers.a_follower_truncates_to_the_leaders_epoch_end,
         "S15, KIP-279",
         replication_stories.epochs_that_only_a_follower_has,
         "the third is truncated and has the new records",
     ),
     Mutant(
-        followers.a_log_too_short_is_not_begun_anew,
+        followers.a_log_below_the_leaders_start_is_not_restarted,
         "rule 2",
         replication_stories.follower_below_the_log_start,
         "the follower is in sync",
     ),
     Mutant(
-        followers.a_log_begins_where_it_was_told_to,
+        followers.a_restarted_log_takes_no_batch_across_its_start,
         "found",
         replication_stories.leader_starts_within_a_batch,
         "the emptied replica is in sync",
     ),
     Mutant(
-        followers.a_follower_tells_nobody_what_it_holds,
+        followers.a_follower_reports_its_durable_offset_with_fetches_only,
         "rule 2",
         stories.committed_outlives_its_leader,
         "not acknowledged in time",
@@ -295,7 +298,7 @@ MUTANTS: Final = (
     ),
     Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", replication_stories.empty_epochs, MIXED),
     Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", log_stories.sparse_epochs, MIXED),
-    Mutant(followers.a_watermark_comes_before_the_cut, "S7", reader_stories.reader_of_what_vanishes, MIXED),
+    Mutant(followers.a_watermark_comes_before_the_truncation, "S7", reader_stories.reader_of_what_vanishes, MIXED),
     # controllers
     Mutant(controllers.an_epoch_outlives_its_incarnation, "S1", stories.same_epoch_other_bytes, FENCED_MEMBER),
     Mutant(
@@ -351,19 +354,19 @@ MUTANTS: Final = (
     ),
     Mutant(controllers.damage_is_not_named, "S8", replication_stories.last_member_is_damaged, "ending at|led without"),
     Mutant(
-        controllers.nobody_comes_back_to_lead,
+        controllers.a_returning_member_does_not_lead,
         "healing",
         replication_stories.last_member_loses_power,
         "the last one leads",
     ),
     Mutant(
-        controller_rules.everybody_who_leaves_is_eligible,
+        controller_rules.every_leaving_member_is_eligible,
         "controller",
         controller_stories.last_replica_standing,
         MEMBER_LACKS,
     ),
     Mutant(
-        controller_rules.nobody_is_eligible,
+        controller_rules.no_replica_is_eligible,
         "controller",
         controller_stories.last_replica_standing,
         "one is left, another is eligible",
@@ -387,7 +390,7 @@ MUTANTS: Final = (
         MEMBER_LACKS,
     ),
     Mutant(
-        controller_rules.whoever_is_there_leads,
+        controller_rules.any_live_replica_leads,
         "controller",
         controller_stories.minimum_shrinks_beside_an_eligible_replica,
         MEMBER_LACKS,
@@ -423,7 +426,7 @@ MUTANTS: Final = (
         "the controller unfenced a stopped node",
     ),
     Mutant(
-        controller_rules.a_drain_waits_for_nobody,
+        controller_rules.a_drain_waits_for_no_node,
         "controller",
         controller_stories.drain_under_load,
         "it ends only when the other nodes know",
@@ -441,7 +444,7 @@ MUTANTS: Final = (
         "admitted by the positions of its earlier incarnation",
     ),
     Mutant(
-        controller_rules.any_epochs_proposal_is_heard,
+        controller_rules.any_epochs_proposal_is_accepted,
         "controller",
         controller_stories.leader_of_another_epoch_is_not_heard,
         MEMBER_LACKS,
@@ -454,19 +457,19 @@ MUTANTS: Final = (
         2,
     ),
     Mutant(
-        controller_rules.a_damaged_replica_begins_anew_within_an_epoch,
+        controller_rules.a_damaged_replica_restarts_within_an_epoch,
         "rule 6",
         remade_stories.damaged_member_is_made_anew,
         MEMBER_LACKS,
     ),
     Mutant(
-        controller_rules.a_damaged_replica_begins_anew_within_an_epoch,
+        controller_rules.a_damaged_replica_restarts_within_an_epoch,
         "rule 6",
         remade_stories.damaged_joiner_is_made_anew,
         MEMBER_LACKS,
     ),
     Mutant(
-        controllers.a_failed_directory_is_no_news,
+        controllers.a_failed_directory_is_not_reported_at_once,
         "KIP-858",
         directory_stories.directory_of_a_follower_fails,
         r"an answer for b'b'",
@@ -515,16 +518,16 @@ MUTANTS: Final = (
         "it leads again",
     ),
     Mutant(
-        controller_rules.whoever_is_preferred_leads,
+        controller_rules.a_preferred_replica_leads_in_sync_or_not,
         "rule 7",
         controller_stories.leaderships_go_home,
         LEADS_FROM_OUTSIDE,
     ),
     # disks
-    Mutant(disks.unsynced_bytes_count_as_held, "durability", stories.all_machines_lose_power, LOSES),
-    Mutant(disks.a_flush_counts_beyond_a_cut, "S2", stories.flush_across_a_cut, LOSES),
+    Mutant(disks.unsynced_bytes_count_as_durable, "durability", stories.all_machines_lose_power, LOSES),
+    Mutant(disks.a_flush_counts_beyond_a_truncation, "S2", stories.flush_across_a_cut, LOSES),
     Mutant(disks.names_are_not_synced, "durability", stories.all_machines_lose_power, LOSES),
-    Mutant(disks.a_cut_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES),
+    Mutant(disks.a_truncation_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES),
     Mutant(disks.a_failed_sync_is_asked_again, "S14", replication_stories.failed_sync_is_not_believed_again, LOSES),
     Mutant(
         disks.recovery_writes_nothing_again,
@@ -546,15 +549,18 @@ MUTANTS: Final = (
     ),
     Mutant(disks.a_damaged_log_leads_on, "rule 6", stories.rot_found_by_the_scrub, "out of use"),
     Mutant(
-        disks.a_cut_leaves_the_checkpoint,
+        disks.a_truncation_leaves_the_checkpoint,
         "S3",
         log_stories.cut_below_what_the_checkpoint_says,
         "it leads again with all durable records",
     ),
     Mutant(
-        disks.a_cut_leaves_the_watermark, "S3", cut_stories.watermark_of_what_was_cut, "a watermark of 80 was restored"
+        disks.a_truncation_leaves_the_watermark,
+        "S3",
+        cut_stories.watermark_of_what_was_cut,
+        "a watermark of 80 was restored",
     ),
-    Mutant(disks.a_cut_is_not_synced, "S3", log_stories.truncation_of_messages_without_epochs, MIXED),
+    Mutant(disks.a_truncation_is_not_synced, "S3", log_stories.truncation_of_messages_without_epochs, MIXED),
     Mutant(disks.epochs_are_written_behind_the_bytes, "S3", log_stories.messages_without_their_epoch, MIXED),
     Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "without its epochs is eligible"),
     Mutant(disks.rot_is_taken_for_a_torn_tail, "S8", replication_stories.last_member_is_damaged, TOO_SHORT),
@@ -591,7 +597,7 @@ MUTANTS: Final = (
         "is committed at 1 and at 2",
     ),
     Mutant(
-        producers.producers_outlive_the_cut,
+        producers.producers_survive_the_truncation,
         "S3",
         producer_stories.cut_takes_producers_with_it,
         "is committed at offset 1",
@@ -609,7 +615,7 @@ MUTANTS: Final = (
         "refused as not written, yet",
     ),
     Mutant(
-        producers.blocks_of_ids_begin_anew,
+        producers.blocks_of_ids_are_forgotten,
         "producers",
         producer_stories.ids_outlive_the_cluster,
         "is committed at offset 0",

@@ -18,7 +18,7 @@ from tidelog.errors import TidelogError
 from tidelog.types import NO_NODE
 
 
-def everybody_who_leaves_is_eligible(patch: Patch) -> None:
+def every_leaving_member_is_eligible(patch: Patch) -> None:
     """A member that leaves the set stays eligible, even when the set continues without it."""
 
     def eligible_beside(image: Any, state: Any, isr: Any, lost: Any = ()) -> Any:
@@ -28,7 +28,7 @@ def everybody_who_leaves_is_eligible(patch: Patch) -> None:
     patch.setattr(elections, "eligible_beside", eligible_beside)
 
 
-def nobody_is_eligible(patch: Patch) -> None:
+def no_replica_is_eligible(patch: Patch) -> None:
     """KIP-966 undone: after the last member has left, the partition has no leader until that member returns."""
     patch.setattr(elections, "eligible_beside", lambda *_: ())
 
@@ -51,7 +51,7 @@ def an_eligible_set_outlives_its_minimum(patch: Patch) -> None:
     )
 
 
-def whoever_is_there_leads(patch: Patch) -> None:
+def any_live_replica_leads(patch: Patch) -> None:
     """Unclean elections take place even if the topic does not allow them."""
     patch.setattr(
         unclean, "wanted", lambda image, state: state.leader == NO_NODE and bool(unclean.present(image, state))
@@ -82,7 +82,7 @@ def a_replica_goes_within_an_epoch(patch: Patch) -> None:
     patch.setattr(reassignment, "_become", becoming)
 
 
-def a_damaged_replica_begins_anew_within_an_epoch(patch: Patch) -> None:
+def a_damaged_replica_restarts_within_an_epoch(patch: Patch) -> None:
     """A replica that lost durable records is removed from the sets within the leader epoch, so that its earlier reports
     stay valid."""
 
@@ -130,7 +130,7 @@ def a_fenced_node_is_not_marked_as_stopped(patch: Patch) -> None:
     patch.setattr(controller.Controller, "_drain", draining)
 
 
-def a_drain_waits_for_nobody(patch: Patch) -> None:
+def a_drain_waits_for_no_node(patch: Patch) -> None:
     """A drain ends when the leaderships have moved in the metadata, before the other nodes have applied it."""
     patch.setattr(controller.Controller, "_all_have_applied", lambda self, offset, *, but: True)
 
@@ -156,7 +156,7 @@ def a_stale_incarnation_is_admitted(patch: Patch) -> None:
     patch.setattr(alter_partition, "_refuse_ineligible", refuse_ineligible)
 
 
-def any_epochs_proposal_is_heard(patch: Patch) -> None:
+def any_epochs_proposal_is_accepted(patch: Patch) -> None:
     """A proposal is accepted without a comparison of its epochs and of its sender."""
     patch.setattr(alter_partition, "_refuse_stale", lambda state, leader, proposal: None)
 
@@ -212,7 +212,7 @@ def leaderships_stay_where_they_are(patch: Patch) -> None:
     patch.setattr(elections, "rebalance_changes", lambda *_: iter(()))
 
 
-def whoever_is_preferred_leads(patch: Patch) -> None:
+def a_preferred_replica_leads_in_sync_or_not(patch: Patch) -> None:
     """A preferred leader is elected as soon as its node is unfenced, even if it is not in sync."""
 
     def preferred_change(_image: Any, state: Any) -> PartitionChangeRecord:

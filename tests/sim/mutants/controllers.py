@@ -26,7 +26,7 @@ def an_epoch_outlives_its_incarnation(patch: Patch) -> None:
     patch.setattr(elections, "return_changes", nothing)
 
 
-def a_failed_directory_is_no_news(patch: Patch) -> None:
+def a_failed_directory_is_not_reported_at_once(patch: Patch) -> None:
     """A node reports a failed log directory only with its next registration."""
     patch.setattr(controller.Controller, "_take_directories_offline", lambda self, node, beat: node)
 
@@ -145,7 +145,7 @@ def damage_is_not_named(patch: Patch) -> None:
     patch.setattr(controller.Controller, "_take_out_damaged", lambda *_: None)
 
 
-def nobody_comes_back_to_lead(patch: Patch) -> None:
+def a_returning_member_does_not_lead(patch: Patch) -> None:
     """A partition without a leader gets none when its last member returns."""
     patch.setattr(elections, "return_changes", lambda *_: iter(()))
 

@@ -53,7 +53,7 @@ def nothing_is_kept_of_what_is_given_up(patch: Patch) -> None:
     patch.setattr(kept_copy, "keep_copy", lambda *_: None)
 
 
-def what_a_consumer_refuses_is_not_looked_at(patch: Patch) -> None:
+def bytes_that_a_consumer_rejects_are_not_verified(patch: Patch) -> None:
     """A node sends bytes again that a consumer has found damaged."""
     patch.setattr(own_bytes, "ensure_sound", lambda *_: None)
 
@@ -73,7 +73,7 @@ def a_damaged_log_goes_before_there_is_a_leader(patch: Patch) -> None:
     patch.setattr(log_shelf.LogShelf, "why_unfit", hasty)
 
 
-def damage_is_told_to_nobody(patch: Patch) -> None:
+def damage_is_not_reported(patch: Patch) -> None:
     """Nodes do not report which of their logs are damaged."""
     own = log_dirs.LogDirs.own
 
@@ -109,7 +109,7 @@ MUTANTS: Final = (
         "the copy has the removed records",
     ),
     Mutant(
-        what_a_consumer_refuses_is_not_looked_at,
+        bytes_that_a_consumer_rejects_are_not_verified,
         "rule 4",
         damage_stories.consumer_meets_rot,
         "were changed|checksum",
@@ -127,7 +127,7 @@ MUTANTS: Final = (
         "set aside while nobody leads",
     ),
     Mutant(
-        damage_is_told_to_nobody,
+        damage_is_not_reported,
         "rule 4",
         damage_stories.consumer_meets_rot_where_nobody_else_has_it,
         "the status reports it",

@@ -43,7 +43,7 @@ def a_flush_counts_what_came_meanwhile(patch: Patch) -> None:
     patch.setattr(storage_log.Log, "finish_flush", finishing)
 
 
-def an_index_is_believed(patch: Patch) -> None:
+def an_index_is_trusted(patch: Patch) -> None:
     """A position from an index is not compared with the batch at that position."""
     patch.setattr(LogSegment, "_ends_below", lambda *_, **__: True)
     start = cold_read.BytesRead._start
@@ -91,7 +91,7 @@ def flushes_run_on_the_loop(patch: Patch) -> None:
     patch.setattr(group_commit.GroupCommit, "_submit", submit)
 
 
-def after_an_unclean_election_nobody_is_waited_for(patch: Patch) -> None:
+def after_an_unclean_election_acks_do_not_wait(patch: Patch) -> None:
     """In the epoch after an unclean election the leader acknowledges at once."""
     await_ack = partition_leader.PartitionLeader._await_ack
 
@@ -114,7 +114,7 @@ MUTANTS: Final = (
         disk_stories.records_come_while_a_flush_is_under_way,
         "but a crash may lose",
     ),
-    Mutant(an_index_is_believed, "rot", disk_stories.index_rots, "without being given offset"),
+    Mutant(an_index_is_trusted, "rot", disk_stories.index_rots, "without being given offset"),
     Mutant(
         lost_epochs_are_written_down_as_none,
         "found",
@@ -134,7 +134,7 @@ MUTANTS: Final = (
         r"a sync of .*\.log on the event loop",
     ),
     Mutant(
-        after_an_unclean_election_nobody_is_waited_for,
+        after_an_unclean_election_acks_do_not_wait,
         "unclean",
         disk_stories.unclean_leader_is_judged,
         r"to orders-0: acknowledged, but offset \d is not committed|acknowledged while only the leader has it",

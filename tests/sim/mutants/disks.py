@@ -20,12 +20,12 @@ from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset, PartitionKey
 
 
-def unsynced_bytes_count_as_held(patch: Patch) -> None:
+def unsynced_bytes_count_as_durable(patch: Patch) -> None:
     """A replica reports records as durable that it has only written."""
     patch.setattr(storage_log.Log, "durable_offset", property(lambda self: self.log_end_offset))
 
 
-def a_flush_counts_beyond_a_cut(patch: Patch) -> None:
+def a_flush_counts_beyond_a_truncation(patch: Patch) -> None:
     """An fsync that began before a truncation makes offsets durable that were truncated since."""
 
     def lower(self: Any, offset: Any) -> None:
@@ -45,7 +45,7 @@ def names_are_not_synced(patch: Patch) -> None:
     patch.setattr(flush.FlushTicket, "run", run)
 
 
-def a_cut_leaves_the_recovery_point(patch: Patch) -> None:
+def a_truncation_leaves_the_recovery_point(patch: Patch) -> None:
     """A truncation leaves the recovery point above the new log end."""
     patch.setattr(flush.FlushState, "lower", lambda *_: None)
 
@@ -85,7 +85,7 @@ def records_go_before_their_time(patch: Patch) -> None:
     patch.setattr(retention, "_age", lambda *given: 2 * age(*given))
 
 
-def a_cut_is_not_synced(patch: Patch) -> None:
+def a_truncation_is_not_synced(patch: Patch) -> None:
     """A truncation is not fsynced."""
     patch.setattr(log_cut, "sync_all", lambda _: None)
 
@@ -96,7 +96,7 @@ def a_damaged_log_leads_on(patch: Patch) -> None:
     patch.setattr(replica_manager.ReplicaManager, "damage_found", lambda *_: None)
 
 
-def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
+def a_truncation_leaves_the_checkpoint(patch: Patch) -> None:
     """A truncation does not update the checkpoint of recovery points."""
 
     def lowering(self: Any, log: Any, offset: Any) -> Any:
@@ -105,7 +105,7 @@ def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
     patch.setattr(directory_claims.DirectoryClaims, "lowering", lowering)
 
 
-def a_cut_leaves_the_watermark(patch: Patch) -> None:
+def a_truncation_leaves_the_watermark(patch: Patch) -> None:
     """A truncation does not update the checkpoint of high watermarks until it is written for another reason."""
 
     def lowering(self: Any, log: Any, offset: Any) -> Any:

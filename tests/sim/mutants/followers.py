@@ -18,7 +18,7 @@ from tests.sim.mutants.mutant import Patch
 from tidelog.types import Offset
 
 
-def a_watermark_comes_before_the_cut(patch: Patch) -> None:
+def a_watermark_comes_before_the_truncation(patch: Patch) -> None:
     """The follower applies the high watermark of a diverging answer at once, and truncates after the next answer."""
     answer_of, cut_of = fetch_answers.diverging_answer, follower.PartitionFollower._diverged
     told: set[int] = set()
@@ -97,7 +97,7 @@ def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
     patch.setattr(replica_fetcher.ReplicaFetcher, "_serve_one_stream", serve_one_stream)
 
 
-def a_follower_cuts_to_its_watermark(patch: Patch) -> None:
+def a_follower_truncates_to_its_watermark(patch: Patch) -> None:
     """A new follower truncates its log to its high watermark (KIP-101)."""
     follow = node_partition.Partition.follow
 
@@ -117,12 +117,12 @@ def a_follower_empties_its_log(patch: Patch) -> None:
     patch.setattr(follower.PartitionFollower, "_diverged", diverged)
 
 
-def a_follower_cuts_where_the_leader_says(patch: Patch) -> None:
+def a_follower_truncates_to_the_leaders_epoch_end(patch: Patch) -> None:
     """A follower truncates to the leader's end of an epoch without a comparison with its own entries (KIP-279)."""
     patch.setattr(follower, "common_end", lambda history, log_end, answer: min(log_end, answer.end_offset))
 
 
-def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
+def a_log_below_the_leaders_start_is_not_restarted(patch: Patch) -> None:
     """A follower that ends below the leader's log start repeats its fetch forever."""
     patch.setattr(
         follower.PartitionFollower,
@@ -143,12 +143,12 @@ def who_deleted_more_than_the_leader_begins_at_its_start(patch: Patch) -> None:
     patch.setattr(follower.PartitionFollower, "_diverged", from_the_leaders_start)
 
 
-def a_log_begins_where_it_was_told_to(patch: Patch) -> None:
+def a_restarted_log_takes_no_batch_across_its_start(patch: Patch) -> None:
     """A follower that restarted within a batch rejects the batch that contains its start."""
     patch.setattr(follower_log, "_begins_below", lambda *_: None)
 
 
-def a_follower_tells_nobody_what_it_holds(patch: Patch) -> None:
+def a_follower_reports_its_durable_offset_with_fetches_only(patch: Patch) -> None:
     """An offset that becomes durable while a fetch waits is reported only with the next fetch."""
     patch.setattr(follower.PartitionFollower, "_durable_offset", lambda *_: [])
 
@@ -180,6 +180,6 @@ def an_epoch_that_is_not_known_agrees(patch: Patch) -> None:
     patch.setattr(partition_leader, "divergence", divergence)
 
 
-def a_role_is_taken_in_the_middle_of_a_cut(patch: Patch) -> None:
+def a_role_is_taken_during_a_truncation(patch: Patch) -> None:
     """A change of the metadata is applied to a partition while its log is being truncated."""
     patch.setattr(replica_manager.ReplicaManager, "_is_put_off", lambda *_: False)

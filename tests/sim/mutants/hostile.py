@@ -23,7 +23,7 @@ from tidelog.errors import InvalidRequest
 from tidelog.types import Offset
 
 
-def an_unproven_leader_is_believed(patch: Patch) -> None:
+def an_unproven_leader_is_accepted(patch: Patch) -> None:
     """A node follows whichever node claims to lead, in any epoch, without querying it."""
 
     def begin_asked(self: Any, event: Any) -> None:
@@ -101,7 +101,7 @@ def a_failing_handler_ends_the_process(patch: Patch) -> None:
 
 MUTANTS: Final = (
     Mutant(
-        an_unproven_leader_is_believed,
+        an_unproven_leader_is_accepted,
         "unproven epochs",
         hostile_stories.stranger_says_it_leads,
         "in which no node was elected",

@@ -108,7 +108,7 @@ def any_incarnation_counts(patch: Patch) -> None:
     patch.setattr(isr.InSyncSet, "_is_present", lambda self, replica, _: replica in self._views)
 
 
-def news_goes_to_streams_of_earlier_lives(patch: Patch) -> None:
+def offsets_go_to_abandoned_streams(patch: Patch) -> None:
     """Offsets sent on an abandoned stream count as sent on the latest one, and fetches on it are not rejected."""
     fetched = node_partition.Partition.follower_fetched
 
@@ -134,12 +134,12 @@ def a_leader_begins_its_epoch_twice(patch: Patch) -> None:
     patch.setattr(partition_leader.PartitionLeader, "__init__", begin)
 
 
-def whoever_is_alive_is_a_successor(patch: Patch) -> None:
+def any_live_node_is_a_successor(patch: Patch) -> None:
     """A damaged leader resigns if the node of another member is alive, even if that node lacks the log."""
     patch.setattr(replica_manager, "electable", lambda image, state, node: not image.nodes[node].fenced)
 
 
-def who_stopped_for_damage_never_leads(patch: Patch) -> None:
+def a_replica_stopped_for_damage_never_leads(patch: Patch) -> None:
     """A damaged replica that was elected before the controller knew of the damage does not lead, and no other replica
     does."""
     serves_on = replica_manager.ReplicaManager._serves_on
@@ -210,7 +210,7 @@ def an_eligible_replica_is_no_successor(patch: Patch) -> None:
     patch.setattr(isr.InSyncSet, "_has_successor", lambda self, stays, join: len(stays) > 1)
 
 
-def a_resignation_is_said_once(patch: Patch) -> None:
+def a_resignation_is_sent_once(patch: Patch) -> None:
     """A leader whose resignation failed does not repeat it until its set changes."""
     fail = isr.InSyncSet.proposal_failed
 
@@ -291,7 +291,7 @@ def aborted_transactions_are_not_named(patch: Patch) -> None:
     patch.setattr(storage_log.Log, "aborted_transactions", lambda *_, **__: ())
 
 
-def a_new_leader_tells_the_end_it_knows(patch: Patch) -> None:
+def a_new_leader_reports_the_end_it_knows(patch: Patch) -> None:
     """A new leader reports the end of the committed log before it knows it (KIP-207)."""
     patch.setattr(partition_leader.PartitionLeader, "knows_committed_end", property(lambda _: True))
 
@@ -305,12 +305,12 @@ def readers_are_not_asked_for_their_epoch(patch: Patch) -> None:
     patch.setattr(node_partition.Partition, "reader_fetched", reader_fetched)
 
 
-def a_leader_does_not_look_at_its_own_bytes(patch: Patch) -> None:
+def a_leader_does_not_verify_its_own_log(patch: Patch) -> None:
     """A leader sends bytes again that its followers reject, without verifying its own log."""
     patch.setattr(node_partition, "check_own", lambda *_: None)
 
 
-def answers_of_any_age_are_news(patch: Patch) -> None:
+def answers_of_any_age_are_applied(patch: Patch) -> None:
     """The answer to a proposal is applied even if the metadata are newer."""
 
     def accepted(self: Any, members: Any, partition_epoch: Any, at: Any) -> bool:

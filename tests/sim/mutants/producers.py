@@ -29,7 +29,7 @@ def a_duplicate_is_taken_as_new(patch: Patch) -> None:
     patch.setattr(producer_entry.ProducerState, "duplicate_of", lambda *_: None)
 
 
-def producers_outlive_the_cut(patch: Patch) -> None:
+def producers_survive_the_truncation(patch: Patch) -> None:
     """The producer state of a truncated log still contains the batches above its end."""
     patch.setattr(log_producers.LogProducers, "cut", lambda *_: None)
     patch.setattr(log_producers.LogProducers, "truncating", lambda *_: False)
@@ -60,7 +60,7 @@ def a_failed_attempt_ends_the_doubt(patch: Patch) -> None:
     patch.setattr(_producer_core.ProducerCore, "_retry", believing)
 
 
-def blocks_of_ids_begin_anew(patch: Patch) -> None:
+def blocks_of_ids_are_forgotten(patch: Patch) -> None:
     """The controller keeps the allocated producer ids in memory only."""
 
     def allocate(self: Any, _request: Any) -> ProducerIdBlock:

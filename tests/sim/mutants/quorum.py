@@ -52,7 +52,7 @@ def the_only_voter_leads_before_it_has_voted(patch: Patch) -> None:
     patch.setattr(quorum_driver.QuorumDriver, "_persist", show_and_persist)
 
 
-def a_voter_without_its_directory_says_what_it_holds(patch: Patch) -> None:
+def a_voter_without_its_directory_reports_a_durable_offset(patch: Patch) -> None:
     """A voter whose directory failed keeps fetching and reports the offset that was durable before."""
     patch.setattr(quorum_fetcher.QuorumFetcher, "_ensure_usable", lambda _: None)
 
@@ -62,7 +62,7 @@ def a_lost_log_votes(patch: Patch) -> None:
     patch.setattr(quorum.Quorum, "_is_whole", True)
 
 
-def who_was_removed_never_stands(patch: Patch) -> None:
+def a_removed_voter_is_no_candidate(patch: Patch) -> None:
     """A removed voter is no candidate, although the record of its removal may be on its disk only."""
     patch.setattr(quorum_log_view.MetadataLogView, "may_stand", lambda self, replica: replica in self.voters)
 
@@ -79,7 +79,7 @@ def any_directory_of_a_node_votes(patch: Patch) -> None:
     patch.setattr(quorum.Quorum, "_vote_requested", vote_asked)
 
 
-def the_configuration_says_who_votes(patch: Patch) -> None:
+def the_configured_nodes_vote(patch: Patch) -> None:
     """While the log names fewer voters than configured, the configured nodes vote."""
 
     def begin(self: Any, config: Any, *given: Any, **named: Any) -> None:
@@ -104,12 +104,12 @@ def the_configuration_says_who_votes(patch: Patch) -> None:
     patch.setattr(metadata_log.MetadataLog, "view", view)
 
 
-def who_leads_no_more_names_nobody(patch: Patch) -> None:
+def a_resigning_leader_names_no_successor(patch: Patch) -> None:
     """A leader that stops announces no successors."""
     patch.setattr(quorum.Quorum, "_send_end_epoch", lambda _: None)
 
 
-def nobody_is_asked_before_an_epoch_begins(patch: Patch) -> None:
+def an_epoch_begins_without_pre_votes(patch: Patch) -> None:
     """No pre-vote: a node that hears no leader begins an epoch."""
 
     def stand(self: Any, cause: Any) -> None:
@@ -188,7 +188,7 @@ TOO_SHORT: Final = "with its log ending at"
 
 MUTANTS: Final = (
     Mutant(
-        a_voter_without_its_directory_says_what_it_holds,
+        a_voter_without_its_directory_reports_a_durable_offset,
         "rule 6",
         quorum_stories.voter_whose_mark_fails,
         "of 3 voters hold",
@@ -211,20 +211,20 @@ MUTANTS: Final = (
     ),
     Mutant(one_voter_commits, "quorum", quorum_stories.initial_election, "of 3 voters hold"),
     Mutant(
-        who_leads_no_more_names_nobody,
+        a_resigning_leader_names_no_successor,
         "quorum",
         quorum_stories.draining_controller_hands_over,
         "no successor was named",
     ),
     Mutant(
-        who_leads_no_more_names_nobody,
+        a_resigning_leader_names_no_successor,
         "quorum",
         quorum_stories.all_processes_killed,
         "waited for a former leader",
         3,
     ),
     Mutant(
-        the_configuration_says_who_votes,
+        the_configured_nodes_vote,
         "S16",
         quorum_stories.configured_voters_are_none_yet,
         f"{TOO_SHORT}|elected by nodes that are only configured",
@@ -233,7 +233,7 @@ MUTANTS: Final = (
     Mutant(a_vote_is_not_written, "quorum", quorum_stories.all_nodes_killed, TWO_LEADERS),
     Mutant(voters_stay_what_they_were, "KIP-853", quorum_stories.one_node_loses_all_state, "its new directory votes"),
     Mutant(
-        nobody_is_asked_before_an_epoch_begins,
+        an_epoch_begins_without_pre_votes,
         "pre-vote",
         quorum_stories.cut_off_voter_disturbs_nobody,
         "started an epoch",

@@ -25,7 +25,7 @@ def any_coordinator_decides(patch: Patch) -> None:
     patch.setattr(producer_entry.ProducerState, "_after_marker", after)
 
 
-def what_is_undecided_is_compacted(patch: Patch) -> None:
+def undecided_records_are_compacted(patch: Patch) -> None:
     """Compaction stops at the high watermark, not at the last stable offset."""
 
     def measure_log(log: Any, now: Any) -> Any:
