@@ -44,6 +44,7 @@ from node.requests.types.context import RequestContext
 from node.requests.types.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, TopicMetadata
 from node.runtime.limits import ensure_few
 from replication.controller.administration import state_of
+from replication.controller.elections import electable
 from replication.controller.events import (
     AlterConfigs,
     AlterReassignments,
@@ -332,15 +333,8 @@ def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> 
 
 
 def _offline(image: ClusterImage, state: PartitionState) -> list[NodeId]:
-    return [node for node in state.replicas if _is_offline(state, image.nodes.get(node))]
-
-
-def _is_offline(state: PartitionState, node: NodeRegistration | None) -> bool:
-    """True if the node of the replica is fenced, or did not register the directory of the replica."""
-    if node is None or node.fenced:
-        return True
-    directory = state.directory_of(node.node_id)
-    return all(named.directory_id != directory for named in node.directories)
+    """The replicas whose node is fenced, or did not register the directory of the replica."""
+    return [node for node in state.replicas if not electable(image, state, node)]
 
 
 def _address(node: NodeRegistration, listener: str) -> NodeAddress:

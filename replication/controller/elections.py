@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState
@@ -126,19 +126,21 @@ def directories_for_all(
 def fence_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
     """The partition changes after a node was fenced or its log directory failed. `image` already contains that. The
     last member of a set stays."""
-    for state in image.partitions():
-        if node_id in state.isr and not electable(image, state, node_id):
-            staying = tuple(node for node in state.isr if node != node_id)
-            change = reformed(image, state, staying or state.isr)
-            if change is not None:
-                yield change
+    affected = (each for each in image.partitions() if node_id in each.isr and not electable(image, each, node_id))
+    return _changes(reformed(image, each, _without(node_id, each.isr) or each.isr) for each in affected)
 
 
 def drain_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
     """The changes that move sets and leaderships away from a draining node, where another member can take over."""
-    for state in image.partitions():
-        if (change := moved_away(image, state, node_id)) is not None:
-            yield change
+    return _changes(moved_away(image, state, node_id) for state in image.partitions())
+
+
+def _changes(found: Iterable[PartitionChangeRecord | None]) -> Iterator[PartitionChangeRecord]:
+    return (change for change in found if change is not None)
+
+
+def _without(node_id: NodeId, members: Iterable[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(node for node in members if node != node_id)
 
 
 def moved_away(
@@ -149,7 +151,7 @@ def moved_away(
     out = (node_id,) if lost else ()
     if node_id not in state.isr:
         return reformed(image, state, state.isr, lost=out) if lost and node_id in state.elr else None
-    staying = tuple(node for node in state.isr if node != node_id)
+    staying = _without(node_id, state.isr)
     eligible = [node for node in state.elr if node in image.nodes and not image.nodes[node].draining]
     if state.leader in (node_id, NO_NODE) and choose_leader(image, state, (*staying, *eligible)) == NO_NODE:
         return None
@@ -175,11 +177,8 @@ def taken_out(
 
 def return_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
     """The changes when a node is unfenced: partitions without a leader that waited for it."""
-    for state in image.partitions():
-        if state.leader == NO_NODE and node_id in state.counted_on:
-            change = reformed(image, state, state.isr)
-            if change is not None:
-                yield change
+    waiting = (each for each in image.partitions() if each.leader == NO_NODE and node_id in each.counted_on)
+    return _changes(reformed(image, each, each.isr) for each in waiting)
 
 
 # --- preferred leaders --------------------------------------------------------------------------------------------

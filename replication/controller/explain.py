@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from replication.controller.elections import choose_leader, name_of, why_leaderless
+from replication.controller.elections import choose_leader, has_directory, name_of, why_leaderless
 from replication.controller.image import ClusterImage, PartitionState
 from tidelog.types import NO_NODE, DirectoryId, NodeId, PartitionKey
 
@@ -140,7 +140,7 @@ def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId, full: 
     if node.draining:
         return f"{who} is out of sync: its node is being stopped", f"wait until node {node_id} is back"
     directory = state.directory_of(node_id)
-    if all(named.directory_id != directory for named in node.directories):
+    if not has_directory(state, node):
         return (
             f"{who} is out of sync: its log directory {directory} is gone or has failed",
             f"restore that log directory on node {node_id}, or replace its disk, and restart the node",

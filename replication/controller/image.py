@@ -1,11 +1,11 @@
-"""The cluster as the metadata log tells it: an immutable image, and how one batch of records makes the next.
+"""The cluster that the metadata log describes: an immutable image, and how one batch of records makes the next.
 
-Kept true:
-  1. An image is never changed: whoever holds one may keep reading it, and `is` tells whether a topic changed.
+Invariants:
+  1. An image never changes: a reader may keep it, and `is` shows whether a topic has changed between two images.
   2. `apply` is a pure function of the image and the batch: replaying the log gives the same image on every node.
   3. A batch is applied whole or, where a record contradicts the image, not at all (`CorruptLog`).
 
-Left to others: which records are committed (node/), which to write (replication/controller/controller.py).
+Not here: which records are committed (node/), which to write (replication/controller/controller.py).
 Cost of a batch: a shallow copy of each mapping that changes, once, and a new tuple for each topic that changes.
 """
 
