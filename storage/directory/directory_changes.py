@@ -28,9 +28,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from storage.directory.directory_claims import DirectoryClaims
 from storage.files.executor import Executor
 from storage.files.file_system import Files, is_full
+from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from tidelog.errors import DiskFull, TidelogError
 from tidelog.types import Offset, PartitionKey, TopicPartition

@@ -81,7 +81,7 @@ def measure_log(log: Log, now: Millis) -> Cleanable:
             now=now,
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
-            cleaned=log.directory.cleaned(log),
+            cleaned=log.directory.claims.cleaned(log.topic_partition),
             limit=min(log.last_stable_offset, log.front.durably_decided()),
         ),
     )
@@ -269,7 +269,8 @@ class LogCleaner:
             log.guard("replacing cleaned segments in", lambda: log.front.replace(old, cleaned, now))
             cleaning.ready = None
         if cleaning.ended:
-            log.guard("recording the cleaning of", lambda: log.directory.note_cleaned(log, cleaning.end))
+            claims, tp = log.directory.claims, log.topic_partition
+            log.guard("recording the cleaning of", lambda: claims.note_cleaned(tp, cleaning.end))
         return True
 
     def _give_up(self, log: Log, cleaning: Cleaning, cause: BaseException) -> None:

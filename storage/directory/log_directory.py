@@ -25,7 +25,6 @@ from storage.checkpoints.checkpoint_file import PARTITION_DIRECTORY, read_partit
 from storage.checkpoints.directory_identity import DirectoryIdentity
 from storage.config import LogConfig
 from storage.directory.directory_changes import DirectoryChanges, Retired, Started
-from storage.directory.directory_claims import DirectoryClaims
 from storage.directory.group_commit import GroupCommit
 from storage.directory.load_progress import LoadProgress, segment_by_segment
 from storage.directory.new_log import NewLog, move_aside, run_ticket
@@ -35,6 +34,7 @@ from storage.files.clock import WallClock
 from storage.files.deleted_files import Leaving, remove_files, remove_log_directory
 from storage.files.executor import Executor, InlineExecutor
 from storage.files.file_system import Files, is_full
+from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from storage.log.recent_appends import RecentAppends
 from storage.recovery.loaded import Damage, Progress
@@ -469,33 +469,6 @@ class LogDirectory:
                 self.reserve.take(size)
             except OSError as error:
                 raise self.fail(f"querying the free space of {self.path}", error) from error
-
-    def lowering_marks(self, log: Log, offset: Offset) -> Callable[[], None]:
-        """Before a truncation: lower the recorded offsets of the log to at most `offset`. Returns a function that makes
-        this durable; it may run on any thread and raises OSError. Raises OSError."""
-        return self.claims.lowering(log, offset)
-
-    def moving_log_start(self, log: Log, offset: Offset) -> Callable[[], None]:
-        """Set the start of a log that was emptied to `offset`. Returns a function that makes this durable, as above."""
-        return self.claims.starting(log.topic_partition, offset)
-
-    def note_log_start(self, log: Log) -> None:
-        """Record the log start durably. Raises OSError."""
-        self.stirred(log)
-        self.claims.note_log_start(log)
-
-    def allow_holes(self, log: Log, end: Offset) -> None:
-        """Record durably that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
-        self.stirred(log)
-        self.claims.allow_holes(log, end)
-
-    def cleaned(self, log: Log) -> Offset | None:
-        """The offset up to which the log was compacted; None if it never was."""
-        return self.claims.cleaned(log.topic_partition)
-
-    def note_cleaned(self, log: Log, offset: Offset) -> None:
-        """Record durably that the log is compacted up to `offset`. Raises OSError."""
-        self.claims.note_cleaned(log.topic_partition, offset)
 
     def request_flush(self, log: Log) -> None:
         """Flush the log with the next group commit."""

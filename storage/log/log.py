@@ -171,11 +171,6 @@ class Log:
         return self._epochs.last_with_data(self.log_end_offset)
 
     @property
-    def latest_epoch(self) -> LeaderEpoch:
-        """The largest known epoch, with or without records; -1 if there is none."""
-        return self._epochs.latest
-
-    @property
     def size(self) -> int:
         """Total size of all segments in bytes."""
         return sum(segment.size for segment in self._segments)
@@ -605,37 +600,9 @@ class Log:
 
     # --- log start ------------------------------------------------------------------------------------------------
 
-    def delete_records(self, offset: Offset) -> None:
-        """Set the log start to `offset`, durably. Does nothing at or below the log start. `delete_old_segments` removes
-        the files later. Raises OffsetOutOfRange above the high watermark, KafkaStorageError, DiskFull."""
-        if not 0 <= offset <= self.high_watermark:
-            raise OffsetOutOfRange(
-                f"cannot delete records of {self.topic_partition} below offset {offset}: the high watermark is "
-                f"{self.high_watermark}"
-            )
-        self.guard("moving the start of", lambda: self.front.advance(offset))
-
-    def advance_log_start_offset(self, offset: Offset) -> bool:
-        """Follow the leader's log start up to this replica's high watermark. Returns True if the start moved. Raises
-        KafkaStorageError, DiskFull."""
-        return self.guard("moving the start of", lambda: self.front.advance(min(offset, self.high_watermark)))
-
-    def delete_old_segments(self, now: Millis) -> int:
-        """Remove the segments that `retention.ms`, `retention.bytes` or the log start allow: committed, durable and
-        undamaged ones. Returns their number. Raises CorruptLog, KafkaStorageError, DiskFull."""
-        return self.guard("deleting old segments of", lambda: self.front.delete_old(now))
-
     def take_deleted(self, now: Millis) -> list[str]:
         """The files that left the log at least `file.delete.delay.ms` ago. The caller removes them (`remove_files`)."""
         return self.front.take_deleted(now)
-
-    def log_start_moved(self) -> None:
-        """Called by `LogStart`: make the log start durable. Raises OSError."""
-        self.directory.note_log_start(self)
-
-    def allow_holes(self, end: Offset) -> None:
-        """Called by `LogStart`: record durably that segments below `end` may be emptied. Raises OSError."""
-        self.directory.allow_holes(self, end)
 
     def segments_went(self) -> None:
         """Called by `LogStart`: segments left the log, so cached read positions are invalid."""

@@ -10,6 +10,7 @@ from storage.files.clock import WallClock
 from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.recent_appends import RecentAppends
+from storage.log.directory_claims import DirectoryClaims
 from storage.segment.open_segments import OpenSegments
 from tidelog.errors import TidelogError
 from tidelog.types import Offset, TopicPartition
@@ -27,6 +28,11 @@ class LogHost(Protocol):
     def clock(self) -> WallClock: ...
     @property
     def rng(self) -> random.Random: ...
+    @property
+    def claims(self) -> DirectoryClaims:
+        """The offsets that the directory's files record about its logs."""
+        ...
+
     @property
     def open_segments(self) -> OpenSegments:
         """Tracks which closed segments of its logs are open."""
@@ -63,33 +69,8 @@ class LogHost(Protocol):
         """Reserve free space for an append of `size` bytes to one of its logs. Raises DiskFull below the reserve."""
         ...
 
-    def lowering_marks(self, log: Log, offset: Offset) -> Callable[[], None]:
-        """Lower the directory's recorded offsets of the log to at most `offset`. Returns a function that makes this
-        durable; it may run on any thread and raises OSError. Raises OSError."""
-        ...
-
-    def moving_log_start(self, log: Log, offset: Offset) -> Callable[[], None]:
-        """Set the start of a log that was emptied to `offset`. Returns a function that makes this durable, as above."""
-        ...
-
-    def note_log_start(self, log: Log) -> None:
-        """Make a changed log start durable. Raises OSError."""
-        ...
-
     def drop_before(self, log: Log, offset: Offset, done: Callable[[TidelogError | None], None]) -> None:
         """Set the log start to `offset` and remove the segments before it, in the background."""
-        ...
-
-    def allow_holes(self, log: Log, end: Offset) -> None:
-        """Record durably that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
-        ...
-
-    def cleaned(self, log: Log) -> Offset | None:
-        """The offset up to which the log was compacted; None if it never was."""
-        ...
-
-    def note_cleaned(self, log: Log, offset: Offset) -> None:
-        """Record durably that the log is compacted up to `offset`. Raises OSError."""
         ...
 
     def request_flush(self, log: Log) -> None:

@@ -62,39 +62,11 @@ class LogStart:
         self.leaving: Leaving | None = None
         """Segments that left the log and whose files are being renamed."""
 
-    def advance(self, offset: Offset) -> bool:
-        """Set the log start to `offset`, which must not be above the high watermark. Returns True if it moved."""
-        log, before = self._log, self._log.log_start_offset
-        if offset <= before:
-            return False
-        log.log_start_offset = offset
-        try:
-            log.log_start_moved()
-        except OSError:
-            log.log_start_offset = before
-            raise
-        self._epochs.truncate_from_start(offset)
-        return True
-
     def started_at(self, offset: Offset) -> None:
         """Set the log start to `offset`, which is durable already."""
         if offset > self._log.log_start_offset:
             self._log.log_start_offset = offset
             self._epochs.truncate_from_start(offset)
-
-    def delete_old(self, now: Millis) -> int:
-        """Remove the expired segments before returning. Returns their number. Also raises BrokenChain."""
-        expired = self.expired(now)
-        if expired is None:
-            return 0
-        expired.keep()
-        before = len(self._segments)
-        self.advance(expired.base)
-        leaving = self.take_out()
-        if leaving is not None:
-            leaving.run()
-            self.left(leaving, now)
-        return before - len(self._segments)
 
     def expired(self, now: Millis) -> Expired | None:
         """The segments that `retention.ms`, `retention.bytes` and the log start allow to remove; None if there are
@@ -172,7 +144,8 @@ class LogStart:
         assert self.cleaning is not None, "no cleaning is in progress"
         end = self.cleaning.plan.sources[-1].end
         assert end <= log.recovery_point, "only durable segments may be cleaned"
-        log.allow_holes(end)
+        log.directory.stirred(log)
+        log.directory.claims.allow_holes(log, end)
         try:
             dropped = self._segments.replace(old, cleaned)
         except OSError as error:  # the next start finishes it; segments added before that would be replaced too

@@ -236,7 +236,7 @@ class LogTruncator:
         """Nothing at or above `durable_offset` is durable any more, also in tickets in progress. Returns a function
         that lowers the offsets recorded in the directory's files to at most `claimed`."""
         self._log.lowered(durable_offset)
-        return self._log.directory.lowering_marks(self._log, claimed)
+        return self._log.directory.claims.lowering(self._log, claimed)
 
     def _files_behind(self, last: LogSegment | None) -> list[str]:
         """The files of the segments after `last`, newest segment first; of all segments for None."""
@@ -270,7 +270,8 @@ class LogTruncator:
         if isinstance(ticket, Shortening):
             self._shorten(ticket)
         elif isinstance(ticket, Emptying) and ticket.move_start is None:
-            ticket.move_start = self._log.directory.moving_log_start(self._log, ticket.end)
+            log = self._log
+            ticket.move_start = log.directory.claims.starting(log.topic_partition, ticket.end)
             return False
         else:
             self._empty(ticket.end)

@@ -20,6 +20,7 @@ from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from tests.fakes.log_start import latest_epoch
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.records.v2.builder import RecordBatchBuilder
@@ -134,7 +135,7 @@ def test_aborted_records_are_not_shown_by_a_follower(cluster: LocalCluster) -> N
     while the cluster is down, one that is aborted and one that is committed."""
     asyncio.run(send(cluster, 0, 10))
     assert [cluster.stop_node(node.node_id) for node in cluster.nodes] == [0, 0, 0]
-    epoch = max(latest_epoch(node) for node in cluster.nodes)  # who stopped first may not have heard of the last
+    epoch = max(epoch_of(node) for node in cluster.nodes)  # who stopped first may not have heard of the last
     logs = {append_transactions(node, epoch) for node in cluster.nodes}
     assert len(logs) == 1, "the replicas are alike"
     cluster.start()
@@ -168,9 +169,9 @@ def log_of(node: LocalNode) -> Iterator[Log]:
         directory.close_clean()
 
 
-def latest_epoch(node: LocalNode) -> LeaderEpoch:
+def epoch_of(node: LocalNode) -> LeaderEpoch:
     with log_of(node) as log:
-        return log.latest_epoch
+        return latest_epoch(log)
 
 
 def append_transactions(node: LocalNode, epoch: LeaderEpoch) -> bytes:

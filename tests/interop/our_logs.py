@@ -18,6 +18,7 @@ from storage.directory.log_cleaner import LogCleaner
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import SetClock
 from tidelog.records import EndTxnMarker, MessageSetBuilder, RecordBatchBuilder, control_batch
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TimestampType, TopicId, TopicPartition
@@ -199,7 +200,7 @@ def trimmed(world: World, topic: str) -> None:
     log = world.create(topic)
     for _ in range(30):
         world.lead(log, world.batch(5))
-    log.delete_records(Offset(82))
+    delete_records(log, Offset(82))
 
 
 class Producer:
@@ -315,7 +316,7 @@ def retained(world: World, topic: str) -> None:
     log = world.create(topic, replace(SMALL, retention_bytes=12_000))
     world.fill(log, batches=60)
     log.flush()
-    assert log.delete_old_segments(Millis(world.clock.now)) > 0
+    assert delete_old_segments(log, Millis(world.clock.now)) > 0
 
 
 def preallocated(world: World, topic: str) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from node.replicas.waiting_fetch import AT_ONCE
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
+from tests.fakes.log_start import delete_records
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse
 from tidelog.records import iter_batches
-from tidelog.types import NodeId
+from tidelog.types import NodeId, Offset
 
 PARTITIONS = 12
 
@@ -121,7 +122,7 @@ def test_a_topic_deleted_meanwhile_ends_the_fetch(cluster: Cluster) -> None:
 def test_records_deleted_meanwhile_are_not_given(cluster: Cluster) -> None:
     slow = reading(cluster, 0)
     cluster.machines[1].executor.holding = False
-    cluster.log(1).delete_records(1)
+    delete_records(cluster.log(1), Offset(1))
     release(cluster)
     cluster.until(slow.done)
     assert error_of(slow.result()) == "OFFSET_OUT_OF_RANGE"
@@ -149,7 +150,7 @@ def test_those_whose_turn_has_come_when_memory_has_it_after_all_let_the_next_hav
 def test_those_that_are_refused_when_their_turn_has_come_let_the_next_have_theirs(cluster: Cluster) -> None:
     everything = reading(cluster, *range(PARTITIONS), max_wait_ms=60_000)
     for index in range(AT_ONCE, 2 * AT_ONCE):
-        cluster.log(1, index).delete_records(1)
+        delete_records(cluster.log(1, index), Offset(1))
     release(cluster)
     cluster.until(everything.done, within=0.1)
 

@@ -10,6 +10,7 @@ import pytest
 
 from node.replicas.replica_config import ReplicaConfig
 from storage.log.log import Log
+from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
 from tidelog.errors import (
     CorruptRecord,
@@ -333,7 +334,7 @@ def test_a_follower_that_must_truncate_gets_the_leaders_log_start(cluster: Clust
     for value in (b"a", b"b"):
         cluster.produce(1, batch(value))
     cluster.set(leader=1)
-    cluster.log(1).delete_records(Offset(1))
+    delete_records(cluster.log(1), Offset(1))
     fetched = cluster.fetch(1, 3, last_epoch=1)
     assert (fetched.diverging.end_offset, fetched.log_start_offset) == (2, 1)
     assert (fetched.high_watermark, fetched.last_stable_offset, bytes(fetched.records)) == (-1, -1, b"")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from node.requests.fetch_session import FetchSession
 from node.requests.types.fetch import FetchingReplica, FetchRequest
 from replication.partition.follower_states import FollowerState
 from storage.append_info import Origin
+from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
 from tidelog.errors import InvalidRequest
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
@@ -101,8 +101,7 @@ def test_a_waiting_fetch_gets_a_moved_log_start(cluster: Cluster, mentioned: lis
     cluster.produce(1, batch(b"a"), index=3)
     cluster.run(1)
     mentioned.clear()
-    log: Any = cluster.log(1, 3)
-    log.advance_log_start_offset(Offset(1))
+    delete_records(cluster.log(1, 3), Offset(1))
     cluster.partition(1, 3).log_start_moved()
     cluster.until(lambda: cluster.log(2, 3).log_start_offset == 1)
     assert mentioned == []

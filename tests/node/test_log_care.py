@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from storage.directory.maintenance_config import MaintenanceConfig
+from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch
 from tidelog.errors import NotController
 from tidelog.protocol.v1 import data_pb2
@@ -71,7 +72,7 @@ def test_every_replica_deletes_old_segments_and_then_their_files(rolled: Make) -
 
 def test_followers_take_over_where_the_leaders_log_starts(rolled: Make) -> None:
     cluster = rolled()
-    cluster.log(1).delete_records(Offset(7))
+    delete_records(cluster.log(1), Offset(7))
     cluster.produce(1, batch(b"one more"))
     cluster.run(2.0)
     assert [cluster.log(node).log_start_offset for node in (1, 2, 3)] == [7, 7, 7]

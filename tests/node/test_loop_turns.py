@@ -14,11 +14,13 @@ from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from replication.controller.image import ClusterImage, PartitionState, TopicState
 from replication.controller.image_changes import changes_between
+from tests.fakes.log_start import delete_records
 from tests.node.wires import ANYWHERE, TOPIC, Cluster, batch
 from tidelog.types import (
     Incarnation,
     LeaderEpoch,
     NodeId,
+    Offset,
     PartitionEpoch,
     PartitionIndex,
     PartitionKey,
@@ -217,7 +219,7 @@ def test_followers_let_their_logs_start_later_with_one_write(cluster: Cluster) -
     machine.executor.holding = True
     machine.disk.on_call = lambda operation: calls.update((operation,))
     for index in range(COUNT):
-        cluster.log(1, index).delete_records(1)
+        delete_records(cluster.log(1, index), Offset(1))
         cluster.partition(1, index).log_start_moved()
     cluster.run(1)
     assert {operation: count for operation, count in calls.items() if operation in WAITS} == {}, "on the loop"

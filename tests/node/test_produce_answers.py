@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
 from tidelog.errors import InvalidRecord, NotLeaderOrFollower, OutOfOrderSequenceNumber
 from tidelog.protocol.v1 import data_pb2
@@ -67,7 +68,7 @@ def test_the_append_time_is_the_one_that_readers_see() -> None:
 def test_the_log_start_is_named_also_where_the_batch_is_refused(cluster: Cluster) -> None:
     for sequence in range(3):
         produce(cluster, numbered(sequence))
-    cluster.log(1).delete_records(Offset(2))
+    delete_records(cluster.log(1), Offset(2))
     assert produce(cluster, numbered(3)).log_start_offset == 2
     assert produce(cluster, numbered(3)).log_start_offset == 2, "a duplicate's answer"
     refused = produce(cluster, numbered(9))

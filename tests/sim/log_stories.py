@@ -13,6 +13,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from storage.settings import INT64_MAX
 from tests.fakes.fake_disk import FakeDisk
+from tests.fakes.log_start import delete_old_segments
 from tests.sim.controller_stories import eligible, on_two_nodes
 from tests.sim.healing import rotten_segments
 from tests.sim.replication_stories import away_from_the_voter
@@ -263,7 +264,7 @@ def member_has_only_its_own_epoch_left(sim: Simulation) -> None:
     log = log_of(sim, leader, p)
     log.roll(log.directory.clock.wall_ms())
     delete_below(sim, leader, p, 3)
-    log.delete_old_segments(log.directory.clock.wall_ms())
+    delete_old_segments(log, log.directory.clock.wall_ms())
     sim.elect(TOPIC, p)
     sim.run_until(lambda: leads(sim, first, p), what="the preferred leader leads again")
     sim.run_until(lambda: end(sim, leader, p) == 3, what="the other one has a new log")
@@ -423,7 +424,7 @@ def sparse_epochs(sim: Simulation) -> None:
     for node in (new, other):
         log = log_of(sim, node, p)
         sim.jump_clock(node, 3_600_000)
-        log.delete_old_segments(log.directory.clock.wall_ms())
+        delete_old_segments(log, log.directory.clock.wall_ms())
     sim.kill(new)
     sim.run_until(lambda: leads(sim, other, p), what="the third leads and knows no epoch before the second's")
     log = log_of(sim, other, p)

@@ -66,7 +66,7 @@ ALLOWED: Final[dict[str, Allowed]] = {
         DISK, "an empty log gets the batch that contains its start"
     ),
     "storage/log/log_start:LogStart.replace": _may(DISK, "cleaned segments replace others, between two reads"),
-    "storage/directory/directory_claims:DirectoryClaims.note_cleaned": _may(
+    "storage/log/directory_claims:DirectoryClaims.note_cleaned": _may(
         DISK, "after that: the offset up to which a log is cleaned"
     ),
     "storage/log/log_writer:LogWriter.write": _may(

@@ -12,6 +12,7 @@ from typing import Any
 
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
+from tests.fakes.log_start import delete_old_segments
 from tests.sim.machine import endpoint_of
 from tests.sim.network import Envelope
 from tests.sim.quorum_stories import wait_active
@@ -628,7 +629,7 @@ def retention_stops_at_the_watermark(sim: Simulation) -> None:
     log = sim.log(leader, TOPIC, p)
     sim.run_until(lambda: log.log_end_offset == 10, what="the records are appended")
     assert isinstance(log, Log)
-    log.delete_old_segments(Millis(log.directory.clock.wall_ms() + 3_600_000))  # as the maintenance does
+    delete_old_segments(log, Millis(log.directory.clock.wall_ms() + 3_600_000))  # as the maintenance does
     assert log.log_start_offset <= committed(sim, p), "uncommitted records were deleted"
     sim.must_heal()
 
@@ -642,7 +643,7 @@ def follower_below_the_log_start(sim: Simulation) -> None:
     log = sim.log(leader, TOPIC, p)
     assert isinstance(log, Log)
     sim.jump_clock(leader, 3_600_000)
-    log.delete_old_segments(log.directory.clock.wall_ms())
+    delete_old_segments(log, log.directory.clock.wall_ms())
     assert log.log_start_offset > 0
     sim.restart(follower)
     sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="the follower is in sync")

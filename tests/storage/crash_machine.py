@@ -25,6 +25,7 @@ from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.log.retention import count_deletable
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
+from tests.fakes.log_start import delete_old_segments, delete_records, latest_epoch
 from tests.storage.cleaning_bench import make_cleaner
 from tests.storage.crash_runs import Machine, booleans, floats, integers, lists, one_of, rule
 from tests.storage.log_model import LogModel, Stored, decisions_end, is_new, present_offsets, read_all
@@ -129,7 +130,7 @@ class CrashMachine(Machine):
         if self.rng.random() < 0.6:
             model = replace(before, also=[])
             adopt(right, model, log)
-            epoch = max(0, log.latest_epoch) + self.rng.randrange(2)
+            epoch = max(0, latest_epoch(log)) + self.rng.randrange(2)
             data, added = self.made([0], model.end, epoch)
             log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(epoch))
             model.batches.extend(added)
@@ -482,7 +483,7 @@ class CrashMachine(Machine):
         log = self.bench.log
         offset = log.log_start_offset + int(where * (log.high_watermark - log.log_start_offset))
         with self.changing(new_start=offset):
-            log.delete_records(Offset(offset))
+            delete_records(log, Offset(offset))
         assert log.log_start_offset == offset
 
     @rule(
@@ -532,7 +533,7 @@ class CrashMachine(Machine):
         start = max(log.log_start_offset, first) if count else log.log_start_offset
         assert start in (log.log_start_offset, first) and (not count or first <= limit)
         with self.changing(new_start=start):
-            assert log.delete_old_segments(now) == count
+            assert delete_old_segments(log, now) == count
         assert log.log_start_offset == start
 
     # --- compaction -----------------------------------------------------------------------------------------------
@@ -645,7 +646,7 @@ class CrashMachine(Machine):
         right = self.model.judge(log, whole=whole)
         adopt(right, self.model, log)
         self.model.ghost = ghost or self.model.ghost
-        self.epoch = max(self.epoch, log.latest_epoch)
+        self.epoch = max(self.epoch, latest_epoch(log))
         self.settle_model()
 
     def teardown(self) -> None:

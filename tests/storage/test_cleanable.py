@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage.directory.log_cleaner import CleaningThrottle, LogCleaner, measure_log
+from tests.fakes.log_start import delete_records
 from tests.storage.cleaning_bench import COMPACTED, DAY, CleaningBench, clean, make_cleaner, records_of
 from tests.storage.workbench import NOW
 from tidelog.types import Millis, Offset
@@ -79,9 +80,9 @@ def test_where_the_log_is_clean_up_to_survives_a_restart() -> None:
 def test_a_checkpoint_outside_the_log_is_not_believed() -> None:
     bench = log_of(10)
     for wrong in (11, 2):
-        bench.directory.note_cleaned(bench.log, Offset(wrong))
+        bench.directory.claims.note_cleaned(bench.log.topic_partition, Offset(wrong))
         if wrong == 2:
-            bench.log.delete_records(Offset(4))
+            delete_records(bench.log, Offset(4))
         assert measure_log(bench.log, Millis(NOW)).first_dirty == (0 if wrong == 11 else 4)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.fakes.fake_disk import SimulatedCrash
+from tests.fakes.log_start import delete_old_segments
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,
@@ -139,7 +140,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule()
     def remove_old_files(self) -> None:
-        self.bench.log.delete_old_segments(Millis(self.bench.clock.now))
+        delete_old_segments(self.bench.log, Millis(self.bench.clock.now))
         self.bench.directory.remove_deleted_files()
 
     # --- checks ---------------------------------------------------------------------------------------------------

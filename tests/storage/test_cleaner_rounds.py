@@ -14,6 +14,7 @@ import pytest
 from storage.compaction.cleaning import CleaningCancelled
 from storage.directory.log_cleaner import PIECE_BYTES, LogCleaner, Piece, begin_cleaning, measure_log
 from storage.recovery.loaded import Damage
+from tests.fakes.log_start import delete_old_segments
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,
@@ -240,9 +241,9 @@ def test_nothing_is_deleted_while_a_round_is_under_way() -> None:
     bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1))
     cleaner, piece = half_done(bench)
     later = Millis(NOW + DAY)
-    assert bench.log.delete_old_segments(later) == 0
+    assert delete_old_segments(bench.log, later) == 0
     finish(cleaner, piece)
-    assert bench.log.delete_old_segments(later) > 0
+    assert delete_old_segments(bench.log, later) > 0
 
 
 def test_compaction_and_deletion_go_together() -> None:
@@ -251,10 +252,10 @@ def test_compaction_and_deletion_go_together() -> None:
         bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60), timestamp=NOW + n * 100)
     bench.settle()
     clean(bench.log, NOW + 4000)
-    bench.log.delete_old_segments(Millis(NOW + 4000))
+    delete_old_segments(bench.log, Millis(NOW + 4000))
     left = records_of(bench.log)
     assert [record.key for record in left] == [b"k%d" % (n % 9) for n in range(31, 40)]
-    bench.log.delete_old_segments(Millis(NOW + 9999))
+    delete_old_segments(bench.log, Millis(NOW + 9999))
     assert records_of(bench.log) == []
     assert bench.log.log_start_offset == bench.log.log_end_offset == 40
     bench.put((A, b"1"))
@@ -303,7 +304,7 @@ def test_segments_that_change_while_they_are_read_end_the_reading(change: str) -
     piece = cleaner.begin([bench.log], Millis(NOW))
     assert piece is not None
     if change == "deleted":
-        bench.log.delete_old_segments(Millis(NOW + DAY + 5))
+        delete_old_segments(bench.log, Millis(NOW + DAY + 5))
     elif change == "cut":
         bench.log.truncate_to(Offset(0))
     else:

@@ -19,6 +19,7 @@ from storage.segment.batch_walk import BrokenChain
 from storage.segment.segment import INDEX_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import TransactionIndex
+from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.cleaning_bench import CleaningBench, clean
 from tests.storage.test_log_producers import eventful
 from tests.storage.workbench import NOW, SMALL, Bench, stamped
@@ -184,8 +185,8 @@ def test_what_was_cut_while_it_was_read_is_not_given() -> None:
 def test_what_was_deleted_while_it_was_read_is_not_given() -> None:
     bench = filled()
     ticket = begin(bench.log, 0)
-    bench.log.delete_records(Offset(50))
-    bench.log.delete_old_segments(Millis(NOW))
+    delete_records(bench.log, Offset(50))
+    delete_old_segments(bench.log, Millis(NOW))
     ticket.run()
     with pytest.raises(OffsetOutOfRange):
         bench.log.try_fetch(Offset(0), 300, EVERYTHING, ticket)
@@ -195,8 +196,8 @@ def test_a_segment_that_got_another_name_before_it_was_opened_is_looked_up_again
     bench = filled()
     bench.restart_clean()
     ticket = begin(bench.log, 0)
-    bench.log.delete_records(Offset(50))
-    bench.log.delete_old_segments(Millis(NOW))
+    delete_records(bench.log, Offset(50))
+    delete_old_segments(bench.log, Millis(NOW))
     with pytest.raises(FileNotFoundError):
         ticket.run()
 

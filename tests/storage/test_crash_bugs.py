@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from storage.compaction import cleaning
-from storage.directory.directory_claims import DirectoryClaims
-from storage.directory.log_directory import LogDirectory
 from storage.log import log_writer
+from storage.log.directory_claims import DirectoryClaims
 from storage.log.flush import FlushState, FlushTicket
 from storage.log.log_producers import LogProducers
 from storage.log.log_start import LogStart
@@ -132,7 +131,7 @@ def retention_syncs_no_snapshot(patch: Patch) -> None:
 
 def a_log_start_is_not_written(patch: Patch) -> None:
     """Where the log starts is only known to the process."""
-    patch.setattr(LogDirectory, "note_log_start", nothing)
+    patch.setattr(DirectoryClaims, "starting", lambda *_: nothing)
 
 
 def cleaned_segments_are_not_synced(patch: Patch) -> None:

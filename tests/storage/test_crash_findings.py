@@ -19,6 +19,7 @@ from storage.log.log import Log
 from storage.producers.producer_snapshot import snapshot_path
 from storage.segment.segment import ALL_SUFFIXES
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
+from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.cleaning_bench import COMPACTED, CleaningBench, clean, table, visible
 from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, Deferred, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
@@ -316,7 +317,7 @@ def test_a_cut_of_the_batch_that_the_log_starts_in_does_not_end_the_log_below_it
     bench.lead(b"0", b"1", b"2", b"3")
     bench.log.flush()
     bench.log.advance_high_watermark(Offset(4))
-    bench.log.delete_records(Offset(1))
+    delete_records(bench.log, Offset(1))
     bench.log.truncate_to(Offset(3))
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.high_watermark) == (1, 1, 1)
     log = lose_power(bench)
@@ -333,7 +334,7 @@ def test_a_start_that_a_full_disk_refused_does_not_hide_what_comes_behind_a_cut(
     bench.log.advance_high_watermark(Offset(6))
     bench.disk.fail("sync_directory", "/data", error=errno.ENOSPC)
     with pytest.raises(DiskFull):
-        bench.log.delete_records(Offset(5))
+        delete_records(bench.log, Offset(5))
     bench.disk.heal()
     bench.log.truncate_to(Offset(2))
     for n in range(4):
@@ -375,7 +376,7 @@ def test_a_log_that_was_never_flushed_does_not_believe_a_transaction_index_that_
     bench.produce(7, (b"k", b"aborted"), transactional=True)
     end = bench.end(7, commit=False) + 1
     bench.log.advance_high_watermark(Offset(end))
-    bench.log.delete_records(Offset(1))
+    delete_records(bench.log, Offset(1))
     bench.disk.sync_directory(bench.log.path)
     sync_paths(bench.disk, [bench.log.active.path])
     log = lose_power(bench)
@@ -393,7 +394,7 @@ def test_what_retention_takes_does_not_take_its_producers_with_it() -> None:
     bench.put((b"k", b"from somebody else"))
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    assert bench.log.delete_old_segments(NOW) == 1
+    assert delete_old_segments(bench.log, NOW) == 1
     for name in bench.log.take_deleted(Millis(NOW + bench.log.config.file_delete_delay_ms)):
         bench.disk.remove(name)
     bench.disk.sync_directory(bench.log.path)
@@ -430,7 +431,7 @@ def test_segments_that_come_back_below_the_start_do_not_cost_the_snapshot_there(
     bench.put((b"k", b"from somebody else"))
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    assert bench.log.delete_old_segments(NOW) == 2
+    assert delete_old_segments(bench.log, NOW) == 2
     log = lose_power(bench)
     assert (log.log_start_offset, [segment.base_offset for segment in log.segments]) == (2, [0, 1, 2])
     assert known_producers(log) == {7: 0, 8: 0}
@@ -444,13 +445,13 @@ def test_the_snapshot_at_the_start_is_believed_where_an_older_one_is_gone() -> N
     bench.put((b"k", b"from somebody else"))
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    assert bench.log.delete_old_segments(NOW) == 1
+    assert delete_old_segments(bench.log, NOW) == 1
     bench.disk.sync_directory(bench.log.path)
     bench.log.roll(NOW)
     bench.put((b"k", b"from somebody else"))
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    assert bench.log.delete_old_segments(NOW) == 1
+    assert delete_old_segments(bench.log, NOW) == 1
     bench.disk.crash(FirstWriteSurvives())
     log = bench.reopen()
     assert (log.log_start_offset, [segment.base_offset for segment in log.segments]) == (2, [1, 2])
@@ -466,7 +467,7 @@ def test_batches_that_were_deleted_by_request_keep_their_producers_known(config:
     bench.put((b"k", b"from somebody else"))
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    bench.log.delete_records(Offset(2))
+    delete_records(bench.log, Offset(2))
     bench.put((b"k", b"behind"))
     log = bench.kill()
     assert (log.log_start_offset, log.log_end_offset) == (2, 3)
@@ -486,7 +487,7 @@ def test_a_start_within_a_later_segment_needs_no_snapshot(lost: tuple[int, ...])
     bench.put((b"k", b"from somebody else"))
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    bench.log.delete_records(Offset(5))
+    delete_records(bench.log, Offset(5))
     for offset in lost:
         bench.disk.remove(snapshot_path(bench.log.path, Offset(offset)))
     log = bench.kill()
@@ -501,7 +502,7 @@ def test_a_cut_behind_a_start_that_moved_leaves_its_producers_known() -> None:
     bench.put((b"k", b"from somebody else"))
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    bench.log.delete_records(Offset(2))
+    delete_records(bench.log, Offset(2))
     bench.produce(8, (b"k", b"not committed"))
     bench.log.truncate_to(Offset(2))
     assert known_producers(bench.log) == {7: 0}
@@ -516,7 +517,7 @@ def test_an_emptying_that_broke_off_twice_loses_nothing_below_the_start() -> Non
     bench.lead(b"b")
     bench.commit_log()
     bench.log.advance_high_watermark(Offset(2))
-    bench.log.delete_records(Offset(2))
+    delete_records(bench.log, Offset(2))
     last = bench.log.active
     stop_at(bench.disk, "remove", behind="remove", times=len(ALL_SUFFIXES))
     with suppress(SimulatedCrash):

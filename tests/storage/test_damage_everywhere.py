@@ -22,6 +22,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file, write_file
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
+from tests.fakes.log_start import latest_epoch
 from tests.storage.kafka_vectors import READ_COMMITTED, consume
 from tests.storage.workbench import NOW, SMALL, TP, Bench, SetClock, batch
 from tidelog.errors import CorruptLog, CorruptRecord
@@ -63,7 +64,7 @@ def fill(bench: Bench) -> None:
         append(control_batch(marker, timestamp=NOW, producer_id=producer, producer_epoch=0), Origin.COORDINATOR)
 
     def append(data: bytes, origin: Origin = Origin.CLIENT) -> None:
-        bench.log.append(data, assign_offsets=True, leader_epoch=bench.log.latest_epoch, origin=origin)
+        bench.log.append(data, assign_offsets=True, leader_epoch=latest_epoch(bench.log), origin=origin)
 
     for epoch in (0, 2, 3):
         bench.log.begin_epoch(LeaderEpoch(epoch))

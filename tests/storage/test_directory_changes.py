@@ -16,8 +16,8 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
-from storage.directory.directory_claims import DirectoryClaims
 from storage.directory.log_directory import LogDirectory
+from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch, stamped

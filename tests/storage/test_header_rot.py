@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from storage.files.file_system import read_file
+from tests.fakes.log_start import delete_records
 from tests.storage.workbench import SMALL, Bench, stamped
 from tidelog.errors import CorruptLog
 from tidelog.records.v2.header import LEADER_EPOCH_AT, MAGIC_AT, walk_headers
@@ -246,7 +247,7 @@ def test_a_batch_below_the_log_start_needs_no_entry_in_the_epoch_file() -> None:
         bench.lead(value)
     bench.commit()
     bench.log.advance_high_watermark(Offset(2))
-    bench.log.delete_records(Offset(2))
+    delete_records(bench.log, Offset(2))
     bench.log.truncate_to(Offset(2))
     assert not bench.log.epoch_entries()
     bench.kill()

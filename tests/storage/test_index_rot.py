@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from storage.segment.segment import segment_path
+from tests.fakes.log_start import delete_old_segments
 from tests.storage.workbench import NOW, SMALL, Bench
 from tidelog.types import Millis, Offset
 
@@ -92,8 +93,8 @@ def test_retention_does_not_believe_a_time_that_no_batch_has() -> None:
             file.truncate(12)
             file.close()
         last = bench.log.segments[1].base_offset - 1
-        assert bench.log.delete_old_segments(Millis(NOW + last + 1_000)) == 0
-        assert bench.log.delete_old_segments(Millis(NOW + last + 1_001)) == 1
+        assert delete_old_segments(bench.log, Millis(NOW + last + 1_000)) == 0
+        assert delete_old_segments(bench.log, Millis(NOW + last + 1_001)) == 1
 
 
 def test_damage_of_the_log_is_not_taken_for_damage_of_its_index() -> None:

@@ -145,7 +145,7 @@ def test_tombstones_that_kafka_removed_are_removed_here_and_no_value_is() -> Non
     partition = "compacted-gone-0"
     bench = written_again(partition, replace(CONFIG, delete_retention_ms=0), 2, Codec.NONE)
     clean(bench.log, NOW)
-    bench.log.directory.note_cleaned(bench.log, Offset(0))
+    bench.log.directory.claims.note_cleaned(bench.log.topic_partition, Offset(0))
     clean(bench.log, NOW + 1)
     ours, kafkas = as_told(records_of(bench.log)), kafkas_records(partition)
     point = cleaned_to(partition)
@@ -163,14 +163,14 @@ def test_a_log_that_kafka_has_cleaned_is_cleaned_on(partition: str, tmp_path: Pa
     root = unpack(archive, tmp_path)
     directory = open_directory(root, archive, NOW)
     log = log_of(directory, partition)
-    assert log.directory.cleaned(log) == cleaned_to(partition)
+    assert log.directory.claims.cleaned(log.topic_partition) == cleaned_to(partition)
     compact(log)
     before, all_before, producers = visible(log), records_of(log), producer_states(log)
     end, epochs = log.log_end_offset, log.epoch_entries()
     troubles: list[TidelogError] = []
     clean(log, NOW, make_cleaner(troubles))
     assert troubles == []
-    assert log.directory.cleaned(log) == end
+    assert log.directory.claims.cleaned(log.topic_partition) == end
     after = visible(log)
     assert set(after) <= set(before)
     assert last_offsets(after) == last_offsets(before)
@@ -195,7 +195,7 @@ def test_long_after_that_tombstones_and_markers_are_gone(partition: str, tmp_pat
     before = table(visible(log))
     for now in (AFTER_THE_RUN, AFTER_THE_RUN + 2 * DAY, AFTER_THE_RUN + 4 * DAY):
         clean(log, now)
-        log.directory.note_cleaned(log, Offset(0))
+        log.directory.claims.note_cleaned(log.topic_partition, Offset(0))
     assert table(visible(log)) == before
     if log.config.magic == 2:
         assert [record for record in records_of(log) if record.value is None] == []

@@ -20,6 +20,7 @@ import pytest
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from tests.fakes.log_start import delete_records, latest_epoch
 from tests.storage.kafka_vectors import config_of, partition_of, snapshot, snapshot_told, told, unpack
 from tests.storage.workbench import TOPIC_ID, SetClock
 from tidelog.records import iter_batches, stamp
@@ -75,14 +76,14 @@ class Rewriting:
     def follow(self, batch: bytes) -> None:
         """As a follower takes it from its leader."""
         self.begin_epochs()
-        self.log.append(batch, assign_offsets=False, leader_epoch=self.log.latest_epoch)
+        self.log.append(batch, assign_offsets=False, leader_epoch=latest_epoch(self.log))
 
     def lead(self, batch: bytes) -> None:
         """As a leader takes it from a producer."""
         self.begin_epochs()
         sent = bytearray(batch)
         stamp(sent, 0, base_offset=0, leader_epoch=-1)
-        self.log.append(sent, assign_offsets=True, leader_epoch=self.log.latest_epoch)
+        self.log.append(sent, assign_offsets=True, leader_epoch=latest_epoch(self.log))
 
     def stop(self, *, clean: bool) -> Path:
         """Let the log start where Kafka's did, and close it, or leave it as a kill would. Returns its directory."""
@@ -91,7 +92,7 @@ class Rewriting:
         log.advance_high_watermark(log.log_end_offset)
         start = self.said["leaderEpochs"][0][1]
         if start > log.log_start_offset:
-            log.delete_records(Offset(start))
+            delete_records(log, Offset(start))
         if clean:
             self.directory.close_clean()
         else:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from storage.config import LogConfig
+from tests.fakes.log_start import delete_old_segments
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.types import Durability, Millis, Offset
 
@@ -95,7 +96,7 @@ def test_rolls_for_other_reasons_name_them(lines: pytest.LogCaptureFixture) -> N
     bench.commit()
     bench.log.advance_high_watermark(Offset(2))
     bench.clock.now += 10
-    assert bench.log.delete_old_segments(Millis(bench.clock.now)) == 2
+    assert delete_old_segments(bench.log, Millis(bench.clock.now)) == 2
     assert "offset 2 in 0 ms: all segments have expired; closed" in said(lines, logging.INFO)[0]
 
 

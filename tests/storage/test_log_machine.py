@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from storage.log.flush import FlushTicket
 from tests.fakes.fake_disk import SimulatedCrash
+from tests.fakes.log_start import latest_epoch
 from tests.storage.workbench import SMALL, Bench, batch, contents, stamped
 from tidelog.errors import CorruptLog
 from tidelog.records.v2.batch import RecordBatch
@@ -212,7 +213,7 @@ class LogMachine(RuleBasedStateMachine):
         self.end = log.log_end_offset
         assert log.durable_offset == self.end, "recovery makes all that it keeps durable"
         self.durable_offset = self.end
-        self.epoch = max(self.epoch, log.latest_epoch)
+        self.epoch = max(self.epoch, latest_epoch(log))
 
     @invariant()
     def the_log_is_the_model(self) -> None:

@@ -14,6 +14,7 @@ from storage.log.log import Log
 from storage.producers.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, snapshot_path
 from storage.segment.agreed_indexes import AGREEMENT_FILE, read_agreements
 from storage.segment.segment import segment_path
+from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import NOW, SMALL, Bench
 from tidelog.errors import (
     CorruptLog,
@@ -111,7 +112,7 @@ def test_a_duplicate_is_answered_with_its_first_result() -> None:
     append(bench, from_producer(7, 3))
     bench.clock.now += 5_000
     commit_all(bench)
-    bench.log.delete_records(Offset(1))
+    delete_records(bench.log, Offset(1))
     again = append(bench, from_producer(7, 0, 3))
     assert again.duplicate and not first.duplicate
     assert (again.first_offset, again.last_offset, again.log_append_time) == (0, 2, first.log_append_time)
@@ -261,7 +262,7 @@ def test_a_moved_log_start_moves_the_unstable_offset() -> None:
     bench = Bench()
     Sender(bench).send(1, 3, txn=True)
     commit_all(bench)
-    bench.log.delete_records(Offset(2))
+    delete_records(bench.log, Offset(2))
     assert (bench.log.first_unstable_offset, bench.log.last_stable_offset) == (2, 2)
 
 
@@ -280,7 +281,7 @@ def test_what_was_deleted_in_front_still_tells_of_its_producers(stop: str) -> No
     end(bench, 1, commit=True)
     sender.send(2)
     commit_all(bench)
-    bench.log.delete_records(bench.log.log_end_offset)
+    delete_records(bench.log, bench.log.log_end_offset)
     sender.send(2)
     commit_all(bench)
     if stop == "cut":
@@ -303,7 +304,7 @@ def test_a_snapshot_is_of_no_use_where_what_was_deleted_behind_it_cannot_be_read
     for _ in range(20):
         sender.send(2)
     commit_all(bench)
-    bench.log.delete_records(Offset(15))
+    delete_records(bench.log, Offset(15))
     spoil_first_header(bench, 1)
     bench.log.truncate_to(Offset(20))
     assert bench.log.damage is None
@@ -653,7 +654,7 @@ def test_old_segments_take_their_snapshots_along() -> None:
         sender.send(1, size=100)
     commit_all(bench)
     bench.commit()
-    assert bench.log.delete_old_segments(bench.clock.wall_ms()) > 3
+    assert delete_old_segments(bench.log, bench.clock.wall_ms()) > 3
     names = [name for name in bench.files.list(bench.log.path) if name.endswith(".snapshot")]
     assert names == [f"{segment.base_offset:020d}.snapshot" for segment in bench.log.segments]
     assert sender.send(1).duplicate is False

@@ -15,6 +15,7 @@ from storage.config import LogConfig
 from storage.directory.load_progress import LoadProgress
 from storage.files.file_system import read_file, write_file
 from storage.segment.segment import segment_path
+from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped
 from tidelog.errors import CorruptLog
 from tidelog.types import Durability, LeaderEpoch, Offset
@@ -106,8 +107,8 @@ def test_a_deleted_front_is_not_missed() -> None:
     bench, bases, _ = filled()
     bench.reopen()
     bench.log.advance_high_watermark(Offset(80))
-    bench.log.delete_records(bases[2])
-    assert bench.log.delete_old_segments(bench.clock.wall_ms()) == 2
+    delete_records(bench.log, bases[2])
+    assert delete_old_segments(bench.log, bench.clock.wall_ms()) == 2
     bench.kill()
     assert (bench.log.damage, bench.log.log_start_offset) == (None, bases[2])
     bench.restart_clean()

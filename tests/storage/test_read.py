@@ -16,6 +16,7 @@ from storage.log.log_reader import LogReader
 from storage.log.recent_appends import RecentAppends
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
+from tests.fakes.log_start import delete_records
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.errors import CorruptLog, CorruptRecord, InvalidRequest, OffsetOutOfRange, UnsupportedForMessageFormat
 from tidelog.records.v2.batch import stamp
@@ -307,7 +308,7 @@ def test_the_largest_timestamp_where_a_batch_lies_in_part_below_the_log_start(ma
     bench.lead(b"last", timestamp=NOW + 20)
     bench.log.advance_high_watermark(Offset(4))
     for start, found in ((1, (2, 40)), (3, (3, 20))):
-        bench.log.delete_records(Offset(start))
+        delete_records(bench.log, Offset(start))
         told = bench.log.largest_timestamp(up_to=ALL)
         assert told is not None
         assert (told.offset, told.timestamp - NOW) == found

@@ -15,6 +15,7 @@ import pytest
 from storage.config import LogConfig
 from storage.files.deleted_files import DeletedFiles, remove_files
 from tests.fakes.fake_disk import SimulatedCrash
+from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import NOW, SMALL, Bench, batch, contents
 from tidelog.errors import DiskFull, KafkaStorageError, OffsetOutOfRange
 from tidelog.types import Durability, LeaderEpoch, Millis, Offset
@@ -53,10 +54,10 @@ def test_a_segment_goes_when_its_youngest_record_is_too_old() -> None:
     bench = filled()
     before = bases(bench)
     second_last = bench.log.segments[1].largest.timestamp
-    assert bench.log.delete_old_segments(Millis(second_last + DAY)) == 1, "the second is just old enough to stay"
+    assert delete_old_segments(bench.log, Millis(second_last + DAY)) == 1, "the second is just old enough to stay"
     assert bases(bench) == before[1:]
     assert bench.log.log_start_offset == before[1]
-    assert bench.log.delete_old_segments(Millis(second_last + DAY)) == 0
+    assert delete_old_segments(bench.log, Millis(second_last + DAY)) == 0
 
 
 def test_a_young_record_keeps_all_that_come_behind_it() -> None:
@@ -66,7 +67,7 @@ def test_a_young_record_keeps_all_that_come_behind_it() -> None:
         bench.lead(b"." * 60, timestamp=NOW - 10 * DAY if number != 5 else NOW)
     bench.commit()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    bench.log.delete_old_segments(Millis(NOW))
+    delete_old_segments(bench.log, Millis(NOW))
     assert bench.log.log_start_offset <= 5 < bench.log.segments[1].base_offset
 
 
@@ -75,9 +76,9 @@ def test_an_expired_active_segment_is_rolled_and_goes() -> None:
     bench = filled()
     end = bench.log.log_end_offset
     gone = len(bases(bench))
-    assert bench.log.delete_old_segments(Millis(NOW + 2 * DAY)) == gone
+    assert delete_old_segments(bench.log, Millis(NOW + 2 * DAY)) == gone
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bases(bench)) == (end, end, [end])
-    assert bench.log.delete_old_segments(Millis(NOW + 9 * DAY)) == 0, "an empty active segment stays"
+    assert delete_old_segments(bench.log, Millis(NOW + 9 * DAY)) == 0, "an empty active segment stays"
     assert bench.lead(b"next") == end
     bench.commit()
     assert bench.crash(seed=1).log_start_offset == end
@@ -88,7 +89,7 @@ def test_what_is_not_replicated_stays_however_old_it_says_it_is() -> None:
     """Scenario 10: followers would start at the leader's log start and hold what was never replicated."""
     bench = filled(timestamp=1)
     bench.log.high_watermark = Offset(5)
-    bench.log.delete_old_segments(Millis(NOW))
+    delete_old_segments(bench.log, Millis(NOW))
     assert bench.log.log_start_offset <= 5
     assert bench.log.segments[1].base_offset > 5
 
@@ -100,7 +101,7 @@ def test_what_is_not_durable_stays() -> None:
         bench.lead(b"." * 60, timestamp=1)
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     assert bench.log.recovery_point == 0
-    assert bench.log.delete_old_segments(Millis(NOW)) == 0
+    assert delete_old_segments(bench.log, Millis(NOW)) == 0
 
 
 def test_records_without_timestamps_age_by_the_clock() -> None:
@@ -111,21 +112,21 @@ def test_records_without_timestamps_age_by_the_clock() -> None:
     bench.commit()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     assert bench.log.segments[0].largest.timestamp == -1
-    assert bench.log.delete_old_segments(Millis(bench.clock.now + DAY)) == 0
+    assert delete_old_segments(bench.log, Millis(bench.clock.now + DAY)) == 0
     segments = len(bench.log.segments)
-    assert bench.log.delete_old_segments(Millis(bench.clock.now + DAY + 1)) == segments
+    assert delete_old_segments(bench.log, Millis(bench.clock.now + DAY + 1)) == segments
 
 
 def test_retention_of_minus_one_keeps_everything() -> None:
     bench = filled(replace(BY_TIME, retention_ms=-1), timestamp=1)
-    assert bench.log.delete_old_segments(Millis(NOW)) == 0
+    assert delete_old_segments(bench.log, Millis(NOW)) == 0
 
 
 def test_a_topic_that_is_only_compacted_is_not_deleted_by_age_or_size() -> None:
     bench = filled(replace(BY_SIZE, retention_ms=1, delete=False, compact=True), timestamp=1)
-    assert bench.log.delete_old_segments(Millis(NOW)) == 0
-    bench.log.delete_records(bench.log.segments[2].base_offset)
-    assert bench.log.delete_old_segments(Millis(NOW)) == 2, "what lies below its start goes"
+    assert delete_old_segments(bench.log, Millis(NOW)) == 0
+    delete_records(bench.log, bench.log.segments[2].base_offset)
+    assert delete_old_segments(bench.log, Millis(NOW)) == 2, "what lies below its start goes"
 
 
 # --- by size ----------------------------------------------------------------------------------------------------------
@@ -133,13 +134,13 @@ def test_a_topic_that_is_only_compacted_is_not_deleted_by_age_or_size() -> None:
 
 def test_the_oldest_segments_go_while_more_than_retention_bytes_would_stay() -> None:
     bench = filled(BY_SIZE, batches=30)
-    bench.log.delete_old_segments(Millis(NOW))
+    delete_old_segments(bench.log, Millis(NOW))
     assert bench.log.size >= 1000 > bench.log.size - bench.log.segments[0].size
 
 
 def test_no_bytes_to_keep_leaves_an_empty_log() -> None:
     bench = filled(replace(BY_SIZE, retention_bytes=0))
-    bench.log.delete_old_segments(Millis(NOW))
+    delete_old_segments(bench.log, Millis(NOW))
     assert (bench.log.size, bench.log.log_start_offset) == (0, bench.log.log_end_offset)
 
 
@@ -149,12 +150,12 @@ def test_no_bytes_to_keep_leaves_an_empty_log() -> None:
 def test_delete_records_moves_the_start_at_once_and_files_go_later() -> None:
     bench = filled(replace(BY_TIME, retention_ms=-1))
     before = bases(bench)
-    bench.log.delete_records(Offset(before[2] + 1))
+    delete_records(bench.log, Offset(before[2] + 1))
     assert bench.log.log_start_offset == before[2] + 1
     assert bases(bench) == before
     with pytest.raises(OffsetOutOfRange):
         bench.log.read(Offset(before[2]), 100, up_to=bench.log.log_end_offset)
-    assert bench.log.delete_old_segments(Millis(NOW)) == 2
+    assert delete_old_segments(bench.log, Millis(NOW)) == 2
     assert bases(bench) == before[2:]
     assert bench.log.log_start_offset == before[2] + 1
     assert len(contents(bench.log)) == 12 - before[2] - 1
@@ -165,24 +166,25 @@ def test_delete_records_reaches_only_up_to_the_high_watermark() -> None:
     bench.log.high_watermark = Offset(6)
     for offset in (7, -1):
         with pytest.raises(OffsetOutOfRange):
-            bench.log.delete_records(Offset(offset))
-    bench.log.delete_records(Offset(6))
-    bench.log.delete_records(Offset(3))
+            delete_records(bench.log, Offset(offset))
+    delete_records(bench.log, Offset(6))
+    delete_records(bench.log, Offset(3))
     assert bench.log.log_start_offset == 6, "it does not go back"
 
 
 def test_a_follower_takes_the_leaders_start_as_far_as_it_knows_records_to_be_committed() -> None:
     bench = filled()
     bench.log.high_watermark = Offset(4)
-    assert bench.log.advance_log_start_offset(Offset(9))
+    bench.directory.move_log_start(bench.log, Offset(9))
     assert bench.log.log_start_offset == 4
-    assert not bench.log.advance_log_start_offset(Offset(3))
+    bench.directory.move_log_start(bench.log, Offset(3))
+    assert bench.log.log_start_offset == 4, "it never moves back"
 
 
 def test_the_start_survives_a_crash_as_soon_as_it_was_told() -> None:
     for seed in range(8):
         bench = filled(replace(BY_TIME, retention_ms=-1))
-        bench.log.delete_records(Offset(5))
+        delete_records(bench.log, Offset(5))
         assert bench.crash(seed).log_start_offset == 5
         assert bench.log.log_end_offset == 12
 
@@ -196,9 +198,9 @@ def test_epochs_below_the_start_are_forgotten() -> None:
     bench.commit()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     assert epochs(bench) == [(0, 0), (2, 4), (5, 8)]
-    bench.log.delete_records(Offset(6))
+    delete_records(bench.log, Offset(6))
     assert epochs(bench) == [(2, 6), (5, 8)]
-    bench.log.delete_records(Offset(8))
+    delete_records(bench.log, Offset(8))
     assert epochs(bench) == [(5, 8)]
     assert bench.log.epoch_end(LeaderEpoch(2)).end_offset == 8, "nothing of it is left"
 
@@ -209,7 +211,7 @@ def test_epochs_below_the_start_are_forgotten() -> None:
 def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
     bench = filled()
     old = bench.log.segments[0].path
-    bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
+    delete_old_segments(bench.log, Millis(NOW + 2 * DAY))
     assert bench.files.size(old) is None
     assert bench.files.size(f"{old}.deleted") is not None
     assert bench.log.take_deleted(Millis(NOW + 2 * DAY + 999)) == []
@@ -222,7 +224,7 @@ def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
 
 def test_a_restart_removes_them() -> None:
     bench = filled()
-    bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
+    delete_old_segments(bench.log, Millis(NOW + 2 * DAY))
     assert leftovers(bench)
     bench.restart_clean()
     assert leftovers(bench) == []
@@ -234,7 +236,7 @@ def test_a_flush_under_way_keeps_the_file_that_it_syncs() -> None:
     bench.lead(b"one more", timestamp=NOW)
     ticket = bench.log.begin_flush(everything=True)
     assert ticket is not None
-    bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
+    delete_old_segments(bench.log, Millis(NOW + 2 * DAY))
     ticket.run()
     bench.log.finish_flush(ticket)
     assert bench.log.recovery_point == bench.log.log_end_offset
@@ -257,20 +259,20 @@ def test_a_full_disk_keeps_the_log_as_it_was() -> None:
     before = bases(bench)
     bench.disk.fail("write", "log-start-offset-checkpoint", error=errno.ENOSPC, times=-1)
     with pytest.raises(DiskFull):
-        bench.log.delete_records(Offset(5))
+        delete_records(bench.log, Offset(5))
     with pytest.raises(DiskFull):
-        bench.log.delete_old_segments(Millis(bench.log.segments[0].largest.timestamp + DAY + 1))
+        delete_old_segments(bench.log, Millis(bench.log.segments[0].largest.timestamp + DAY + 1))
     assert (bench.log.log_start_offset, bases(bench)) == (0, before)
     bench.disk.heal()
-    bench.log.delete_records(Offset(5))
-    assert bench.log.delete_old_segments(Millis(NOW)) > 0
+    delete_records(bench.log, Offset(5))
+    assert delete_old_segments(bench.log, Millis(NOW)) > 0
 
 
 def test_a_broken_disk_takes_the_directory_offline() -> None:
     bench = filled()
     bench.disk.fail("rename", ".index")
     with pytest.raises(KafkaStorageError):
-        bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
+        delete_old_segments(bench.log, Millis(NOW + 2 * DAY))
     assert bench.directory.offline is not None
 
 
@@ -286,7 +288,7 @@ def test_a_crash_at_any_call_of_a_deletion_loses_nothing_that_should_stay() -> N
             expected = contents(bench.log)
             bench.disk.crash_at_call(bench.disk.calls + call)
             try:
-                bench.log.delete_old_segments(Millis(age))
+                delete_old_segments(bench.log, Millis(age))
                 bench.disk.heal()
             except SimulatedCrash:
                 crashes += 1

@@ -13,6 +13,7 @@ from storage.dump.events import BatchFound
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from tests.fakes.log_start import delete_records
 from tests.storage.test_directory_changes import Elsewhere
 from tests.storage.workbench import SMALL, Bench, Deferred, batch
 from tidelog.errors import DiskFull, TidelogError
@@ -225,7 +226,7 @@ def test_the_batch_in_which_the_log_starts_stays(tmp_path: Path) -> None:
         if number == BATCHES // 2:
             bench.commit()
             bench.log.advance_high_watermark(bench.log.log_end_offset)
-            bench.log.delete_records(Offset(450))
+            delete_records(bench.log, Offset(450))
             bench.directory.write_checkpoints()  # no later start reads what is below
         bench.lead(*(b"%d" % (number * PER_BATCH + each) for each in range(PER_BATCH)))
     bench.commit()
@@ -242,7 +243,7 @@ def test_segments_that_are_on_their_way_out_are_out_before_anything_is_read(tmp_
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     damaged(bench, 5_700, 0, HEADER)
     bench.log.advance_high_watermark(bench.log.log_end_offset)
-    bench.log.delete_records(Offset(2_000))
+    delete_records(bench.log, Offset(2_000))
     bench.directory.executor = renaming = Deferred()
     bench.directory.drop_before(bench.log, Offset(2_000))
     assert bench.log.front.leaving is not None

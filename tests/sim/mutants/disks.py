@@ -8,9 +8,9 @@ from typing import Any
 
 from node.replicas import partition as node_partition
 from node.replicas import replica_manager
-from storage.directory import cleanable, directory_claims, log_cleaner, log_directory
+from storage.directory import cleanable, log_cleaner, log_directory
 from storage.files.file_system import sync_all
-from storage.log import flush, log_start, log_writer, retention
+from storage.log import directory_claims, flush, log_start, log_writer, retention
 from storage.log import log as storage_log
 from storage.log import log_truncation as log_cut
 from storage.recovery import epoch_recovery, loading_site, recovery

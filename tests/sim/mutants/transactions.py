@@ -35,7 +35,7 @@ def undecided_records_are_compacted(patch: Patch) -> None:
             now=now,
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
-            cleaned=log.directory.cleaned(log),
+            cleaned=log.directory.claims.cleaned(log.topic_partition),
             limit=min(log.high_watermark, log.recovery_point),
         )
 

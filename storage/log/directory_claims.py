@@ -14,6 +14,7 @@ Not here: when to write (log_directory.py), how errors of the disk are handled (
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from storage.checkpoints.checkpoint_file import (
     CLEANER_CHECKPOINT,
@@ -26,10 +27,12 @@ from storage.checkpoints.checkpoint_file import (
 from storage.checkpoints.durable_offsets import HELD_MARKS, DurableOffsets
 from storage.checkpoints.offset_checkpoint import OffsetCheckpoint
 from storage.files.file_system import Files
-from storage.log.log import Log
 from storage.recovery.loaded import Known
 from tidelog.errors import CorruptLog
 from tidelog.types import Offset, PartitionKey, TopicPartition
+
+if TYPE_CHECKING:
+    from storage.log.log import Log
 
 
 class DirectoryClaims:
@@ -142,10 +145,6 @@ class DirectoryClaims:
         for checkpoint, least in ((self._recovery_points, log.recovery_point), (self._cleaning, end)):
             claimed = checkpoint.claimed
             _write_now(checkpoint, {**claimed, tp: max(least, claimed.get(tp, least))})
-
-    def note_log_start(self, log: Log) -> None:
-        """Record the log start durably. Raises OSError."""
-        _write_now(self._log_starts, {**self._log_starts.claimed, log.topic_partition: log.log_start_offset})
 
     def cleaned(self, tp: TopicPartition) -> Offset | None:
         """The offset up to which the log was compacted; None if it never was."""
