@@ -26,12 +26,11 @@ from typing import Final, NamedTuple, TypeVar
 from storage.compaction.batch_filter import FilterStats, LastRecord
 from storage.compaction.cleaning import Cleaning, CleaningCancelled, CleaningPlan, CleaningSource
 from storage.directory.cleanable import Cleanable, measure
+from storage.log.cold_read import TransactionsRead
 from storage.log.log import Log
 from storage.log.retention import youngest_ms
-from storage.producers.aborted_transactions import Told, tell
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.index_errors import IndexRefusal
-from storage.segment.segment import LogSegment
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.types import Millis, Offset, TopicPartition
 
@@ -119,38 +118,6 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
     return cleaning
 
 
-class TransactionReading:
-    """Reads the transaction data from the batches of one closed segment: on any thread, through its own segments.
-    `told`: the result of `run`."""
-
-    __slots__ = ("_config", "_directory", "_files", "_read", "log", "segment", "told")
-
-    def __init__(self, log: Log, segment: LogSegment) -> None:
-        self.log, self.segment = log, segment
-        self.told: Told | None = None
-        self._files, self._directory, self._config = log.files, log.path, log.config
-        self._read = [each for each in log.segments if each.base_offset <= segment.base_offset]
-
-    @property
-    def holds(self) -> bool:
-        """True if the segments that it reads still belong to the log and are closed."""
-        segments = self.log.segments
-        return not self.log.closed and list(segments[: len(self._read)]) == self._read != list(segments)
-
-    def run(self) -> int:
-        """Any thread. Returns the size of the segment, most of which is not read. Raises BrokenChain, OSError."""
-        segments = [
-            LogSegment(self._files, self._directory, each.base_offset, self._config, created_ms=Millis(0))
-            for each in self._read
-        ]
-        try:
-            self.told = tell(self._files, self._directory, segments, segments[-1])
-        finally:
-            for segment in segments:
-                segment.close()
-        return segments[-1].size
-
-
 class LogCleaner:
     """The cleaner of one log directory. `uncleanable`: the logs that it skips, and why. `last`: the last finished
     cleaning. For the owner's thread, except `Piece.work`."""
@@ -162,7 +129,7 @@ class LogCleaner:
         self._throttle = CleaningThrottle(bytes_per_second)
         self._on_trouble = on_trouble
         self._round: tuple[Log, Cleaning] | None = None
-        self._reading: TransactionReading | None = None
+        self._reading: tuple[Log, TransactionsRead] | None = None
         self._refused: dict[Log, str] = {}
         self.last: Cleaned | None = None
         self.dirty_share = 0.0
@@ -177,7 +144,7 @@ class LogCleaner:
     def busy_with(self) -> TopicPartition | None:
         """The log that is being cleaned."""
         if self._reading is not None:
-            return self._reading.log.topic_partition
+            return self._reading[0].topic_partition
         return None if self._round is None else self._round[0].topic_partition
 
     def begin(self, logs: Iterable[Log], now: Millis) -> Piece | None:
@@ -201,12 +168,18 @@ class LogCleaner:
 
     def _begin(self, log: Log, cleanable: Cleanable, now: Millis) -> Piece | None:
         """The first piece of a cleaning: reads unknown transaction data, else plans the cleaning."""
-        unbelieved = self._try(lambda: log.guard("reading", lambda: log.front.unbelieved(cleanable.end)))
-        if unbelieved is None:
+        unverified = self._try(lambda: log.guard("reading", lambda: log.producers.unverified(cleanable.end)))
+        if unverified is None:
             return None
-        if unbelieved:
-            self._reading = TransactionReading(log, unbelieved[0])
-            return Piece(self._reading.run, Millis(0))
+        if unverified:
+            ticket = log.begin_transactions_read(unverified[0])
+
+            def read() -> int:
+                ticket.run()
+                return ticket.size
+
+            self._reading = log, ticket
+            return Piece(read, Millis(0))
         cleaning = self._try(lambda: begin_cleaning(log, cleanable, self._map_bytes, now))
         if cleaning is None:
             return None
@@ -225,7 +198,7 @@ class LogCleaner:
         the piece, monotonic. Returns the next piece; None if the cleaning is over. Raises every error that is not
         caused by the log or the disk."""
         if self._reading is not None:
-            return self._settle_reading(self._reading, outcome, now, started, ended)
+            return self._settle_reading(*self._reading, outcome, now, started, ended)
         assert self._round is not None, "no cleaning is in progress"
         log, cleaning = self._round
         if isinstance(outcome, BaseException) or cleaning.cancelled or log.damage is not None:
@@ -242,17 +215,23 @@ class LogCleaner:
         return Piece(lambda: cleaning.run(PIECE_BYTES), wait)
 
     def _settle_reading(
-        self, reading: TransactionReading, outcome: int | BaseException, now: Millis, started: Millis, ended: Millis
+        self,
+        log: Log,
+        ticket: TransactionsRead,
+        outcome: int | BaseException,
+        now: Millis,
+        started: Millis,
+        ended: Millis,
     ) -> Piece | None:
-        self._reading, log, told = None, reading.log, reading.told
-        if not reading.holds:
+        self._reading = None
+        if not log.is_current(ticket):
             return None
-        if isinstance(outcome, BaseException) or told is None:
+        if isinstance(outcome, BaseException):
             self._report(log, outcome)
             return None
 
         def enter() -> Cleanable:
-            log.guard("writing a transaction index of", lambda: log.front.believe(reading.segment, told))
+            log.finish_transactions_read(ticket)
             return measure_log(log, now)
 
         cleanable = self._try(enter)

@@ -186,4 +186,4 @@ class Maintenance:
 
 
 def _expire_producers(directory: LogDirectory, log: Log) -> None:
-    log.producers.expire(directory.clock.wall_ms())
+    log.producers.state.expire(directory.clock.wall_ms())

@@ -25,11 +25,11 @@ def limit_producers(logs: LogManager, most: int) -> tuple[int, int]:
     total = sum(count for _, count in known)
     if total <= most:
         return total, 0
-    idle = sorted((producer, at) for at, (log, _) in enumerate(known) for producer in log.producers.expirable())
+    idle = sorted((producer, at) for at, (log, _) in enumerate(known) for producer in log.producers.state.expirable())
     excess: dict[int, list[ProducerId]] = {}
     for (_, _, producer_id), at in idle[: total - most + most // _SLACK]:
         excess.setdefault(at, []).append(producer_id)
     for at, producer_ids in excess.items():
-        known[at][0].producers.forget(producer_ids)
+        known[at][0].producers.state.forget(producer_ids)
     forgotten = sum(map(len, excess.values()))
     return total - forgotten, forgotten

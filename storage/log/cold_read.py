@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from storage.files.file_system import Buffer, File, Files
-from storage.producers.aborted_transactions import AbortedTransactions, Told, tell
+from storage.producers.aborted_transactions import AbortedTransactions, Transactions, read_transactions
 from storage.segment.batch_walk import Link, walk_file
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.segment import INDEX_SUFFIX, BatchPlace, LogSegment, place_of, segment_path
@@ -130,7 +130,7 @@ class TransactionsRead:
     ) -> None:
         """segments: the log's segments up to and including this one."""
         self.segment, self.size, self.generation = segment, segment.size, generation
-        self.told: Told | None = None
+        self.found: Transactions | None = None
         self.end = segment.base_offset
         """The offset after the last batch of the segment."""
         self._files, self._directory = files, directory
@@ -140,7 +140,7 @@ class TransactionsRead:
         own = self._segments[-1]
         try:
             if not AbortedTransactions(self._files, self._directory).recall(own):
-                self.told = tell(self._files, self._directory, self._segments, own)
+                self.found = read_transactions(self._files, self._directory, self._segments, own)
                 self.end = own.reached
         finally:
             for segment in self._segments:

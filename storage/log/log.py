@@ -29,7 +29,7 @@ from storage.log.log_start import LogStart
 from storage.log.log_truncation import Emptying, LogTruncator, TruncationTicket, as_judged, run_here
 from storage.log.log_writer import LogWriter
 from storage.log.validation import append_rules
-from storage.producers.aborted_transactions import Unbelieved
+from storage.producers.aborted_transactions import Unverified
 from storage.producers.producer_entry import ProducerState
 from storage.producers.producer_state import Duplicate
 from storage.recovery.loading import Damage, LoadedLog
@@ -197,7 +197,7 @@ class Log:
             return False
         self.high_watermark = offset
         self.directory.stirred(self)
-        self.producers.high_watermark_moved(offset)
+        self.producers.state.high_watermark_moved(offset)
         return True
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -344,13 +344,12 @@ class Log:
     ) -> LogRead | ReadTicket:
         """`fetch` that never waits for the disk. If the disk is needed, returns a ticket: run it on any thread, call
         again with it as `ready`, release it. Raises like `read`."""
-        if isinstance(ready, TransactionsRead) and ready.generation == self._reader.generation:
-            self.guard("reading", lambda: self.producers.enter(ready, self._reader.is_hole))
+        if isinstance(ready, TransactionsRead) and self.is_current(ready):
+            self.finish_transactions_read(ready)
         try:
             return self._fetch(offset, max_bytes, isolation, wait=False, ready=ready)
-        except Unbelieved as unread:
-            segments = [each for each in self._segments if each.base_offset <= unread.segment.base_offset]
-            return TransactionsRead(self.files, self.path, segments, unread.segment, self._reader.generation)
+        except Unverified as unread:
+            return self.begin_transactions_read(unread.segment)
         except WouldBlock:
             return self._reader.begin(self.files, offset, max_bytes)
 
@@ -407,8 +406,22 @@ class Log:
 
     def aborted_transactions(self, start: Offset, end: Offset, *, wait: bool = True) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records in [start, end), by first offset. wait: wait for the disk; if False,
-        raises Unbelieved instead. Raises CorruptLog, KafkaStorageError."""
+        raises Unverified instead. Raises CorruptLog, KafkaStorageError."""
         return self.guard("reading", lambda: self.producers.aborted(start, end, self._reader.is_hole, wait=wait))
+
+    def begin_transactions_read(self, segment: LogSegment) -> TransactionsRead:
+        """A ticket that reads the transaction data of a segment. If `is_current` holds after it has run, pass it to
+        `finish_transactions_read`."""
+        segments = [each for each in self._segments if each.base_offset <= segment.base_offset]
+        return TransactionsRead(self.files, self.path, segments, segment, self._reader.generation)
+
+    def is_current(self, ticket: TransactionsRead) -> bool:
+        """True if the log is open and no segment was truncated, replaced or removed since the ticket began."""
+        return not self._closed and ticket.generation == self._reader.generation
+
+    def finish_transactions_read(self, ticket: TransactionsRead) -> None:
+        """Store what a current ticket has read. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        self.guard("reading", lambda: self.producers.enter(ticket, self._reader.is_hole))
 
     def is_duplicate(self, records: Buffer) -> bool:
         """True if `append` would treat a client's records as a duplicate. Raises CorruptRecord."""
@@ -416,7 +429,7 @@ class Log:
 
     def active_producers(self) -> tuple[ProducerState, ...]:
         """Every known producer: epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
-        return self.producers.active()
+        return self.producers.state.active_producers()
 
     # --- lookups --------------------------------------------------------------------------------------------------
 

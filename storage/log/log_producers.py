@@ -13,7 +13,7 @@ Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, Unifi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from storage.append_info import LogAppendInfo, Origin
@@ -21,8 +21,8 @@ from storage.config import LogConfig
 from storage.files.file_system import Buffer, Files
 from storage.log.cold_read import TransactionsRead
 from storage.log.validation import Prepared
-from storage.producers.aborted_transactions import HoleRule, Told
-from storage.producers.producer_entry import ProducerBatch, ProducerState, read_marker
+from storage.producers.aborted_transactions import HoleRule
+from storage.producers.producer_entry import ProducerBatch, read_marker
 from storage.producers.producer_recovery import Replayed, load_producers
 from storage.producers.producer_state import Duplicate, ProducerChanges
 from storage.producers.producers_after_truncation import ProducersAfterTruncation
@@ -32,7 +32,7 @@ from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import AbortedTransaction
 from tidelog.records.v2.batch import CONTROL_BIT
 from tidelog.records.v2.header import walk_headers
-from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, ProducerId, TimestampType
+from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, TimestampType
 
 _ROLLS_SHARE: Final = 8
 """The file of agreed transaction indexes lists every segment. It is written when an eighth of the segments are new, so
@@ -43,7 +43,7 @@ that the cost of a roll does not grow with the number of segments.
 class LogProducers:
     """The producers of one log. Methods that access the disk raise OSError."""
 
-    __slots__ = ("_aborted", "_checked", "_rolls", "_segments", "_state", "damage", "notes")
+    __slots__ = ("_aborted", "_checked", "_rolls", "_segments", "damage", "notes", "state")
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class LogProducers:
         """Rolls since the agreed transaction indexes were last recorded."""
         self._checked: tuple[Sequence[ProducerBatch], ProducerChanges] | None = None
         """The batches checked last and the changes they cause; applied once the batches are in the log."""
-        self._state, self._aborted, replayed = load_producers(
+        self.state, self._aborted, replayed = load_producers(
             files,
             path,
             segments.all,
@@ -85,57 +85,34 @@ class LogProducers:
 
     # --- queries --------------------------------------------------------------------------------------------------
 
-    def active(self) -> tuple[ProducerState, ...]:
-        """Every known producer."""
-        return self._state.active_producers()
-
-    def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
-        """Per producer without an open transaction: time of its last append, timestamp of that batch, its id."""
-        return self._state.expirable()
-
-    @property
-    def snapshots(self) -> Sequence[Offset]:
-        """The offsets of the snapshot files, ascending."""
-        return self._state.snapshots
-
     def first_unstable(self, log_start: Offset) -> Offset | None:
         """First offset of the oldest transaction that is open or not fully replicated; None if there is none."""
-        first = self._state.first_unstable_offset
+        first = self.state.first_unstable_offset
         return None if first is None else max(first, log_start)
-
-    def decided_below(self, offset: Offset) -> Offset:
-        """Every transaction that began below the returned offset has its marker below `offset`. The result is the
-        offset of a snapshot, usually the base offset of a segment."""
-        return self._state.decided_below(offset)
 
     def aborted(
         self, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True
     ) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records in [start, end). is_hole: LogReader.is_hole. wait: wait for the disk;
-        if False, raises Unbelieved instead. Also raises BrokenChain."""
+        if False, raises Unverified instead. Also raises BrokenChain."""
         return self._aborted.collect(self._segments, start, end, is_hole, wait=wait)
 
     def enter(self, read: TransactionsRead, is_hole: HoleRule) -> None:
         """Store the transaction data that was read of a segment, unless the segment has grown since."""
         if read.segment.size == read.size:
-            self._aborted.enter(read.segment, self._segments, is_hole, read.told, read.end)
+            self._aborted.enter(read.segment, self._segments, is_hole, read.found, read.end)
 
-    def unbelieved(self, end: Offset) -> list[LogSegment]:
+    def unverified(self, end: Offset) -> list[LogSegment]:
         """The closed segments below `end` whose batches a search for aborted transactions would have to read."""
         closed = [segment for segment in self._segments.all[:-1] if segment.base_offset < end]
-        return self._aborted.unbelieved(closed)
-
-    def believe(self, segment: LogSegment, told: Told) -> None:
-        """Store the transaction data of a closed segment, if the segment still belongs to the log."""
-        if segment in self._segments.all[:-1]:
-            self._aborted.believe(segment.base_offset, told)
+        return self._aborted.unverified(closed)
 
     # --- appends --------------------------------------------------------------------------------------------------
 
     def is_duplicate(self, records: Buffer) -> bool:
         """True if the header of the first batch matches a batch that is already in the log."""
         for header in walk_headers(records):
-            return header.producer_id > NO_PRODUCER_ID and self._state.is_duplicate(ProducerBatch(header))
+            return header.producer_id > NO_PRODUCER_ID and self.state.is_duplicate(ProducerBatch(header))
         return False
 
     def check(self, prepared: Prepared, origin: Origin) -> Sequence[ProducerBatch] | Duplicate:
@@ -151,7 +128,7 @@ class LogProducers:
                 marker = read_marker(prepared.batch(i)) if header.attributes & CONTROL_BIT else None
                 batches.append(ProducerBatch(header, marker))
         if batches and origin is not Origin.REPLICATION:
-            checked = self._state.check(batches, origin)
+            checked = self.state.check(batches, origin)
             if isinstance(checked, Duplicate):
                 return checked
             self._checked = batches, checked
@@ -162,31 +139,15 @@ class LogProducers:
         aborted: list[AbortedTransaction] = []
         checked, self._checked = self._checked, None
         if checked is not None and checked[0] is batches:
-            aborted = self._state.apply(checked[1])
+            aborted = self.state.apply(checked[1])
         else:
             for batch in batches:
-                aborted += self._state.replay(batch)
-        self._state.appended(batches, now)
+                aborted += self.state.replay(batch)
+        self.state.appended(batches, now)
         if aborted:
             self._aborted.append(self._segments.active.base_offset, aborted)
 
-    def high_watermark_moved(self, high_watermark: Offset) -> None:
-        """Mark transactions that are completed below the high watermark as stable."""
-        self._state.high_watermark_moved(high_watermark)
-
-    def expire(self, now: Millis) -> int:
-        """Remove producers that have been idle for `producer.id.expiration.ms`. Returns their number."""
-        return self._state.expire(now)
-
-    def forget(self, producer_ids: Iterable[ProducerId]) -> None:
-        """Remove these producers, none of which has an open transaction."""
-        self._state.forget(producer_ids)
-
     # --- segments -------------------------------------------------------------------------------------------------
-
-    def rolling(self, offset: Offset) -> None:
-        """Prepare for a new segment at `offset`, which is at or after the log end."""
-        self._state.take_snapshot(offset)
 
     def rolled(self, closed: Offset, base_offset: Offset) -> None:
         """The segment at `closed` is closed, the segment at `base_offset` is new."""
@@ -199,49 +160,44 @@ class LogProducers:
 
     @property
     def _open_since(self) -> Offset | None:
-        return next(iter(self._state.open_transactions), None)
+        return next(iter(self.state.open_transactions), None)
 
     def closing(self, log_end: Offset) -> None:
         """Prepare for a clean stop after the last append. Removes the snapshot of an earlier stop that has no segment:
         the next start would treat that segment as lost."""
-        self._state.take_snapshot(log_end)
-        self._state.remove_strays([segment.base_offset for segment in self._segments])
+        self.state.take_snapshot(log_end)
+        self.state.remove_strays([segment.base_offset for segment in self._segments])
         self._aborted.note_agreements(self._segments, self._open_since)
-
-    def keeping(self, base: Offset) -> Callable[[], None]:
-        """The log will start with the segment at `base`, and the snapshot there is the only record of the removed
-        producers. Returns a function that makes it durable; it may run on any thread."""
-        return self._state.keeping(base)
 
     def segments_went(self, log_start: Offset) -> list[str]:
         """Segments below the one that contains `log_start` left the log. Returns their snapshot paths, to be
         removed."""
-        return self._state.take_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
+        return self.state.take_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
 
     def segments_replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
         """A cleaned segment replaced the segments at `old`: removes the snapshots at their base offsets."""
-        self._state.remove_strays([segment.base_offset for segment in self._segments])
+        self.state.remove_strays([segment.base_offset for segment in self._segments])
         self._aborted.replaced(old, base_offset)
 
     # --- truncation -----------------------------------------------------------------------------------------------
 
     def truncating(self, log_end: Offset) -> bool:
         """Prepare to truncate to `log_end`. Returns True if the directory must be synced before an append."""
-        stale = self._state.remove_snapshots_above(log_end)
+        stale = self.state.remove_snapshots_above(log_end)
         return self._aborted.truncating() or stale
 
     def cut(self, after: ProducersAfterTruncation) -> Damage | None:
         """Take the producer state after a truncation. Returns what could not be read; None for nothing."""
         assert after.state is not None, "it has been read"
-        self._state, self._checked = after.state, None
+        self.state, self._checked = after.state, None
         self._aborted.truncating()
         self._aborted.truncate_to(after.last_base, after.log_end)
         return _damage(after.replayed, after.log_end)
 
     def emptied(self) -> None:
         """The log is empty and its only segment is new."""
-        self._state.clear()
-        self._state.remove_snapshots_above(Offset(-1))
+        self.state.clear()
+        self.state.remove_snapshots_above(Offset(-1))
         self._aborted.forget()
         self._aborted.begin(self._segments.active.base_offset)
 

@@ -24,7 +24,6 @@ from storage.files.deleted_files import DeletedFiles, Leaving
 from storage.log.flush import FlushState
 from storage.log.log_producers import LogProducers
 from storage.log.retention import count_deletable
-from storage.producers.aborted_transactions import Told
 from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from storage.segment.segments import DELETED_SUFFIX, LogSegments
@@ -88,7 +87,7 @@ class LogStart:
         if rolled:
             log.roll(now, "all segments have expired")
         base = segments.all[count].base_offset
-        keep_snapshot, files, path = self._producers.keeping(base), log.files, log.path
+        keep_snapshot, files, path = self._producers.state.keeping(base), log.files, log.path
 
         def keep() -> None:
             if rolled:
@@ -121,7 +120,7 @@ class LogStart:
         ]
         snapshots = self._producers.segments_went(log.log_start_offset)
         self.leaving = Leaving(
-            log.files, self._producers.keeping(segments.first.base_offset), paths, DELETED_SUFFIX, snapshots
+            log.files, self._producers.state.keeping(segments.first.base_offset), paths, DELETED_SUFFIX, snapshots
         )
         return self.leaving
 
@@ -160,15 +159,7 @@ class LogStart:
         cannot be truncated."""
         log = self._log
         point = log.recovery_point
-        return point if point >= log.high_watermark else min(point, self._producers.decided_below(point))
-
-    def unbelieved(self, end: Offset) -> list[LogSegment]:
-        """The closed segments below `end` whose transaction data a cleaning must read first."""
-        return self._producers.unbelieved(end)
-
-    def believe(self, segment: LogSegment, told: Told) -> None:
-        """Store the transaction data that `tell` read from such a segment."""
-        self._producers.believe(segment, told)
+        return point if point >= log.high_watermark else min(point, self._producers.state.decided_below(point))
 
     def stop_cleaning(self) -> None:
         """Cancel the cleaning, because the segments of the log change."""

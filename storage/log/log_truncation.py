@@ -178,7 +178,7 @@ class LogTruncator:
             log.config.producer_id_expiration_ms,
             self._up_to(last),
             last_size=position,
-            snapshots=self._producers.snapshots,
+            snapshots=self._producers.state.snapshots,
             log_start=log.log_start_offset,
             log_end=end,
             high_watermark=max(min(log.high_watermark, end), log.log_start_offset),
@@ -258,7 +258,7 @@ class LogTruncator:
         )
 
     def _snapshots_above(self, end: Offset) -> list[str]:
-        return [snapshot_path(self._log.path, offset) for offset in self._producers.snapshots if offset > end]
+        return [snapshot_path(self._log.path, offset) for offset in self._producers.state.snapshots if offset > end]
 
     def _now(self) -> Millis:
         return self._log.directory.clock.wall_ms()

@@ -204,7 +204,7 @@ class LogWriter:
         if closed.base_offset == base_offset:
             return closed
         began, entries = clock.wall_ms(), closed.index_entries
-        self._producers.rolling(base_offset)
+        self._producers.state.take_snapshot(base_offset)
         segment, notes = self._segments.add(base_offset, self._log.config, now)
         self._flush.note_roll(closed)
         self._producers.rolled(closed.base_offset, base_offset)

@@ -47,7 +47,7 @@ class _Marker(NamedTuple):
     stable: Offset
 
 
-class Told(NamedTuple):
+class Transactions(NamedTuple):
     """The transactions in the batches of a segment. aborted: those aborted in it with batches in it or in earlier
     segments. markers: all abort markers, by offset. open_since: first offset of the oldest transaction open at its
     end."""
@@ -57,7 +57,7 @@ class Told(NamedTuple):
     open_since: Offset | None
 
 
-class Unbelieved(WouldBlock):
+class Unverified(WouldBlock):
     """The transaction index of the segment has not been compared with its batches, or has not been read."""
 
     def __init__(self, segment: LogSegment) -> None:
@@ -68,13 +68,13 @@ class Unbelieved(WouldBlock):
 class AbortedTransactions:
     """The transaction indexes of one log. Use on the owner's thread only."""
 
-    __slots__ = ("_agreed", "_believed", "_directory", "_files", "_open_behind")
+    __slots__ = ("_agreed", "_directory", "_files", "_open_after", "_verified")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files, self._directory = files, directory
-        self._believed: dict[Offset, TransactionIndex] = {}
+        self._verified: dict[Offset, TransactionIndex] = {}
         """Indexes that agree with their segments, by base offset."""
-        self._open_behind: dict[Offset, Offset | None] = {}
+        self._open_after: dict[Offset, Offset | None] = {}
         """For closed segments, by base offset: first offset of the oldest transaction open at the segment's end."""
         self._agreed: dict[Offset, Agreement] | None = None
         """Agreements recorded by earlier processes; None: the file has not been read."""
@@ -87,21 +87,21 @@ class AbortedTransactions:
 
     def begin(self, base_offset: Offset) -> None:
         """Add a new, empty segment without an index file."""
-        index = self._believed[base_offset] = self._index(base_offset)
+        index = self._verified[base_offset] = self._index(base_offset)
         index.begin()
 
     def close(self, base_offset: Offset, open_since: Offset | None) -> None:
         """Record that the segment is closed. open_since: first offset of the oldest open transaction."""
-        self._open_behind[base_offset] = open_since
+        self._open_after[base_offset] = open_since
 
     def append(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
         """Add transactions whose markers were written to the segment. Raises OSError."""
-        index = self._believed.get(base_offset) or self._index(base_offset)
+        index = self._verified.get(base_offset) or self._index(base_offset)
         try:
             for transaction in transactions:
                 index.append(transaction)
         except CorruptIndex:
-            self._believed.pop(base_offset, None)  # rebuilt on the next read
+            self._verified.pop(base_offset, None)  # rebuilt on the next read
 
     def rebuilt(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
         """Rewrite the index if it differs from the transactions in all batches of the segment. Raises OSError."""
@@ -112,22 +112,22 @@ class AbortedTransactions:
             agrees = False
         if not agrees:
             index.replace(transactions)
-        self._believed[base_offset] = index
+        self._verified[base_offset] = index
 
     def truncate_to(self, last_base: Offset, offset: Offset) -> None:
         """Remove entries at and above `offset`, to which the log was truncated in the segment at `last_base`. Raises
         OSError."""
-        for base in [base for base in self._believed if base > last_base]:
-            del self._believed[base]
-        for base in [base for base in self._open_behind if base >= last_base]:
-            del self._open_behind[base]
-        (self._believed.get(last_base) or self._index(last_base)).truncate_to(offset)
+        for base in [base for base in self._verified if base > last_base]:
+            del self._verified[base]
+        for base in [base for base in self._open_after if base >= last_base]:
+            del self._open_after[base]
+        (self._verified.get(last_base) or self._index(last_base)).truncate_to(offset)
 
     def forget(self) -> bool:
         """Forget all comparisons, because segments are about to be truncated, emptied or replaced. Returns True if the
         directory must be synced before the next append. Raises OSError."""
-        self._believed.clear()
-        self._open_behind.clear()
+        self._verified.clear()
+        self._open_after.clear()
         return self.truncating()
 
     def truncating(self) -> bool:
@@ -147,10 +147,10 @@ class AbortedTransactions:
         transaction open at the log's end. Raises OSError."""
         before, now = self._earlier(), dict[Offset, Agreement]()
         for segment in segments:
-            base, index = segment.base_offset, self._believed.get(segment.base_offset)
-            since = open_since if segment is segments.active else self._open_behind.get(base)
-            if index is not None and (segment is segments.active or base in self._open_behind):
-                now[base] = Agreement(segment.size, *_look_of(index), Offset(-1) if since is None else since)
+            base, index = segment.base_offset, self._verified.get(segment.base_offset)
+            since = open_since if segment is segments.active else self._open_after.get(base)
+            if index is not None and (segment is segments.active or base in self._open_after):
+                now[base] = Agreement(segment.size, *_summary_of(index), Offset(-1) if since is None else since)
             elif base in before:
                 now[base] = before[base]
         if now != before:
@@ -168,12 +168,12 @@ class AbortedTransactions:
         base, index = segment.base_offset, self._index(segment.base_offset)
         then = self._earlier().get(base)
         try:
-            if then is None or (segment.size, *_look_of(index)) != then[:3]:
+            if then is None or (segment.size, *_summary_of(index)) != then[:3]:
                 return False
         except CorruptIndex:
             return False
-        self._believed[base] = index
-        self._open_behind[base] = then.open_since if then.open_since >= 0 else None
+        self._verified[base] = index
+        self._open_after[base] = then.open_since if then.open_since >= 0 else None
         return True
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -183,110 +183,103 @@ class AbortedTransactions:
     ) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records in [start, end), by first offset. is_hole: whether missing offsets
         between this segment and one that begins at the given offset are an error. wait: wait for the disk; if False,
-        raises Unbelieved instead of waiting. Raises BrokenChain, OSError."""
+        raises Unverified instead of waiting. Raises BrokenChain, OSError."""
         found: list[AbortedTransaction] = []
         searched = segments.from_offset(start)
         for segment, behind in zip_longest(searched, searched[1:]):
-            if not wait and not self._is_at_hand(segment, segments):
-                raise Unbelieved(segment)
-            index = self._believe(segment, segments, behind, is_hole)
+            if not wait and not self._is_in_memory(segment, segments):
+                raise Unverified(segment)
+            index = self._verify(segment, segments, behind, is_hole)
             result = index.collect(start, end)
             found.extend(result.transactions)
-            open_since = self._open_behind.get(segment.base_offset)
+            open_since = self._open_after.get(segment.base_offset)
             reaches_end = behind is None or behind.base_offset >= end
             if result.complete or (reaches_end and (open_since is None or open_since >= end)):
                 break
         return tuple(sorted(found, key=lambda transaction: transaction.first_offset))
 
-    def _is_at_hand(self, segment: LogSegment, segments: LogSegments) -> bool:
+    def _is_in_memory(self, segment: LogSegment, segments: LogSegments) -> bool:
         """True if the segment's index is trusted and in memory."""
-        index = self._believed.get(segment.base_offset)
+        index = self._verified.get(segment.base_offset)
         if index is None or not index.is_read:
             return False
-        return segment is segments.active or segment.base_offset in self._open_behind
+        return segment is segments.active or segment.base_offset in self._open_after
 
     def enter(
-        self, segment: LogSegment, segments: LogSegments, is_hole: HoleRule, told: Told | None, end: Offset
+        self, segment: LogSegment, segments: LogSegments, is_hole: HoleRule, read: Transactions | None, end: Offset
     ) -> None:
-        """Store the result of reading a segment's batches, which end at `end`. told: None if an earlier process has
+        """Store the result of reading a segment's batches, which end at `end`. read: None if an earlier process has
         checked the segment. The segment must still belong to the log and must not have grown. Raises OSError."""
-        if told is None:
+        if read is None:
             self.recall(segment)
             return
         base = segment.base_offset
         behind = next(iter(segments.behind(segment)), None)
         if behind is not None and end < behind.base_offset and is_hole(segment, behind.base_offset):
-            told = told._replace(aborted=self._joined(base, told.aborted))
-        self._put_right(base, told)
+            read = read._replace(aborted=self._joined(base, read.aborted))
+        self._repair(base, read)
         if behind is not None:
-            self._open_behind[base] = told.open_since
+            self._open_after[base] = read.open_since
 
-    def _believe(
+    def _verify(
         self, segment: LogSegment, segments: LogSegments, behind: LogSegment | None, is_hole: HoleRule
     ) -> TransactionIndex:
         """The segment's index, after a comparison with the batches. The batches of a segment that lost its end may lack
         markers: the entries of the index are then kept as well."""
         base, closed = segment.base_offset, segment is not segments.active
-        index = self._believed.get(base)
-        if index is not None and (not closed or base in self._open_behind):
+        index = self._verified.get(base)
+        if index is not None and (not closed or base in self._open_after):
             return index
         if closed and self.recall(segment):
-            return self._believed[base]
-        told = tell(self._files, self._directory, segments.all, segment)
+            return self._verified[base]
+        read = read_transactions(self._files, self._directory, segments.all, segment)
         end = None if behind is None or not is_hole(segment, behind.base_offset) else behind.base_offset
         if end is not None and segment.end_below(end) < end:
-            told = told._replace(aborted=self._joined(base, told.aborted))
-        index = self._put_right(base, told)
+            read = read._replace(aborted=self._joined(base, read.aborted))
+        index = self._repair(base, read)
         if closed:
-            self._open_behind[base] = told.open_since
+            self._open_after[base] = read.open_since
         return index
 
-    def _joined(self, base: Offset, told: list[AbortedTransaction]) -> list[AbortedTransaction]:
+    def _joined(self, base: Offset, read: list[AbortedTransaction]) -> list[AbortedTransaction]:
         """The union of the index entries and the transactions from the batches."""
         try:
             entries = self._index(base).entries
         except CorruptIndex:
-            return told
-        return sorted({*entries, *told}, key=lambda transaction: transaction.last_offset)
+            return read
+        return sorted({*entries, *read}, key=lambda transaction: transaction.last_offset)
 
-    def _put_right(self, base: Offset, told: Told) -> TransactionIndex:
+    def _repair(self, base: Offset, read: Transactions) -> TransactionIndex:
         index = self._index(base)
-        if not _agrees(index, told):
-            index.replace(told.aborted)
-        self._believed[base] = index
+        if not _agrees(index, read):
+            index.replace(read.aborted)
+        self._verified[base] = index
         return index
 
-    # --- reading ahead ----------------------------------------------------------------------------------------------
-
-    def unbelieved(self, closed: Iterable[LogSegment]) -> list[LogSegment]:
+    def unverified(self, closed: Iterable[LogSegment]) -> list[LogSegment]:
         """The closed segments whose batches a search would have to read. Raises OSError."""
         return [
             segment
             for segment in closed
-            if not (segment.base_offset in self._believed and segment.base_offset in self._open_behind)
+            if not (segment.base_offset in self._verified and segment.base_offset in self._open_after)
             and not self.recall(segment)
         ]
-
-    def believe(self, base_offset: Offset, told: Told) -> None:
-        """Store the result of `tell` for a closed segment, and rewrite its index if it differs. Raises OSError."""
-        self._put_right(base_offset, told)
-        self._open_behind[base_offset] = told.open_since
 
     def replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
         """Enter a cleaned segment, which has replaced the segments `old`. Its index was derived from theirs and is
         trusted if it is readable. Raises OSError."""
         index = self._index(base_offset)
-        known, open_since = old[-1] in self._open_behind, self._open_behind.get(old[-1])
+        known, open_since = old[-1] in self._open_after, self._open_after.get(old[-1])
         for base in old:
-            self._believed.pop(base, None)
-            self._open_behind.pop(base, None)
+            self._verified.pop(base, None)
+            self._open_after.pop(base, None)
             self._earlier().pop(base, None)
         if known and index.is_sound():
-            self._believed[base_offset] = index
-            self._open_behind[base_offset] = open_since
+            self._verified[base_offset] = index
+            self._open_after[base_offset] = open_since
 
 
-def tell(files: Files, directory: str, segments: Sequence[Batches], segment: Batches) -> Told:
+def read_transactions(files: Files, directory: str, segments: Sequence[Batches], segment: Batches) -> Transactions:
     """Read the transactions from the batches of a segment. segments: those of the log, at least the ones before it. Any
     thread, if the caller owns these segments. Raises BrokenChain, OSError."""
     base = segment.base_offset
@@ -305,15 +298,15 @@ def tell(files: Files, directory: str, segments: Sequence[Batches], segment: Bat
             stable = next(iter(state.open_transactions), Offset(offset + 1))
             markers[offset] = _Marker(producer_id, ends.get(producer_id, Offset(0)), stable)
         ends[producer_id] = Offset(offset + 1)
-    return Told(aborted, markers, next(iter(state.open_transactions), None))
+    return Transactions(aborted, markers, next(iter(state.open_transactions), None))
 
 
-def _look_of(index: TransactionIndex) -> tuple[int, int]:
+def _summary_of(index: TransactionIndex) -> tuple[int, int]:
     """Number of entries and their checksum. Raises CorruptIndex, OSError."""
     return len(index.entries), crc32c(encode_transactions(index.entries))
 
 
-def _agrees(index: TransactionIndex, told: Told) -> bool:
+def _agrees(index: TransactionIndex, read: Transactions) -> bool:
     """True if the index covers exactly the transactions aborted according to the batches.
 
     The entries may differ from the batches: after cleaning, a transaction may have begun before its first remaining
@@ -324,12 +317,12 @@ def _agrees(index: TransactionIndex, told: Told) -> bool:
     except CorruptIndex:
         return False
     for last_offset, entry in entries.items():
-        marker = told.markers.get(last_offset)
+        marker = read.markers.get(last_offset)
         if marker is None or marker.producer_id != entry.producer_id:
             return False
         if entry.first_offset < marker.earliest or entry.last_stable_offset > marker.stable:
             return False
     return all(
         transaction.last_offset in entries and entries[transaction.last_offset].first_offset <= transaction.first_offset
-        for transaction in told.aborted
+        for transaction in read.aborted
     )

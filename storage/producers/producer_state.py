@@ -59,11 +59,11 @@ class ProducerStateManager:
         "_appended_at",
         "_directory",
         "_files",
-        "_ongoing",
         "_producers",
-        "_snapshots",
         "_unreplicated",
         "expiration_ms",
+        "open_transactions",
+        "snapshots",
     )
 
     def __init__(self, files: Files, directory: str, expiration_ms: int) -> None:
@@ -73,11 +73,12 @@ class ProducerStateManager:
         self._producers: dict[ProducerId, ProducerState] = {}
         self._appended_at: dict[ProducerId, Millis] = {}
         """Wall-clock time at which a producer's last batch was appended, or its state loaded."""
-        self._ongoing: dict[Offset, ProducerId] = {}
-        """Open transactions by first offset, oldest first."""
+        self.open_transactions: dict[Offset, ProducerId] = {}
+        """Open transactions by first offset, oldest first. For reading."""
         self._unreplicated: dict[Offset, Offset] = {}
         """Completed transactions whose markers are not below the high watermark: last offset by first offset."""
-        self._snapshots: list[Offset] = []
+        self.snapshots: list[Offset] = []
+        """The offsets of the snapshot files, ascending. For reading."""
         self.find_snapshots()
 
     # --- queries --------------------------------------------------------------------------------------------------
@@ -93,29 +94,19 @@ class ProducerStateManager:
     def first_unstable_offset(self) -> Offset | None:
         """First offset of the oldest transaction that is open or whose marker is not below the high watermark; None if
         there is no such transaction."""
-        if not self._ongoing and not self._unreplicated:
+        if not self.open_transactions and not self._unreplicated:
             return None
         return min((*self._first_undecided(), *self._unreplicated))
 
     def _first_undecided(self) -> Iterable[Offset]:
-        for offset in self._ongoing:
+        for offset in self.open_transactions:
             return (offset,)
         return ()
 
     @property
     def has_transactions(self) -> bool:
         """True if a known producer has an open transaction or had one."""
-        return bool(self._ongoing) or any(state.coordinator_epoch >= 0 for state in self._producers.values())
-
-    @property
-    def open_transactions(self) -> dict[Offset, ProducerId]:
-        """Open transactions by first offset, oldest first; must not be modified."""
-        return self._ongoing
-
-    @property
-    def snapshots(self) -> Sequence[Offset]:
-        """The offsets of the snapshot files, ascending; must not be modified."""
-        return self._snapshots
+        return bool(self.open_transactions) or any(state.coordinator_epoch >= 0 for state in self._producers.values())
 
     def is_duplicate(self, batch: ProducerBatch) -> bool:
         """True if a client's batch is one of the last five of its producer."""
@@ -159,18 +150,18 @@ class ProducerStateManager:
         aborted: list[AbortedTransaction] = []
         for transaction in changes.transactions:
             if isinstance(transaction, StartedTransaction):
-                self._ongoing[transaction.first_offset] = transaction.producer_id
+                self.open_transactions[transaction.first_offset] = transaction.producer_id
             else:
                 aborted += self._complete(transaction)
         return aborted
 
     def _complete(self, transaction: CompletedTransaction) -> list[AbortedTransaction]:
         producer_id, first_offset, last_offset, aborted = transaction
-        self._ongoing.pop(first_offset, None)
+        self.open_transactions.pop(first_offset, None)
         self._unreplicated[first_offset] = last_offset
         if not aborted:
             return []
-        stable = next(iter(self._ongoing), Offset(last_offset + 1))
+        stable = next(iter(self.open_transactions), Offset(last_offset + 1))
         return [AbortedTransaction(producer_id, first_offset, last_offset, stable)]
 
     def replay(self, batch: ProducerBatch) -> Sequence[AbortedTransaction]:
@@ -186,7 +177,7 @@ class ProducerStateManager:
         if completed is not None:
             return self._complete(completed)
         if after.transaction_start >= 0 > before.transaction_start:
-            self._ongoing[after.transaction_start] = producer_id
+            self.open_transactions[after.transaction_start] = producer_id
         return ()
 
     def high_watermark_moved(self, high_watermark: Offset) -> None:
@@ -228,12 +219,12 @@ class ProducerStateManager:
     def find_snapshots(self) -> None:
         """List the snapshot files. Raises OSError."""
         found = (snapshot_offset(name) for name in self._files.list(self._directory))
-        self._snapshots = sorted(offset for offset in found if offset is not None)
+        self.snapshots = sorted(offset for offset in found if offset is not None)
 
     def decided_below(self, offset: Offset) -> Offset:
         """An offset such that every transaction that began below it has ended below `offset`, according to the newest
         snapshot at or below `offset`; 0 if that cannot be read. Raises OSError."""
-        older = self._snapshots[: bisect_right(self._snapshots, offset)]
+        older = self.snapshots[: bisect_right(self.snapshots, offset)]
         if not older:
             return Offset(0)
         path = snapshot_path(self._directory, older[-1])
@@ -249,14 +240,14 @@ class ProducerStateManager:
             return
         data = encode_snapshot(state.to_snapshot() for state in self._producers.values())
         write_file(self._files, snapshot_path(self._directory, offset), data, sync=False)
-        insort(self._snapshots, offset)
+        insort(self.snapshots, offset)
 
     def keeping(self, base: Offset) -> Callable[[], None]:
         """Returns a function, for any thread, that makes the first snapshot at or above `base` durable: the batches
         below `base` are about to be deleted, and the state could not be rebuilt from them. If a snapshot is removed
         meanwhile, the next one is synced instead. The function raises OSError."""
-        at = bisect_left(self._snapshots, base)
-        paths = [snapshot_path(self._directory, offset) for offset in self._snapshots[at:]]
+        at = bisect_left(self.snapshots, base)
+        paths = [snapshot_path(self._directory, offset) for offset in self.snapshots[at:]]
 
         def make_durable() -> None:
             for path in paths:
@@ -270,8 +261,8 @@ class ProducerStateManager:
         return make_durable
 
     def _has_snapshot(self, offset: Offset) -> bool:
-        at = bisect_left(self._snapshots, offset)
-        return at < len(self._snapshots) and self._snapshots[at] == offset
+        at = bisect_left(self.snapshots, offset)
+        return at < len(self.snapshots) and self.snapshots[at] == offset
 
     def load(self, up_to: Offset) -> tuple[Offset | None, list[str]]:
         """Replace the state by that of the newest readable snapshot at or below `up_to`.
@@ -281,18 +272,18 @@ class ProducerStateManager:
         """
         self.clear()
         notes = []
-        for offset in reversed(self._snapshots[: bisect_right(self._snapshots, up_to)]):
+        for offset in reversed(self.snapshots[: bisect_right(self.snapshots, up_to)]):
             path = snapshot_path(self._directory, offset)
             try:
                 entries = decode_snapshot(read_file(self._files, path) or b"", path)
             except CorruptLog as error:
                 notes.append(error.message)
-                self._snapshots.remove(offset)
+                self.snapshots.remove(offset)
                 continue
             states = [ProducerState.from_snapshot(entry) for entry in entries]
             self._producers = {state.producer_id: state for state in states}
             starts = sorted((state.transaction_start, state.producer_id) for state in states)
-            self._ongoing = {start: producer_id for start, producer_id in starts if start >= 0}
+            self.open_transactions = {start: producer_id for start, producer_id in starts if start >= 0}
             return offset, notes
         return None, notes
 
@@ -300,14 +291,14 @@ class ProducerStateManager:
         """Reset the state; snapshot files stay."""
         self._producers = {}
         self._appended_at = {}
-        self._ongoing = {}
+        self.open_transactions = {}
         self._unreplicated = {}
 
     def remove_snapshot(self, offset: Offset) -> bool:
         """Remove a snapshot file. Returns True if it existed. Raises OSError."""
         if not self._has_snapshot(offset):
             return False
-        self._snapshots.remove(offset)
+        self.snapshots.remove(offset)
         path = snapshot_path(self._directory, offset)
         if self._files.size(path) is not None:
             self._files.remove(path)
@@ -316,7 +307,7 @@ class ProducerStateManager:
     def remove_snapshots_above(self, offset: Offset) -> bool:
         """Remove snapshots above `offset`; the caller syncs the directory. Returns True if there were any. Raises
         OSError."""
-        above = self._snapshots[bisect_right(self._snapshots, offset) :]
+        above = self.snapshots[bisect_right(self.snapshots, offset) :]
         for stale in above:
             self.remove_snapshot(stale)
         return bool(above)
@@ -333,8 +324,8 @@ class ProducerStateManager:
         of_segments = set(bases)
         kept: list[Offset] = []
         strays: list[Offset] = []
-        for offset in self._snapshots:
-            clean_stop = offset == self._snapshots[-1] and bool(bases) and offset > bases[-1]
+        for offset in self.snapshots:
+            clean_stop = offset == self.snapshots[-1] and bool(bases) and offset > bases[-1]
             (kept if offset in of_segments or clean_stop else strays).append(offset)
-        self._snapshots[:] = kept
+        self.snapshots[:] = kept
         return [snapshot_path(self._directory, offset) for offset in strays]

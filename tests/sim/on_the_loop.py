@@ -49,7 +49,7 @@ ALLOWED: Final[dict[str, Allowed]] = {
         "write", "a durable mark; not fsynced when it advances"
     ),
     "storage/log/log_writer:LogWriter.roll": _may("write rename remove", "once per segment: snapshots, not fsynced"),
-    "storage/producers/aborted_transactions:AbortedTransactions._put_right": _may(
+    "storage/producers/aborted_transactions:AbortedTransactions._repair": _may(
         "write rename remove", "a corrupt index"
     ),
     # Rare calls on few files.

@@ -168,10 +168,10 @@ def test_after_an_unclean_start_batches_tell_what_was_aborted() -> None:
         if name.endswith(".txnindex"):
             bench.files.remove(f"{bench.log.path}/{name}")
     forget_agreements(bench)
-    unbelieved = len(bench.log.front.unbelieved(bench.log.log_end_offset))
-    assert unbelieved > 5
-    assert clean(bench.log) > unbelieved
-    assert bench.log.front.unbelieved(bench.log.log_end_offset) == [], "nor need they be read again"
+    unverified = len(bench.log.producers.unverified(bench.log.log_end_offset))
+    assert unverified > 5
+    assert clean(bench.log) > unverified
+    assert bench.log.producers.unverified(bench.log.log_end_offset) == [], "nor need they be read again"
     assert table(visible(bench.log)) == table(before)
     assert last_offsets(visible(bench.log)) == last_offsets(before)
 

@@ -275,7 +275,7 @@ def test_the_first_check_of_a_transaction_index_is_run_beside_the_owner(monkeypa
         wanted, offset, checked = all_decided(unknown_transactions(seed).log), Offset(0), 0
         bench = unknown_transactions(seed)
         with monkeypatch.context() as patch:
-            patch.setattr(AbortedTransactions, "_believe", believed_already(AbortedTransactions._believe))
+            patch.setattr(AbortedTransactions, "_verify", believed_already(AbortedTransactions._verify))
             while offset < bench.log.last_stable_offset:
                 found, tickets = fetch(bench.log, offset, 200, DECIDED)
                 checked += sum(isinstance(ticket, TransactionsRead) for ticket in tickets)
@@ -295,7 +295,7 @@ def all_decided(log: Log) -> dict[Offset, LogRead]:
 
 def believed_already(believe: Callable[..., TransactionIndex]) -> Callable[..., TransactionIndex]:
     def checked(self: AbortedTransactions, segment: LogSegment, segments: LogSegments, *rest: Any) -> TransactionIndex:
-        assert self._is_at_hand(segment, segments), "a segment is walked along on the owner's thread"
+        assert self._is_in_memory(segment, segments), "a segment is walked along on the owner's thread"
         return believe(self, segment, segments, *rest)
 
     return checked

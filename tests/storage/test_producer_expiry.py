@@ -22,12 +22,12 @@ def test_idle_producers_are_forgotten_in_time_however_old_their_records_are() ->
     append(bench, from_producer(2, 0, at=NOW + 2_000_000))
     bench.clock.now += 59_999
     append(bench, from_producer(2, 1, at=NOW - 2 * DAY))
-    assert bench.log.producers.expire(bench.clock.wall_ms()) == 0
+    assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 0
     bench.clock.now += 1
-    assert bench.log.producers.expire(bench.clock.wall_ms()) == 1
+    assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 1
     assert [state.producer_id for state in bench.log.active_producers()] == [2]
     bench.clock.now += 59_999
-    assert bench.log.producers.expire(bench.clock.wall_ms()) == 1
+    assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 1
     assert append(bench, from_producer(2, 55)).last_offset == 3, "a producer that was forgotten may begin anywhere"
 
 
@@ -48,9 +48,9 @@ def test_producers_of_old_records_are_known_after_a_restart(again: Callable[[Ben
         assert (resent.duplicate, resent.first_offset) == (True, first.first_offset)
     assert append(bench, from_producer(2, 13, at=NOW - 2 * DAY)).last_offset == 40
     bench.clock.now += DAY - 1
-    assert bench.log.producers.expire(bench.clock.wall_ms()) == 0
+    assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 0
     bench.clock.now += 1
-    assert bench.log.producers.expire(bench.clock.wall_ms()) == 3
+    assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 3
     assert bench.log.active_producers() == ()
 
 

@@ -47,7 +47,7 @@ def open_transactions_are_forgotten(patch: Patch) -> None:
 
     def load(self: Any, up_to: Any) -> Any:
         found = loaded(self, up_to)
-        self._ongoing = {}
+        self.open_transactions = {}
         return found
 
     loaded = producer_state.ProducerStateManager.load
