@@ -118,7 +118,7 @@ def main() -> None:
     directory = open_directory(path)
     logs = directory.load_logs(lambda _name, _id: CONFIG)
     seconds, after = time.perf_counter() - began, resident()
-    assert directory.was_clean, "the last stop was clean"
+    assert directory.identity.was_clean, "the last stop was clean"
     assert not directory.notes, directory.notes[:3]
     assert all(log.segment_count == SEGMENTS for log in logs.values())
     sys.stdout.write(json.dumps({"seconds": seconds, "bytes": after - before}))

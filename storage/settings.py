@@ -124,17 +124,14 @@ def number(
 
 
 def size(low: int, high: int = INT64_MAX) -> SettingKind[int]:
-    """A number of bytes."""
     return number(low, high, unit="bytes")
 
 
 def millis(low: int, high: int = INT64_MAX) -> SettingKind[int]:
-    """A duration in milliseconds."""
     return number(low, high, unit="ms")
 
 
 def ratio() -> SettingKind[float]:
-    """A number from 0 to 1."""
 
     def check(value: object) -> float:
         found = float(value) if type(value) is int else _typed(float, value)
@@ -158,13 +155,11 @@ def choice(values: Mapping[str, T]) -> SettingKind[T]:
 
 
 def flag() -> SettingKind[bool]:
-    """True or false."""
     text = choice({"true": True, "false": False})
     return SettingKind(text.wanted, text.parse, lambda value: bool(_typed(bool, value)), text.show)
 
 
 def text() -> SettingKind[str]:
-    """Any text."""
     return SettingKind("text in quotes", parse=str, check=lambda value: str(_typed(str, value)))
 
 

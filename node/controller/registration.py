@@ -191,9 +191,11 @@ class Registration:
             rack=identity.rack,
             boot_id=identity.boot_id,
             directories=tuple(
-                DirectoryState(each.directory_id, NodeEpoch(each.last_registration)) for each in self._named
+                DirectoryState(each.directory_id, NodeEpoch(each.identity.last_registration)) for each in self._named
             ),
-            intact_directories=frozenset(directory.directory_id for directory in self._named if directory.intact),
+            intact_directories=frozenset(
+                directory.directory_id for directory in self._named if directory.identity.intact
+            ),
             metadata_offset=self._metadata.image.offset,
             damaged=_by_key(damaged),
         )

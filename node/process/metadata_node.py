@@ -131,7 +131,7 @@ class MetadataNode:
             times=config.replication,
         )
         quorum_handlers = QuorumHandlers(
-            self._quorum, self.metadata, self.view, clock=clock, cluster_id=lambda: self._home.cluster_id
+            self._quorum, self.metadata, self.view, clock=clock, cluster_id=lambda: self._home.identity.cluster_id
         )
         log_dirs = LogDirs(node_id, [directory for directory, _ in self._directories], self._peers)
         self._services: dict[str, object] = {
@@ -193,8 +193,8 @@ class MetadataNode:
             peers=self._peers,
         )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._quorum.run(cluster_id=lambda: self._home.cluster_id or "", form=form))
-            tasks.create_task(fetcher.run(self._home.cluster_id))
+            tasks.create_task(self._quorum.run(cluster_id=lambda: self._home.identity.cluster_id or "", form=form))
+            tasks.create_task(fetcher.run(self._home.identity.cluster_id))
             tasks.create_task(self._review_voters())
             tasks.create_task(self._write_snapshots())
 
@@ -250,7 +250,7 @@ class MetadataNode:
 
     async def _form_cluster(self) -> tuple[str, tuple[Voter, ...]] | None:
         """Id and voters of the cluster that this node forms; None if it is formed already."""
-        own, me = self._home.cluster_id, self._quorum.me
+        own, me = self._home.identity.cluster_id, self._quorum.me
         formation = ClusterFormation(
             me.node_id,
             self._config.quorum.nodes,

@@ -257,8 +257,8 @@ class Node:
                 directory.path,
                 extra={
                     "logs": len(directory.logs),
-                    "clean": directory.was_clean,
-                    "intact": directory.intact,
+                    "clean": directory.identity.was_clean,
+                    "intact": directory.identity.intact,
                     "ms": self._clock.monotonic_ms() - began,
                 },
             )

@@ -54,7 +54,6 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, Offset]:
 
 
 def encode_epochs(entries: Sequence[EpochStart]) -> bytes:
-    """The contents of a leader-epoch-checkpoint."""
     return _encode(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 

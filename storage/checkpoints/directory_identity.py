@@ -80,17 +80,14 @@ class DirectoryIdentity:
 
     @property
     def directory_id(self) -> DirectoryId:
-        """The directory's own id (KIP-858)."""
         return DirectoryId(decode_topic_id(self._properties["directory.id"]))
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster of the directory, None before `adopt`."""
         return self._properties.get("cluster.id")
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node of the directory, None before `adopt`."""
         node = self._properties.get("node.id")
         return None if node is None else NodeId(int(node))
 
@@ -144,7 +141,6 @@ class DirectoryIdentity:
         write_file(self._files, f"{self._path}/{CLEAN_SHUTDOWN}", marker.encode())
 
     def release(self) -> None:
-        """Release the lock of the directory."""
         self._lock.release()
 
     def _read_registration(self) -> tuple[int, str | None]:
@@ -200,7 +196,6 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """Names and values of a properties file."""
     properties = {}
     for line in data.decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")

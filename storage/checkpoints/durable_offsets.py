@@ -35,8 +35,6 @@ def parse_marks(data: bytes) -> list[tuple[PartitionKey, Offset] | None]:
 
 
 class DurableOffsets:
-    """The marks of one log directory."""
-
     def __init__(self, files: Files, directory: str) -> None:
         """Read the existing marks. Slots that fail their checksum are free. Raises OSError."""
         self._file: File = files.open(f"{directory}/{HELD_MARKS}", create=True)
@@ -55,7 +53,6 @@ class DurableOffsets:
         return self._durable_offset.get(key, Offset(0))
 
     def all(self) -> dict[PartitionKey, Offset]:
-        """All marks."""
         return dict(self._durable_offset)
 
     def put(self, key: PartitionKey, durable_offset: Offset) -> None:
@@ -97,5 +94,4 @@ class DurableOffsets:
         self._file.sync()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()

@@ -18,7 +18,6 @@ class OffsetCheckpoint:
     """The file, and the bounds of its possible contents."""
 
     def __init__(self, files: Files, path: str, claimed: Mapping[TopicPartition, Offset]) -> None:
-        """claimed: the current contents of the file."""
         self._files = files
         self._path = path
         self._lock = Lock()

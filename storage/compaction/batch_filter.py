@@ -48,8 +48,6 @@ class LastRecord(NamedTuple):
 
 @dataclass(slots=True)
 class FilterStats:
-    """Counters of a cleaning round."""
-
     records_read: int = 0
     records_kept: int = 0
     bytes_read: int = 0
@@ -59,8 +57,6 @@ class FilterStats:
 
 
 class BatchFilter:
-    """The filter of one cleaning round."""
-
     __slots__ = (
         "_coordinators_told",
         "_delete_retention_ms",

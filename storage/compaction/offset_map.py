@@ -54,7 +54,6 @@ class OffsetMap:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of the full map in bytes."""
         return self._buckets * BUCKET_BYTES
 
     @property

@@ -67,7 +67,6 @@ class GroupCommit:
         self._wanted.pop(log, None)
 
     def _begin(self) -> None:
-        """Begin as many flushes as are allowed."""
         while self._wanted and len(self._flushing) < self._at_once:
             log = next((log for log in self._wanted if self._may_begin(log)), None)
             if log is None:

@@ -41,7 +41,6 @@ def keep_copy(files: Files, directory: str, copy: str, changing: Collection[str]
 
 
 def names_of(base_offset: int) -> frozenset[str]:
-    """The names of one segment's files."""
     return frozenset(f"{base_offset:020d}{suffix}" for suffix in ALL_SUFFIXES)
 
 

@@ -63,8 +63,6 @@ class CleaningThrottle:
 
 
 class Cleaned(NamedTuple):
-    """A finished cleaning."""
-
     log: TopicPartition
     end: Offset
     stats: FilterStats
@@ -137,12 +135,10 @@ class LogCleaner:
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The logs that cannot be cleaned, with the reason."""
         return {log.topic_partition: why for log, why in self._refused.items() if not log.closed}
 
     @property
     def busy_with(self) -> TopicPartition | None:
-        """The log that is being cleaned."""
         if self._reading is not None:
             return self._reading[0].topic_partition
         return None if self._round is None else self._round[0].topic_partition

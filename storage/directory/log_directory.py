@@ -134,7 +134,8 @@ class LogDirectory:
         """Runs long work that may be interrupted: cleaning and the scrub."""
         self.reader = reader
         """Runs reads that wait for the disk."""
-        self._identity = identity
+        self.identity = identity
+        """Id, cluster and node of the directory, and how its last process stopped."""
         self._seen: set[PartitionKey] = set()
         self._stirred: dict[Log, None] = {}
         """Logs that may need a flush or the removal of files. Maintenance looks only at these."""
@@ -197,42 +198,16 @@ class LogDirectory:
 
     @property
     def directory_id(self) -> DirectoryId:
-        """The id of the directory (KIP-858)."""
-        return self._identity.directory_id
-
-    @property
-    def cluster_id(self) -> str | None:
-        """The cluster that the directory belongs to; None if not assigned yet."""
-        return self._identity.cluster_id
-
-    @property
-    def node_id(self) -> NodeId | None:
-        """The node that the directory belongs to."""
-        return self._identity.node_id
-
-    @property
-    def was_clean(self) -> bool:
-        """True if the last stop was clean."""
-        return self._identity.was_clean
-
-    @property
-    def intact(self) -> bool:
-        """True if everything written before this process started is still there, synced or not."""
-        return self._identity.intact
-
-    @property
-    def last_registration(self) -> int:
-        """Number of the node's last registration recorded in this directory; -1 for none."""
-        return self._identity.last_registration
+        return self.identity.directory_id
 
     def adopt(self, cluster_id: str, node_id: NodeId) -> None:
         """Assign the directory to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
         KafkaStorageError, DiskFull."""
-        self._guard("writing meta.properties", lambda: self._identity.adopt(cluster_id, node_id))
+        self._guard("writing meta.properties", lambda: self.identity.adopt(cluster_id, node_id))
 
     def write_registration(self, number: int) -> None:
         """Record the number of the node's registration, durably. It only grows. Raises KafkaStorageError, DiskFull."""
-        self._guard("writing the registration", lambda: self._identity.write_registration(number))
+        self._guard("writing the registration", lambda: self.identity.write_registration(number))
 
     # --- logs -----------------------------------------------------------------------------------------------------
 
@@ -290,7 +265,7 @@ class LogDirectory:
         """Returns the function that opens the log in TOPIC-N, with recovery where needed. It runs on any thread and
         raises OSError. `opened` must follow."""
         path, key = f"{self.path}/{tp}", PartitionKey(topic_id, tp.partition)
-        known, watermark = self.claims.known(tp, key, clean=self.was_clean), self.claims.high_watermark(tp)
+        known, watermark = self.claims.known(tp, key, clean=self.identity.was_clean), self.claims.high_watermark(tp)
 
         def run() -> Log:
             loaded = LogLoader(self.files, path, config, self.clock, self.rng, known, tell).load()
@@ -301,7 +276,7 @@ class LogDirectory:
     def opened(self, log: Log) -> None:
         """Register a log that was opened. Raises OSError."""
         tp, key = log.topic_partition, PartitionKey(log.topic_id, log.topic_partition.partition)
-        known = self.claims.known(tp, key, clean=self.was_clean)
+        known = self.claims.known(tp, key, clean=self.identity.was_clean)
         self.notes.extend(log.notes)
         self.logs[tp] = log
         self.stirred(log)
@@ -329,7 +304,6 @@ class LogDirectory:
         return {**self.missing, **self.damaged_logs()}
 
     def damaged_logs(self) -> dict[PartitionKey, Damage]:
-        """The lost records of open logs."""
         return {
             PartitionKey(log.topic_id, log.topic_partition.partition): log.damage
             for log in self.logs.values()
@@ -613,14 +587,14 @@ class LogDirectory:
         self.claims.write(self.logs.values())
         if self.in_salvage or any(log.damage is not None for log in self.logs.values()):
             return  # no marker: the next start must find the damage again
-        self._identity.leave_clean_marker()
+        self.identity.leave_clean_marker()
 
     def close(self) -> None:
         """Close everything as it is: no flush, no clean-shutdown marker."""
         for log in self.logs.values():
             log.release()
         self.claims.close()
-        self._identity.release()
+        self.identity.release()
 
     # --- errors ---------------------------------------------------------------------------------------------------
 

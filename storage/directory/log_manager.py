@@ -28,8 +28,6 @@ Done = Callable[[], None]
 
 
 class LogManager:
-    """The log directories of one node, in configuration order."""
-
     def __init__(self, directories: Iterable[LogDirectory] = ()) -> None:
         """directories: already open, for tools and tests; a node calls `open`."""
         self.directories: list[LogDirectory] = list(directories)
@@ -117,11 +115,11 @@ class LogManager:
     @property
     def cluster_id(self) -> str | None:
         """The cluster that the directories belong to; None if not assigned yet."""
-        return next((directory.cluster_id for directory in self.directories if directory.cluster_id is not None), None)
+        identities = (directory.identity for directory in self.directories)
+        return next((each.cluster_id for each in identities if each.cluster_id is not None), None)
 
     @property
     def working(self) -> list[LogDirectory]:
-        """The directories that are online."""
         return [directory for directory in self.directories if directory.offline is None]
 
     def logs(self) -> Iterator[tuple[LogDirectory, Log]]:

@@ -41,27 +41,21 @@ class MaintenanceOwner(Protocol):
 
     def producers_counted(self, count: int, forgotten: int) -> None:
         """count: producers known in all logs. forgotten: producers removed just now because of the limit."""
-        ...
 
     def trouble(self, error: TidelogError) -> None:
         """An operation failed. A failed disk has taken its directory offline already; other errors are transient."""
-        ...
 
     def room_changed(self, directory: LogDirectory) -> None:
         """The free space of a directory fell below its reserve, or rose above it again."""
-        ...
 
     def log_start_moved(self, log: Log) -> None:
         """Retention removed records from the start of a log."""
-        ...
 
     def cleaned(self, directory: LogDirectory, round_: Cleaned) -> None:
         """A log was compacted."""
-        ...
 
     def found(self, directory: LogDirectory, log: Log, finding: Finding) -> None:
         """The scrub found an error."""
-        ...
 
 
 class _Rounds:
@@ -75,7 +69,6 @@ class _Rounds:
         self._rest: Iterator[tuple[LogDirectory, Log]] | None = None
 
     def tick(self, now: Millis, logs: LogManager, owner: MaintenanceOwner) -> None:
-        """Begin or continue."""
         if self._rest is None and now >= self._due:
             self._due = Millis(now + self._every_ms)
             self._rest = iter(list(logs.logs()))
@@ -106,7 +99,6 @@ class Maintenance:
         *,
         monotonic_ms: Callable[[], Millis],
     ) -> None:
-        """logs: already loaded."""
         now = monotonic_ms()
         self._logs, self._owner, self._config = logs, owner, config
         self._low: set[LogDirectory] = set()

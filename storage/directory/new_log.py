@@ -26,8 +26,6 @@ T = TypeVar("T")
 
 
 class NewLog:
-    """A log that is being created."""
-
     def __init__(
         self,
         directory: LogDirectory,

@@ -80,7 +80,6 @@ class Scrub:
             self._go_on()
 
     def stop(self) -> None:
-        """Begin nothing new."""
         self._stopped = True
 
     def _go_on(self) -> None:

@@ -41,8 +41,6 @@ _V2: Final = 2
 
 
 class FindingKind(Enum):
-    """The part of a segment that is wrong."""
-
     LOG = "log"
     HEADER = "header"
     """The leader epoch of a batch whose checksum is correct: its records can be read."""
@@ -97,7 +95,6 @@ class _Indexes:
         self._transactions = TransactionIndexCheck(entries, present=True, cleaned=missing)
 
     def take(self, batch: RecordBatch, header: BatchHeader) -> None:
-        """Add the next batch."""
         self._note(FindingKind.OFFSET_INDEX, self._offsets.batch(header))
         self._note(FindingKind.TIME_INDEX, self._times.batch(header))
         if header.magic == _V2 and batch.is_control:
@@ -109,7 +106,6 @@ class _Indexes:
                         self._note(FindingKind.TRANSACTION_INDEX, found)
 
     def end(self, size: int) -> None:
-        """End the segment, which has `size` bytes."""
         self._note(FindingKind.OFFSET_INDEX, self._offsets.end(size))
         self._note(FindingKind.TIME_INDEX, self._times.end())
         self._note(FindingKind.TRANSACTION_INDEX, self._transactions.end())
@@ -151,7 +147,6 @@ class SegmentCheck:
 
     @property
     def done(self) -> bool:
-        """True if the whole segment was read."""
         return self._link.position >= self.size
 
     @property
@@ -172,7 +167,6 @@ class SegmentCheck:
         return found is not None and found.fault is not None
 
     def close(self) -> None:
-        """Close the file."""
         self._handle.close()
 
     def step(self, byte_count: int) -> int:

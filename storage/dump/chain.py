@@ -90,7 +90,6 @@ class LogChain:
         self._begun = False
 
     def end_segment(self, path: str) -> Iterator[DumpFinding]:
-        """End the .log file."""
         if self._holes and not self._may_lack(self._first_hole[0]):
             first, last = self._first_hole
             yield note(
@@ -107,7 +106,6 @@ class LogChain:
     # --- batches --------------------------------------------------------------------------------------------------
 
     def batch(self, read: Read) -> Iterator[DumpFinding]:
-        """Add the next batch."""
         batch, path = read.batch, read.batch.path
         first = min(self.next_offset, batch.last_offset) if batch.base_offset is None else batch.base_offset
         if read.problem is not None:
@@ -132,7 +130,6 @@ class LogChain:
         self.next_offset = max(self.next_offset, batch.last_offset + 1)
 
     def gap(self, path: str, gap: Gap) -> Iterator[DumpFinding]:
-        """Add bytes without a batch."""
         size = gap.end - gap.position
         if gap.zeros and gap.to_the_end and not self._vouched_for():
             self._torn_from(self.next_offset)
@@ -238,7 +235,6 @@ class LogChain:
         self._epoch, self._epoch_at = epoch, f"at byte {batch.position} of {batch.path}"
 
     def _lacks(self, batch: BatchFound, epoch: int, first: int) -> DumpFinding:
-        """The finding that the checkpoint lacks an epoch of the log."""
         if self._epochs is None:
             step = "nothing: it is rebuilt from the log when the log is next opened"
             return note(self._epochs_path, "the file is missing or cannot be read", step, first=first)
@@ -280,7 +276,6 @@ class LogChain:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def end(self, directory: str) -> Iterator[DumpFinding]:
-        """End the log."""
         vouched = self.known.vouched
         if vouched is not None and self.next_offset < vouched:
             yield damage(

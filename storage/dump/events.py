@@ -15,8 +15,6 @@ from typing import TypeAlias
 
 
 class Severity(Enum):
-    """The severity of a finding."""
-
     DAMAGE = "damage"
     """Written data is lost, or a file contradicts the log: the dump ends with exit code 1."""
     NOTE = "note"
@@ -143,8 +141,6 @@ class ProducerFound:
 
 @dataclass(frozen=True, slots=True)
 class EpochFound:
-    """An entry of a leader-epoch-checkpoint."""
-
     path: str
     epoch: int
     start_offset: int
@@ -152,8 +148,6 @@ class EpochFound:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFound:
-    """A line of an offset checkpoint."""
-
     path: str
     topic: str
     partition: int

@@ -35,7 +35,6 @@ TYPES: Final[dict[type[events.Event], str]] = {
 
 
 def plain(event: events.Event) -> dict[str, object]:
-    """The JSON object of one event."""
     told: dict[str, object] = {"type": TYPES[type(event)]}
     for field in fields(event):
         told[field.name] = _plain(getattr(event, field.name))
@@ -43,17 +42,13 @@ def plain(event: events.Event) -> dict[str, object]:
 
 
 class JsonWriter:
-    """Writes events as JSON lines."""
-
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
 
     def event(self, event: events.Event) -> None:
-        """Write the next event."""
         self._line(plain(event))
 
     def end(self, damage: int, notes: int) -> None:
-        """Write the summary, after all paths."""
         self._line({"type": "summary", "damage": damage, "notes": notes})
 
     def _line(self, told: dict[str, object]) -> None:

@@ -179,6 +179,5 @@ class SegmentChecks:
                 yield replace(finding, severity=Severity.NOTE, next_step=_CUT) if cut else finding
 
     def _add(self, suffix: str, faults: Iterable[EntryFault]) -> None:
-        """Keep findings for the end, up to a limit."""
         found, path = self._found[suffix], f"{self._stem}{suffix}"
         found.extend(_damage(path, fault) for fault in faults if len(found) < _FINDINGS_HELD)

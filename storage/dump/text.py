@@ -79,15 +79,12 @@ _TO_THE_LEFT: Final = frozenset(
 
 
 class TextWriter:
-    """Writes events as text."""
-
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
         self._table: _Table | None = None
         self._table_of: type[Event] | None = None
 
     def event(self, event: Event) -> None:
-        """Write the next event."""
         if isinstance(event, RecordFound):
             self._flush()
             self._write(_record_line(event))
@@ -109,7 +106,6 @@ class TextWriter:
                 self._write(_sum_text(event))
 
     def end(self, damage: int, notes: int) -> None:
-        """Write the summary, after all paths."""
         self._close_table()
         if damage:
             self._write(f"\nDAMAGED: {_counted(damage, 'finding')} of damage, {_counted(notes, 'note')}\n")

@@ -242,8 +242,6 @@ def _epochs_of(files: Files, path: str) -> tuple[EpochStart, ...] | None:
 
 
 class _Tally:
-    """Counts findings."""
-
     def __init__(self) -> None:
         self.damage = 0
         self.notes = 0

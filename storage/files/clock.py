@@ -12,4 +12,3 @@ class WallClock(Protocol):
 
     def wall_ms(self) -> Millis:
         """Milliseconds since 1970."""
-        ...

@@ -47,8 +47,6 @@ class Leaving:
 
 
 class DeletedFiles:
-    """The deleted files of one log, in insertion order."""
-
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:

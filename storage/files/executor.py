@@ -15,7 +15,6 @@ class Executor(Protocol):
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `work`, then `done` with its result or its exception, on the thread that owns the logs. Two `done` calls
         never run at the same time."""
-        ...
 
 
 class InlineExecutor:

@@ -32,45 +32,35 @@ class File(Protocol):
     @property
     def path(self) -> str:
         """The path that the file was opened with."""
-        ...
 
     def size(self) -> int:
         """Length in bytes."""
-        ...
 
     def pread(self, size: int, position: int) -> bytes:
         """`size` bytes from `position` on; fewer only at the end of the file."""
-        ...
 
     def pread_now(self, size: int, position: int) -> Buffer:
         """As `pread`, without waiting for the disk. Raises WouldBlock if not all bytes are in memory. May wait on
         platforms that cannot report this."""
-        ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write the buffers one after the other from `position` on. After an OSError a part may have been written."""
-        ...
 
     def truncate(self, size: int) -> None:
         """Truncate the file, or extend it with zeros."""
-        ...
 
     def reserve(self, size: int) -> None:
         """Allocate disk space for the first `size` bytes. A shorter file is extended with zeros, a longer one is
         unchanged."""
-        ...
 
     def sync(self) -> None:
         """Make bytes and size durable (fdatasync)."""
-        ...
 
     def share(self) -> File:
         """This handle with one more user. It closes with the last `close`. Call on the owner's thread only."""
-        ...
 
     def close(self) -> None:
         """Release one user; the last one closes the file."""
-        ...
 
 
 class Mapping(Protocol):
@@ -79,25 +69,20 @@ class Mapping(Protocol):
 
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from `position` on."""
-        ...
 
     def search(self, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
         """The last slot of the sorted entries at the start of the mapping whose field is at most `target`; -1 if there
         is none. Parameters as in guard.py."""
-        ...
 
     def reserve(self, end: int) -> None:
         """Allocate disk space for the bytes below `end`. Raises OSError if the disk is full, so that `write` never
         raises a signal."""
-        ...
 
     def write(self, position: int, data: bytes) -> None:
         """Write `data` at `position`, which must be reserved."""
-        ...
 
     def close(self) -> None:
         """Unmap. The file's size may change only afterwards."""
-        ...
 
 
 class Room(NamedTuple):
@@ -110,9 +95,7 @@ class Room(NamedTuple):
 class DirectoryLock(Protocol):
     """The lock of a log directory, held while this process uses the directory."""
 
-    def release(self) -> None:
-        """Release the lock."""
-        ...
+    def release(self) -> None: ...
 
 
 class Files(Protocol):
@@ -120,56 +103,43 @@ class Files(Protocol):
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open for reading and writing, or for reading only. create: create an empty file if there is none."""
-        ...
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
         """Map the first `size` (> 0) bytes. writable: extend the file to `size` first, without allocating space."""
-        ...
 
     def size(self, path: str) -> int | None:
         """Length of the file in bytes, None if there is no such file."""
-        ...
 
     def is_directory(self, path: str) -> bool:
         """True if `path` is a directory."""
-        ...
 
     def list(self, path: str) -> list[str]:
         """Sorted names in a directory."""
-        ...
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its missing parents."""
-        ...
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory within its directory, atomically. An existing file is replaced."""
-        ...
 
     def link(self, path: str, name: str) -> None:
         """Add a second name for a file on the same file system (hard link). Raises OSError with EPERM or a similar
         errno if the file system has no hard links."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a name of a file. The bytes are freed with the last name."""
-        ...
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
-        ...
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
-        ...
 
     def room(self, path: str) -> Room:
         """Free and total space of the file system that contains the directory."""
-        ...
 
     def lock(self, path: str) -> DirectoryLock:
         """Acquire the lock file `path`, created if missing. Raises BlockingIOError if another process holds it."""
-        ...
 
 
 def is_full(error: BaseException) -> bool:
@@ -231,6 +201,5 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> No
 
 
 def directory_of(path: str) -> str:
-    """The directory that contains the path."""
     directory, slash, _ = path.rpartition("/")
     return directory or ("/" if slash else ".")

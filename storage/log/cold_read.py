@@ -31,11 +31,9 @@ class ReadTicket(Protocol):
 
     def run(self) -> None:
         """Read from the disk. Runs once, on any thread. Raises OSError, BrokenChain, CorruptIndex."""
-        ...
 
     def release(self) -> None:
         """Close the files after the ticket has run."""
-        ...
 
 
 class BytesRead:
@@ -115,7 +113,6 @@ class BytesRead:
         return data
 
     def release(self) -> None:
-        """Close the file."""
         if self.file is not None:
             self.file.close()
             self.file = None

@@ -80,7 +80,6 @@ class DirectoryClaims:
         )
 
     def high_watermark(self, tp: TopicPartition) -> Offset:
-        """The recorded high watermark."""
         return self._found_high_watermarks.get(tp, Offset(0))
 
     # --- one log --------------------------------------------------------------------------------------------------
@@ -262,7 +261,6 @@ class DirectoryClaims:
         ]
 
     def close(self) -> None:
-        """Close the files."""
         self.marks.close()
 
 

@@ -94,7 +94,6 @@ class FlushTicket:
         self.epoch_file.write(self.epoch_version, self.epochs)
 
     def release(self) -> None:
-        """Close the handles."""
         for handle in self.handles:
             handle.close()
         self.handles.clear()
@@ -234,7 +233,6 @@ class FlushState:
         return True
 
     def abandon(self, ticket: FlushTicket) -> None:
-        """Discard a ticket that failed or will not run."""
         self.tickets.remove(ticket)
         ticket.release()
         self.new_names |= ticket.new_names

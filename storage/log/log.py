@@ -73,8 +73,6 @@ T = TypeVar("T")
 
 
 class Log:
-    """The log of one partition in one log directory."""
-
     def __init__(
         self,
         directory: LogHost,
@@ -142,7 +140,6 @@ class Log:
 
     @property
     def files(self) -> Files:
-        """The file system of the log directory."""
         return self.directory.files
 
     @property
@@ -172,7 +169,6 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Total size of all segments in bytes."""
         return sum(segment.size for segment in self._segments)
 
     @property
@@ -182,12 +178,10 @@ class Log:
 
     @property
     def segment_count(self) -> int:
-        """Number of segments."""
         return len(self._segments)
 
     @property
     def active(self) -> LogSegment:
-        """The segment that receives appends."""
         return self._segments.active
 
     def advance_high_watermark(self, offset: Offset) -> bool:
@@ -331,7 +325,6 @@ class Log:
             raise self.directory.fail(f"reading {self.path}", error) from error
 
     def is_hole(self, last: LogSegment, base_offset: Offset) -> bool:
-        """See `LogReader.is_hole`."""
         return self._reader.is_hole(last, base_offset)
 
     def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
@@ -489,7 +482,6 @@ class Log:
         return self._epochs.end_of(epoch, self.log_start_offset, self.log_end_offset)
 
     def epoch_entries(self) -> tuple[EpochStart, ...]:
-        """All entries of the epoch cache."""
         return self._epochs.entries
 
     # --- flush ----------------------------------------------------------------------------------------------------
@@ -522,7 +514,6 @@ class Log:
             self.directory.note_durable(self)
 
     def abandon_flush(self, ticket: FlushTicket) -> None:
-        """Discard a ticket that failed or will not run."""
         self._flush.abandon(ticket)
 
     def flush(self) -> None:

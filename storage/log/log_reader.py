@@ -42,8 +42,6 @@ class LogRead(NamedTuple):
 
 
 class LogReader:
-    """Reads of one log."""
-
     __slots__ = ("_epochs", "_hints", "_recent", "_segments", "_tail", "generation", "holes_below")
 
     def __init__(

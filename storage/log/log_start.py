@@ -172,9 +172,7 @@ class LogStart:
 
     @property
     def has_deleted(self) -> bool:
-        """True if files wait to be removed."""
         return len(self._deleted) > 0
 
     def take_deleted(self, now: Millis) -> list[str]:
-        """The files whose delay has passed."""
         return self._deleted.take(now)

@@ -221,7 +221,6 @@ class ProducerState(NamedTuple):
 
     @classmethod
     def from_snapshot(cls, entry: ProducerSnapshot) -> ProducerState:
-        """The state from a snapshot entry."""
         batches: tuple[BatchMetadata, ...] = ()
         if entry.last_offset >= 0:
             batches = (BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp),)

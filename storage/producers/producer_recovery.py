@@ -38,8 +38,6 @@ class Replayed(NamedTuple):
 
 
 class LoadedProducers(NamedTuple):
-    """Producer state of a log after loading."""
-
     state: ProducerStateManager
     aborted: AbortedTransactions
     replayed: Replayed

@@ -52,7 +52,6 @@ class ProducerSnapshot(NamedTuple):
 
 
 def snapshot_path(directory: str, offset: int) -> str:
-    """Path of the snapshot of the state below `offset`."""
     return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
 

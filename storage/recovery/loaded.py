@@ -78,8 +78,6 @@ Progress: TypeAlias = Callable[[int, int, int], None]
 
 @dataclass(slots=True)
 class LoadedLog:
-    """The result of loading a log."""
-
     segments: list[LogSegment]
     epochs: LeaderEpochCache
     epoch_file: EpochFile

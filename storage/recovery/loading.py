@@ -43,7 +43,6 @@ class LogLoader:
         known: Known,
         progress: Progress | None = None,
     ) -> None:
-        """progress: called after each segment."""
         self._site = LoadingSite(files, directory, config, known, progress)
         self._clock, self._rng = clock, rng
 

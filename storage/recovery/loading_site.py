@@ -69,7 +69,6 @@ class LoadingSite:
         return start if start < first else None
 
     def note(self, sentence: str) -> None:
-        """Add a sentence to the notes."""
         self.notes.append(sentence)
 
     def lose(self, path: str, position: int, first: Offset, end: Offset | None, reason: str) -> None:
@@ -77,7 +76,6 @@ class LoadingSite:
         self.join(Damage(path, position, first, max(end or self.protected, Offset(first + 1)), reason))
 
     def join(self, damage: Damage) -> None:
-        """Add damage to that found so far."""
         self.damage = damage if self.damage is None else self.damage.joined(damage)
 
     def set_aside(self, base: int, suffixes: Iterable[str], why: str) -> None:

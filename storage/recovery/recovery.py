@@ -38,8 +38,6 @@ _REWRITE_BYTES: Final = 1 << 20
 
 
 class Recovery:
-    """The recovery of one log. Used once."""
-
     def __init__(self, site: LoadingSite) -> None:
         """Raises OSError."""
         self._site, self._known = site, site.known
@@ -312,7 +310,6 @@ class Recovery:
 
     @staticmethod
     def _last_before(segment: LogSegment, position: int) -> BatchHeader | None:
-        """The batch that ends at `position`."""
         last: BatchHeader | None = None
         with suppress(BrokenChain):
             for last in segment.walk():

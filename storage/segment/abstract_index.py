@@ -185,7 +185,6 @@ class AbstractIndex:
         self._closed = True
 
     def _resize(self, entries: int) -> None:
-        """Truncate the file to `entries` entries."""
         if self._closed:
             raise self._is_closed()
         size = entries * self.ENTRY.size
@@ -198,7 +197,6 @@ class AbstractIndex:
                 file.close()
 
     def _map(self) -> None:
-        """Map the existing entries for reading."""
         size = self._files.size(self.path) or 0
         self.entries, self._odd_bytes = divmod(size, self.ENTRY.size)
         if self.entries:

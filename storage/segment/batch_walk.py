@@ -66,7 +66,6 @@ class Link(NamedTuple):
     epoch: int = -1
 
     def behind(self, header: BatchHeader) -> Link:
-        """The position in the chain after this batch."""
         return Link(
             self.position + LOG_OVERHEAD + header.length,
             self.end,

@@ -77,7 +77,6 @@ class LeaderEpochCache:
         return tuple(entry for entry in self._entries[first:] if entry.start_offset < end)
 
     def below(self, end_offset: Offset) -> tuple[EpochStart, ...]:
-        """The epochs that begin below `end_offset`."""
         return tuple(entry for entry in self._entries if entry.start_offset < end_offset)
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
@@ -105,7 +104,6 @@ class LeaderEpochCache:
         self.version += 1
 
     def clear(self) -> None:
-        """Remove all entries."""
         self._entries = []
         self.version += 1
 

@@ -60,7 +60,6 @@ class _EntryCheck:
 
     @property
     def size(self) -> int:
-        """Size of the file."""
         return len(self._data)
 
     def shape(self) -> Iterator[EntryFault]:
@@ -80,8 +79,6 @@ class _EntryCheck:
 
 
 class OffsetIndexCheck(_EntryCheck):
-    """Compares an .index with the batches of its segment."""
-
     ENTRY = OffsetIndex.ENTRY
 
     def __init__(self, data: bytes, base: int, *, closed: bool = False) -> None:
@@ -94,7 +91,6 @@ class OffsetIndexCheck(_EntryCheck):
         return self._base + first, second
 
     def batch(self, header: BatchHeader) -> Iterator[EntryFault]:
-        """Add the next batch of the segment."""
         end = header.end
         while self._left and self._entry[1] < end:
             yield from self._meets(header)
@@ -121,7 +117,6 @@ class OffsetIndexCheck(_EntryCheck):
             self._waiting.append((self._slot, self._entry))
 
     def end(self, size: int) -> Iterator[EntryFault]:
-        """End the segment, which has `size` bytes."""
         while self._left:
             yield self._wrong(self._slot, self._entry, f"the log file has only {size} bytes of batches")
             self._left = self._advance()
@@ -134,8 +129,6 @@ class OffsetIndexCheck(_EntryCheck):
 
 
 class TimeIndexCheck(_EntryCheck):
-    """Compares a .timeindex with the batches of its segment."""
-
     ENTRY = TimeIndex.ENTRY
     _largest = -1
 
@@ -143,7 +136,6 @@ class TimeIndexCheck(_EntryCheck):
         return first, self._base + second
 
     def batch(self, header: BatchHeader) -> Iterator[EntryFault]:
-        """Add the next batch of the segment."""
         self._largest = max(self._largest, header.max_timestamp)
         last_offset = header.last_offset
         while self._left and self._entry[1] <= last_offset:
@@ -170,8 +162,6 @@ class TimeIndexCheck(_EntryCheck):
 
 
 class TransactionIndexCheck:
-    """Compares a .txnindex with the markers of its segment."""
-
     def __init__(self, entries: Sequence[AbortedTransaction], *, present: bool, cleaned: range = range(0)) -> None:
         """present: True if the file exists. cleaned: compaction may have removed markers at these offsets."""
         self._present, self._cleaned = present, cleaned
@@ -198,7 +188,6 @@ class TransactionIndexCheck:
             )
 
     def end(self) -> Iterator[EntryFault]:
-        """End the segment."""
         for entry in self._entries.values():
             if entry.last_offset not in self._cleaned:
                 yield self._wrong(entry, "there is no abort marker at the last offset")

@@ -30,7 +30,6 @@ class LazyIndex(Generic[Index]):
 
     @property
     def is_open(self) -> bool:
-        """True if the file is mapped."""
         return self._index is not None
 
     def get(self) -> Index:

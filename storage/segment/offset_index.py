@@ -17,8 +17,6 @@ from tidelog.types import Offset
 
 
 class OffsetPosition(NamedTuple):
-    """A batch's offset and its position in the file (bytes)."""
-
     offset: Offset
     position: int
 

@@ -143,7 +143,6 @@ class LogSegment:
 
     @property
     def path(self) -> str:
-        """Path of the .log file."""
         return self._path(LOG_SUFFIX)
 
     def _path(self, kind: str) -> str:

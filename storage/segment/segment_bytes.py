@@ -33,7 +33,6 @@ class SegmentBytes:
 
     @property
     def file(self) -> File:
-        """The file, opened at first use."""
         if self._file is None:
             self._file = self._files.open(self.path, read_only=True)
         return self._file
@@ -49,7 +48,6 @@ class SegmentBytes:
             yield header
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -73,12 +73,10 @@ class LogSegments:
 
     @property
     def first(self) -> LogSegment:
-        """The oldest segment."""
         return self._segments[0]
 
     @property
     def active(self) -> LogSegment:
-        """The segment that accepts appends."""
         return self._segments[-1]
 
     @property
@@ -136,7 +134,6 @@ class LogSegments:
                 self._files.remove(path)
 
     def behind(self, segment: LogSegment) -> Sequence[LogSegment]:
-        """The segments after this one."""
         return self._segments[bisect_right(self._bases, segment.base_offset) :]
 
     def end_of(self, segment: LogSegment, log_end: Offset) -> Offset:
@@ -194,6 +191,5 @@ class LogSegments:
         return dropped
 
     def close(self) -> None:
-        """Close all files."""
         for segment in self._segments:
             segment.close()

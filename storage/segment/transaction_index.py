@@ -89,7 +89,6 @@ class TransactionIndex:
 
     @property
     def is_read(self) -> bool:
-        """True if the entries are in memory."""
         return self._entries is not None
 
     def begin(self) -> None:
@@ -185,5 +184,4 @@ class TransactionIndex:
 
 
 def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """The contents of an index file."""
     return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)

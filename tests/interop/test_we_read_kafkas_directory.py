@@ -181,7 +181,7 @@ def test_a_copy_of_the_running_brokers_directory_reads_the_same(stage: tuple[Bro
     copy = tmp_path / "copy"
     shutil.copytree(broker.directory, copy, ignore=shutil.ignore_patterns("*.tmp"))  # they are gone a moment later
     directory, logs = opened(copy)
-    assert not directory.was_clean
+    assert not directory.identity.was_clean
     compare(logs, answers)
     directory.close()
 
@@ -192,7 +192,7 @@ def test_after_its_clean_stop_it_reads_the_same(stage: tuple[Broker, Answers], t
     broker.stop()
     assert damage(events(broker.directory)) == []
     directory, logs = opened(broker.directory)
-    assert directory.was_clean
+    assert directory.identity.was_clean
     assert [note for note in directory.notes if "__" not in note] == []
     compare(logs, answers)
     directory.close_clean()

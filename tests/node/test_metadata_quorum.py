@@ -25,7 +25,7 @@ def test_three_nodes_form_one_cluster_and_agree_on_it() -> None:
     with MetadataWorld() as world:
         world.begin()
         assert len({world.image(node).cluster_id for node in range(3)}) == 1
-        assert {world.lives[node].directories[0].cluster_id for node in range(3)} == {world.image().cluster_id}
+        assert {world.lives[node].directories[0].identity.cluster_id for node in range(3)} == {world.image().cluster_id}
         assert [voter.node_id for voter in world.image().voters] == [0]
         end = world.image().offset
         world.run_until(lambda: all(world.image(node).offset >= end for node in range(3)))
@@ -37,7 +37,7 @@ def test_no_cluster_is_formed_before_every_node_of_the_list_has_answered() -> No
         world.start(0, 1)
         world.loop.run_for(20)
         assert world.image(0).cluster_id == ""
-        assert world.lives[0].directories[0].cluster_id is None
+        assert world.lives[0].directories[0].identity.cluster_id is None
         world.start(2)
         world.wait_whole()
 
@@ -56,14 +56,14 @@ def test_an_emptied_first_node_does_not_form_another_cluster() -> None:
         assert isinstance(refusal, InconsistentClusterId)
         assert cluster in refusal.message
         assert "emptied or replaced" in refusal.message
-        assert world.lives[0].directories[0].cluster_id is None
+        assert world.lives[0].directories[0].identity.cluster_id is None
 
 
 def test_a_node_that_died_while_it_formed_the_cluster_goes_on_with_the_same_one() -> None:
     with MetadataWorld() as world:
         world.start(0, 1, 2)
-        world.run_until(lambda: bool(world.lives[0].directories and world.lives[0].directories[0].cluster_id))
-        cluster = world.lives[0].directories[0].cluster_id
+        world.run_until(lambda: bool(world.lives[0].directories and world.lives[0].directories[0].identity.cluster_id))
+        cluster = world.lives[0].directories[0].identity.cluster_id
         world.kill(0, power=True)
         world.start(0)
         world.wait_whole()
@@ -233,7 +233,7 @@ def test_the_number_of_a_registration_is_on_every_disk_before_the_node_is_unfenc
         world.wait_whole()
         for node in range(3):
             entry = world.image().nodes[NodeId(node)]
-            assert [directory.last_registration for directory in world.lives[node].directories] == [
+            assert [directory.identity.last_registration for directory in world.lives[node].directories] == [
                 entry.node_epoch
             ] * 2
             assert {state.directory_id for state in entry.directories} == {
@@ -257,7 +257,11 @@ def test_a_directory_that_cannot_be_used_is_not_named() -> None:
         world.wait_whole()
         entry = world.image().nodes[NodeId(2)]
         assert [state.directory_id for state in entry.directories] == [sound.directory_id]
-        assert entry.known_directories()[failed.directory_id] == before[failed.directory_id] == failed.last_registration
+        assert (
+            entry.known_directories()[failed.directory_id]
+            == before[failed.directory_id]
+            == failed.identity.last_registration
+        )
 
 
 # --- changes through any node -----------------------------------------------------------------------------------

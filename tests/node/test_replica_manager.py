@@ -356,7 +356,7 @@ def test_a_graceful_stop_ends_every_task_and_closes_clean(cluster: Cluster) -> N
     cluster.set(leader=2, isr=(2, 3))
     cluster.produce(2, batch(b"b"))
     cluster.start(1)
-    assert cluster.directory(1).was_clean
+    assert cluster.directory(1).identity.was_clean
     cluster.until(lambda: set(cluster.state().isr) == {1, 2, 3}, within=5.0)
 
 

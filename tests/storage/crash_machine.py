@@ -610,7 +610,7 @@ class CrashMachine(Machine):
         self.bench.restart_clean()
         self.returned(whole=True)
         self.model.ghost = None
-        assert self.faulty or self.bench.directory.was_clean
+        assert self.faulty or self.bench.directory.identity.was_clean
         # never synced; under way when it stopped
         harmless = ("is not a producer snapshot", "a cleaning was interrupted")
         told = [note for note in self.bench.directory.notes if not any(word in note for word in harmless)]

@@ -129,7 +129,7 @@ class CompactedLog(RuleBasedStateMachine):
     def restart(self) -> None:
         self.bench.settle(roll=False)
         self.bench.restart_clean()
-        assert self.bench.directory.was_clean
+        assert self.bench.directory.identity.was_clean
         self.bench.settle(roll=False)
 
     @rule()

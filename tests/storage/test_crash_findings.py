@@ -153,7 +153,7 @@ def test_a_time_index_that_recovery_rebuilt_is_durable_before_the_next_clean_sto
     bench.directory.close_clean()
     bench.disk.crash(OnlySizesSurvive())
     log = bench.reopen()
-    assert bench.directory.was_clean
+    assert bench.directory.identity.was_clean
     found = log.offset_for_timestamp(NOW + 5, up_to=log.log_end_offset)
     assert found is not None and found.offset == 5
 
@@ -258,7 +258,7 @@ def test_a_preallocated_segment_is_cut_to_size_durably_before_a_clean_stop() -> 
     bench.directory.close_clean()
     bench.disk.crash(NothingSurvives())
     bench.reopen()
-    assert bench.directory.was_clean
+    assert bench.directory.identity.was_clean
     assert bench.contents() == before
 
 

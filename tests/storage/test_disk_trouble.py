@@ -119,7 +119,7 @@ def test_a_failing_write_takes_the_directory_offline() -> None:
     with pytest.raises(KafkaStorageError, match="offline"):
         bench.directory.close_clean()
     bench.reopen()
-    assert not bench.directory.was_clean
+    assert not bench.directory.identity.was_clean
     assert len(bench.contents()) == 1
 
 

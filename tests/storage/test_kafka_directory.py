@@ -99,9 +99,9 @@ def test_a_follower_is_told_the_epochs_that_the_batches_have(archive: str, direc
 def test_every_log_opens(directory: OpenDirectory, archive: str) -> None:
     opened = directory(archive)
     assert {str(tp) for tp in opened.logs} == set(told(archive)["partitions"])
-    assert opened.was_clean == (archive != "unclean")
+    assert opened.identity.was_clean == (archive != "unclean")
     assert opened.damaged() == {}
-    assert opened.cluster_id == told(archive).get("clusterId", opened.cluster_id)
+    assert opened.identity.cluster_id == told(archive).get("clusterId", opened.identity.cluster_id)
     if archive != "unclean":
         assert [note for note in opened.notes if "__cluster_metadata" not in note] == [], (
             "Kafka has no checkpoint of it"
@@ -134,14 +134,14 @@ def test_a_directory_of_the_zookeeper_days_is_adopted_once(tmp_path: Path) -> No
     root = unpack("old", tmp_path)
     first = open_directory(root, "old", WHEN_WRITTEN)
     ids = {tp: log.topic_id for tp, log in first.logs.items()}
-    identity = (first.directory_id, first.node_id, first.cluster_id)
+    identity = (first.directory_id, first.identity.node_id, first.identity.cluster_id)
     first.close_clean()
     second = open_directory(root, "old", WHEN_WRITTEN)
-    assert second.was_clean
+    assert second.identity.was_clean
     assert (second.notes, second.damaged()) == ([], {})
     assert {tp: log.topic_id for tp, log in second.logs.items()} == ids
-    assert (second.directory_id, second.node_id, second.cluster_id) == identity
-    assert (second.node_id, second.cluster_id) == (0, "gXd6PjvtQ4GCTu5KP7ko8w")
+    assert (second.directory_id, second.identity.node_id, second.identity.cluster_id) == identity
+    assert (second.identity.node_id, second.identity.cluster_id) == (0, "gXd6PjvtQ4GCTu5KP7ko8w")
     second.close()
 
 

@@ -283,7 +283,7 @@ def _compare_snapshots(directory: Path, said: dict[str, Any], now: int) -> None:
 def test_a_false_clean_marker_over_zeros_is_no_reason_to_stop(opened: Opened) -> None:
     """Kafka stops while it loads; here the start is as good as one without the marker."""
     directory = opened("unclean", "clean-marker-on-zeros")
-    assert directory.was_clean
+    assert directory.identity.was_clean
     assert directory.damaged() == {}
     for partition, said in starts()["unclean", "as-killed"].partitions.items():
         log = log_of(directory, partition)

@@ -32,7 +32,11 @@ def test_a_new_directory_gets_an_id_and_keeps_it() -> None:
     bench = Bench()
     directory_id = bench.directory.directory_id
     assert directory_id.version == 4
-    assert (bench.directory.cluster_id, bench.directory.node_id, bench.directory.last_registration) == (None, None, -1)
+    assert (
+        bench.directory.identity.cluster_id,
+        bench.directory.identity.node_id,
+        bench.directory.identity.last_registration,
+    ) == (None, None, -1)
     for seed in range(10):
         bench.crash(seed)
         assert bench.directory.directory_id == directory_id
@@ -43,7 +47,7 @@ def test_it_belongs_to_one_node_of_one_cluster() -> None:
     bench.directory.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(3))
     bench.directory.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(3))
     bench.crash(1)
-    assert (bench.directory.cluster_id, bench.directory.node_id) == ("u2n9nW-xE8Z4OMkj66OjEg", 3)
+    assert (bench.directory.identity.cluster_id, bench.directory.identity.node_id) == ("u2n9nW-xE8Z4OMkj66OjEg", 3)
     with pytest.raises(InconsistentClusterId, match="belongs to cluster"):
         bench.directory.adopt("AAAAnW-xE8Z4OMkj66OjEg", NodeId(3))
     with pytest.raises(InvalidConfig, match="belongs to node 3"):
@@ -55,9 +59,9 @@ def test_the_registration_number_survives_a_crash() -> None:
     bench.directory.write_registration(17)
     for seed in range(10):
         bench.crash(seed)
-        assert bench.directory.last_registration == 17
+        assert bench.directory.identity.last_registration == 17
     bench.directory.write_registration(30)
-    assert bench.directory.last_registration == 30
+    assert bench.directory.identity.last_registration == 30
 
 
 def test_meta_properties_is_kafkas() -> None:
@@ -294,7 +298,7 @@ def test_the_same_directory_on_a_real_disk(tmp_path: Path) -> None:
     bench.log.truncate_to(Offset(50))
     contents = bench.contents()
     bench.restart_clean()
-    assert (bench.directory.was_clean, bench.directory.notes, bench.contents()) == (True, [], contents)
+    assert (bench.directory.identity.was_clean, bench.directory.notes, bench.contents()) == (True, [], contents)
     bench.log.append(batch(b"unsynced"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
     bench.directory.close()
     bench.reopen()
@@ -408,7 +412,7 @@ def test_a_directory_is_intact_after_a_clean_stop_or_on_the_boot_of_its_last_reg
     directory = opened_on(disk, b"first")
     directory.write_registration(7)
     directory.close_clean() if clean else directory.close()
-    assert opened_on(disk, boot).intact is intact
+    assert opened_on(disk, boot).identity.intact is intact
 
 
 def test_a_directory_stays_intact_where_a_process_dies_between_a_clean_stop_and_its_registration() -> None:
@@ -418,9 +422,9 @@ def test_a_directory_stays_intact_where_a_process_dies_between_a_clean_stop_and_
     directory.close_clean()
     opened_on(disk, b"second").close()  # takes the marker, and dies
     again = opened_on(disk, b"second")
-    assert (again.intact, again.last_registration) == (True, 7)
+    assert (again.identity.intact, again.identity.last_registration) == (True, 7)
     again.close()
-    assert not opened_on(disk, b"third").intact
+    assert not opened_on(disk, b"third").identity.intact
 
 
 def test_what_was_lost_is_told_until_a_registration_has_told_it() -> None:
@@ -430,10 +434,10 @@ def test_what_was_lost_is_told_until_a_registration_has_told_it() -> None:
     directory.close()
     opened_on(disk, b"second").close()  # dies before it registers
     again = opened_on(disk, b"second")
-    assert not again.intact
+    assert not again.identity.intact
     again.write_registration(8)
     again.close()
-    assert opened_on(disk, b"second").intact
+    assert opened_on(disk, b"second").identity.intact
 
 
 def test_a_directory_of_an_older_version_is_intact_after_a_clean_stop_alone() -> None:
@@ -442,4 +446,4 @@ def test_a_directory_of_an_older_version_is_intact_after_a_clean_stop_alone() ->
     directory.write_registration(7)
     directory.close()
     write_file(disk, "/data/registration", b"0\n7\n")
-    assert not opened_on(disk, b"first").intact
+    assert not opened_on(disk, b"first").identity.intact

@@ -166,7 +166,7 @@ class LogMachine(RuleBasedStateMachine):
             self.bench.restart_clean()
 
         if self.attempt(work, crash_in, seed, [], self.durable_offset):
-            assert self.bench.directory.was_clean
+            assert self.bench.directory.identity.was_clean
             assert self.bench.directory.notes == []
             self.agree_after_restart([], whole=True)
 

@@ -523,7 +523,7 @@ def test_each_clean_stop_leaves_one_snapshot_of_its_own() -> None:
     for i in range(3):
         append(bench, from_producer(1, i))
         bench.restart_clean()
-        assert bench.directory.was_clean
+        assert bench.directory.identity.was_clean
         assert bench.directory.notes == []
         assert [name for name in bench.files.list(bench.log.path) if name.endswith(".snapshot")] == [
             f"{i + 1:020d}.snapshot"

@@ -82,7 +82,7 @@ def test_a_segment_lost_behind_a_clean_stop_is_missed() -> None:
     bench.directory.close_clean()
     lose(bench, bases[1])
     bench.reopen()
-    assert bench.directory.was_clean
+    assert bench.directory.identity.was_clean
     assert bench.log.damage is not None
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (bases[1], bases[2])
 
@@ -348,7 +348,7 @@ def test_a_false_clean_marker_costs_nothing_but_a_recovery(name: str) -> None:
     assert data is not None
     write_file(bench.disk, path, SPOILED[name](data))
     bench.reopen()
-    assert bench.directory.was_clean
+    assert bench.directory.identity.was_clean
     assert (bench.contents(), bench.log.damage) == (contents, None)
     assert read_file(bench.disk, path) == data
     bench.lead(b"goes on")

@@ -45,7 +45,7 @@ def opened(disk: FakeDisk, seed: int = 1) -> LogDirectory:
 def test_it_gets_an_id_and_keeps_node_and_cluster(properties: str) -> None:
     disk = directory_with(properties)
     directory = opened(disk)
-    assert (directory.node_id, directory.cluster_id) == (4, CLUSTER)
+    assert (directory.identity.node_id, directory.identity.cluster_id) == (4, CLUSTER)
     directory_id = directory.directory_id
     disk.kill()
     assert opened(disk, seed=2).directory_id == directory_id
@@ -84,7 +84,7 @@ def test_power_fails_in_any_call_of_it() -> None:
         disk.crash(random.Random(call))
         directory = opened(disk)
         assert {str(tp) for tp in directory.logs} == {"orders-0", "paid-0"}
-        assert (directory.node_id, directory.damaged()) == (4, {})
+        assert (directory.identity.node_id, directory.damaged()) == (4, {})
         assert read_partition_metadata(disk, "/data/paid-0") == topic_id_of(CLUSTER, "paid")
         if done:
             assert call > 10

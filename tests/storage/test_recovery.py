@@ -149,7 +149,7 @@ def test_a_clean_start_reads_little_and_changes_nothing() -> None:
     bench.directory.close_clean()
     calls = bench.disk.calls
     bench.reopen()
-    assert bench.directory.was_clean
+    assert bench.directory.identity.was_clean
     assert bench.directory.notes == []
     assert bench.disk.calls - calls < 40 + 6 * len(bench.log.segments)
     assert (bench.log.high_watermark, bench.log.durable_offset, bench.log.recovery_point) == (150, 200, 200)
@@ -160,9 +160,9 @@ def test_the_marker_of_a_clean_stop_is_gone_once_the_directory_is_open() -> None
     for seed in range(10):
         bench = filled(3)
         bench.restart_clean()
-        assert bench.directory.was_clean
+        assert bench.directory.identity.was_clean
         bench.crash(seed)
-        assert not bench.directory.was_clean
+        assert not bench.directory.identity.was_clean
 
 
 def test_a_false_clean_marker_is_not_believed() -> None:
@@ -176,7 +176,7 @@ def test_a_false_clean_marker_is_not_believed() -> None:
     put(bench, bench.segment_path, whole + b"\0" * 100)
     write_file(bench.disk, "/data/.kafka_cleanshutdown", b'{"version":0,"brokerEpoch":-1}')
     bench.reopen()
-    assert bench.directory.was_clean
+    assert bench.directory.identity.was_clean
     assert "marker rejected" in bench.directory.notes[0]
     assert bench.contents() == kept
 

@@ -58,7 +58,7 @@ def test_reads_truncation_checkpoints_and_a_clean_stop_go_on() -> None:
     directory.write_checkpoints()
     directory.close_clean()
     again = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
-    assert again.was_clean
+    assert again.identity.was_clean
     assert again.reserve.low
     again.load_logs(lambda _name, _id: log.config)
     assert again.logs[TP].log_end_offset == log.log_end_offset

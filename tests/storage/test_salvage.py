@@ -216,7 +216,7 @@ def test_the_owner_is_not_kept_waiting() -> None:
     executor.waiting.pop()  # the process ends before it is done
     assert (told, bench.log.closed, bench.directory.logs) == ([], True, {})
     bench.directory.close_clean()
-    assert not bench.open_directory().was_clean
+    assert not bench.open_directory().identity.was_clean
 
 
 def test_the_batch_in_which_the_log_starts_stays(tmp_path: Path) -> None:
