@@ -19,6 +19,7 @@ Source: Kafka's Cleaner; the split over threads is Tidelog's own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -26,10 +27,10 @@ from storage.compaction.batch_filter import BatchFilter, FilterStats, LastRecord
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
 from storage.config import LogConfig
-from storage.files.file_system import Buffer, Files, sync_paths
+from storage.files.file_system import Buffer, Files, remove_files, sync_paths
 from storage.segment.batch_walk import BrokenChain, Link
 from storage.segment.epoch_cache import epoch_due
-from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment.segment import ALL_SUFFIXES, INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import CLEANED_SUFFIX
 from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
 from storage.segment.verifier import SegmentRules, sound_batches
@@ -148,16 +149,14 @@ class Cleaning:
     def _scan(self, source: CleaningSource) -> Iterator[RecordBatch]:
         """The batches of a segment, with checksums, offsets and leader epochs checked."""
         rules = SegmentRules(source.base_offset, source.end, partial(epoch_due, self.plan.epochs))
-        file = self.plan.files.open(source.path, read_only=True)
-        try:
-            for batch in sound_batches(file, Link(0, source.size, source.base_offset), rules):
+        with closing(self.plan.files.open(source.path, read_only=True)) as file:
+            try:
+                for batch in sound_batches(file, Link(0, source.size, source.base_offset), rules):
+                    self._check_cancelled()
+                    yield batch
+            except BrokenChain:
                 self._check_cancelled()
-                yield batch
-        except BrokenChain:
-            self._check_cancelled()
-            raise
-        finally:
-            file.close()
+                raise
 
     def _check_cancelled(self) -> None:
         if self.cancelled:
@@ -261,10 +260,8 @@ class Cleaning:
         return 0
 
     def _remove_cleaned(self, base: Offset) -> None:
-        for kind in (*SUFFIXES, TRANSACTION_INDEX_SUFFIX):
-            path = segment_path(self.plan.directory, base, kind) + CLEANED_SUFFIX
-            if self.plan.files.size(path) is not None:
-                self.plan.files.remove(path)
+        paths = (segment_path(self.plan.directory, base, kind) + CLEANED_SUFFIX for kind in ALL_SUFFIXES)
+        remove_files(self.plan.files, paths)
 
 
 def _put(batch: RecordBatch, offsets: OffsetMap, plan: CleaningPlan) -> bool:

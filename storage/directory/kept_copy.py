@@ -8,11 +8,12 @@ Not here: when a copy is made (node/replicas/follower_log.py, salvage.py), its n
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from collections.abc import Collection
+from contextlib import closing, suppress
 from typing import Final
 
+from storage.files.deleted_files import remove_log_directory
 from storage.files.file_system import Files, directory_of
 from storage.log.log_truncation import Shortening, TruncationTicket
 from storage.segment.segment import ALL_SUFFIXES
@@ -33,10 +34,8 @@ def keep_copy(files: Files, directory: str, copy: str, changing: Collection[str]
         files.sync_directory(copy)
         files.sync_directory(directory_of(copy))
     except OSError:
-        with contextlib.suppress(OSError):
-            for name in files.list(copy):
-                files.remove(f"{copy}/{name}")
-            files.remove_directory(copy)
+        with suppress(OSError):
+            remove_log_directory(files, copy)
         raise
 
 
@@ -59,18 +58,11 @@ def copied_first(ticket: TruncationTicket, copy: str) -> None:
 
 def copy_file(files: Files, source: str, target: str) -> None:
     """Copy a file durably. Raises OSError."""
-    read = files.open(source, read_only=True)
-    try:
-        written = files.open(target, create=True)
-        try:
-            size = read.size()
-            for position in range(0, size, _CHUNK_BYTES):
-                written.pwritev([read.pread(min(_CHUNK_BYTES, size - position), position)], position)
-            written.sync()
-        finally:
-            written.close()
-    finally:
-        read.close()
+    with closing(files.open(source, read_only=True)) as read, closing(files.open(target, create=True)) as written:
+        size = read.size()
+        for position in range(0, size, _CHUNK_BYTES):
+            written.pwritev([read.pread(min(_CHUNK_BYTES, size - position), position)], position)
+        written.sync()
 
 
 def _link(files: Files, path: str, name: str) -> bool:

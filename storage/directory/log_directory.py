@@ -31,9 +31,9 @@ from storage.directory.new_log import NewLog, move_aside, run_ticket
 from storage.directory.reserve import Reserve
 from storage.directory.salvage import Salvage
 from storage.files.clock import WallClock
-from storage.files.deleted_files import Leaving, remove_files, remove_log_directory
+from storage.files.deleted_files import Leaving, remove_log_directory
 from storage.files.executor import Executor, InlineExecutor
-from storage.files.file_system import Files, is_full
+from storage.files.file_system import Files, is_full, remove_files
 from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from storage.log.recent_appends import RecentAppends

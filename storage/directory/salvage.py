@@ -15,15 +15,15 @@ Not here: whether to give records up (node/replicas/replica_manager.py), opening
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 from storage.directory.kept_copy import keep_copy, names_of
-from storage.files.file_system import File, Files
+from storage.files.file_system import File, Files, remove_files
 from storage.segment.epoch_cache import epoch_due
-from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_FILE, TIME_INDEX_SUFFIX, segment_path
-from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX, SEGMENT_FILE, segment_path
 from storage.segment.verifier import Checked, verify_around_gaps
 from storage.settings import INT64_MAX
 from tidelog.errors import TidelogError
@@ -31,7 +31,6 @@ from tidelog.types import EpochStart, Offset
 
 SALVAGED: Final = ".salvaged"
 """Suffix of a segment that is being rewritten. Loading ignores such files."""
-_CHUNK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +91,8 @@ class Salvage:
     def replace(self) -> None:
         """Rename the new segments. Any thread. Raises OSError."""
         for base in self._damaged:
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-                path = segment_path(self.directory, base, suffix)
-                if self.files.size(path) is not None:
-                    self.files.remove(path)
+            _, *indexes = (segment_path(self.directory, base, suffix) for suffix in ALL_SUFFIXES)
+            remove_files(self.files, indexes)
             path = segment_path(self.directory, base, LOG_SUFFIX)
             self.files.rename(path + SALVAGED, path)
             if base in self._empty:
@@ -111,11 +108,8 @@ class Salvage:
         self.lost, self._damaged, self._empty = [], [], set()
         next_offset = int(self.start)
         for base, behind in pairwise([*self._bases(), INT64_MAX]):
-            file = self.files.open(segment_path(self.directory, base, LOG_SUFFIX), read_only=True)
-            try:
+            with closing(self.files.open(segment_path(self.directory, base, LOG_SUFFIX), read_only=True)) as file:
                 sound, whole = self._sound(file, max(base, 0), behind)
-            finally:
-                file.close()
             if not whole:
                 self._damaged.append(base)
             for batch in sound:
@@ -159,17 +153,13 @@ class Salvage:
 
     def _write(self, base: int, sound: Sequence[_Sound]) -> None:
         path = segment_path(self.directory, base, LOG_SUFFIX)
-        source = self.files.open(path, read_only=True)
-        try:
-            target = self.files.open(path + SALVAGED, create=True)
-            try:
-                target.truncate(0)
-                written = 0
-                for batch in sound:
-                    target.pwritev([source.pread(batch.size, batch.position)], written)
-                    written += batch.size
-                target.sync()
-            finally:
-                target.close()
-        finally:
-            source.close()
+        with (
+            closing(self.files.open(path, read_only=True)) as source,
+            closing(self.files.open(path + SALVAGED, create=True)) as target,
+        ):
+            target.truncate(0)
+            written = 0
+            for batch in sound:
+                target.pwritev([source.pread(batch.size, batch.position)], written)
+                written += batch.size
+            target.sync()

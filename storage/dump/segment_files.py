@@ -7,6 +7,7 @@ Not here: the rules between batches (chain.py), the rules for index entries (seg
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
@@ -44,8 +45,7 @@ def dump_segment(files: Files, path: str, names: Sequence[str], chain: LogChain,
     """A .log file and its indexes. names: of all files in the directory. records: yield them too. Raises OSError."""
     base = int(path[-24:-4])
     checks = SegmentChecks(files, path.removesuffix(LOG_SUFFIX), base, names)
-    file = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as file:
         size = file.size()
         yield FileFound(path, "log", size)
         yield from chain.begin_segment(path, base)
@@ -55,23 +55,18 @@ def dump_segment(files: Files, path: str, names: Sequence[str], chain: LogChain,
                 checks.batch(step, chain.transaction(step.batch))
         yield from chain.end_segment(path)
         yield from checks.end(size, _ALL, chain.torn_from)
-    finally:
-        file.close()
 
 
 def dump_log_alone(files: Files, path: str, chain: LogChain, *, records: bool) -> Events:
     """A .log file, or a snapshot of the metadata log, without the files beside it. Raises OSError."""
     digits = path.rpartition("/")[2][:20]
-    file = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as file:
         size = file.size()
         yield FileFound(path, "log", size)
         yield from chain.begin_segment(path, int(digits) if digits.isdigit() and LOG_SUFFIX in path[-24:] else 0)
         for step in read_log(file, path, size, records=records):
             yield from _step(step, path, chain)
         yield from chain.end_segment(path)
-    finally:
-        file.close()
 
 
 def dump_index_alone(files: Files, path: str) -> Events:
@@ -85,15 +80,12 @@ def dump_index_alone(files: Files, path: str) -> Events:
         yield from _unchecked(files, path, suffix, base)
         return
     checks = SegmentChecks(files, stem, base, [name])
-    file = files.open(log, read_only=True)
-    try:
+    with closing(files.open(log, read_only=True)) as file:
         size = file.size()
         for step in read_log(file, log, size, records=False):
             if isinstance(step, Read):
                 checks.batch(step, None)
         yield from checks.end(size, (suffix,), None)
-    finally:
-        file.close()
 
 
 def _step(step: Read | Gap, path: str, chain: LogChain) -> Events:

@@ -1,7 +1,7 @@
 """Files that have left a log and wait for removal, `file.delete.delay.ms` after they were renamed to `.deleted`.
 
 Until then, readers that opened the files can still read them. A restart removes all of them (interrupted.py). Use on
-the owner's thread only, except `remove_files`. Source: Kafka's `file.delete.delay.ms` and LocalLog.deleteSegmentFiles.
+the owner's thread only. Source: Kafka's `file.delete.delay.ms` and LocalLog.deleteSegmentFiles.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 
-from storage.files.file_system import Files
+from storage.files.file_system import Files, remove_files
 from tidelog.types import Millis
 
 
@@ -65,16 +65,6 @@ class DeletedFiles:
         while self._waiting and self._waiting[0][0] <= now:
             due.append(self._waiting.popleft()[1])
         return due
-
-
-def remove_files(files: Files, paths: Iterable[str]) -> None:
-    """Remove files. Missing ones are skipped: the directory of their log may have been renamed. Any thread. Raises
-    OSError."""
-    for path in paths:
-        try:
-            files.remove(path)
-        except FileNotFoundError:
-            continue
 
 
 def remove_log_directory(files: Files, path: str) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -162,23 +163,28 @@ def sync_all(files: Sequence[File]) -> None:
 def sync_paths(files: Files, paths: Iterable[str]) -> None:
     """Make the bytes of these files durable, as `sync_all`."""
     for path in paths:
-        file = files.open(path)
-        try:
+        with closing(files.open(path)) as file:
             sync_all([file])
-        finally:
-            file.close()
+
+
+def remove_files(files: Files, paths: Iterable[str]) -> bool:
+    """Remove files, except those that are missing. Returns True if any existed. Any thread. Raises OSError."""
+    found = False
+    for path in paths:
+        if files.size(path) is not None:
+            with suppress(FileNotFoundError):  # the directory may be renamed meanwhile
+                files.remove(path)
+            found = True
+    return found
 
 
 def read_file(files: Files, path: str) -> bytes | None:
     """All bytes of a small file, None if there is no such file."""
     try:
-        file = files.open(path, read_only=True)
+        with closing(files.open(path, read_only=True)) as file:
+            return file.pread(file.size(), 0)
     except FileNotFoundError:
         return None
-    try:
-        return file.pread(file.size(), 0)
-    finally:
-        file.close()
 
 
 def write_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
@@ -187,14 +193,11 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> No
     sync: also make the new contents durable before returning. Without it, a crash may leave the file empty.
     """
     temporary = f"{path}.tmp"
-    file = files.open(temporary, create=True)
-    try:
+    with closing(files.open(temporary, create=True)) as file:
         file.truncate(0)
         file.pwritev([data], 0)
         if sync:
             file.sync()
-    finally:
-        file.close()
     files.rename(temporary, path)
     if sync:
         files.sync_directory(directory_of(path))

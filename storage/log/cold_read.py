@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final, Protocol
 
 from storage.files.file_system import Buffer, File, Files
@@ -82,12 +83,9 @@ class BytesRead:
     def _start(self, file: File) -> int:
         """The byte where the search begins, from the index. Raises BrokenChain if the index entry does not point at a
         matching batch: the owner then repairs the index."""
-        index = self._files.open(self._index_path, read_only=True)
-        try:
+        with closing(self._files.open(self._index_path, read_only=True)) as index:
             count = index.size() // _ENTRY.size if self._entries is None else self._entries
             entries = index.pread(count * _ENTRY.size, 0)
-        finally:
-            index.close()
         slots = range(len(entries) // _ENTRY.size)
         slot = bisect_right(
             slots, self.offset - self._base, key=lambda slot: _ENTRY.unpack_from(entries, slot * _ENTRY.size)[0]

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from storage.files.file_system import File, Files, sync_all
+from storage.files.file_system import File, Files, remove_files, sync_all
 from storage.log.flush import FlushState
 from storage.log.log_producers import LogProducers
 from storage.producers.producer_snapshot import snapshot_path
@@ -75,10 +75,7 @@ class TruncationTicket:
         self.lower_claims()
         self.begun = True
         gone = remove_agreements(self.files, self.directory)
-        for path in (*self.doomed, *self._leftovers()):
-            if self.files.size(path) is not None:
-                self.files.remove(path)
-                gone = True
+        gone |= remove_files(self.files, (*self.doomed, *self._leftovers()))
         if gone:
             self.files.sync_directory(self.directory)
         self._cut()

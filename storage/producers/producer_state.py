@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from storage.append_info import Origin
-from storage.files.file_system import Files, read_file, sync_paths, write_file
+from storage.files.file_system import Files, read_file, remove_files, sync_paths, write_file
 from storage.producers.producer_entry import CompletedTransaction, ProducerBatch, ProducerState
 from storage.producers.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offset, snapshot_path
 from storage.segment.transaction_index import AbortedTransaction
@@ -299,9 +299,7 @@ class ProducerStateManager:
         if not self._has_snapshot(offset):
             return False
         self.snapshots.remove(offset)
-        path = snapshot_path(self._directory, offset)
-        if self._files.size(path) is not None:
-            self._files.remove(path)
+        remove_files(self._files, [snapshot_path(self._directory, offset)])
         return True
 
     def remove_snapshots_above(self, offset: Offset) -> bool:
@@ -314,8 +312,7 @@ class ProducerStateManager:
 
     def remove_strays(self, bases: Sequence[Offset]) -> None:
         """Remove the files of the snapshots that `take_strays` returns. Raises OSError."""
-        for path in self.take_strays(bases):
-            self._files.remove(path)
+        remove_files(self._files, self.take_strays(bases))
 
     def take_strays(self, bases: Sequence[Offset]) -> list[str]:
         """Remove from the list the snapshots that belong to no segment, except the last one if it is above the last

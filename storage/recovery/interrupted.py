@@ -15,16 +15,14 @@ Source: Kafka's LogLoader; KAFKA-6264 for the splitting.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from contextlib import closing, suppress
 from typing import Final
 
-from storage.files.file_system import Files
+from storage.files.file_system import Files, remove_files
 from storage.segment.batch_walk import BrokenChain, walk_file
-from storage.segment.segment import LOG_SUFFIX, SUFFIXES
+from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX
 from storage.segment.segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
 
-_KINDS: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
 _NAME: Final = re.compile(r"(?P<base>\d{20})(?P<kind>\.[a-z]+)(?P<state>\.[a-z]+)?")
 
 
@@ -45,14 +43,14 @@ def finish_interrupted(files: Files, directory: str) -> list[str]:
     halves = [match[0] for match in found if match["state"] == SWAP_SUFFIX and int(match["base"]) not in whole]
     notes = []
     if halves:
-        _remove(files, directory, halves)
+        remove_files(files, (f"{directory}/{name}" for name in halves))
         files.sync_directory(directory)
     if whole:
         notes.append(_swap_in(files, directory, whole))
     if cleaned:
-        _remove(files, directory, (match[0] for match in cleaned))
+        remove_files(files, (f"{directory}/{match[0]}" for match in cleaned))
         notes.append(f"{directory}: a cleaning was interrupted: its {len(cleaned)} unfinished files were removed")
-    _remove(files, directory, dead)
+    remove_files(files, (f"{directory}/{name}" for name in dead))
     return notes
 
 
@@ -63,12 +61,18 @@ def _swap_in(files: Files, directory: str, bases: list[int]) -> str:
     old = []
     for name in files.list(directory):
         match = _NAME.fullmatch(name)
-        if match is not None and match["state"] is None and match["kind"] in _KINDS and int(match["base"]) in replaced:
+        if (
+            match is not None
+            and match["state"] is None
+            and match["kind"] in ALL_SUFFIXES
+            and int(match["base"]) in replaced
+        ):
             old.append(name)
-    _remove(files, directory, sorted(old, key=lambda name: name.endswith(LOG_SUFFIX)))
+    old.sort(key=lambda name: name.endswith(LOG_SUFFIX))
+    remove_files(files, (f"{directory}/{name}" for name in old))
     files.sync_directory(directory)
     for base in bases:
-        for kind in _KINDS:
+        for kind in ALL_SUFFIXES:
             path = f"{directory}/{_name(base, kind)}"
             if files.size(path + SWAP_SUFFIX) is not None:
                 files.rename(path + SWAP_SUFFIX, path)
@@ -81,22 +85,12 @@ def _swap_in(files: Files, directory: str, bases: list[int]) -> str:
 
 def _next_offset(files: Files, path: str, base: int) -> int:
     """The offset after the last readable batch of a segment."""
-    file = files.open(path, read_only=True)
     end = base
-    try:
+    with closing(files.open(path, read_only=True)) as file, suppress(BrokenChain):
         for header in walk_file(file, 0, file.size(), base):
             end = header.last_offset + 1
-    except BrokenChain:
-        pass
-    finally:
-        file.close()
     return end
 
 
 def _name(base: int, kind: str) -> str:
     return f"{base:020d}{kind}"
-
-
-def _remove(files: Files, directory: str, names: Iterable[str]) -> None:
-    for name in names:
-        files.remove(f"{directory}/{name}")

@@ -28,7 +28,7 @@ from storage.recovery.loaded import Damage, LoadedLog
 from storage.recovery.loading_site import LoadingSite
 from storage.segment.batch_walk import BrokenChain, Link
 from storage.segment.index_errors import CorruptIndex
-from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment.segment import LogSegment
 from storage.segment.verifier import FaultKind, SegmentRules, is_sound, verify
 from storage.settings import INT32_MAX, INT64_MAX
 from tidelog.records.v2.header import HEADER_BYTES, BatchHeader
@@ -326,10 +326,7 @@ class Recovery:
         for segment in loaded.segments[first:]:
             sync_all([segment.file])
             if segment is not loaded.segments[-1]:
-                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                    index = files.open(segment_path(directory, segment.base_offset, suffix))
-                    index.sync()
-                    index.close()
+                segment.sync_indexes()
         if self._known.recovery_point == 0:
             self._rewrite_metadata()
         files.sync_directory(directory)

@@ -14,6 +14,7 @@ Source: Kafka's AbstractIndex, including the search that tries the warm end of t
 
 from __future__ import annotations
 
+from contextlib import closing
 from enum import IntEnum
 from struct import Struct
 from typing import ClassVar, Final
@@ -190,11 +191,8 @@ class AbstractIndex:
         size = entries * self.ENTRY.size
         self._unmap()
         if self._files.size(self.path) != size:
-            file = self._files.open(self.path, create=True)
-            try:
+            with closing(self._files.open(self.path, create=True)) as file:
                 file.truncate(size)
-            finally:
-                file.close()
 
     def _map(self) -> None:
         size = self._files.size(self.path) or 0

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from storage.files.file_system import Files, read_file, write_file
+from storage.files.file_system import Files, read_file, remove_files, write_file
 from tidelog.records.v2.checksum import crc32c
 from tidelog.types import Offset
 
@@ -63,8 +63,4 @@ def parse_agreements(data: bytes) -> dict[Offset, Agreement] | None:
 
 def remove_agreements(files: Files, directory: str) -> bool:
     """Remove the file; the caller syncs the directory. Returns True if the file existed. Raises OSError."""
-    path = f"{directory}/{AGREEMENT_FILE}"
-    if files.size(path) is None:
-        return False
-    files.remove(path)
-    return True
+    return remove_files(files, [f"{directory}/{AGREEMENT_FILE}"])

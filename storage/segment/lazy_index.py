@@ -7,6 +7,7 @@ Not here: the index (abstract_index.py), rebuilding it (segment.py). Source: Kaf
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Generic, TypeVar
 
 from storage.files.file_system import Files
@@ -48,11 +49,8 @@ class LazyIndex(Generic[Index]):
         """Create an empty index; existing contents of the file are discarded. Raises OSError."""
         self.release()
         if self._files.size(self.path):
-            file = self._files.open(self.path)
-            try:
+            with closing(self._files.open(self.path)) as file:
                 file.truncate(0)
-            finally:
-                file.close()
         self._index = self._kind(self._files, self.path, self._base_offset, self._max_bytes, fresh=True)
         return self._index
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from storage.config import LogConfig
-from storage.files.file_system import Buffer, File, Files, WouldBlock, sync_all, sync_paths
+from storage.files.file_system import Buffer, File, Files, WouldBlock, remove_files, sync_all, sync_paths
 from storage.segment.batch_walk import BrokenChain, Link, walk_file
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.lazy_index import LazyIndex
@@ -552,10 +552,7 @@ class LogSegment:
     def remove(self) -> None:
         """Remove the segment's files, the .log file last: after a crash the remaining files still form a segment."""
         self.close()
-        for kind in reversed(ALL_SUFFIXES):
-            path = self._path(kind)
-            if self._files.size(path) is not None:
-                self._files.remove(path)
+        remove_files(self._files, map(self._path, reversed(ALL_SUFFIXES)))
 
     def rename(self, suffix: str) -> list[str]:
         """Change the suffix of the segment's files; "" makes them part of the log. Shared handles stay valid; the

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from storage.config import LogConfig
-from storage.files.file_system import Files
+from storage.files.file_system import Files, remove_files
 from storage.segment.open_segments import OpenSegments
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from tidelog.types import Millis, Offset
@@ -104,7 +104,7 @@ class LogSegments:
             if self._segments:
                 self._segments[-1].become_inactive()
         except OSError:
-            self._remove_files(base)
+            remove_files(self._files, [segment_path(self._directory, base, suffix) for suffix in ALL_SUFFIXES])
             raise
         self._segments.append(segment)
         self._bases.append(base)
@@ -126,12 +126,6 @@ class LogSegments:
             elif size is not None:
                 notes.append(f"{path} was in the way of a new segment: renamed to {set_aside(self._files, path)}")
         return notes
-
-    def _remove_files(self, base: int) -> None:
-        for suffix in ALL_SUFFIXES:
-            path = segment_path(self._directory, base, suffix)
-            if self._files.size(path) is not None:
-                self._files.remove(path)
 
     def behind(self, segment: LogSegment) -> Sequence[LogSegment]:
         return self._segments[bisect_right(self._bases, segment.base_offset) :]

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from storage.files.file_system import Files, is_full, read_file, write_file
+from storage.files.file_system import Files, is_full, read_file, remove_files, write_file
 from storage.segment.index_errors import CorruptIndex
 from tidelog.types import Offset, ProducerId
 
@@ -172,8 +172,7 @@ class TransactionIndex:
 
     def remove(self) -> None:
         """Remove all entries and the file. Raises OSError."""
-        if self._files.size(self.path) is not None:
-            self._files.remove(self.path)
+        remove_files(self._files, [self.path])
         self._entries, self._behind = [], False
 
     def rename(self, path: str) -> None:

@@ -13,7 +13,8 @@ from dataclasses import replace
 import pytest
 
 from storage.config import LogConfig
-from storage.files.deleted_files import DeletedFiles, remove_files
+from storage.files.deleted_files import DeletedFiles
+from storage.files.file_system import remove_files
 from tests.fakes.fake_disk import SimulatedCrash
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import NOW, SMALL, Bench, batch, contents
