@@ -51,7 +51,6 @@ class LogAppendInfo(NamedTuple):
     """Number of records according to the batch headers. None if a v0 or v1 wrapper that a follower appends hides it."""
     valid_bytes: int
     """Bytes appended: the stored size of all whole batches."""
-    offsets_monotonic: bool = True
     duplicate: bool = False
     """True if the values are those of an earlier append of the same batch."""
     stats: RecordValidationStats = RecordValidationStats()

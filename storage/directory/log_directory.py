@@ -70,7 +70,7 @@ def _ignore(_: object) -> None:
 def waits(log: Log) -> bool:
     """True if the log needs another visit of maintenance: a flush, or the removal of files."""
     unflushed = log.log_end_offset > log.recovery_point and log.config.flush_ms < INT64_MAX
-    return unflushed or log.durable_offset < log.log_end_offset or log.front.has_deleted
+    return unflushed or log.durable_offset < log.log_end_offset or len(log.front.deleted) > 0
 
 
 class LogDirectory:
@@ -473,7 +473,7 @@ class LogDirectory:
     def remove_deleted_files(self) -> None:
         """Remove, in the background, files that left their logs at least `file.delete.delay.ms` ago."""
         now = self.clock.wall_ms()
-        paths = [path for log in self._stirred if not log.closed for path in log.take_deleted(now)]
+        paths = [path for log in self._stirred if not log.closed for path in log.front.deleted.take(now)]
         if paths:
             self.background.submit(lambda: remove_files(self.files, paths), self._removed)
         self.changes.retry()

@@ -164,21 +164,15 @@ class LogManager:
 
     def home_of(self, name: TopicPartition, home: DirectoryId | None) -> LogDirectory:
         """The directory for a new log. home: the only directory allowed; None for any. Raises KafkaStorageError."""
-        directory = self.place(home)
+        directory = min(
+            (each for each in self.working if home in (None, each.directory_id)),
+            key=lambda each: (each.reserve.low, len(each.logs), -each.reserve.free),
+            default=None,
+        )
         if directory is None:
             where = "every log directory is offline" if home is None else f"log directory {home} is offline or gone"
             raise KafkaStorageError(f"{name} was not created: {where}; check the disks, then restart the node")
         return directory
-
-    def place(self, home: DirectoryId | None) -> LogDirectory | None:
-        """The directory for a new log; None if there is none."""
-        if home is not None:
-            return next((directory for directory in self.working if directory.directory_id == home), None)
-        return min(
-            self.working,
-            key=lambda directory: (directory.reserve.low, len(directory.logs), -directory.reserve.free),
-            default=None,
-        )
 
     # --- closing --------------------------------------------------------------------------------------------------
 

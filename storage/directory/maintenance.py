@@ -4,7 +4,7 @@
     checkpoints                                    flush.offset.checkpoint.interval.ms
     retention                                      retention.check.interval.ms
     expiry of producers                            producer.id.expiration.check.interval.ms
-    the number of producers                        flush.scheduler.interval.ms (producer_limit.py)
+    the number of producers                        flush.scheduler.interval.ms
     compaction                                     cleaner.backoff.ms (directory_cleaning.py)
     the scrub                                      with every tick, at its configured rate (scrub.py)
 
@@ -23,15 +23,16 @@ from storage.directory.log_cleaner import Cleaned
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.directory.maintenance_config import MaintenanceConfig
-from storage.directory.producer_limit import limit_producers
 from storage.directory.scrub import Scrub
 from storage.directory.scrub_segment import Finding
 from storage.log.log import Log
 from tidelog.errors import TidelogError
-from tidelog.types import METADATA_TOPIC, Millis
+from tidelog.types import METADATA_TOPIC, Millis, ProducerId
 
 _LOGS_AT_ONCE: Final = 64
 """Logs that one tick examines for one kind of work: each may open an index, some 50 µs."""
+_PRODUCERS_SLACK: Final = 16
+"""A sixteenth of the limit more is removed than necessary, so that the next check need not repeat it."""
 _ROUND_MS_MAX: Final = 10
 """A tick starts with the next log only within this many milliseconds: moving a log start is an fsync."""
 
@@ -179,3 +180,24 @@ class Maintenance:
 
 def _expire_producers(directory: LogDirectory, log: Log) -> None:
     log.producers.state.expire(directory.clock.wall_ms())
+
+
+def limit_producers(logs: LogManager, most: int) -> tuple[int, int]:
+    """Above `most` producers in all logs, remove those whose last append is the oldest, as if they had expired; none
+    with an open transaction. Returns the number of known and of removed producers.
+
+    Idempotent producers are cheap to create, and each is kept for `producer.id.expiration.ms` in every partition that
+    it has written to. Kafka has no such limit. Each replica applies it by itself, as it does with expiry.
+    """
+    known = [(log, count) for _, log in logs.logs() if (count := len(log.active_producers()))]
+    total = sum(count for _, count in known)
+    if total <= most:
+        return total, 0
+    idle = sorted((producer, at) for at, (log, _) in enumerate(known) for producer in log.producers.state.expirable())
+    excess: dict[int, list[ProducerId]] = {}
+    for (_, _, producer_id), at in idle[: total - most + most // _PRODUCERS_SLACK]:
+        excess.setdefault(at, []).append(producer_id)
+    for at, producer_ids in excess.items():
+        known[at][0].producers.state.forget(producer_ids)
+    forgotten = sum(map(len, excess.values()))
+    return total - forgotten, forgotten

@@ -211,10 +211,6 @@ class DirectoryClaims:
 
         return make_durable
 
-    def forget(self, tp: TopicPartition, key: PartitionKey) -> None:
-        """Remove everything recorded about this log. Raises OSError."""
-        self.forgetting([(tp, key)])()
-
     # --- all of them ----------------------------------------------------------------------------------------------
 
     def prepare(self, logs: Collection[Log]) -> Callable[[], None] | None:

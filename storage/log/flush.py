@@ -27,6 +27,7 @@ from typing import Final
 
 from storage.checkpoints.checkpoint_file import PARTITION_METADATA
 from storage.files.file_system import File, Files, directory_of, is_full, sync_all
+from storage.recovery.loaded import LoadedLog
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
@@ -118,34 +119,22 @@ class FlushState:
         "tickets",
     )
 
-    def __init__(
-        self,
-        files: Files,
-        path: str,
-        epoch_file: EpochFile,
-        recovery_point: Offset,
-        synced: Offset,
-        *,
-        fresh: bool = False,
-        new_names: bool = False,
-        rebuilt: Sequence[LogSegment] = (),
-    ) -> None:
-        """fresh, new_names, rebuilt: results of loading (loaded.py)."""
+    def __init__(self, files: Files, path: str, loaded: LoadedLog) -> None:
         self._files = files
         self._order = SyncOrder()
         self._path = path
-        self.epoch_file = epoch_file
-        self.recovery_point = recovery_point
+        self.epoch_file = loaded.epoch_file
+        self.recovery_point = loaded.recovery_point
         """Recovery after a crash reads from here."""
-        self.synced = synced
+        self.synced = loaded.durable_offset
         """Everything below is on the disk. On a page-cache log it may be above the recovery point after a recovery."""
-        self.counted = synced
+        self.counted = loaded.durable_offset
         """Page-cache logs: everything below counts as durable."""
         self.target = Offset(0)
         """Page-cache logs: the offset up to which a roll, `flush.messages` or `flush.ms` requires a flush."""
-        self.new_directory = fresh
-        self.new_names = fresh or new_names
-        self.rolled: list[LogSegment] = list(rebuilt)
+        self.new_directory = loaded.fresh
+        self.new_names = loaded.fresh or loaded.new_names
+        self.rolled: list[LogSegment] = list(loaded.rebuilt)
         """Closed segments whose trimmed indexes are not durable yet."""
         self.tickets: list[FlushTicket] = []
         """Tickets in progress."""

@@ -112,16 +112,7 @@ class Log:
         self.lost = LogDamage(loaded.damage, self.producers.damage)
         """The damage of the log, and which operations it forbids."""
         self._epochs = loaded.epochs
-        self._flush = FlushState(
-            directory.files,
-            path,
-            loaded.epoch_file,
-            loaded.recovery_point,
-            loaded.durable_offset,
-            fresh=loaded.fresh,
-            new_names=loaded.new_names,
-            rebuilt=loaded.rebuilt,
-        )
+        self._flush = FlushState(directory.files, path, loaded)
         self._fsync = config.durability is Durability.FSYNC
         holes_below = INT64_MAX if config.compact else loaded.holes_below
         self._reader = LogReader(self._segments, self._epochs, holes_below, directory.recent_appends)
@@ -603,10 +594,6 @@ class Log:
         self.front.stop_cleaning()
 
     # --- log start ------------------------------------------------------------------------------------------------
-
-    def take_deleted(self, now: Millis) -> list[str]:
-        """The files that left the log at least `file.delete.delay.ms` ago. The caller removes them (`remove_files`)."""
-        return self.front.take_deleted(now)
 
     def segments_went(self) -> None:
         """Called by `LogStart`: segments left the log, so cached read positions are invalid."""

@@ -23,9 +23,8 @@ from storage.log.cold_read import TransactionsRead
 from storage.log.validation import Prepared
 from storage.producers.aborted_transactions import HoleRule
 from storage.producers.producer_entry import ProducerBatch, read_marker
-from storage.producers.producer_recovery import Replayed, load_producers
+from storage.producers.producer_recovery import ProducersAfterTruncation, Replayed, load_producers
 from storage.producers.producer_state import Duplicate, ProducerChanges
-from storage.producers.producers_after_truncation import ProducersAfterTruncation
 from storage.recovery.loading import Damage, LoadedLog
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments

@@ -44,7 +44,7 @@ class Expired(NamedTuple):
 class LogStart:
     """The start of one log. Its methods raise OSError. `cleaning`: the cleaning in progress."""
 
-    __slots__ = ("_deleted", "_epochs", "_flush", "_log", "_producers", "_segments", "cleaning", "leaving")
+    __slots__ = ("_epochs", "_flush", "_log", "_producers", "_segments", "cleaning", "deleted", "leaving")
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class LogStart:
     ) -> None:
         self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
         self._producers = producers
-        self._deleted = DeletedFiles()
+        self.deleted = DeletedFiles()
+        """Files of removed segments, until `file.delete.delay.ms` has passed."""
         self.cleaning: Cleaning | None = None
         self.leaving: Leaving | None = None
         """Segments that left the log and whose files are being renamed."""
@@ -134,7 +135,7 @@ class LogStart:
         """Finish a removal that has run."""
         if self.leaving is leaving:
             self.leaving = None
-            self._put_aside(leaving.deleted, now)
+            self.deleted.put(leaving.deleted, now + self._log.config.file_delete_delay_ms)
 
     def replace(self, old: Sequence[LogSegment], cleaned: LogSegment, now: Millis) -> None:
         """Replace segments by the cleaned segment that was made of them and is durable as `.cleaned`. A disk that is
@@ -152,7 +153,7 @@ class LogStart:
         log.segments_went()
         self._producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
         self._flush.forget(old)
-        self._put_aside(dropped, now)
+        self.deleted.put(dropped, now + log.config.file_delete_delay_ms)
 
     def durably_decided(self) -> Offset:
         """A cleaning may rely on the end of every transaction that began below this offset: the marker is durable and
@@ -166,13 +167,3 @@ class LogStart:
         if self.cleaning is not None:
             self.cleaning.cancelled = True
             self.cleaning = None
-
-    def _put_aside(self, paths: list[str], now: Millis) -> None:
-        self._deleted.put(paths, now + self._log.config.file_delete_delay_ms)
-
-    @property
-    def has_deleted(self) -> bool:
-        return len(self._deleted) > 0
-
-    def take_deleted(self, now: Millis) -> list[str]:
-        return self._deleted.take(now)

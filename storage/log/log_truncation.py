@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Final
 from storage.files.file_system import File, Files, remove_files, sync_all
 from storage.log.flush import FlushState
 from storage.log.log_producers import LogProducers
+from storage.producers.producer_recovery import ProducersAfterTruncation
 from storage.producers.producer_snapshot import snapshot_path
-from storage.producers.producers_after_truncation import ProducersAfterTruncation
 from storage.segment.agreed_indexes import remove_agreements
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache

@@ -190,11 +190,11 @@ class AbortedTransactions:
             if not wait and not self._is_in_memory(segment, segments):
                 raise Unverified(segment)
             index = self._verify(segment, segments, behind, is_hole)
-            result = index.collect(start, end)
-            found.extend(result.transactions)
+            transactions, complete = index.collect(start, end)
+            found.extend(transactions)
             open_since = self._open_after.get(segment.base_offset)
             reaches_end = behind is None or behind.base_offset >= end
-            if result.complete or (reaches_end and (open_since is None or open_since >= end)):
+            if complete or (reaches_end and (open_since is None or open_since >= end)):
                 break
         return tuple(sorted(found, key=lambda transaction: transaction.first_offset))
 

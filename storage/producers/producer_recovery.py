@@ -11,12 +11,14 @@ Invariants:
      there are transactions, the state is rebuilt from a snapshot below the high watermark.
   4. Segments whose batches were all read again have a transaction index that agrees with them.
   5. An unreadable batch ends the replay of its segment and is reported as damage: no append may follow.
-Not here: truncation, handling of damage (loading.py), indexes of segments that are not read (aborted_transactions.py).
+Not here: the truncation (log_truncation.py), handling of damage (loading.py), indexes of segments that are not read
+(aborted_transactions.py).
 Source: Kafka's UnifiedLog.rebuildProducerState, LogLoader.recoverSegment, ProducerStateManager.removeStraySnapshots.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +27,8 @@ from storage.producers.aborted_transactions import AbortedTransactions
 from storage.producers.producer_replay import Batches, walk_producers
 from storage.producers.producer_state import ProducerStateManager
 from storage.segment.batch_walk import BrokenChain
+from storage.segment.segment import LogSegment
+from storage.segment.segment_bytes import SegmentBytes
 from storage.segment.transaction_index import AbortedTransaction
 from tidelog.types import Millis, Offset
 
@@ -35,12 +39,6 @@ class Replayed(NamedTuple):
 
     notes: list[str]
     broken: list[tuple[Batches, BrokenChain]]
-
-
-class LoadedProducers(NamedTuple):
-    state: ProducerStateManager
-    aborted: AbortedTransactions
-    replayed: Replayed
 
 
 def load_producers(
@@ -54,7 +52,7 @@ def load_producers(
     high_watermark: Offset,
     expiration_ms: int,
     now: Millis,
-) -> LoadedProducers:
+) -> tuple[ProducerStateManager, AbortedTransactions, Replayed]:
     """The producer state of a log that has just been opened.
 
     segments: oldest first, in their current state, with sound indexes. trusted: snapshots above both it and the log
@@ -79,7 +77,7 @@ def load_producers(
         aborted=aborted,
         read_from=read_from,
     )
-    return LoadedProducers(state, aborted, replayed)
+    return state, aborted, replayed
 
 
 def rebuild(
@@ -144,3 +142,54 @@ def _replay(
             if i + 1 < len(segments):
                 aborted.close(base, next(iter(state.open_transactions), None))
     return broken
+
+
+class ProducersAfterTruncation:
+    """Producer state at a truncation offset, rebuilt from snapshots and batches. The owner's thread creates it and uses
+    the indexes. `read` runs on any thread, through own handles. Then the log takes `state` and `replayed`."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        expiration_ms: int,
+        segments: Sequence[LogSegment],
+        *,
+        last_size: int,
+        snapshots: Sequence[Offset],
+        log_start: Offset,
+        log_end: Offset,
+        high_watermark: Offset,
+        now: Millis,
+    ) -> None:
+        """segments: the remaining ones, the last one truncated to `last_size` bytes. snapshots: offsets at which the
+        replay may begin. high_watermark: not above `log_end`. Raises BrokenChain, OSError."""
+        self._files, self._directory, self._expiration_ms = files, directory, expiration_ms
+        self._segments = [SegmentBytes(files, each) for each in segments]
+        self._segments[-1].size = last_size
+        bases = [segment.base_offset for segment in segments]
+        for start in (log_start, *snapshots):
+            holder = bisect_right(bases, start) - 1
+            if holder >= 0 and bases[holder] < start <= log_end:
+                self._segments[holder].note(start, segments[holder].start_for(start))
+        self._log_start, self._high_watermark, self._now = log_start, high_watermark, now
+        self.log_end = log_end
+        self.last_base = segments[-1].base_offset
+        self.state: ProducerStateManager | None = None
+        self.replayed = Replayed([], [])
+
+    def read(self) -> None:
+        """Rebuild the state. Call once the log ends at `log_end` and has no snapshots above. Raises OSError."""
+        self.state = ProducerStateManager(self._files, self._directory, self._expiration_ms)
+        try:
+            self.replayed = rebuild(
+                self.state,
+                self._segments,
+                log_start=self._log_start,
+                log_end=self.log_end,
+                high_watermark=self._high_watermark,
+                now=self._now,
+            )
+        finally:
+            for segment in self._segments:
+                segment.close()

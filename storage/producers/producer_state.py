@@ -26,6 +26,7 @@ from storage.files.file_system import Files, read_file, remove_files, sync_paths
 from storage.producers.producer_entry import CompletedTransaction, ProducerBatch, ProducerState
 from storage.producers.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offset, snapshot_path
 from storage.segment.transaction_index import AbortedTransaction
+from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog
 from tidelog.types import Millis, Offset, ProducerId
 
@@ -77,9 +78,9 @@ class ProducerStateManager:
         """Open transactions by first offset, oldest first. For reading."""
         self._unreplicated: dict[Offset, Offset] = {}
         """Completed transactions whose markers are not below the high watermark: last offset by first offset."""
-        self.snapshots: list[Offset] = []
+        found = (snapshot_offset(name) for name in files.list(directory))
+        self.snapshots = sorted(offset for offset in found if offset is not None)
         """The offsets of the snapshot files, ascending. For reading."""
-        self.find_snapshots()
 
     # --- queries --------------------------------------------------------------------------------------------------
 
@@ -87,21 +88,14 @@ class ProducerStateManager:
         """All known producers (Kafka's DescribeProducers)."""
         return tuple(self._producers.values())
 
-    def __len__(self) -> int:
-        return len(self._producers)
-
     @property
     def first_unstable_offset(self) -> Offset | None:
         """First offset of the oldest transaction that is open or whose marker is not below the high watermark; None if
         there is no such transaction."""
         if not self.open_transactions and not self._unreplicated:
             return None
-        return min((*self._first_undecided(), *self._unreplicated))
-
-    def _first_undecided(self) -> Iterable[Offset]:
-        for offset in self.open_transactions:
-            return (offset,)
-        return ()
+        oldest_open = next(iter(self.open_transactions), Offset(INT64_MAX))
+        return min((oldest_open, *self._unreplicated))
 
     @property
     def has_transactions(self) -> bool:
@@ -216,11 +210,6 @@ class ProducerStateManager:
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 
-    def find_snapshots(self) -> None:
-        """List the snapshot files. Raises OSError."""
-        found = (snapshot_offset(name) for name in self._files.list(self._directory))
-        self.snapshots = sorted(offset for offset in found if offset is not None)
-
     def decided_below(self, offset: Offset) -> Offset:
         """An offset such that every transaction that began below it has ended below `offset`, according to the newest
         snapshot at or below `offset`; 0 if that cannot be read. Raises OSError."""
@@ -294,20 +283,13 @@ class ProducerStateManager:
         self.open_transactions = {}
         self._unreplicated = {}
 
-    def remove_snapshot(self, offset: Offset) -> bool:
-        """Remove a snapshot file. Returns True if it existed. Raises OSError."""
-        if not self._has_snapshot(offset):
-            return False
-        self.snapshots.remove(offset)
-        remove_files(self._files, [snapshot_path(self._directory, offset)])
-        return True
-
     def remove_snapshots_above(self, offset: Offset) -> bool:
         """Remove snapshots above `offset`; the caller syncs the directory. Returns True if there were any. Raises
         OSError."""
-        above = self.snapshots[bisect_right(self.snapshots, offset) :]
-        for stale in above:
-            self.remove_snapshot(stale)
+        at = bisect_right(self.snapshots, offset)
+        above = self.snapshots[at:]
+        del self.snapshots[at:]
+        remove_files(self._files, [snapshot_path(self._directory, stale) for stale in above])
         return bool(above)
 
     def remove_strays(self, bases: Sequence[Offset]) -> None:

@@ -88,7 +88,7 @@ class AbstractIndex:
 
     def relative(self, offset: int) -> int:
         """The offset relative to the base offset, as stored in an entry. Raises IndexOffsetOverflow."""
-        if not 0 <= offset - self.base_offset <= _RELATIVE_MAX:
+        if not self.fits(offset):
             raise IndexOffsetOverflow(
                 f"offset {offset} is too far from the base offset {self.base_offset} of {self.path}"
             )

@@ -454,20 +454,16 @@ class LogSegment:
         self.first_timestamp = None
         self._max = None
         try:
-            self._measure_tail()
+            self.check_tail()
         except (BrokenChain, CorruptIndex):  # truncated or invalid entries
             self.rebuild_indexes()
 
     def check_tail(self) -> Offset:
-        """Walk from the last index entry to the end of the file; a start after a clean stop reads no more. Returns the
-        next offset.
+        """Walk from the last index entry to the end of the file, and update the largest timestamp. A start after a
+        clean stop reads no more. Returns the next offset.
 
         Raises BrokenChain or CorruptIndex if file and indexes contradict each other.
         """
-        return self._measure_tail()
-
-    def _measure_tail(self) -> Offset:
-        """Update the largest timestamp with the batches after the last index entry; the time index lacks them."""
         start = self.index.last.position if self.index.entries else 0
         if start and start >= self.size:
             raise CorruptIndex(f"{self.index.path} points at byte {start}, but the file has {self.size} bytes")

@@ -42,13 +42,6 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: Offset
 
 
-class AbortedSearch(NamedTuple):
-    """Result of a search. complete: no later segment can contain more."""
-
-    transactions: tuple[AbortedTransaction, ...]
-    complete: bool
-
-
 class TransactionIndex:
     """The index file of one segment. It is read at first use and not kept open."""
 
@@ -98,14 +91,10 @@ class TransactionIndex:
     def is_sound(self) -> bool:
         """Read the file. Returns True if it is valid. Raises OSError."""
         try:
-            self.sanity_check()
+            self._entries = self._read()
         except CorruptIndex:
             return False
         return True
-
-    def sanity_check(self) -> None:
-        """Raise CorruptIndex for an invalid file, OSError."""
-        self._entries = self._read()
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Add a transaction that ends after the existing ones. Raises CorruptIndex, OSError."""
@@ -142,15 +131,16 @@ class TransactionIndex:
             raise error
         self._behind = True
 
-    def collect(self, start: Offset, end: Offset) -> AbortedSearch:
-        """The transactions with records in [start, end). Raises CorruptIndex, OSError."""
+    def collect(self, start: Offset, end: Offset) -> tuple[tuple[AbortedTransaction, ...], bool]:
+        """The transactions with records in [start, end), and True if no later segment can contain more. Raises
+        CorruptIndex, OSError."""
         found = []
         for transaction in self.entries:
             if transaction.last_offset >= start and transaction.first_offset < end:
                 found.append(transaction)
             if transaction.last_stable_offset >= end:
-                return AbortedSearch(tuple(found), complete=True)
-        return AbortedSearch(tuple(found), complete=False)
+                return tuple(found), True
+        return tuple(found), False
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove the transactions whose markers are at or above `offset`. Raises OSError."""
@@ -174,12 +164,6 @@ class TransactionIndex:
         """Remove all entries and the file. Raises OSError."""
         remove_files(self._files, [self.path])
         self._entries, self._behind = [], False
-
-    def rename(self, path: str) -> None:
-        """Rename the file, if it exists, and use the new path from now on. Raises OSError."""
-        if self._files.size(self.path) is not None:
-            self._files.rename(self.path, path)
-        self.path = path
 
 
 def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:

@@ -75,7 +75,6 @@ def test_the_result_says_it_all() -> None:
         shallow_count=1,
         record_count=2,
         valid_bytes=len(data),
-        offsets_monotonic=True,
         duplicate=False,
         stats=RecordValidationStats(temporary_bytes=116),  # the records, decompressed to be checked
     )

@@ -395,7 +395,7 @@ def test_what_retention_takes_does_not_take_its_producers_with_it() -> None:
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     assert delete_old_segments(bench.log, NOW) == 1
-    for name in bench.log.take_deleted(Millis(NOW + bench.log.config.file_delete_delay_ms)):
+    for name in bench.log.front.deleted.take(Millis(NOW + bench.log.config.file_delete_delay_ms)):
         bench.disk.remove(name)
     bench.disk.sync_directory(bench.log.path)
     log = lose_power(bench)

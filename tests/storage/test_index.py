@@ -207,12 +207,6 @@ def test_a_closed_index_takes_and_finds_nothing() -> None:
         index.truncate_to(1_000)
 
 
-def test_refusals_know_their_name_in_kafka() -> None:
-    assert InvalidIndexOffset.kafka_name == "InvalidOffsetException"
-    assert IndexOffsetOverflow.kafka_name == "IndexOffsetOverflowException"
-    assert CorruptIndex.kafka_name == "CorruptIndexException"
-
-
 @pytest.mark.parametrize("contents", [b"123", b"\0" * 16, (5).to_bytes(4) + b"\0\0\0\0", b"\xff" * 8])
 def test_a_file_that_is_no_index_is_corrupt(contents: bytes) -> None:
     disk = FakeDisk()

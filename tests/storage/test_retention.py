@@ -215,8 +215,8 @@ def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
     delete_old_segments(bench.log, Millis(NOW + 2 * DAY))
     assert bench.files.size(old) is None
     assert bench.files.size(f"{old}.deleted") is not None
-    assert bench.log.take_deleted(Millis(NOW + 2 * DAY + 999)) == []
-    due = bench.log.take_deleted(Millis(NOW + 2 * DAY + 1000))
+    assert bench.log.front.deleted.take(Millis(NOW + 2 * DAY + 999)) == []
+    due = bench.log.front.deleted.take(Millis(NOW + 2 * DAY + 1000))
     assert sorted(name.rpartition("/")[2] for name in due) == leftovers(bench)
     remove_files(bench.files, due)
     remove_files(bench.files, due)  # its log's directory may have got another name meanwhile
