@@ -63,7 +63,7 @@ def fill(path: Path, codec: Codec, size: int) -> Log:
     config = LogConfig(
         compact=True, delete=False, segment_bytes=SEGMENT_BYTES, durability=Durability.PAGE_CACHE, min_cleanable_ratio=0
     )
-    directory = LogDirectory.open(str(path), files=OsFiles(), clock=StandingClock(), rng=random.Random(1))
+    directory = LogDirectory(str(path), files=OsFiles(), clock=StandingClock(), rng=random.Random(1))
     log = directory.create_log(TopicPartition("compacted", PartitionIndex(0)), TopicId(UUID(int=1)), config)
     rng = random.Random(7)
     records = size // VALUE_BYTES

@@ -64,7 +64,7 @@ def starts(run: Run) -> Iterator[Figure]:
 
 
 def open_directory(path: Path) -> LogDirectory:
-    return LogDirectory.open(str(path), files=OsFiles(), clock=SystemClock(), rng=random.Random(1))
+    return LogDirectory(str(path), files=OsFiles(), clock=SystemClock(), rng=random.Random(1))
 
 
 def make(path: Path, partitions: int) -> None:

@@ -85,7 +85,7 @@ class SystemClock:
 
 
 def make_log(run: Run, name: str, config: LogConfig) -> Log:
-    directory = LogDirectory.open(
+    directory = LogDirectory(
         str(run.scratch / name), files=OsFiles(), clock=SystemClock(), rng=random.Random(1), executor=None
     )
     return directory.create_log(TopicPartition(name, PartitionIndex(0)), TopicId(UUID(int=1)), config)

@@ -212,7 +212,7 @@ class Node:
         background = {path: self._executors(f"{path} care") for path in writers}
         syncers = {path: self._executors(f"{path} sync", SYNCS_AT_ONCE) for path in writers}
         readers = {path: self._executors(f"{path} read", READS_AT_ONCE) for path in writers}
-        return lambda path: LogDirectory.open(
+        return lambda path: LogDirectory(
             path,
             files=self._files,
             clock=self._clock,

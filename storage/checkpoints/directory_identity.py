@@ -21,7 +21,7 @@ from uuid import UUID
 
 from storage.checkpoints import older_directory
 from storage.checkpoints.checkpoint_file import decode_topic_id, encode_topic_id
-from storage.files.file_system import DirectoryLock, Files, directory_of, is_full, read_file, write_file
+from storage.files.file_system import Files, directory_of, is_full, read_file, write_file
 from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
 from tidelog.types import DirectoryId, NodeId
 
@@ -36,11 +36,28 @@ _NOBODYS: Final = frozenset({LOCK, f"{META_PROPERTIES}.tmp", "lost+found"})
 class DirectoryIdentity:
     """Identity of one log directory that this process has locked."""
 
-    def __init__(
-        self, files: Files, path: str, properties: dict[str, str], lock: DirectoryLock, boot_id: bytes
-    ) -> None:
-        """Use `DirectoryIdentity.take`."""
-        self._files, self._path, self._properties, self._lock = files, path, properties, lock
+    def __init__(self, files: Files, path: str, rng: random.Random, boot_id: bytes) -> None:
+        """Lock the directory. An empty or missing one becomes a log directory with a new id. boot_id: of the machine's
+        current boot.
+
+        Raises KafkaStorageError if another process uses it, InvalidConfig if it is not a log directory, OSError.
+        """
+        _make_directory(files, path)
+        try:
+            self._lock = files.lock(f"{path}/{LOCK}")
+        except BlockingIOError as error:
+            raise KafkaStorageError(
+                f"the log directory {path} is in use by another process: stop that process, or give this node "
+                f"another directory"
+            ) from error
+        try:
+            self._read(files, path, rng, boot_id)
+        except BaseException:
+            self.release()
+            raise
+
+    def _read(self, files: Files, path: str, rng: random.Random, boot_id: bytes) -> None:
+        self._files, self._path, self._properties = files, path, _read_properties(files, path, rng)
         self._boot = boot_id.hex()
         self.notes: list[str] = []
         self.was_clean = read_file(files, f"{path}/{CLEAN_SHUTDOWN}") is not None
@@ -55,28 +72,6 @@ class DirectoryIdentity:
                 self._keep_intact()
             files.remove(f"{path}/{CLEAN_SHUTDOWN}")
             files.sync_directory(path)
-
-    @classmethod
-    def take(cls, files: Files, path: str, rng: random.Random, boot_id: bytes = b"") -> DirectoryIdentity:
-        """Lock the directory. An empty or missing one becomes a log directory with a new id. boot_id: of the machine's
-        current boot.
-
-        Raises KafkaStorageError if another process uses it, InvalidConfig if it is not a log directory, OSError.
-        """
-        _make_directory(files, path)
-        try:
-            lock = files.lock(f"{path}/{LOCK}")
-        except BlockingIOError as error:
-            raise KafkaStorageError(
-                f"the log directory {path} is in use by another process: stop that process, or give this node "
-                f"another directory"
-            ) from error
-        try:
-            properties = _read_properties(files, path, rng)
-            return cls(files, path, properties, lock, boot_id)
-        except BaseException:
-            lock.release()
-            raise
 
     @property
     def directory_id(self) -> DirectoryId:

@@ -26,14 +26,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from storage.files.executor import Executor
-from storage.files.file_system import Files, is_full
-from storage.log.directory_claims import DirectoryClaims
+from storage.files.file_system import is_full
 from storage.log.log import Log
 from tidelog.errors import DiskFull, TidelogError
 from tidelog.types import Offset, PartitionKey, TopicPartition
+
+if TYPE_CHECKING:
+    from storage.directory.log_directory import LogDirectory
 
 RETIRED_AT_ONCE: Final = 250
 """Logs in one batch. Each has a mark, which the owner's thread writes into the page cache."""
@@ -68,22 +69,8 @@ class _Batch:
 class DirectoryChanges:
     """The pending changes of one log directory. For the owner's thread."""
 
-    def __init__(
-        self,
-        path: str,
-        files: Files,
-        claims: DirectoryClaims,
-        executor: Executor,
-        *,
-        ensure_online: Callable[[], None],
-        failed: Callable[[str, OSError], TidelogError],
-        report: Callable[[BaseException], None],
-        renamed: Callable[[Retired], None],
-    ) -> None:
-        """ensure_online: raises the reason if the directory is offline. failed: translates an error of the disk.
-        report: called with each failure. renamed: called after the log's directory was renamed."""
-        self._path, self._files, self._claims, self._executor = path, files, claims, executor
-        self._ensure_online, self._failed, self._report, self._renamed = ensure_online, failed, report, renamed
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory, self._path, self._executor = directory, directory.path, directory.executor
         self._next = _Batch()
         self._waits = False
         """True while a request for a free executor is pending."""
@@ -149,11 +136,11 @@ class DirectoryChanges:
         self._next.retired = batch.retired[RETIRED_AT_ONCE:]
         del batch.retired[RETIRED_AT_ONCE:]
         try:
-            self._ensure_online()
+            self._directory.ensure_online()
             write = self._prepare(batch)
         except OSError as error:
             self._keep_for_retry(batch, error)
-            self._refuse(batch, self._failed(f"changing logs of {self._path}", error))
+            self._refuse(batch, self._directory.fail(f"changing logs of {self._path}", error))
             return False
         except TidelogError as error:
             self._refuse(batch, error)
@@ -168,7 +155,7 @@ class DirectoryChanges:
             self._next.retired[:0] = batch.retired
 
     def _refuse(self, batch: _Batch, error: TidelogError) -> None:
-        self._report(error)
+        self._directory.flush_failed(error)
         for told in batch.told:
             told(error)
 
@@ -176,9 +163,9 @@ class DirectoryChanges:
         for log, offset in list(batch.starts.items()):
             if log.closed or log.cut is not None or offset <= log.log_start_offset:
                 del batch.starts[log]
-        deleted = [(each.tp, each.key) for each in batch.retired if not each.aside]
-        drop = self._claims.forgetting(deleted, [each.key for each in batch.retired if each.aside])
-        start = self._claims.starting_all({log.topic_partition: offset for log, offset in batch.starts.items()})
+        claims, deleted = self._directory.claims, [(each.tp, each.key) for each in batch.retired if not each.aside]
+        drop = claims.forgetting(deleted, [each.key for each in batch.retired if each.aside])
+        start = claims.starting_all({log.topic_partition: offset for log, offset in batch.starts.items()})
 
         def write() -> None:
             drop()
@@ -192,27 +179,27 @@ class DirectoryChanges:
             first()
         write()
         for each in batch.retired:
-            if self._files.is_directory(each.path):  # else an earlier attempt renamed it
-                self._files.rename(each.path, each.new_path)
+            if self._directory.files.is_directory(each.path):  # else an earlier attempt renamed it
+                self._directory.files.rename(each.path, each.new_path)
         if batch.retired:
-            self._files.sync_directory(self._path)
+            self._directory.files.sync_directory(self._path)
             self._named.difference_update(each.path for each in batch.retired)
 
     def _done(self, batch: _Batch, result: BaseException | None) -> None:
         self._running -= 1
         failure: TidelogError | None = None
         if isinstance(result, OSError):
-            failure = self._failed(f"changing logs of {self._path}", result)
+            failure = self._directory.fail(f"changing logs of {self._path}", result)
             self._keep_for_retry(batch, result)
-            self._report(failure)
+            self._directory.flush_failed(failure)
         elif isinstance(result, BaseException):
             raise result
         else:
             for each in batch.retired:
-                self._renamed(each)
+                self._directory.log_renamed(each)
         for log, offset in batch.starts.items():
             # A truncation that began meanwhile has lowered the recorded start again.
-            if self._claims.take_start(log.topic_partition, offset) and failure is None and not log.closed:
+            if self._directory.claims.take_start(log.topic_partition, offset) and failure is None and not log.closed:
                 log.front.started_at(offset)
         for told in batch.told:
             told(failure)

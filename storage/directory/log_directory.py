@@ -88,70 +88,6 @@ class LogDirectory:
         files: Files,
         clock: WallClock,
         rng: random.Random,
-        executor: Executor,
-        syncer: Executor,
-        background: Executor,
-        reader: Executor,
-        syncs_at_once: int,
-        identity: DirectoryIdentity,
-        claims: DirectoryClaims,
-        reserve: Reserve,
-    ) -> None:
-        """Use `LogDirectory.open`."""
-        self.path = path
-        self.files = files
-        self.clock = clock
-        self.rng = rng
-        self.offline: str | None = None
-        self.logs: dict[TopicPartition, Log] = {}
-        self.reserve = reserve
-        """The free space that appends must leave."""
-        self.claims = claims
-        self.open_segments = OpenSegments()
-        self.recent_appends = RecentAppends()
-        self.notes: list[str] = [*identity.notes, *claims.notes]
-        """What loading truncated, rebuilt or set aside, in sentences."""
-        self.missing: dict[PartitionKey, Damage] = {}
-        """Logs that had durable records and whose directory was not found (complete after `load_logs`)."""
-        self.on_durable: Callable[[Log], None] = _ignore
-        self.on_offline: Callable[[LogDirectory], None] = _ignore
-        self.on_flush_failure: Callable[[BaseException], None] = _ignore
-        self.changes = DirectoryChanges(
-            path,
-            files,
-            claims,
-            executor,
-            ensure_online=self._ensure_online,
-            failed=self.fail,
-            report=self._flush_failed,
-            renamed=self._log_renamed,
-        )
-        """Deletions, renames and moves of the log start."""
-        self.commit = GroupCommit(syncer, self._log_durable, self._flush_failed, at_once=syncs_at_once)
-        self.executor = executor
-        """Runs the work of this directory that may wait for its disk, one piece after the other."""
-        self.background = background
-        """Runs long work that may be interrupted: cleaning and the scrub."""
-        self.reader = reader
-        """Runs reads that wait for the disk."""
-        self.identity = identity
-        """Id, cluster and node of the directory, and how its last process stopped."""
-        self._seen: set[PartitionKey] = set()
-        self._stirred: dict[Log, None] = {}
-        """Logs that may need a flush or the removal of files. Maintenance looks only at these."""
-        self.in_salvage: set[TopicPartition] = set()
-        """Damaged logs that are closed while they are rewritten without the lost records."""
-        self._unwritten = True
-        """True if the checkpoints may be stale."""
-
-    @classmethod
-    def open(
-        cls,
-        path: str,
-        *,
-        files: Files,
-        clock: WallClock,
-        rng: random.Random,
         executor: Executor | None = None,
         syncer: Executor | None = None,
         background: Executor | None = None,
@@ -159,7 +95,7 @@ class LogDirectory:
         syncs_at_once: int = 1,
         reserve_bytes: int = 0,
         boot_id: bytes = b"",
-    ) -> LogDirectory:
+    ) -> None:
         """Open a log directory. An empty or missing one is created with a new id.
 
         executor: runs checkpoints and deletions; default: immediately. syncer: runs flushes, `syncs_at_once` in
@@ -172,27 +108,48 @@ class LogDirectory:
         path = path.rstrip("/") or "/"
         executor = executor or InlineExecutor()
         try:
-            identity = DirectoryIdentity.take(files, path, rng, boot_id)
+            self.identity = DirectoryIdentity(files, path, rng, boot_id)
+            """Id, cluster and node of the directory, and how its last process stopped."""
             try:
-                return cls(
-                    path,
-                    files=files,
-                    clock=clock,
-                    rng=rng,
-                    executor=executor,
-                    syncer=syncer or executor,
-                    background=background or executor,
-                    reader=reader or executor,
-                    syncs_at_once=syncs_at_once,
-                    identity=identity,
-                    claims=DirectoryClaims(files, path),
-                    reserve=Reserve(files, path, reserve_bytes),
-                )
+                self.claims = DirectoryClaims(files, path)
+                self.reserve = Reserve(files, path, reserve_bytes)
+                """The free space that appends must leave."""
             except BaseException:
-                identity.release()
+                self.identity.release()
                 raise
         except OSError as error:
             raise KafkaStorageError(f"the log directory {path} cannot be opened: {error}; check the disk") from error
+        self.path = path
+        self.files = files
+        self.clock = clock
+        self.rng = rng
+        self.offline: str | None = None
+        self.logs: dict[TopicPartition, Log] = {}
+        self.open_segments = OpenSegments()
+        self.recent_appends = RecentAppends()
+        self.notes: list[str] = [*self.identity.notes, *self.claims.notes]
+        """What loading truncated, rebuilt or set aside, in sentences."""
+        self.missing: dict[PartitionKey, Damage] = {}
+        """Logs that had durable records and whose directory was not found (complete after `load_logs`)."""
+        self.on_durable: Callable[[Log], None] = _ignore
+        self.on_offline: Callable[[LogDirectory], None] = _ignore
+        self.on_flush_failure: Callable[[BaseException], None] = _ignore
+        self.commit = GroupCommit(syncer or executor, self._log_durable, self.flush_failed, at_once=syncs_at_once)
+        self.executor = executor
+        """Runs the work of this directory that may wait for its disk, one piece after the other."""
+        self.changes = DirectoryChanges(self)
+        """Deletions, renames and moves of the log start."""
+        self.background = background or executor
+        """Runs long work that may be interrupted: cleaning and the scrub."""
+        self.reader = reader or executor
+        """Runs reads that wait for the disk."""
+        self._seen: set[PartitionKey] = set()
+        self._stirred: dict[Log, None] = {}
+        """Logs that may need a flush or the removal of files. Maintenance looks only at these."""
+        self.in_salvage: set[TopicPartition] = set()
+        """Damaged logs that are closed while they are rewritten without the lost records."""
+        self._unwritten = True
+        """True if the checkpoints may be stale."""
 
     # --- identity -------------------------------------------------------------------------------------------------
 
@@ -321,7 +278,7 @@ class LogDirectory:
         Raises KafkaStorageError, DiskFull.
         """
         assert tp not in self.logs, f"{tp} is open already"
-        self._ensure_online()
+        self.ensure_online()
         self.take_room(tp, 0)
         self.changes.hand_over()  # an earlier log of that name must be renamed first
         forget = self._guard(
@@ -339,7 +296,7 @@ class LogDirectory:
             raise self.fail(f"creating {tp}", result) from result
         if isinstance(result, BaseException):
             raise result
-        self._ensure_online()
+        self.ensure_online()
         key = PartitionKey(ticket.topic_id, tp.partition)
         self.logs[tp] = result
         self.stirred(result)
@@ -360,7 +317,7 @@ class LogDirectory:
         The offsets recorded about an open log are dropped: the caller has handled its records. A log that cannot be
         opened keeps its mark, so that it counts as missing.
         """
-        self._ensure_online()
+        self.ensure_online()
         log, aside = self.logs.get(tp), self.name_aside(tp)
         if log is not None:
             self._retire(log, aside, aside=True)
@@ -374,10 +331,10 @@ class LogDirectory:
         del self.logs[tp]
         self.commit.forget(log)
         log.release()
-        self._ensure_online()
+        self.ensure_online()
         self.changes.retire(Retired(tp, PartitionKey(log.topic_id, tp.partition), log.path, new_path, aside))
 
-    def _log_renamed(self, log: Retired) -> None:
+    def log_renamed(self, log: Retired) -> None:
         if not log.aside:
             self._delete_later(log.new_path)
 
@@ -397,7 +354,7 @@ class LogDirectory:
     def _delete_later(self, path: str) -> None:
         def done(result: object) -> None:
             if isinstance(result, OSError):
-                self._flush_failed(self.fail(f"deleting {path}", result))
+                self.flush_failed(self.fail(f"deleting {path}", result))
 
         self.background.submit(lambda: remove_log_directory(self.files, path), done)
 
@@ -431,7 +388,7 @@ class LogDirectory:
         try:
             self.claims.marks.put(PartitionKey(log.topic_id, log.topic_partition.partition), log.durable_offset)
         except OSError as error:
-            self._flush_failed(self.fail("writing durable-offset marks", error))
+            self.flush_failed(self.fail("writing durable-offset marks", error))
 
     def take_room(self, tp: TopicPartition, size: int) -> None:
         """Reserve free space for an append or a new log. The metadata log may use the reserve: nothing could be deleted
@@ -452,7 +409,7 @@ class LogDirectory:
         self.stirred(log)
         self.on_durable(log)
 
-    def _flush_failed(self, error: BaseException) -> None:
+    def flush_failed(self, error: BaseException) -> None:
         self.on_flush_failure(error)
 
     # --- maintenance ----------------------------------------------------------------------------------------------
@@ -480,7 +437,7 @@ class LogDirectory:
 
     def _removed(self, result: object) -> None:
         if isinstance(result, OSError):
-            self._flush_failed(self.fail(f"removing files in {self.path}", result))
+            self.flush_failed(self.fail(f"removing files in {self.path}", result))
 
     def move_log_start(self, log: Log, offset: Offset) -> None:
         """Move a log start up to `offset`, at most to the high watermark, in the background; never down."""
@@ -554,7 +511,7 @@ class LogDirectory:
         try:
             self._write_later(self.claims.recovering_from(log, offset))
         except OSError as error:
-            self._flush_failed(self.fail("writing durable-offset marks", error))
+            self.flush_failed(self.fail("writing durable-offset marks", error))
 
     def _write_later(self, write: Callable[[], None] | None) -> None:
         if write is None:
@@ -563,7 +520,7 @@ class LogDirectory:
         def done(result: object) -> None:
             if isinstance(result, OSError):
                 self._unwritten = True
-                self._flush_failed(self.fail("writing checkpoints", result))
+                self.flush_failed(self.fail("writing checkpoints", result))
 
         self.executor.submit(write, done)
 
@@ -576,7 +533,7 @@ class LogDirectory:
         """Close all logs and write the clean-shutdown marker. Raises KafkaStorageError, DiskFull; the marker is not
         written then, and the next start recovers."""
         try:
-            self._ensure_online()
+            self.ensure_online()
             for log in self.logs.values():
                 log.close()
             self._guard("closing the directory", self._write_closing_files)
@@ -598,7 +555,7 @@ class LogDirectory:
 
     # --- errors ---------------------------------------------------------------------------------------------------
 
-    def _ensure_online(self) -> None:
+    def ensure_online(self) -> None:
         if self.offline is not None:
             raise KafkaStorageError(f"the log directory {self.path} is offline: {self.offline}")
 

@@ -106,20 +106,13 @@ class LogChain:
     # --- batches --------------------------------------------------------------------------------------------------
 
     def batch(self, read: Read) -> Iterator[DumpFinding]:
-        batch, path = read.batch, read.batch.path
+        batch = read.batch
         first = min(self.next_offset, batch.last_offset) if batch.base_offset is None else batch.base_offset
         if read.problem is not None:
             yield self._bad_batch(batch, first, read.problem)
         if first < self.next_offset:
-            yield damage(
-                path,
-                f"the batch begins at offset {first}, expected {self.next_offset} or above: no checksum covers base "
-                "offsets",
-                REFETCH,
-                position=batch.position,
-                first=first,
-                last=batch.last_offset,
-            )
+            expected = f"expected {self.next_offset} or above: no checksum covers base offsets"
+            yield _damaged(batch, first, f"the batch begins at offset {first}, {expected}")
         elif first > self.next_offset:
             self._holes += 1
             self.cleaned_below = max(self.cleaned_below, first)
@@ -180,7 +173,7 @@ class LogChain:
                 first=first,
                 last=batch.last_offset,
             )
-        return damage(batch.path, problem, REFETCH, position=batch.position, first=first, last=batch.last_offset)
+        return _damaged(batch, first, problem)
 
     def _count(self, batch: BatchFound, first: int) -> None:
         self.batches += 1
@@ -199,36 +192,21 @@ class LogChain:
         if epoch is None or epoch == NO_LEADER_EPOCH:
             return
         if epoch < 0:
-            yield damage(
-                batch.path,
-                f"leader epoch {epoch} is negative: it is corrupt; no checksum covers epochs",
-                REFETCH,
-                position=batch.position,
-                first=first,
-                last=batch.last_offset,
-            )
+            yield _damaged(batch, first, f"leader epoch {epoch} is negative: it is corrupt; no checksum covers epochs")
             return
-        said = self._in_force(first)
+        known = self._in_force(first)
         if epoch < self._epoch:
-            yield damage(
-                batch.path,
+            cause = (
                 f"leader epoch {epoch} follows {self._epoch} ({self._epoch_at}): one of them is corrupt; no checksum "
-                "covers epochs",
-                REFETCH,
-                position=batch.position,
-                first=first,
-                last=batch.last_offset,
             )
-        elif said is not None and said != epoch and not self._newer(epoch):
-            yield damage(
-                batch.path,
-                f"the batch has leader epoch {epoch}, but {self._epochs_path} has epoch {said} for offset "
-                f"{first}: one of them is corrupt; no checksum covers epochs",
-                "compare with another replica; if the checkpoint is wrong, delete it: it is rebuilt from the log",
-                position=batch.position,
-                first=first,
-                last=batch.last_offset,
+            yield _damaged(batch, first, cause + "covers epochs")
+        elif known is not None and known != epoch and not self._newer(epoch):
+            cause = (
+                f"the batch has leader epoch {epoch}, but {self._epochs_path} has epoch {known} for offset "
+                f"{first}: one of them is corrupt; no checksum covers epochs"
             )
+            step = "compare with another replica; if the checkpoint is wrong, delete it: it is rebuilt from the log"
+            yield _damaged(batch, first, cause, step)
         elif not self._lacking and (self._epochs is None or self._newer(epoch)):
             self._lacking = True
             yield self._lacks(batch, epoch, first)
@@ -244,8 +222,8 @@ class LogChain:
         )
         step = "compare with another replica; if the batch is right, the file is rebuilt when the log is next opened"
         last = self.known.vouched
-        tell = damage if last is not None and first < last else note
-        return tell(self._epochs_path, cause, step, first=first)
+        finding = damage if last is not None and first < last else note
+        return finding(self._epochs_path, cause, step, first=first)
 
     def _in_force(self, offset: int) -> int | None:
         """The epoch at an offset according to the checkpoint; None if unknown."""
@@ -294,3 +272,7 @@ class LogChain:
                 first=self.next_offset,
                 last=start - 1,
             )
+
+
+def _damaged(batch: BatchFound, first: int, cause: str, step: str = REFETCH) -> DumpFinding:
+    return damage(batch.path, cause, step, position=batch.position, first=first, last=batch.last_offset)

@@ -41,32 +41,28 @@ _FINDINGS_HELD: Final = 1000
 _CUT: Final = "nothing: the next start truncates the log before it, and the index with it"
 
 
-def dump_segment(files: Files, path: str, names: Sequence[str], chain: LogChain, *, records: bool) -> Events:
-    """A .log file and its indexes. names: of all files in the directory. records: yield them too. Raises OSError."""
-    base = int(path[-24:-4])
-    checks = SegmentChecks(files, path.removesuffix(LOG_SUFFIX), base, names)
+def dump_segment(files: Files, path: str, names: Sequence[str] | None, chain: LogChain, *, records: bool) -> Events:
+    """A .log file, or a snapshot of the metadata log, with its indexes. names: of all files in the directory; None:
+    without the indexes. records: yield them too. Raises OSError."""
+    digits = path.rpartition("/")[2][:20]
+    base = int(digits) if digits.isdigit() and LOG_SUFFIX in path[-24:] else 0
+    checks = None if names is None else SegmentChecks(files, path.removesuffix(LOG_SUFFIX), base, names)
     with closing(files.open(path, read_only=True)) as file:
         size = file.size()
         yield FileFound(path, "log", size)
         yield from chain.begin_segment(path, base)
         for step in read_log(file, path, size, records=records):
-            yield from _step(step, path, chain)
-            if isinstance(step, Read):
+            if isinstance(step, Gap):
+                yield from chain.gap(path, step)
+                continue
+            yield step.batch
+            yield from step.records
+            yield from chain.batch(step)
+            if checks is not None:
                 checks.batch(step, chain.transaction(step.batch))
         yield from chain.end_segment(path)
-        yield from checks.end(size, _ALL, chain.torn_from)
-
-
-def dump_log_alone(files: Files, path: str, chain: LogChain, *, records: bool) -> Events:
-    """A .log file, or a snapshot of the metadata log, without the files beside it. Raises OSError."""
-    digits = path.rpartition("/")[2][:20]
-    with closing(files.open(path, read_only=True)) as file:
-        size = file.size()
-        yield FileFound(path, "log", size)
-        yield from chain.begin_segment(path, int(digits) if digits.isdigit() and LOG_SUFFIX in path[-24:] else 0)
-        for step in read_log(file, path, size, records=records):
-            yield from _step(step, path, chain)
-        yield from chain.end_segment(path)
+        if checks is not None:
+            yield from checks.end(size, _ALL, chain.torn_from)
 
 
 def dump_index_alone(files: Files, path: str) -> Events:
@@ -86,15 +82,6 @@ def dump_index_alone(files: Files, path: str) -> Events:
             if isinstance(step, Read):
                 checks.batch(step, None)
         yield from checks.end(size, (suffix,), None)
-
-
-def _step(step: Read | Gap, path: str, chain: LogChain) -> Events:
-    if isinstance(step, Gap):
-        yield from chain.gap(path, step)
-        return
-    yield step.batch
-    yield from step.records
-    yield from chain.batch(step)
 
 
 def _unchecked(files: Files, path: str, suffix: str, base: int) -> Events:

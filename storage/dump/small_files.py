@@ -79,26 +79,14 @@ def kind_of(name: str) -> str:
 
 def dump_small(files: Files, path: str) -> Events:
     """A file of any kind except log and index. Raises OSError."""
-    name = path.rpartition("/")[2]
-    kind = kind_of(name)
-    size = files.size(path)
+    kind, size = kind_of(path.rpartition("/")[2]), files.size(path)
     if size is None:
         return  # removed since the directory was listed
     yield FileFound(path, kind, size)
-    if kind == "snapshot":
-        yield from _snapshot(files, path)
-    elif kind == "epochs":
-        yield from _epochs(files, path)
-    elif kind == "offsets":
-        yield from _offsets(files, path)
-    elif kind == "marks":
-        yield from _marks(files, path)
-    elif kind == "agreements":
-        yield from _agreements(files, path)
-    elif kind == "properties":
-        yield from _properties(files, path, name)
-    elif kind == "other":
+    if kind == "other":
         yield note(path, "a log or log directory has no file of this name", "nothing: it is not used")
+    elif kind in _READERS:
+        yield from _READERS[kind](files, path)
 
 
 def aborted(files: Files, path: str, base: int) -> tuple[Sequence[AbortedTransaction], list[DumpFinding]]:
@@ -188,8 +176,8 @@ def _agreements(files: Files, path: str) -> Events:
         yield AgreementFound(path, base, *agreement)
 
 
-def _properties(files: Files, path: str, name: str) -> Events:
-    data = read_file(files, path) or b""
+def _properties(files: Files, path: str) -> Events:
+    name, data = path.rpartition("/")[2], read_file(files, path) or b""
     if name == PARTITION_METADATA:
         topic_id = read_partition_metadata(files, path.rpartition("/")[0] or ".")
         if topic_id is None:
@@ -211,3 +199,13 @@ def _properties(files: Files, path: str, name: str) -> Events:
         if isinstance(fields, dict):
             for key, value in fields.items():
                 yield PropertyFound(path, str(key), value if isinstance(value, str) else json.dumps(value))
+
+
+_READERS: Final = {
+    "snapshot": _snapshot,
+    "epochs": _epochs,
+    "offsets": _offsets,
+    "marks": _marks,
+    "agreements": _agreements,
+    "properties": _properties,
+}

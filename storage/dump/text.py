@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
@@ -158,28 +159,17 @@ def _row(event: Event) -> Sequence[str]:
     match event:
         case BatchFound():
             return _batch_row(event)
-        case OffsetEntryFound():
-            return str(event.offset), str(event.position)
         case TimeEntryFound():
             return str(event.timestamp), time_text(event.timestamp), str(event.offset)
         case AbortedFound():
-            numbers = (event.producer_id, event.first_offset, event.last_offset, event.last_stable_offset)
-            return tuple(map(str, numbers))
+            return [str(getattr(event, field.name)) for field in fields(event)[2:]]
         case ProducerFound():
             return _producer_row(event)
-        case EpochFound():
-            return str(event.epoch), str(event.start_offset)
-        case OffsetFound():
-            return event.topic, str(event.partition), str(event.offset)
-        case MarkFound():
-            return event.topic_id, str(event.partition), str(event.durable_offset)
         case AgreementFound():
             sizes = str(event.base_offset), str(event.log_bytes), str(event.index_entries)
             return *sizes, str(event.index_checksum), "–" if event.open_since < 0 else str(event.open_since)
-        case PropertyFound():
-            return event.name, event.value
         case _:
-            raise AssertionError(event)
+            return [str(getattr(event, field.name)) for field in fields(event)[1:]]  # all but the path
 
 
 def _batch_row(batch: BatchFound) -> Sequence[str]:
@@ -291,12 +281,12 @@ def bytes_text(data: bytes | None) -> str:
     """Bytes as text if they are text; long values are shortened, with their length."""
     if data is None:
         return "null"
+    most = _SHOWN
     try:
         shown = repr(data[:_SHOWN].decode("utf-8"))
     except UnicodeDecodeError:
-        shown = f"0x{data[: _SHOWN // 2].hex()}"
-        return shown if len(data) <= _SHOWN // 2 else f"{shown}… ({len(data):,} bytes)"
-    return shown if len(data) <= _SHOWN else f"{shown}… ({len(data):,} bytes)"
+        shown, most = f"0x{data[: _SHOWN // 2].hex()}", _SHOWN // 2
+    return shown if len(data) <= most else f"{shown}… ({len(data):,} bytes)"
 
 
 def _or(number: int | None) -> str:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from storage.checkpoints.checkpoint_file import (
+    CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     PARTITION_DIRECTORY,
@@ -28,7 +29,7 @@ from storage.checkpoints.directory_identity import META_PROPERTIES
 from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
 from storage.dump.chain import LogChain, LogFacts
 from storage.dump.events import DumpFinding, Events, LogSummed, Severity, damage, note
-from storage.dump.segment_files import dump_index_alone, dump_log_alone, dump_segment
+from storage.dump.segment_files import dump_index_alone, dump_segment
 from storage.dump.small_files import ASIDE, dump_small, kind_of
 from storage.files.file_system import Files, read_file
 from storage.producers.producer_snapshot import snapshot_offset
@@ -36,7 +37,6 @@ from storage.segment.segment import LOG_SUFFIX, SEGMENT_FILE
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Offset, PartitionIndex, PartitionKey, TopicPartition
 
-CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 FINDINGS_MAX: Final = 20
 """Findings shown per file; the others are only counted."""
 
@@ -170,19 +170,21 @@ def dump_log_directory(files: Files, directory: str, *, records: bool) -> Events
     tally = _Tally()
     for name in names:
         if not SEGMENT_FILE.fullmatch(name) and not name.endswith(ASIDE) and snapshot_offset(name) is None:
-            yield from tally.told(_unless_gone(_file(files, f"{directory}/{name}", records=records)))
-    yield from tally.told(_out_of_use(files, directory, names))
+            yield from tally.count(_unless_gone(_file(files, f"{directory}/{name}", records=records)))
+    yield from tally.count(_out_of_use(files, directory, names))
     for name in segments:
-        yield from tally.told(_segment(files, f"{directory}/{name}", names, chain, records=records))
+        yield from tally.count(_segment(files, f"{directory}/{name}", names, chain, records=records))
     for name in names:
         match = SEGMENT_FILE.fullmatch(name)
         if match and f"{match['base']}{LOG_SUFFIX}" not in segments:
-            yield from tally.told(
+            yield from tally.count(
                 iter((note(f"{directory}/{name}", "it has no .log file beside it", "nothing: it is not used"),))
             )
-    yield from tally.told(_snapshots(files, directory, names, chain.next_offset if segments else None))
-    yield from tally.told(chain.end(directory) if segments else iter(()))
-    yield _sum(files, directory, segments, chain, tally)
+    yield from tally.count(_snapshots(files, directory, names, chain.next_offset if segments else None))
+    yield from tally.count(chain.end(directory) if segments else iter(()))
+    first = int(segments[0][:20]) if segments else None
+    start = first if known.log_start is None or first is None else max(first, known.log_start)
+    yield _sum(files, directory, [f"{directory}/{name}" for name in segments], start, chain, tally)
 
 
 def _out_of_use(files: Files, directory: str, names: Sequence[str]) -> Events:
@@ -218,17 +220,17 @@ def _snapshots(files: Files, directory: str, names: Sequence[str], log_end: int 
             )
 
 
-def _sum(files: Files, directory: str, segments: Sequence[str], chain: LogChain, tally: _Tally) -> LogSummed:
-    first = int(segments[0][:20]) if segments else None
-    start = first if chain.known.log_start is None or first is None else max(first, chain.known.log_start)
+def _sum(
+    files: Files, path: str, segments: Sequence[str], start: int | None, chain: LogChain, tally: _Tally
+) -> LogSummed:
     return LogSummed(
-        path=directory,
+        path=path,
         segments=len(segments),
         log_start_offset=start,
         log_end_offset=chain.next_offset,
         batches=chain.batches,
         records=chain.records,
-        size=sum(files.size(f"{directory}/{name}") or 0 for name in segments),
+        size=sum(files.size(each) or 0 for each in segments),
         damage=tally.damage,
         notes=tally.notes,
     )
@@ -246,24 +248,24 @@ class _Tally:
         self.damage = 0
         self.notes = 0
 
-    def told(self, events: Events) -> Events:
+    def count(self, events: Events) -> Events:
         """The same events, counted. Of the findings of one call, only the first ones are passed on."""
-        told = 0
+        findings = 0
         last: DumpFinding | None = None
         for event in events:
             if isinstance(event, DumpFinding):
-                told += 1
+                findings += 1
                 last = event
                 if event.severity is Severity.DAMAGE:
                     self.damage += 1
                 else:
                     self.notes += 1
-                if told > FINDINGS_MAX:
+                if findings > FINDINGS_MAX:
                     continue
             yield event
-        if last is not None and told > FINDINGS_MAX:
+        if last is not None and findings > FINDINGS_MAX:
             yield note(
-                last.path, f"{told - FINDINGS_MAX} more findings here are not shown", "repair the first ones first"
+                last.path, f"{findings - FINDINGS_MAX} more findings here are not shown", "repair the first ones first"
             )
 
 
@@ -275,20 +277,10 @@ def _file(files: Files, path: str, *, records: bool) -> Events:
     if kind == "log":
         tally = _Tally()
         chain = _chain_around(files, path)
-        yield from tally.told(dump_log_alone(files, path, chain, records=records))
-        yield LogSummed(
-            path=path,
-            segments=1,
-            log_start_offset=None,
-            log_end_offset=chain.next_offset,
-            batches=chain.batches,
-            records=chain.records,
-            size=files.size(path) or 0,
-            damage=tally.damage,
-            notes=tally.notes,
-        )
+        yield from tally.count(dump_segment(files, path, None, chain, records=records))
+        yield _sum(files, path, [path], None, chain, tally)
     elif kind in ("index", "timeindex", "txnindex"):
-        yield from _Tally().told(dump_index_alone(files, path))
+        yield from _Tally().count(dump_index_alone(files, path))
     else:
         yield from dump_small(files, path)
 

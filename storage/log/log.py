@@ -117,9 +117,9 @@ class Log:
         holes_below = INT64_MAX if config.compact else loaded.holes_below
         self._reader = LogReader(self._segments, self._epochs, holes_below, directory.recent_appends)
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self.producers, self._reader)
-        self.front = LogStart(self, self._segments, self._epochs, self._flush, self.producers)
+        self.front = LogStart(self, self._segments, self._epochs, self._flush)
         """The start of the log, its deleted files, and the cleaning in progress."""
-        self._truncator = LogTruncator(self, self._segments, self._epochs, self._flush, self.producers)
+        self._truncator = LogTruncator(self, self._segments, self._epochs, self._flush)
         self.cut: TruncationTicket | None = None
         """The truncation in progress."""
         self._closed = False

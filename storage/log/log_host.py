@@ -1,4 +1,4 @@
-"""The operations of a log directory that its logs use."""
+"""A log directory as its logs use it. LogDirectory implements and documents it."""
 
 from __future__ import annotations
 
@@ -27,39 +27,18 @@ class LogHost(Protocol):
     @property
     def rng(self) -> random.Random: ...
     @property
-    def claims(self) -> DirectoryClaims:
-        """The offsets that the directory's files record about its logs."""
-
+    def claims(self) -> DirectoryClaims: ...
     @property
-    def open_segments(self) -> OpenSegments:
-        """Tracks which closed segments of its logs are open."""
-
+    def open_segments(self) -> OpenSegments: ...
     @property
-    def recent_appends(self) -> RecentAppends:
-        """The batches that its logs appended last."""
-        ...
-
+    def recent_appends(self) -> RecentAppends: ...
     @property
-    def reader(self) -> Executor:
-        """The executor for reads that wait for the disk."""
-
+    def reader(self) -> Executor: ...
     @property
-    def offline(self) -> str | None:
-        """The reason why the directory is offline; None while it is online."""
-
-    def fail(self, doing: str, error: OSError) -> TidelogError:
-        """Take the directory offline, unless its disk is only full. Returns the error to raise."""
-
-    def stirred(self, log: Log) -> None:
-        """The state of the log changed: maintenance must look at it."""
-
-    def note_durable(self, log: Log) -> None:
-        """The log's durable offset rose: write its mark."""
-
-    def take_room(self, tp: TopicPartition, size: int) -> None:
-        """Reserve free space for an append of `size` bytes to one of its logs. Raises DiskFull below the reserve."""
-
-    def drop_before(self, log: Log, offset: Offset, done: Callable[[TidelogError | None], None]) -> None:
-        """Set the log start to `offset` and remove the segments before it, in the background."""
-
+    def offline(self) -> str | None: ...
+    def fail(self, doing: str, error: OSError) -> TidelogError: ...
+    def stirred(self, log: Log) -> None: ...
+    def note_durable(self, log: Log) -> None: ...
+    def take_room(self, tp: TopicPartition, size: int) -> None: ...
+    def drop_before(self, log: Log, offset: Offset, done: Callable[[TidelogError | None], None]) -> None: ...
     def request_flush(self, log: Log) -> None: ...

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage.compaction.cleaning import Cleaning
 from storage.files.deleted_files import DeletedFiles, Leaving
 from storage.log.flush import FlushState
-from storage.log.log_producers import LogProducers
 from storage.log.retention import count_deletable
 from storage.segment.epoch_cache import LeaderEpochCache
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
@@ -44,18 +43,10 @@ class Expired(NamedTuple):
 class LogStart:
     """The start of one log. Its methods raise OSError. `cleaning`: the cleaning in progress."""
 
-    __slots__ = ("_epochs", "_flush", "_log", "_producers", "_segments", "cleaning", "deleted", "leaving")
+    __slots__ = ("_epochs", "_flush", "_log", "_segments", "cleaning", "deleted", "leaving")
 
-    def __init__(
-        self,
-        log: Log,
-        segments: LogSegments,
-        epochs: LeaderEpochCache,
-        flush: FlushState,
-        producers: LogProducers,
-    ) -> None:
+    def __init__(self, log: Log, segments: LogSegments, epochs: LeaderEpochCache, flush: FlushState) -> None:
         self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
-        self._producers = producers
         self.deleted = DeletedFiles()
         """Files of removed segments, until `file.delete.delay.ms` has passed."""
         self.cleaning: Cleaning | None = None
@@ -88,7 +79,7 @@ class LogStart:
         if rolled:
             log.roll(now, "all segments have expired")
         base = segments.all[count].base_offset
-        keep_snapshot, files, path = self._producers.state.keeping(base), log.files, log.path
+        keep_snapshot, files, path = self._log.producers.state.keeping(base), log.files, log.path
 
         def keep() -> None:
             if rolled:
@@ -119,9 +110,9 @@ class LogStart:
         paths = [
             segment_path(log.path, segment.base_offset, kind) for segment in taken for kind in reversed(ALL_SUFFIXES)
         ]
-        snapshots = self._producers.segments_went(log.log_start_offset)
+        snapshots = self._log.producers.segments_went(log.log_start_offset)
         self.leaving = Leaving(
-            log.files, self._producers.state.keeping(segments.first.base_offset), paths, DELETED_SUFFIX, snapshots
+            log.files, self._log.producers.state.keeping(segments.first.base_offset), paths, DELETED_SUFFIX, snapshots
         )
         return self.leaving
 
@@ -151,7 +142,7 @@ class LogStart:
         except OSError as error:  # the next start finishes it; segments added before that would be replaced too
             raise OSError(errno.EIO, f"replacing segments failed halfway: {error}") from error
         log.segments_went()
-        self._producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
+        self._log.producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
         self._flush.forget(old)
         self.deleted.put(dropped, now + log.config.file_delete_delay_ms)
 
@@ -160,7 +151,7 @@ class LogStart:
         cannot be truncated."""
         log = self._log
         point = log.recovery_point
-        return point if point >= log.high_watermark else min(point, self._producers.state.decided_below(point))
+        return point if point >= log.high_watermark else min(point, self._log.producers.state.decided_below(point))
 
     def stop_cleaning(self) -> None:
         """Cancel the cleaning, because the segments of the log change."""

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Final
 
 from storage.files.file_system import File, Files, remove_files, sync_all
 from storage.log.flush import FlushState
-from storage.log.log_producers import LogProducers
 from storage.producers.producer_recovery import ProducersAfterTruncation
 from storage.producers.producer_snapshot import snapshot_path
 from storage.segment.agreed_indexes import remove_agreements
@@ -135,18 +134,11 @@ class Emptying(TruncationTicket):
 class LogTruncator:
     """Truncations of one log. For the owner's thread. Methods raise OSError and BrokenChain."""
 
-    __slots__ = ("_epochs", "_flush", "_log", "_producers", "_segments")
+    __slots__ = ("_epochs", "_flush", "_log", "_segments")
 
-    def __init__(
-        self,
-        log: Log,
-        segments: LogSegments,
-        epochs: LeaderEpochCache,
-        flush: FlushState,
-        producers: LogProducers,
-    ) -> None:
+    def __init__(self, log: Log, segments: LogSegments, epochs: LeaderEpochCache, flush: FlushState) -> None:
         self._log, self._segments, self._epochs = log, segments, epochs
-        self._flush, self._producers = flush, producers
+        self._flush = flush
 
     def begin(self, offset: Offset) -> TruncationTicket | None:
         """Begin to remove everything at and above `offset`; None if there is nothing to remove. Raises CorruptLog."""
@@ -175,7 +167,7 @@ class LogTruncator:
             log.config.producer_id_expiration_ms,
             self._up_to(last),
             last_size=position,
-            snapshots=self._producers.state.snapshots,
+            snapshots=self._log.producers.state.snapshots,
             log_start=log.log_start_offset,
             log_end=end,
             high_watermark=max(min(log.high_watermark, end), log.log_start_offset),
@@ -255,7 +247,7 @@ class LogTruncator:
         )
 
     def _snapshots_above(self, end: Offset) -> list[str]:
-        return [snapshot_path(self._log.path, offset) for offset in self._producers.state.snapshots if offset > end]
+        return [snapshot_path(self._log.path, offset) for offset in self._log.producers.state.snapshots if offset > end]
 
     def _now(self) -> Millis:
         return self._log.directory.clock.wall_ms()
@@ -284,7 +276,7 @@ class LogTruncator:
         last.was_truncated(end, ticket.position)
         if ticket.epochs is not None:
             self._epochs.truncate_from_end(end)
-        log.lost.reset(self._producers.cut(ticket.producers))
+        log.lost.reset(self._log.producers.cut(ticket.producers))
         self._set_end(end)
 
     def _empty(self, offset: Offset) -> None:
@@ -297,7 +289,7 @@ class LogTruncator:
         self._segments.begin(offset, log.config, self._now())
         log.lost.reset(None)
         self._set_end(offset)
-        self._producers.emptied()
+        self._log.producers.emptied()
         self._flush.start_at(offset)
 
     def _set_end(self, offset: Offset) -> None:

@@ -16,19 +16,20 @@ def delete_records(log: Log, offset: Offset) -> None:
     log.guard("moving the start of", lambda: _move_start(log, offset))
 
 
-def delete_old_segments(log: Log, now: Millis) -> int:
+def delete_old_segments(log: Log, now: int) -> int:
     """Remove the segments that retention and the log start allow. Returns their number. Raises CorruptLog,
     KafkaStorageError, DiskFull."""
 
     def delete() -> int:
-        expired, before = log.front.expired(now), log.segment_count
+        at = Millis(now)
+        expired, before = log.front.expired(at), log.segment_count
         if expired is not None:
             expired.keep()
             _move_start(log, expired.base)
             leaving = log.front.take_out()
             if leaving is not None:
                 leaving.run()
-                log.front.left(leaving, now)
+                log.front.left(leaving, at)
         return before - log.segment_count
 
     return log.guard("deleting old segments of", delete)

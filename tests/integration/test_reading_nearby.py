@@ -162,7 +162,7 @@ class _Clock:
 @contextlib.contextmanager
 def log_of(node: LocalNode) -> Iterator[Log]:
     """The replica of a node that is down."""
-    directory = LogDirectory.open(str(node.data), files=OsFiles(), clock=_Clock(), rng=random.Random(1))
+    directory = LogDirectory(str(node.data), files=OsFiles(), clock=_Clock(), rng=random.Random(1))
     try:
         yield directory.load_logs(lambda *_: LogConfig())[TopicPartition(TOPIC, PartitionIndex(0))]
     finally:

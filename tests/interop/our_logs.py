@@ -365,7 +365,7 @@ KINDS: dict[str, Kind] = {
 def open_world(path: Path, *, seed: int = 1, now: int, topic_ids: dict[str, UUID] | None = None) -> World:
     """A log directory in use, nothing written yet."""
     clock = SetClock(now)
-    directory = LogDirectory.open(str(path), files=OsFiles(), clock=clock, rng=random.Random(seed))
+    directory = LogDirectory(str(path), files=OsFiles(), clock=clock, rng=random.Random(seed))
     return World(directory, clock, random.Random(seed), topic_ids or {})
 
 

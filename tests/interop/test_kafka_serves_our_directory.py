@@ -88,7 +88,7 @@ class Theatre:
 
     def open(self, root: Path) -> tuple[LogDirectory, dict[str, Log]]:
         """Our logs of these topics, as we open them from a copy."""
-        directory = LogDirectory.open(
+        directory = LogDirectory(
             str(root), files=OsFiles(), clock=SetClock(int(time.time() * 1000)), rng=random.Random(1)
         )
         wanted = [TopicPartition(topic, PartitionIndex(0)) for topic in self.topics]

@@ -144,9 +144,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, An
 
 def opened(root: Path) -> tuple[LogDirectory, dict[str, Log]]:
     """The logs of our topics in a copy of the broker's directory."""
-    directory = LogDirectory.open(
-        str(root), files=OsFiles(), clock=SetClock(int(time.time() * 1000)), rng=random.Random(1)
-    )
+    directory = LogDirectory(str(root), files=OsFiles(), clock=SetClock(int(time.time() * 1000)), rng=random.Random(1))
 
     def config_of(tp: TopicPartition, _: object) -> LogConfig:
         told = {"segment.bytes" if name.startswith("internal") else name: v for name, v in TOPICS[tp.topic].items()}

@@ -106,7 +106,7 @@ class MetadataWorld:
         directories = []
         for path in config.log_directories:
             executor = SimExecutor(self.loop, random.Random(self.rng.random()), life.process, self.pace[node])
-            directory = LogDirectory.open(
+            directory = LogDirectory(
                 path,
                 files=self.disks[node],
                 clock=clock,

@@ -34,7 +34,7 @@ NAME = TopicPartition("t", PartitionIndex(0))
 
 
 def directory(disk: FakeDisk, name: str, *, with_log: bool) -> LogDirectory:
-    opened = LogDirectory.open(f"/{name}", files=disk, clock=SetClock(), rng=random.Random(name))
+    opened = LogDirectory(f"/{name}", files=disk, clock=SetClock(), rng=random.Random(name))
     if with_log:
         opened.create_log(NAME, TOPIC, LogConfig())
     return opened

@@ -59,7 +59,7 @@ class Replica:
         self.disk = disk or FakeDisk()
         self.clock = SimClock(SimLoop(random.Random(1)))
         self.executor = Later()
-        self.directory = LogDirectory.open("/data", files=self.disk, clock=self.clock, rng=random.Random(1))
+        self.directory = LogDirectory("/data", files=self.disk, clock=self.clock, rng=random.Random(1))
         self.log = MetadataLog(open_log(self.directory), clock=self.clock, executor=self.executor)
 
     def reopened(self, *, power: bool = False) -> Replica:
@@ -237,7 +237,7 @@ def test_an_observer_truncates_by_epoch_what_the_leader_lacks() -> None:
         world.kill(0)
         log_host = "/data0/__cluster_metadata-0"
         write_state(world.disks[0], log_host, QuorumState(LeaderEpoch(2), NO_NODE, NO_NODE, None))
-        directory = LogDirectory.open("/data0", files=world.disks[2], clock=SimClock(world.loop), rng=random.Random(1))
+        directory = LogDirectory("/data0", files=world.disks[2], clock=SimClock(world.loop), rng=random.Random(1))
         replica = MetadataLog(open_log(directory), clock=SimClock(world.loop), executor=Later())
         end = replica.end
         replica.append([ClusterRecord("another history", 1)], LeaderEpoch(2))

@@ -65,7 +65,7 @@ class Small:
         self.disk = disk or FakeDisk()
         self.loop = SimLoop(random.Random(1))
         self.executor = Later()
-        directory = LogDirectory.open("/data", files=self.disk, clock=SimClock(self.loop), rng=random.Random(1))
+        directory = LogDirectory("/data", files=self.disk, clock=SimClock(self.loop), rng=random.Random(1))
         self.log = MetadataLog(
             open_log(directory), clock=SimClock(self.loop), executor=self.executor, snapshot_bytes=1_000
         )

@@ -270,7 +270,7 @@ class Cluster:
         machine = self.machines[number]
         machine.lives += 1
         clock = SimClock(self.loop)
-        machine.directory = LogDirectory.open(
+        machine.directory = LogDirectory(
             "/data", files=machine.disk, clock=clock, rng=random.Random(number), executor=machine.executor
         )
         machine.directory.load_logs(lambda _tp, _topic_id: LogConfig.from_topic(self.configs))

@@ -43,7 +43,6 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods, status
 from tidelog.protocol.v1 import admin_pb2, data_pb2
-from tidelog.types import Millis
 
 
 def away_from_the_voter(sim: Simulation) -> tuple[int, list[int]]:
@@ -629,7 +628,7 @@ def retention_stops_at_the_watermark(sim: Simulation) -> None:
     log = sim.log(leader, TOPIC, p)
     sim.run_until(lambda: log.log_end_offset == 10, what="the records are appended")
     assert isinstance(log, Log)
-    delete_old_segments(log, Millis(log.directory.clock.wall_ms() + 3_600_000))  # as the maintenance does
+    delete_old_segments(log, log.directory.clock.wall_ms() + 3_600_000)  # as the maintenance does
     assert log.log_start_offset <= committed(sim, p), "uncommitted records were deleted"
     sim.must_heal()
 

@@ -46,7 +46,7 @@ SHARE = floats(0, 1)
 
 
 def open_log(disk: FakeDisk, config: LogConfig) -> tuple[LogDirectory, Log]:
-    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(7))
+    directory = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(7))
     return directory, directory.load_logs(lambda _tp, _id: config)[TP]
 
 

@@ -136,7 +136,7 @@ def _index_bytes(archive: str, tp: TopicPartition) -> int:
 
 def open_directory(root: Path, archive: str, clock: int) -> LogDirectory:
     """Open the directory and all logs in it; everything found is committed, as on a single replica."""
-    directory = LogDirectory.open(str(root), files=OsFiles(), clock=SetClock(clock), rng=random.Random(1))
+    directory = LogDirectory(str(root), files=OsFiles(), clock=SetClock(clock), rng=random.Random(1))
     directory.load_logs(config_of(archive))
     for log in directory.logs.values():
         log.advance_high_watermark(log.log_end_offset)

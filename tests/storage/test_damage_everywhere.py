@@ -102,7 +102,7 @@ def written(state: str) -> Written:
 
 
 def open_log(disk: FakeDisk) -> tuple[LogDirectory, Log]:
-    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1))
+    directory = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1))
     return directory, directory.load_logs(lambda _tp, _id: CONFIG)[TP]
 
 

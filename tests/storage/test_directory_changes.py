@@ -63,7 +63,7 @@ class Office:
         self.disk.on_call = self._count
 
     def open(self) -> LogDirectory:
-        directory = LogDirectory.open(
+        directory = LogDirectory(
             "/data", files=self.disk, clock=self.clock, rng=random.Random(7), executor=self.executor
         )
         directory.on_flush_failure = self.failures.append

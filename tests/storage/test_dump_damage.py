@@ -461,7 +461,7 @@ def test_people_read_sizes_times_and_bytes() -> None:
 def test_an_opened_copy_of_a_directory_is_what_the_dump_said(root: Path) -> None:
     """The dump before, the log after opening: the same ends."""
     said = {Path(log.path).name: log for log in of(LogSummed, events(root))}
-    directory = LogDirectory.open(str(root), files=OsFiles(), clock=Bench().clock, rng=random.Random(1))
+    directory = LogDirectory(str(root), files=OsFiles(), clock=Bench().clock, rng=random.Random(1))
     for tp, log in directory.load_logs(lambda _tp, _id: SMALL).items():
         assert (said[str(tp)].log_start_offset, said[str(tp)].log_end_offset) == (
             log.log_start_offset,

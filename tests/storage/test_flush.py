@@ -86,7 +86,7 @@ def test_of_one_log_at_most_one_flush_is_under_way() -> None:
 def test_several_logs_are_flushed_side_by_side() -> None:
     """A slow sync of one log holds up no other; beyond `syncs_at_once` they wait in the order in which they asked."""
     disk, syncer = FakeDisk(), Deferred()
-    directory = LogDirectory.open(
+    directory = LogDirectory(
         "/data", files=disk, clock=SetClock(), rng=random.Random(7), syncer=syncer, syncs_at_once=2
     )
     names = [TopicPartition("orders", PartitionIndex(index)) for index in range(3)]

@@ -53,7 +53,7 @@ def follow(directory: str, name: str) -> Log:
     """A log of ours with all batches of Kafka's."""
     topic, _, partition = name.rpartition("-")
     disk, clock = FakeDisk(), SetClock(NOW)
-    ours = LogDirectory.open("/data", files=disk, clock=clock, rng=random.Random(1))
+    ours = LogDirectory("/data", files=disk, clock=clock, rng=random.Random(1))
     log = ours.create_log(
         TopicPartition(topic, PartitionIndex(int(partition))), TOPIC_ID, config_of(told_of(directory)[name])
     )

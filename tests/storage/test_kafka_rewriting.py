@@ -59,7 +59,7 @@ class Rewriting:
     def __init__(self, archive: str, name: str, root: Path) -> None:
         self.said = told(archive)["partitions"][name]
         self.root = root
-        self.directory = LogDirectory.open(str(root), files=OsFiles(), clock=SetClock(NOW), rng=random.Random(1))
+        self.directory = LogDirectory(str(root), files=OsFiles(), clock=SetClock(NOW), rng=random.Random(1))
         tp = partition_of(name)
         config = replace(config_of(archive)(tp, TOPIC_ID), compact=False)
         self.log: Log = self.directory.create_log(tp, TOPIC_ID, config)

@@ -77,14 +77,14 @@ def test_a_damaged_meta_properties_is_refused(contents: str) -> None:
     disk.make_directory("/data")
     write_file(disk, "/data/meta.properties", contents.encode())
     with pytest.raises(InvalidConfig, match=r"meta\.properties"):
-        LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1))
+        LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1))
 
 
 def test_a_strangers_directory_is_refused() -> None:
     disk = FakeDisk()
     disk.make_directory("/home/photos")
     with pytest.raises(InvalidConfig, match="not empty"):
-        LogDirectory.open("/home", files=disk, clock=SetClock(), rng=random.Random(1))
+        LogDirectory("/home", files=disk, clock=SetClock(), rng=random.Random(1))
 
 
 def test_a_directory_is_used_by_one_process() -> None:
@@ -320,7 +320,7 @@ def test_the_same_directory_on_a_real_disk(tmp_path: Path) -> None:
 def test_a_topic_with_the_longest_name_can_be_deleted_and_set_aside(tmp_path: Path) -> None:
     """Goal: no name of a topic takes a directory offline. Method: the real file system, which takes 255 bytes a
     name."""
-    directory = LogDirectory.open(f"{tmp_path}/data", files=OsFiles(), clock=SetClock(), rng=random.Random(1))
+    directory = LogDirectory(f"{tmp_path}/data", files=OsFiles(), clock=SetClock(), rng=random.Random(1))
     for partition in (0, 9999):
         longest = TopicPartition("t" * 249, PartitionIndex(partition))
         directory.create_log(longest, TOPIC_ID, SMALL)
@@ -332,7 +332,7 @@ def test_a_topic_with_the_longest_name_can_be_deleted_and_set_aside(tmp_path: Pa
     assert directory.offline is None
     assert not [name for name in OsFiles().list(directory.path) if name.endswith("-delete")]
     directory.close()
-    again = LogDirectory.open(directory.path, files=OsFiles(), clock=SetClock(), rng=random.Random(1))
+    again = LogDirectory(directory.path, files=OsFiles(), clock=SetClock(), rng=random.Random(1))
     assert again.load_logs(lambda _tp, _id: SMALL) == {}
     again.close()
 
@@ -393,7 +393,7 @@ def test_damage_of_a_page_cache_log_is_not_taken_for_a_torn_tail() -> None:
 
 
 def opened_on(disk: FakeDisk, boot: bytes) -> LogDirectory:
-    return LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), boot_id=boot)
+    return LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1), boot_id=boot)
 
 
 @pytest.mark.parametrize(

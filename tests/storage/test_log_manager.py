@@ -43,9 +43,7 @@ class Node:
         self.logs.open(paths, self._open, lambda _path: self.executor, self._note_opened)
 
     def _open(self, path: str) -> LogDirectory:
-        return LogDirectory.open(
-            path, files=self.disk, clock=SetClock(), rng=random.Random(path), executor=self.executor
-        )
+        return LogDirectory(path, files=self.disk, clock=SetClock(), rng=random.Random(path), executor=self.executor)
 
     def _note_opened(self) -> None:
         self.steps.append("opened")

@@ -82,7 +82,7 @@ class World:
         self.disk = FakeDisk()
         self.clock = SetClock()
         self.now = Millis(0)
-        self.directory = LogDirectory.open(
+        self.directory = LogDirectory(
             "/data",
             files=self.disk,
             clock=self.clock,
@@ -194,7 +194,7 @@ def test_stopping_in_the_middle_of_a_cleaning_leaves_the_log_as_it_was() -> None
     background.run_one()
     world.directory.close_clean()
     background.run_all()
-    again = LogDirectory.open("/data", files=world.disk, clock=world.clock, rng=random.Random(1))
+    again = LogDirectory("/data", files=world.disk, clock=world.clock, rng=random.Random(1))
     found = again.load_logs(lambda _name, _id: log.config)[log.topic_partition]
     assert (found.size, found.log_end_offset, found.damage) == (size, end, None)
 

@@ -36,7 +36,7 @@ def directory_with(properties: str, *names: str) -> FakeDisk:
 
 
 def opened(disk: FakeDisk, seed: int = 1) -> LogDirectory:
-    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(seed))
+    directory = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(seed))
     directory.load_logs(lambda _tp, _id: LogConfig())
     return directory
 

@@ -25,7 +25,7 @@ VALUE = b"v" * 10_000
 def full_directory(room: int = 400_000) -> tuple[FakeDisk, LogDirectory, Log]:
     """A log in a directory with a reserve, filled until it refused."""
     disk = FakeDisk()
-    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    directory = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
     log = directory.create_log(TP, TOPIC_ID, LogConfig(segment_bytes=50_000, segment_index_bytes=240))
     disk.capacity = disk.used + room
     directory.reserve.look()
@@ -57,7 +57,7 @@ def test_reads_truncation_checkpoints_and_a_clean_stop_go_on() -> None:
     log.truncate_to(Offset(log.log_end_offset - 1))
     directory.write_checkpoints()
     directory.close_clean()
-    again = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    again = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
     assert again.identity.was_clean
     assert again.reserve.low
     again.load_logs(lambda _name, _id: log.config)
@@ -109,7 +109,7 @@ def test_the_file_system_is_not_asked_for_every_append() -> None:
             return super().room(path)
 
     disk = Counting(capacity=100 << 20)
-    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    directory = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
     log = directory.create_log(TP, TOPIC_ID, LogConfig(segment_index_bytes=240))
     for _ in range(500):
         append(log)

@@ -62,7 +62,7 @@ from tidelog.records.v2 import fast_paths
 from tidelog.types import LeaderEpoch, Offset
 
 def opened(path):
-    directory = LogDirectory.open(path, files=OsFiles(), clock=SetClock(), rng=random.Random(7))
+    directory = LogDirectory(path, files=OsFiles(), clock=SetClock(), rng=random.Random(7))
     log = directory.create_log(TP, TOPIC_ID, LogConfig(index_interval_bytes=100))
     for _ in range(300):
         append(log)

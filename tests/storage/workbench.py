@@ -100,9 +100,7 @@ class Bench:
         self.directory.commit.request(self.log)
 
     def open_directory(self) -> LogDirectory:
-        return LogDirectory.open(
-            self.path, files=self.files, clock=self.clock, rng=random.Random(7), executor=self.executor
-        )
+        return LogDirectory(self.path, files=self.files, clock=self.clock, rng=random.Random(7), executor=self.executor)
 
     def reopen(self) -> Log:
         """Open directory and log again, after `close_clean`, `kill` or `crash`."""
