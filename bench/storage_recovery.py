@@ -15,7 +15,8 @@ from typing import Final
 from bench.figure import Figure, Run
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
-from storage.recovery.loading import Known, LogLoader
+from storage.recovery.loaded import Known
+from storage.recovery.loading import load_log
 from tidelog.records import RecordBatch, crc32c
 from tidelog.types import LeaderEpoch
 
@@ -52,8 +53,7 @@ def fill(log: Log, batch: bytes, size: int) -> int:
 def recover(log: Log, size: int) -> float:
     """Processor time of one recovery of the whole log."""
     begun = time.thread_time()
-    loader = LogLoader(OsFiles(), log.path, log.config, log.directory.clock, random.Random(1), Known())
-    loaded = loader.load()
+    loaded = load_log(OsFiles(), log.path, log.config, log.directory.clock, random.Random(1), Known())
     taken = time.thread_time() - begun
     assert loaded.log_end == log.log_end_offset, loaded.notes
     assert sum(segment.size for segment in loaded.segments) == size

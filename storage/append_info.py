@@ -28,48 +28,29 @@ class RecordValidationStats(NamedTuple):
 
 
 class LogAppendInfo(NamedTuple):
-    """The result of `Log.append`. Offsets are -1 if nothing was appended."""
+    """The result of `Log.append`. The defaults stand for an append without any whole batch."""
 
-    first_offset: Offset
+    first_offset: Offset = Offset(-1)
     """For a v0 or v1 wrapper that a follower appends: its last offset, because the first one requires decompression."""
-    last_offset: Offset
-    last_leader_epoch: LeaderEpoch
+    last_offset: Offset = Offset(-1)
+    last_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """Leader epoch of the last batch. For v0 and v1 batches that a follower appends: the current epoch."""
-    max_timestamp: Millis
-    offset_of_max_timestamp: Offset
+    max_timestamp: Millis = NO_TIMESTAMP
+    offset_of_max_timestamp: Offset = Offset(-1)
     """Last offset of the batch with the largest timestamp."""
-    log_append_time: Millis
+    log_append_time: Millis = NO_TIMESTAMP
     """The append time written to the records on topics with log append time, else -1."""
-    log_start_offset: Offset
-    source_codec: Codec
+    log_start_offset: Offset = Offset(-1)
+    source_codec: Codec = Codec.NONE
     """The producer's codec. If batches differ: that of the last compressed batch."""
-    target_codec: Codec
+    target_codec: Codec = Codec.NONE
     """The codec of the stored batches."""
-    shallow_count: int
+    shallow_count: int = 0
     """Number of batches; for v0 and v1, of outer messages."""
-    record_count: int | None
+    record_count: int | None = 0
     """Number of records according to the batch headers. None if a v0 or v1 wrapper that a follower appends hides it."""
-    valid_bytes: int
+    valid_bytes: int = 0
     """Bytes appended: the stored size of all whole batches."""
     duplicate: bool = False
     """True if the values are those of an earlier append of the same batch."""
     stats: RecordValidationStats = RecordValidationStats()
-
-    @classmethod
-    def nothing(cls, log_start_offset: Offset) -> LogAppendInfo:
-        """The result of an append without any whole batch."""
-        none = Offset(-1)
-        return cls(
-            none,
-            none,
-            NO_LEADER_EPOCH,
-            NO_TIMESTAMP,
-            none,
-            NO_TIMESTAMP,
-            log_start_offset,
-            Codec.NONE,
-            Codec.NONE,
-            0,
-            0,
-            0,
-        )

@@ -105,7 +105,9 @@ class BatchFilter:
             self.stats.records_read += batch.count
             return self._without_records(batch)
         if batch.header.base_offset > self._map.latest_offset and batch.header.record_count != UNKNOWN_COUNT:
-            return self._whole(batch)
+            self.stats.records_read += batch.count
+            self.stats.records_kept += batch.count
+            return batch.buffer
         records = batch.record_list()
         kept, tombstones = self._kept(batch, records)
         self.stats.records_read += len(records)
@@ -163,11 +165,6 @@ class BatchFilter:
             return False
         self._coordinators_told.add(batch.producer_id)
         return True
-
-    def _whole(self, batch: RecordBatch) -> Buffer:
-        self.stats.records_read += batch.count
-        self.stats.records_kept += batch.count
-        return batch.buffer
 
     def _without_records(self, batch: RecordBatch) -> Buffer | None:
         """The replacement of a batch without remaining records."""

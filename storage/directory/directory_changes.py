@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from storage.files.file_system import is_full
+from storage.log.directory_claims import in_order
 from storage.log.log import Log
 from tidelog.errors import DiskFull, TidelogError
 from tidelog.types import Offset, PartitionKey, TopicPartition
@@ -166,12 +167,7 @@ class DirectoryChanges:
         claims, deleted = self._directory.claims, [(each.tp, each.key) for each in batch.retired if not each.aside]
         drop = claims.forgetting(deleted, [each.key for each in batch.retired if each.aside])
         start = claims.starting_all({log.topic_partition: offset for log, offset in batch.starts.items()})
-
-        def write() -> None:
-            drop()
-            start()
-
-        return write
+        return in_order(drop, start)
 
     def _run(self, batch: _Batch, write: Callable[[], None]) -> None:
         """Run a batch. On the executor."""

@@ -38,7 +38,7 @@ from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from storage.log.recent_appends import RecentAppends
 from storage.recovery.loaded import Damage, Progress
-from storage.recovery.loading import LogLoader
+from storage.recovery.loading import load_log
 from storage.segment.open_segments import OpenSegments
 from storage.settings import INT64_MAX
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
@@ -225,7 +225,7 @@ class LogDirectory:
         known, watermark = self.claims.known(tp, key, clean=self.identity.was_clean), self.claims.high_watermark(tp)
 
         def run() -> Log:
-            loaded = LogLoader(self.files, path, config, self.clock, self.rng, known, tell).load()
+            loaded = load_log(self.files, path, config, self.clock, self.rng, known, tell)
             return Log(self, path, tp, topic_id, config, loaded, watermark)
 
         return run

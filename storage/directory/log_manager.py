@@ -20,7 +20,7 @@ from storage.directory.load_progress import LoadProgress
 from storage.directory.log_directory import ConfigOf, LogDirectory
 from storage.files.executor import Executor
 from storage.log.log import Log
-from storage.recovery.loading import Damage
+from storage.recovery.loaded import Damage
 from tidelog.errors import InconsistentTopicId, KafkaStorageError, TidelogError
 from tidelog.types import DirectoryId, NodeId, PartitionKey, TopicId, TopicPartition
 

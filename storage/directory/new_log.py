@@ -16,7 +16,7 @@ from storage.files.deleted_files import remove_log_directory
 from storage.files.file_system import Files
 from storage.log.log import Log
 from storage.recovery.loaded import Known
-from storage.recovery.loading import LogLoader
+from storage.recovery.loading import load_log
 from tidelog.types import TopicId, TopicPartition
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class NewLog:
         files.make_directory(path)
         try:
             write_partition_metadata(files, path, self.topic_id, sync=False)
-            loaded = LogLoader(files, path, self._config, directory.clock, directory.rng, Known()).load()
+            loaded = load_log(files, path, self._config, directory.clock, directory.rng, Known())
         except OSError:
             remove_log_directory(files, path)
             raise

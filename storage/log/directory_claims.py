@@ -98,13 +98,7 @@ class DirectoryClaims:
             if checkpoint.may_claim(tp) > offset:
                 claimed = checkpoint.claimed
                 writes.append(_writing(checkpoint, {**claimed, tp: min(offset, claimed.get(tp, offset))}))
-
-        def make_durable() -> None:
-            sync_mark()
-            for write in writes:
-                write()
-
-        return make_durable
+        return in_order(sync_mark, *writes)
 
     def recovering_from(self, log: Log, offset: Offset) -> Callable[[], None]:
         """Let the next start recover the log from `offset`, which is not above its recovery point. Returns a function
@@ -116,13 +110,8 @@ class DirectoryClaims:
         )
         if self.marks.get(key) < durable_offset:
             self.marks.put(key, durable_offset)
-        write = _writing(self._recovery_points, {**claimed, tp: offset})
-
-        def make_durable() -> None:
-            self.marks.sync()  # first: without its mark, damage above the recovery point looks like a torn tail
-            write()
-
-        return make_durable
+        # The mark first: without it, damage above the recovery point looks like a torn tail.
+        return in_order(self.marks.sync, _writing(self._recovery_points, {**claimed, tp: offset}))
 
     def bound_watermarks(self, logs: Collection[Log]) -> None:
         """Make durable that no high watermark is above the end of its log, after recovery truncated logs: the records
@@ -165,14 +154,7 @@ class DirectoryClaims:
         allow_holes = _writing(self._cleaning, {**cleaning, tp: max(end, cleaning.get(tp, end))})
         lower = _writing(self._recovery_points, {**points, tp: point})
         bound = _writing(self._high_watermarks, {**watermarks, tp: min(watermarks.get(tp, Offset(0)), end)})
-
-        def make_durable() -> None:
-            allow_holes()
-            lower()
-            bound()
-            sync_mark()
-
-        return make_durable
+        return in_order(allow_holes, lower, bound, sync_mark)
 
     def starting_all(self, starts: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
         """Set the recorded starts of these logs with one write. `take_start` must follow for each. Returns a function
@@ -203,13 +185,7 @@ class DirectoryClaims:
             for file in files
             if any(file.may_claim(tp) for tp in gone)
         ]
-
-        def make_durable() -> None:
-            sync_marks()
-            for write in writes:
-                write()
-
-        return make_durable
+        return in_order(sync_marks, *writes)
 
     # --- all of them ----------------------------------------------------------------------------------------------
 
@@ -258,6 +234,16 @@ class DirectoryClaims:
 
     def close(self) -> None:
         self.marks.close()
+
+
+def in_order(*steps: Callable[[], None]) -> Callable[[], None]:
+    """Returns a function that runs these one after the other."""
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
 
 
 def _writing(checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:

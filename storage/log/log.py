@@ -32,7 +32,7 @@ from storage.log.validation import append_rules
 from storage.producers.aborted_transactions import Unverified
 from storage.producers.producer_entry import ProducerState
 from storage.producers.producer_state import Duplicate
-from storage.recovery.loading import Damage, LoadedLog
+from storage.recovery.loaded import Damage, LoadedLog
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import LogSegments
@@ -83,7 +83,7 @@ class Log:
         loaded: LoadedLog,
         high_watermark: Offset = Offset(0),
     ) -> None:
-        """loaded: from LogLoader. high_watermark: from the checkpoint. Loads the producer state, which may wait for the
+        """loaded: from load_log. high_watermark: from the checkpoint. Loads the producer state, which may wait for the
         disk. Raises OSError."""
         self.directory = directory
         self.path = path
@@ -237,7 +237,7 @@ class Log:
             self.bytes_rejected += len(records)
             raise
         if prepared is None:
-            return LogAppendInfo.nothing(self.log_start_offset)
+            return LogAppendInfo(log_start_offset=self.log_start_offset)
         info = prepared.info
         if assign_offsets and info.valid_bytes > self.config.segment_bytes:
             self.bytes_rejected += len(records)

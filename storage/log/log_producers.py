@@ -25,7 +25,7 @@ from storage.producers.aborted_transactions import HoleRule
 from storage.producers.producer_entry import ProducerBatch, read_marker
 from storage.producers.producer_recovery import ProducersAfterTruncation, Replayed, load_producers
 from storage.producers.producer_state import Duplicate, ProducerChanges
-from storage.recovery.loading import Damage, LoadedLog
+from storage.recovery.loaded import Damage, LoadedLog
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import AbortedTransaction

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.compaction.cleaning import Cleaning
 from storage.files.deleted_files import DeletedFiles, Leaving
+from storage.log.directory_claims import in_order
 from storage.log.flush import FlushState
 from storage.log.retention import count_deletable
 from storage.segment.epoch_cache import LeaderEpochCache
@@ -79,14 +81,8 @@ class LogStart:
         if rolled:
             log.roll(now, "all segments have expired")
         base = segments.all[count].base_offset
-        keep_snapshot, files, path = self._log.producers.state.keeping(base), log.files, log.path
-
-        def keep() -> None:
-            if rolled:
-                files.sync_directory(path)
-            keep_snapshot()
-
-        return Expired(base, keep)
+        keep = log.producers.state.keeping(base)
+        return Expired(base, in_order(partial(log.files.sync_directory, log.path), keep) if rolled else keep)
 
     def _limit(self) -> Offset:
         """No segment that ends above this offset may be removed."""

@@ -24,7 +24,13 @@ from typing import NamedTuple
 from storage.append_info import Origin
 from storage.files.file_system import Files, read_file, remove_files, sync_paths, write_file
 from storage.producers.producer_entry import CompletedTransaction, ProducerBatch, ProducerState
-from storage.producers.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offset, snapshot_path
+from storage.producers.producer_snapshot import (
+    ProducerSnapshot,
+    decode_snapshot,
+    encode_snapshot,
+    snapshot_offset,
+    snapshot_path,
+)
 from storage.segment.transaction_index import AbortedTransaction
 from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog
@@ -216,12 +222,15 @@ class ProducerStateManager:
         older = self.snapshots[: bisect_right(self.snapshots, offset)]
         if not older:
             return Offset(0)
-        path = snapshot_path(self._directory, older[-1])
         try:
-            entries = decode_snapshot(read_file(self._files, path) or b"", path)
+            entries = self._read_snapshot(older[-1])
         except CorruptLog:
             return Offset(0)
         return min((Offset(one.transaction_start) for one in entries if one.transaction_start >= 0), default=older[-1])
+
+    def _read_snapshot(self, offset: Offset) -> list[ProducerSnapshot]:
+        path = snapshot_path(self._directory, offset)
+        return decode_snapshot(read_file(self._files, path) or b"", path)
 
     def take_snapshot(self, offset: Offset) -> None:
         """Write a snapshot of the state below `offset`, unless it exists. Does nothing for offset 0. Raises OSError."""
@@ -262,9 +271,8 @@ class ProducerStateManager:
         self.clear()
         notes = []
         for offset in reversed(self.snapshots[: bisect_right(self.snapshots, up_to)]):
-            path = snapshot_path(self._directory, offset)
             try:
-                entries = decode_snapshot(read_file(self._files, path) or b"", path)
+                entries = self._read_snapshot(offset)
             except CorruptLog as error:
                 notes.append(error.message)
                 self.snapshots.remove(offset)

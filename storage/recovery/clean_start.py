@@ -25,29 +25,27 @@ from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Offset
 
 
-def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog | None:
+def load_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog | None:
     """The log as a clean stop left it; None if its files contradict the marker. Raises OSError."""
     known, active = site.known, segments[-1]
+    log_end, entries = Offset(0), None
     try:
         log_end = active.check_tail()
         log_end = max(log_end, known.log_start) if active.size == 0 else log_end
         entries = _epochs(site, active)
         problem = _snapshot_problem(site, segments, log_end)
     except (BrokenChain, CorruptIndex, CorruptLog) as error:
-        site.note(f"{site.directory}: clean-shutdown marker rejected: {error}")
-        return None
-    if problem is not None:
-        site.note(f"{site.directory}: clean-shutdown marker rejected: {problem}")
-        return None
-    if log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start or entries is None:
-        site.note(
-            f"{site.directory}: clean-shutdown marker rejected: log end {log_end}, recovery point "
-            f"{known.recovery_point}, durable-offset mark {known.durable_offset}, "
+        problem = str(error)
+    wrong_end = log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start
+    if problem is None and (wrong_end or entries is None):
+        problem = (
+            f"log end {log_end}, recovery point {known.recovery_point}, durable-offset mark {known.durable_offset}, "
             f"leader epochs {'missing' if entries is None else 'present'}"
         )
-        return None
-    if site.lost_front(segments[0].base_offset, entries) is not None:
-        site.note(f"{site.directory}: clean-shutdown marker rejected: the first segment is missing")
+    elif problem is None and site.lost_front(segments[0].base_offset, entries) is not None:
+        problem = "the first segment is missing"
+    if problem is not None or entries is None:
+        site.note(f"{site.directory}: clean-shutdown marker rejected: {problem}")
         return None
     for segment in segments[:-1]:
         site.ensure_indexes(segment)

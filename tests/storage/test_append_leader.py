@@ -102,7 +102,7 @@ def test_log_append_time_is_stamped_with_a_new_checksum() -> None:
 def test_nothing_valid_appends_nothing() -> None:
     bench = Bench()
     for data in (b"", batch(b"a")[:-1], batch(b"a")[:40]):
-        assert append(bench, data) == LogAppendInfo.nothing(Offset(0))
+        assert append(bench, data) == LogAppendInfo(log_start_offset=Offset(0))
     assert bench.log.size == 0
 
 

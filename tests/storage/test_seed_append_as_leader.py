@@ -112,7 +112,7 @@ def test_without_a_whole_batch_the_result_is_empty(magic: int) -> None:
     bench = Bench(replace(SMALL, magic=magic))
     one = [THREE[0]]
     info = lead(bench, sent(magic, one)[:-1])
-    assert info == LogAppendInfo.nothing(Offset(0))
+    assert info == LogAppendInfo(log_start_offset=Offset(0))
     assert (info.first_offset, info.last_offset, info.max_timestamp, info.log_append_time) == (-1, -1, -1, -1)
     assert (info.shallow_count, info.valid_bytes, bench.log.size) == (0, 0, 0)
 
