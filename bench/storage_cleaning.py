@@ -84,7 +84,7 @@ def fill(path: Path, codec: Codec, size: int) -> Log:
 def clean(log: Log) -> tuple[float, int]:
     """Seconds of one round, and the bytes that remain."""
     troubles: list[TidelogError] = []
-    cleaner = LogCleaner(map_bytes=128 << 20, bytes_per_second=1 << 50, on_trouble=troubles.append)
+    cleaner = LogCleaner(map_bytes=128 << 20, bytes_per_second=1 << 50, on_failure=troubles.append)
     began = time.process_time()
     piece = cleaner.begin([log], Millis(NOW))
     while piece is not None:

@@ -250,8 +250,8 @@ def index_lookups(run: Run) -> Iterator[Figure]:
     size, base = 10 << 20, Offset(1 << 40)
     offsets = OffsetIndex(OsFiles(), str(run.scratch / "full.index"), base, size, fresh=True)
     times = TimeIndex(OsFiles(), str(run.scratch / "full.timeindex"), base, size, fresh=True)
-    offsets.make_room(offsets.max_entries)
-    times.make_room(times.max_entries)
+    offsets.reserve_entries(offsets.max_entries)
+    times.reserve_entries(times.max_entries)
     count = times.max_entries // (100 if run.quick else 1)
     for i in range(count):
         offsets.append(base + 7 * i + 6, 5000 * (i + 1) % 2**31)

@@ -21,8 +21,8 @@ from storage.config import CLEANUP_POLICY, LogConfig
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.settings import (
     INT32_MAX,
+    InvalidValue,
     Setting,
-    Unfit,
     choice,
     flag,
     given_fields,
@@ -64,13 +64,15 @@ def _endpoint_of(value: object) -> Endpoint:
     pattern = r"(?:\[([0-9a-fA-F:]+)\]|([^:\s\[\]]+)):(\d{1,5})"
     found = re.fullmatch(pattern, value) if isinstance(value, str) else None
     if found is None or int(found[3]) > 65535:
-        raise Unfit(f"{value!r} is not an address; write HOST:PORT, for example 127.0.0.1:9092 (IPv6: [::1]:9092)")
+        raise InvalidValue(
+            f"{value!r} is not an address; write HOST:PORT, for example 127.0.0.1:9092 (IPv6: [::1]:9092)"
+        )
     return Endpoint(found[1] or found[2], int(found[3]))
 
 
 def _distinct(what: str, names: list[str]) -> None:
     if len(set(names)) < len(names):
-        raise Unfit(f"names a {what} twice; name each once")
+        raise InvalidValue(f"names a {what} twice; name each once")
 
 
 def _directories_of(items: list[str]) -> tuple[str, ...]:
@@ -87,7 +89,9 @@ def _listeners_of(items: list[str]) -> dict[str, Endpoint]:
     pairs = [item.partition("://") for item in items]
     for (name, _, address), item in zip(pairs, items, strict=True):
         if not name or not address:
-            raise Unfit(f"{item!r} is not a listener; write NAME://HOST:PORT, for example client://127.0.0.1:9092")
+            raise InvalidValue(
+                f"{item!r} is not a listener; write NAME://HOST:PORT, for example client://127.0.0.1:9092"
+            )
     _distinct("listener", [name for name, _, _ in pairs])
     return {name: _endpoint_of(address) for name, _, address in pairs}
 
@@ -102,7 +106,7 @@ _LISTENERS: Final = texts("NAME://HOST:PORT", _listeners_of, str)
 NODE_ID: Final = Setting(
     "node.id",
     -1,
-    Kind(f"{_ID.wanted}, or {_AUTO}", _node_id_of, _node_id_of, lambda value: _AUTO if value < 0 else str(value)),
+    Kind(f"{_ID.expected}, or {_AUTO}", _node_id_of, _node_id_of, lambda value: _AUTO if value < 0 else str(value)),
 )
 """the id of the node; `auto`: the number at the end of `TIDELOG_POD_NAME` or of the host name (`tidelog-2` is 2)"""
 LISTENERS: Final[Setting[Any]] = Setting("listeners", MISSING, _LISTENERS)
@@ -254,7 +258,7 @@ def parse(
             raise InvalidConfig(f"{given.place}: {error.message}") from None
     for key, declared in SETTINGS.items():
         if declared.default is MISSING and key not in values:
-            file.refuse(key, f"missing; it must be {declared.kind.wanted}")
+            file.refuse(key, f"missing; it must be {declared.kind.expected}")
     node_id = _node_id(file, values, environ.get("TIDELOG_POD_NAME") or host_name)
     replication = ReplicationConfig(**given_fields(ReplicationConfig, values))
     if replication.session_ms < 2 * replication.heartbeat_ms:

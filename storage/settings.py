@@ -19,7 +19,7 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 
-class Unfit(ValueError):
+class InvalidValue(ValueError):
     """The value is not allowed; the message says why, where "must be ..." does not say enough."""
 
 
@@ -27,11 +27,11 @@ class Unfit(ValueError):
 class SettingKind(Generic[T]):
     """A type of values.
 
-    wanted: completes "must be ...". unit: for the documentation. parse: from text (the environment, or a topic's
+    expected: completes "must be ...". unit: for the documentation. parse: from text (the environment, or a topic's
     settings). check: from a typed value of TOML. Both raise ValueError. show: the inverse of parse.
     """
 
-    wanted: str
+    expected: str
     parse: Callable[[str], T]
     check: Callable[[object], T]
     show: Callable[[T], str] = str
@@ -67,10 +67,10 @@ class Setting(Generic[T]):
     def _read(self, read: Callable[[Any], T], value: object, name: str) -> T:
         try:
             return read(value)
-        except Unfit as error:
+        except InvalidValue as error:
             reason = str(error)
         except ValueError:
-            reason = f"must be {self.kind.wanted}"
+            reason = f"must be {self.kind.expected}"
         raise InvalidConfig(f"{name} = {value!r}: {reason}")
 
 
@@ -97,8 +97,8 @@ def given_fields(config: type, values: Mapping[str, object]) -> dict[str, Any]:
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
 
-def _typed(wanted: type, value: object) -> Any:
-    if type(value) is not wanted:
+def _typed(expected: type, value: object) -> Any:
+    if type(value) is not expected:
         raise ValueError(value)
     return value
 
@@ -156,7 +156,7 @@ def choice(values: Mapping[str, T]) -> SettingKind[T]:
 
 def flag() -> SettingKind[bool]:
     text = choice({"true": True, "false": False})
-    return SettingKind(text.wanted, text.parse, lambda value: bool(_typed(bool, value)), text.show)
+    return SettingKind(text.expected, text.parse, lambda value: bool(_typed(bool, value)), text.show)
 
 
 def text() -> SettingKind[str]:
@@ -164,7 +164,7 @@ def text() -> SettingKind[str]:
 
 
 def texts(what: str, convert: Callable[[list[str]], T], show: Callable[[T], str]) -> SettingKind[T]:
-    """A list of texts, separated by commas in text. what: names them. convert: may raise Unfit."""
+    """A list of texts, separated by commas in text. what: names them. convert: may raise InvalidValue."""
 
     def check(value: object) -> T:
         if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):

@@ -60,7 +60,7 @@ def figures_of(
         path=directory.path,
         logs=len(directory.logs),
         free=reserve.free,
-        reserve=reserve.wanted,
+        reserve=reserve.required,
         below_reserve=reserve.low,
         loaded=0 if progress is None else progress.done,
         to_load=0 if progress is None else progress.total,

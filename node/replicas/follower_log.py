@@ -57,7 +57,7 @@ def begin_truncation(log: Log, directory: LogDirectory, effect: TruncateTo | Res
             ticket = log.begin_truncation(offset)
         case RestartAt(offset, reason):
             _log.warning("%s: %s", log.topic_partition, reason)
-            ticket = log.begin_truncation(offset, anew=True)
+            ticket = log.begin_truncation(offset, fully=True)
     if ticket is not None and offset < committed:
         copy = directory.name_aside(log.topic_partition)
         copied_first(ticket, copy)

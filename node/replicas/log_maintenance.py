@@ -68,18 +68,18 @@ class LogMaintenance:
         if forgotten:
             _log.warning("%d idle producers were removed early, at the producer limit; %d remain", forgotten, count)
 
-    def trouble(self, error: TidelogError) -> None:
+    def failed(self, error: TidelogError) -> None:
         """Log a failure."""
         _log.warning("%s", error.message)
 
-    def room_changed(self, directory: LogDirectory) -> None:
+    def space_changed(self, directory: LogDirectory) -> None:
         """The free space of a log directory fell below its reserve, or rose above it again."""
         reserve = directory.reserve
         if reserve.low:
             _log.error(
                 "the disk of %s is full except for its reserve: appends are rejected; delete topics or add space",
                 directory.path,
-                extra={"free": reserve.free, "reserve": reserve.wanted, "enough": reserve.enough},
+                extra={"free": reserve.free, "reserve": reserve.required, "enough": reserve.enough},
             )
         else:
             _log.info("the disk of %s has space again: appends resume", directory.path, extra={"free": reserve.free})

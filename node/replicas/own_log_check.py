@@ -48,7 +48,7 @@ def check_own(log: Log, offset: Offset, max_bytes: int, on_damage: Callable[[Dam
 
     def read(_: object) -> None:
         ticket.release()
-        if log.closed or log.cut is not None:
+        if log.closed or log.truncation is not None:
             return
         try:
             judge()
@@ -151,7 +151,7 @@ async def look_at_damage(log: Log, directory: LogDirectory, look_ms: int) -> tup
     salvage = directory.salvage(log)
     try:
         async with asyncio.timeout(look_ms / 1_000):
-            await run_in(directory.background, salvage.look)
+            await run_in(directory.background, salvage.search)
     except TimeoutError:
         return sound_end(log), f"some of {damage.first_offset}..{damage.end_offset - 1}"
     except OSError as error:

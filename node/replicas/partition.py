@@ -445,7 +445,7 @@ class Partition:
             has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
             raise OffsetOutOfRange(f"partition {self} has {has}; offset {offset} is outside")
         due = fetch.is_due(now)
-        if log.cut is not None or (offset >= up_to and not due):
+        if log.truncation is not None or (offset >= up_to and not due):
             fetch.wait()
             self._waiting_with(fetch)[fetch] = None
             return None
@@ -670,7 +670,7 @@ class Partition:
                 assert answer is not None, "records are part of an answer"
                 append_answer(self.log, answer, follower.leader_epoch)
             elif (ticket := begin_truncation(self.log, self.directory, effect)) is not None:
-                self.directory.commit.cut(self.log, ticket, lambda error: self._cut_ended(follower, error))
+                self.directory.commit.truncate(self.log, ticket, lambda error: self._cut_ended(follower, error))
                 return []
         except TidelogError as error:
             return self._change_failed(follower, error)

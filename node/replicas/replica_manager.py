@@ -334,7 +334,7 @@ class ReplicaManager:
 
     def _is_put_off(self, partition: Partition) -> bool:
         """True if the log is being truncated or repaired: the image is applied to it when that has ended."""
-        if partition.log.cut is None and partition not in self._salvaging:
+        if partition.log.truncation is None and partition not in self._salvaging:
             return False
         self._put_off[partition] = None
         return True
@@ -375,7 +375,7 @@ class ReplicaManager:
             elif self._serves_on(partition) and state.partition_epoch > partition.proposed_on:
                 partition.offline, anew = None, True  # elected, or left as the only one, before the controller knew
                 self._bear(partition, damage)
-                partition.directory.keep_damage(partition.log, borne=True)
+                partition.directory.keep_damage(partition.log, accepted=True)
         partition.moves_here = self._me in state.adding and self._me not in state.isr
         if partition.leader_epoch == state.leader_epoch and not anew:
             partition.learn(state, self._image.min_insync(state), self._views(state))
@@ -510,7 +510,7 @@ class ReplicaManager:
         _log.error("%s: offline until fetched again from another leader: %s. Check the disk", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
-        partition.directory.keep_damage(partition.log, borne=False)
+        partition.directory.keep_damage(partition.log, accepted=False)
 
     def damage_found(self, log: Log, damage: Damage) -> None:
         """Record damage found by the scrub or a follower, and take the replica offline: it leaves both sets and is

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from node.replicas.partition import Partition
 from replication.controller.image import ClusterImage, PartitionState
-from storage.directory.giving_up import give_up_lost
+from storage.directory.lost_records import remove_lost_records
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tidelog.errors import TidelogError
@@ -75,7 +75,7 @@ class Salvaging:
             partition.offline = None
         else:
             self._busy[partition] = None
-            give_up_lost(partition.directory, log, partial(self._ended, partition))
+            remove_lost_records(partition.directory, log, partial(self._ended, partition))
 
     def _ended(self, partition: Partition, log: Log, outcome: str | TidelogError) -> None:
         del self._busy[partition]

@@ -48,8 +48,8 @@ class LogDirs:
                 path=directory.path,
                 offline=directory.offline or "",
                 usable_bytes=directory.reserve.free,
-                reserve_bytes=directory.reserve.wanted,
-                refusal=directory.reserve.refusal or "",
+                reserve_bytes=directory.reserve.required,
+                refusal=directory.reserve.rejection or "",
                 damaged=tuple(DamagedLog(key, str(damage)) for key, damage in sorted(directory.damaged_logs().items())),
             )
             for directory in self._directories

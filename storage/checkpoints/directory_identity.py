@@ -29,7 +29,7 @@ META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 REGISTRATION: Final = "registration"
 LOCK: Final = ".lock"
-_NOBODYS: Final = frozenset({LOCK, f"{META_PROPERTIES}.tmp", "lost+found"})
+_NAMES_BEFORE: Final = frozenset({LOCK, f"{META_PROPERTIES}.tmp", "lost+found"})
 """Names that a directory may contain before it becomes a log directory."""
 
 
@@ -164,10 +164,10 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
     """The contents of meta.properties, created for a new directory."""
     data = read_file(files, f"{path}/{META_PROPERTIES}")
     if data is None:
-        strangers = [name for name in files.list(path) if name not in _NOBODYS]
-        if strangers:
+        others = [name for name in files.list(path) if name not in _NAMES_BEFORE]
+        if others:
             raise InvalidConfig(
-                f"{path} has no {META_PROPERTIES} but is not empty ({', '.join(strangers[:3])}…): give this node its "
+                f"{path} has no {META_PROPERTIES} but is not empty ({', '.join(others[:3])}…): give this node its "
                 "own log directory, or an empty one"
             )
         properties = {"version": "1", "directory.id": encode_topic_id(UUID(int=rng.getrandbits(128), version=4))}

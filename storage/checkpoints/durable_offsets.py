@@ -19,7 +19,7 @@ from uuid import UUID
 from storage.files.file_system import File, Files, sync_all
 from tidelog.types import Offset, PartitionIndex, PartitionKey, TopicId
 
-HELD_MARKS: Final = "held-offset-marks"
+DURABLE_MARKS: Final = "held-offset-marks"
 _SLOT: Final = Struct(">16siqI")
 _BODY: Final = Struct(">16siq")
 
@@ -37,7 +37,7 @@ def parse_marks(data: bytes) -> list[tuple[PartitionKey, Offset] | None]:
 class DurableOffsets:
     def __init__(self, files: Files, directory: str) -> None:
         """Read the existing marks. Slots that fail their checksum are free. Raises OSError."""
-        self._file: File = files.open(f"{directory}/{HELD_MARKS}", create=True)
+        self._file: File = files.open(f"{directory}/{DURABLE_MARKS}", create=True)
         self._slots: dict[PartitionKey, int] = {}
         self._durable_offset: dict[PartitionKey, Offset] = {}
         self._free: list[int] = []

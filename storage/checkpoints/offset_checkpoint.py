@@ -25,12 +25,12 @@ class OffsetCheckpoint:
         self._version = 0
         self.claimed: dict[TopicPartition, Offset] = dict(claimed)
         """The contents of the last write, whether finished, in progress or failed."""
-        self._may_say: dict[TopicPartition, Offset] = dict(claimed)
+        self._upper_bounds: dict[TopicPartition, Offset] = dict(claimed)
         """Upper bounds of the offsets that the file may contain apart from `claimed`."""
 
     def may_claim(self, tp: TopicPartition) -> Offset:
         """The largest offset that the file may contain for a log, 0 for none."""
-        return max(self.claimed.get(tp, Offset(0)), self._may_say.get(tp, Offset(0)))
+        return max(self.claimed.get(tp, Offset(0)), self._upper_bounds.get(tp, Offset(0)))
 
     def prepare(self, offsets: Mapping[TopicPartition, Offset]) -> int | None:
         """Set the contents of the next write; on the owner's thread. Returns the version for `write`, None if the file
@@ -48,9 +48,9 @@ class OffsetCheckpoint:
                 try:
                     write_file(self._files, self._path, encode_offsets(offsets))
                 except OSError:
-                    before = self._may_say
+                    before = self._upper_bounds
                     either = {tp: max(before.get(tp, Offset(0)), offset) for tp, offset in offsets.items()}
-                    self._may_say = {**before, **either}
+                    self._upper_bounds = {**before, **either}
                     raise
                 self._written = version
-                self._may_say = dict(offsets)
+                self._upper_bounds = dict(offsets)

@@ -58,7 +58,7 @@ class FilterStats:
 
 class BatchFilter:
     __slots__ = (
-        "_coordinators_told",
+        "_coordinators_kept",
         "_delete_retention_ms",
         "_map",
         "_now",
@@ -82,7 +82,7 @@ class BatchFilter:
         """upper_bound: the end offset of the round."""
         self._map, self._transactions, self._producers = offsets, transactions, producers
         self._now, self._delete_retention_ms, self._upper_bound = now, delete_retention_ms, upper_bound
-        self._coordinators_told: set[ProducerId] = set()
+        self._coordinators_kept: set[ProducerId] = set()
         """Producers for which a marker of the newest coordinator epoch has been read."""
         self.keep_old_tombstones = True
         """Whether to keep v0 and v1 tombstones of the segment that the next batches come from."""
@@ -148,22 +148,22 @@ class BatchFilter:
         self.stats.records_read += batch.count
         horizon = batch.delete_horizon_ms
         is_over = droppable and horizon is not None and horizon <= self._now
-        if not batch.count or (not self._tells_coordinator(batch) and is_over):
+        if not batch.count or (not self._keeps_coordinator_epoch(batch) and is_over):
             return self._without_records(batch)
         self.stats.records_kept += batch.count
         if droppable and horizon is None:
             return _rebuilt(batch, batch.record_list(), Millis(self._now + self._delete_retention_ms))
         return batch.buffer
 
-    def _tells_coordinator(self, batch: RecordBatch) -> bool:
+    def _keeps_coordinator_epoch(self, batch: RecordBatch) -> bool:
         """True if this is the first marker of its active producer's newest coordinator epoch. Raises CorruptRecord."""
         last = self._producers.get(batch.producer_id)
-        if last is None or batch.producer_id in self._coordinators_told:
+        if last is None or batch.producer_id in self._coordinators_kept:
             return False
         marker = read_marker(batch)
         if marker is None or marker.coordinator_epoch != last.coordinator_epoch:
             return False
-        self._coordinators_told.add(batch.producer_id)
+        self._coordinators_kept.add(batch.producer_id)
         return True
 
     def _without_records(self, batch: RecordBatch) -> Buffer | None:

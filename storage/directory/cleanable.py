@@ -58,8 +58,8 @@ def measure(
     """What can be cleaned of a log now. cleaned: the recorded offset up to which the log is clean. limit: the last
     stable offset, or the offset up to which the log and the ends of its transactions are durable. Raises BrokenChain or
     OSError if an index cannot be read."""
-    believed = cleaned is not None and log_start <= cleaned <= log_end
-    first_dirty = cleaned if cleaned is not None and believed else log_start
+    is_valid = cleaned is not None and log_start <= cleaned <= log_end
+    first_dirty = cleaned if cleaned is not None and is_valid else log_start
     end, clean, dirty = log_start, 0, 0
     dirty_segments = []
     for segment, behind in pairwise(segments):

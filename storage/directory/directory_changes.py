@@ -60,7 +60,7 @@ class _Batch:
     retired: list[Retired] = field(default_factory=list)
     starts: dict[Log, Offset] = field(default_factory=dict)
     first: list[Callable[[], None]] = field(default_factory=list)
-    told: list[Started] = field(default_factory=list)
+    callbacks: list[Started] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
@@ -90,7 +90,7 @@ class DirectoryChanges:
         """Rename the directory of a closed log."""
         self._named.add(log.path)
         self._next.retired.append(log)
-        self._ask()
+        self._request_turn()
 
     def ensure_free(self, path: str) -> None:
         """Raises OSError if a retired log still has this path, because a full disk rejected the rename. The next
@@ -99,27 +99,27 @@ class DirectoryChanges:
             raise OSError(errno.ENOSPC, "the previous log at this path has not been renamed yet", path)
 
     def move_start(
-        self, log: Log, offset: Offset, told: Started | None = None, *, first: Callable[[], None] | None = None
+        self, log: Log, offset: Offset, callback: Started | None = None, *, first: Callable[[], None] | None = None
     ) -> None:
         """Move a log start up to `offset`, which is not above the high watermark. Does nothing at or below the log
         start. first: runs on the executor before the new start is recorded; raises OSError."""
         batch = self._next
-        if told is not None:
-            batch.told.append(told)
+        if callback is not None:
+            batch.callbacks.append(callback)
         if first is not None:
             batch.first.append(first)
         batch.starts[log] = max(offset, batch.starts.get(log, offset))
-        self._ask()
+        self._request_turn()
 
     def retry(self) -> None:
         """Repeat what a full disk rejected."""
         if not self._next.is_empty:
-            self._ask()
+            self._request_turn()
 
-    def _ask(self) -> None:
+    def _request_turn(self) -> None:
         if not self._waits and not self._running:
             self._waits = True
-            self._executor.submit(_nothing, self._free)
+            self._executor.submit(_no_work, self._free)
 
     def _free(self, _: object) -> None:
         self._waits = False
@@ -141,10 +141,10 @@ class DirectoryChanges:
             write = self._prepare(batch)
         except OSError as error:
             self._keep_for_retry(batch, error)
-            self._refuse(batch, self._directory.fail(f"changing logs of {self._path}", error))
+            self._reject(batch, self._directory.fail(f"changing logs of {self._path}", error))
             return False
         except TidelogError as error:
-            self._refuse(batch, error)
+            self._reject(batch, error)
             return False
         self.batches += 1
         self._running += 1
@@ -155,14 +155,14 @@ class DirectoryChanges:
         if is_full(error):
             self._next.retired[:0] = batch.retired
 
-    def _refuse(self, batch: _Batch, error: TidelogError) -> None:
+    def _reject(self, batch: _Batch, error: TidelogError) -> None:
         self._directory.flush_failed(error)
-        for told in batch.told:
-            told(error)
+        for callback in batch.callbacks:
+            callback(error)
 
     def _prepare(self, batch: _Batch) -> Callable[[], None]:
         for log, offset in list(batch.starts.items()):
-            if log.closed or log.cut is not None or offset <= log.log_start_offset:
+            if log.closed or log.truncation is not None or offset <= log.log_start_offset:
                 del batch.starts[log]
         claims, deleted = self._directory.claims, [(each.tp, each.key) for each in batch.retired if not each.aside]
         drop = claims.forgetting(deleted, [each.key for each in batch.retired if each.aside])
@@ -197,11 +197,11 @@ class DirectoryChanges:
             # A truncation that began meanwhile has lowered the recorded start again.
             if self._directory.claims.take_start(log.topic_partition, offset) and failure is None and not log.closed:
                 log.front.started_at(offset)
-        for told in batch.told:
-            told(failure)
+        for callback in batch.callbacks:
+            callback(failure)
         if not isinstance(failure, DiskFull) and not self._next.is_empty:
-            self._ask()  # if the directory is offline by now, this reports it to the pending changes
+            self._request_turn()  # if the directory is offline by now, this reports it to the pending changes
 
 
-def _nothing() -> None:
+def _no_work() -> None:
     """A task that only shows that the executor is free."""

@@ -26,12 +26,12 @@ class DirectoryCleaning:
         config: MaintenanceConfig,
         *,
         monotonic_ms: Callable[[], Millis],
-        on_trouble: Callable[[TidelogError], None],
+        on_failure: Callable[[TidelogError], None],
         on_cleaned: Callable[[Cleaned], None],
     ) -> None:
         """on_cleaned: called after each successful cleaning."""
         self.cleaner = LogCleaner(
-            map_bytes=config.cleaner_map_bytes, bytes_per_second=config.cleaner_rate_max, on_trouble=on_trouble
+            map_bytes=config.cleaner_map_bytes, bytes_per_second=config.cleaner_rate_max, on_failure=on_failure
         )
         self._directory, self._backoff_ms = directory, config.cleaner_backoff_ms
         self._monotonic_ms, self._on_cleaned = monotonic_ms, on_cleaned

@@ -44,34 +44,34 @@ class GroupCommit:
         self._on_durable = on_durable
         self._on_failure = on_failure
         self._at_once = at_once
-        self._wanted: dict[Log, None] = {}
+        self._requested: dict[Log, None] = {}
         self._flushing: dict[Log, None] = {}
-        self._cuts = 0
+        self._truncations = 0
 
     @property
     def busy(self) -> bool:
         """True if a flush or a truncation is in progress."""
-        return bool(self._flushing) or self._cuts > 0
+        return bool(self._flushing) or self._truncations > 0
 
     def request(self, log: Log) -> None:
         """Request a flush of the log; `on_durable` follows. Cheap enough for every append."""
-        self._wanted[log] = None
+        self._requested[log] = None
         if len(self._flushing) < self._at_once and self._may_begin(log):
             self._begin()
 
     def _may_begin(self, log: Log) -> bool:
-        return log not in self._flushing and log.cut is None
+        return log not in self._flushing and log.truncation is None
 
     def forget(self, log: Log) -> None:
         """The log is closed or deleted: drop its pending request. A flush in progress no longer counts."""
-        self._wanted.pop(log, None)
+        self._requested.pop(log, None)
 
     def _begin(self) -> None:
-        while self._wanted and len(self._flushing) < self._at_once:
-            log = next((log for log in self._wanted if self._may_begin(log)), None)
+        while self._requested and len(self._flushing) < self._at_once:
+            log = next((log for log in self._requested if self._may_begin(log)), None)
             if log is None:
                 return
-            del self._wanted[log]
+            del self._requested[log]
             try:
                 ticket = log.begin_flush()
             except TidelogError as error:
@@ -96,20 +96,20 @@ class GroupCommit:
                 self._on_failure(
                     log.directory.fail(f"flushing {log.path}", result) if isinstance(result, OSError) else result
                 )
-        if self._wanted:
+        if self._requested:
             self._begin()
 
     # --- truncation -----------------------------------------------------------------------------------------------
 
-    def cut(self, log: Log, ticket: TruncationTicket, done: Callable[[TidelogError | None], None]) -> None:
+    def truncate(self, log: Log, ticket: TruncationTicket, done: Callable[[TidelogError | None], None]) -> None:
         """Run a truncation that `log` began. `done` gets None, or the error that the directory has handled."""
-        self._cuts += 1
+        self._truncations += 1
         self._run(log, ticket, done)
 
     def _run(self, log: Log, ticket: TruncationTicket, done: Callable[[TidelogError | None], None]) -> None:
-        self._executor.submit(ticket.run, lambda result: self._cut_ran(log, ticket, done, result))
+        self._executor.submit(ticket.run, lambda result: self._truncation_ran(log, ticket, done, result))
 
-    def _cut_ran(
+    def _truncation_ran(
         self,
         log: Log,
         ticket: TruncationTicket,
@@ -123,7 +123,7 @@ class GroupCommit:
                 return
         except TidelogError as error:
             failure = error
-        self._cuts -= 1
+        self._truncations -= 1
         done(failure)
-        if self._wanted:
+        if self._requested:
             self._begin()

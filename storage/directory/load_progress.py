@@ -32,9 +32,9 @@ class LoadProgress:
 def segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress], None]) -> Progress:
     """The callback that reports each recovered segment of one log."""
 
-    def tell(done: int, total: int, size: int) -> None:
+    def report(done: int, total: int, size: int) -> None:
         nonlocal so_far
         so_far = replace(so_far, bytes=so_far.bytes + size, segment=done, segments=total)
         progress(so_far)
 
-    return tell
+    return report

@@ -30,7 +30,7 @@ from storage.log.cold_read import TransactionsRead
 from storage.log.log import Log
 from storage.log.retention import youngest_ms
 from storage.segment.batch_walk import BrokenChain
-from storage.segment.index_errors import IndexRefusal
+from storage.segment.index_errors import IndexFailure
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.types import Millis, Offset, TopicPartition
 
@@ -120,12 +120,12 @@ class LogCleaner:
     """The cleaner of one log directory. `uncleanable`: the logs that it skips, and why. `last`: the last finished
     cleaning. For the owner's thread, except `Piece.work`."""
 
-    def __init__(self, *, map_bytes: int, bytes_per_second: int, on_trouble: Callable[[TidelogError], None]) -> None:
-        """map_bytes: memory for the offset map. bytes_per_second: limit for reads and writes. on_trouble: called with
+    def __init__(self, *, map_bytes: int, bytes_per_second: int, on_failure: Callable[[TidelogError], None]) -> None:
+        """map_bytes: memory for the offset map. bytes_per_second: limit for reads and writes. on_failure: called with
         each error that stops the cleaning of a log."""
         self._map_bytes = map_bytes
         self._throttle = CleaningThrottle(bytes_per_second)
-        self._on_trouble = on_trouble
+        self._on_failure = on_failure
         self._round: tuple[Log, Cleaning] | None = None
         self._reading: tuple[Log, TransactionsRead] | None = None
         self._refused: dict[Log, str] = {}
@@ -185,7 +185,7 @@ class LogCleaner:
     def _may_clean(self, log: Log) -> bool:
         if not log.config.compact or log.closed or log.damage is not None or log.directory.offline is not None:
             return False
-        if log.cut is not None:
+        if log.truncation is not None:
             return False
         return log not in self._refused
 
@@ -198,10 +198,10 @@ class LogCleaner:
         assert self._round is not None, "no cleaning is in progress"
         log, cleaning = self._round
         if isinstance(outcome, BaseException) or cleaning.cancelled or log.damage is not None:
-            self._give_up(log, cleaning, CleaningCancelled() if isinstance(outcome, int) else outcome)
+            self._abort(log, cleaning, CleaningCancelled() if isinstance(outcome, int) else outcome)
             return None
         if self._try(lambda: self._advance(log, cleaning, now)) is None:
-            self._give_up(log, cleaning, CleaningCancelled())
+            self._abort(log, cleaning, CleaningCancelled())
             return None
         if cleaning.ended:
             log.front.cleaning = self._round = None
@@ -248,7 +248,7 @@ class LogCleaner:
             log.guard("recording the cleaning of", lambda: claims.note_cleaned(tp, cleaning.end))
         return True
 
-    def _give_up(self, log: Log, cleaning: Cleaning, cause: BaseException) -> None:
+    def _abort(self, log: Log, cleaning: Cleaning, cause: BaseException) -> None:
         """Cancel a cleaning and remove its unfinished files."""
         self._round = None
         log.front.stop_cleaning()
@@ -259,11 +259,11 @@ class LogCleaner:
     def _report(self, log: Log, cause: object) -> None:
         """Report why a cleaning ended, and skip the log from now on if it cannot be read."""
         if isinstance(cause, OSError):
-            self._on_trouble(log.directory.fail(f"cleaning {log.path}", cause))
-        elif isinstance(cause, BrokenChain | IndexRefusal | TidelogError):
+            self._on_failure(log.directory.fail(f"cleaning {log.path}", cause))
+        elif isinstance(cause, BrokenChain | IndexFailure | TidelogError):
             why = cause.message if isinstance(cause, TidelogError) else str(cause)
             self._refused[log] = why
-            self._on_trouble(
+            self._on_failure(
                 CorruptLog(f"{log.topic_partition} cannot be compacted and is skipped until it is opened again: {why}")
             )
         elif isinstance(cause, BaseException) and not isinstance(cause, CleaningCancelled):
@@ -273,5 +273,5 @@ class LogCleaner:
         try:
             return work()
         except TidelogError as error:
-            self._on_trouble(error)
+            self._on_failure(error)
             return None

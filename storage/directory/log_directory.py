@@ -144,7 +144,7 @@ class LogDirectory:
         self.reader = reader or executor
         """Runs reads that wait for the disk."""
         self._seen: set[PartitionKey] = set()
-        self._stirred: dict[Log, None] = {}
+        self._changed: dict[Log, None] = {}
         """Logs that may need a flush or the removal of files. Maintenance looks only at these."""
         self.in_salvage: set[TopicPartition] = set()
         """Damaged logs that are closed while they are rewritten without the lost records."""
@@ -182,15 +182,15 @@ class LogDirectory:
         others); the call without it completes the loading. progress: called after each log and each recovered segment.
         A directory that is no readable log is set aside. Raises KafkaStorageError, DiskFull.
         """
-        wanted = [tp for tp in self._find_logs() if only is None or only(tp)]
+        found = [tp for tp in self._find_logs() if only is None or only(tp)]
         loaded_bytes = 0
-        for number, tp in enumerate(wanted, 1):
-            so_far = LoadProgress(self.path, str(tp), number - 1, len(wanted), loaded_bytes)
-            tell = segment_by_segment(so_far, progress)
-            self._guard(f"loading {self.path}/{tp}", lambda tp=tp, tell=tell: self._load(tp, config_of, tell))  # type: ignore[misc]
+        for number, tp in enumerate(found, 1):
+            so_far = LoadProgress(self.path, str(tp), number - 1, len(found), loaded_bytes)
+            report = segment_by_segment(so_far, progress)
+            self._guard(f"loading {self.path}/{tp}", lambda tp=tp, report=report: self._load(tp, config_of, report))  # type: ignore[misc]
             log = self.logs.get(tp)
             loaded_bytes += 0 if log is None else log.size
-            progress(LoadProgress(self.path, str(tp), number, len(wanted), loaded_bytes))
+            progress(LoadProgress(self.path, str(tp), number, len(found), loaded_bytes))
         self._guard("writing checkpoints", lambda: self.claims.bound_watermarks(self.logs.values()))
         if only is None:
             self._find_missing()
@@ -209,15 +209,15 @@ class LogDirectory:
                     found.append(tp)
         return found
 
-    def _load(self, tp: TopicPartition, config_of: ConfigOf, tell: Progress) -> None:
+    def _load(self, tp: TopicPartition, config_of: ConfigOf, report: Progress) -> None:
         topic_id = read_partition_metadata(self.files, f"{self.path}/{tp}")
         if topic_id is None:
             self.set_aside(tp, "its partition.metadata is missing or damaged")
             return
-        self.opened(self.opening(tp, topic_id, config_of(tp, topic_id), tell)())
+        self.opened(self.opening(tp, topic_id, config_of(tp, topic_id), report)())
 
     def opening(
-        self, tp: TopicPartition, topic_id: TopicId, config: LogConfig, tell: Progress | None = None
+        self, tp: TopicPartition, topic_id: TopicId, config: LogConfig, report: Progress | None = None
     ) -> Callable[[], Log]:
         """Returns the function that opens the log in TOPIC-N, with recovery where needed. It runs on any thread and
         raises OSError. `opened` must follow."""
@@ -225,7 +225,7 @@ class LogDirectory:
         known, watermark = self.claims.known(tp, key, clean=self.identity.was_clean), self.claims.high_watermark(tp)
 
         def run() -> Log:
-            loaded = load_log(self.files, path, config, self.clock, self.rng, known, tell)
+            loaded = load_log(self.files, path, config, self.clock, self.rng, known, report)
             return Log(self, path, tp, topic_id, config, loaded, watermark)
 
         return run
@@ -236,7 +236,7 @@ class LogDirectory:
         known = self.claims.known(tp, key, clean=self.identity.was_clean)
         self.notes.extend(log.notes)
         self.logs[tp] = log
-        self.stirred(log)
+        self.note_changed(log)
         self._seen.add(key)
         if log.damage is None and log.durable_offset > known.durable_offset:
             self.note_durable(log)
@@ -279,7 +279,7 @@ class LogDirectory:
         """
         assert tp not in self.logs, f"{tp} is open already"
         self.ensure_online()
-        self.take_room(tp, 0)
+        self.reserve_space(tp, 0)
         self.changes.hand_over()  # an earlier log of that name must be renamed first
         forget = self._guard(
             f"creating {tp}", lambda: self.claims.forgetting([(tp, PartitionKey(topic_id, tp.partition))])
@@ -299,7 +299,7 @@ class LogDirectory:
         self.ensure_online()
         key = PartitionKey(ticket.topic_id, tp.partition)
         self.logs[tp] = result
-        self.stirred(result)
+        self.note_changed(result)
         self._seen.add(key)
         self.missing.pop(key, None)
         self.in_salvage.discard(tp)
@@ -367,20 +367,20 @@ class LogDirectory:
             return DiskFull(
                 f"{doing}: the disk of {self.path} is full ({error.strerror}): free some space; nothing was written"
             )
-        self.give_up(f"{doing}: {error}")
+        self.take_offline(f"{doing}: {error}")
         return KafkaStorageError(
             f"{doing} failed: {error}. The log directory {self.path} is offline; check the disk, then restart the node"
         )
 
-    def give_up(self, why: str) -> None:
+    def take_offline(self, why: str) -> None:
         """Take the directory offline for the rest of this process."""
         if self.offline is None:
             self.offline = why
             self.on_offline(self)
 
-    def stirred(self, log: Log) -> None:
+    def note_changed(self, log: Log) -> None:
         """The state of the log changed: maintenance looks at it until it needs no more work."""
-        self._stirred[log] = None
+        self._changed[log] = None
         self._unwritten = True
 
     def note_durable(self, log: Log) -> None:
@@ -390,11 +390,11 @@ class LogDirectory:
         except OSError as error:
             self.flush_failed(self.fail("writing durable-offset marks", error))
 
-    def take_room(self, tp: TopicPartition, size: int) -> None:
+    def reserve_space(self, tp: TopicPartition, size: int) -> None:
         """Reserve free space for an append or a new log. The metadata log may use the reserve: nothing could be deleted
         without it. Raises DiskFull, KafkaStorageError."""
         if (log := self.logs.get(tp)) is not None:
-            self.stirred(log)
+            self.note_changed(log)
         if tp.topic != METADATA_TOPIC:
             try:
                 self.reserve.take(size)
@@ -406,7 +406,7 @@ class LogDirectory:
         self.commit.request(log)
 
     def _log_durable(self, log: Log) -> None:
-        self.stirred(log)
+        self.note_changed(log)
         self.on_durable(log)
 
     def flush_failed(self, error: BaseException) -> None:
@@ -414,23 +414,23 @@ class LogDirectory:
 
     # --- maintenance ----------------------------------------------------------------------------------------------
 
-    def look_for_room(self) -> None:
+    def check_space(self) -> None:
         """Query the free space of the file system. Raises KafkaStorageError."""
-        self._guard(f"querying the free space of {self.path}", self.reserve.look)
+        self._guard(f"querying the free space of {self.path}", self.reserve.query)
 
     def request_flushes(self) -> None:
         """Flush the logs whose `flush.ms` has passed, and those whose flush a full disk rejected."""
         now = self.clock.wall_ms()
-        for log in list(self._stirred):
+        for log in list(self._changed):
             if log.closed or not waits(log):
-                del self._stirred[log]
+                del self._changed[log]
             elif log.flush_overdue(now) or log.durable_offset < log.log_end_offset:
                 self.commit.request(log)
 
     def remove_deleted_files(self) -> None:
         """Remove, in the background, files that left their logs at least `file.delete.delay.ms` ago."""
         now = self.clock.wall_ms()
-        paths = [path for log in self._stirred if not log.closed for path in log.front.deleted.take(now)]
+        paths = [path for log in self._changed if not log.closed for path in log.front.deleted.take(now)]
         if paths:
             self.background.submit(lambda: remove_files(self.files, paths), self._removed)
         self.changes.retry()
@@ -443,7 +443,7 @@ class LogDirectory:
         """Move a log start up to `offset`, at most to the high watermark, in the background; never down."""
         offset = min(offset, log.high_watermark)
         if offset > log.log_start_offset:
-            self.stirred(log)
+            self.note_changed(log)
             self.changes.move_start(log, offset)
 
     def drop_expired(self, log: Log, done: Started = _ignore) -> None:
@@ -464,14 +464,14 @@ class LogDirectory:
 
         def started(failure: TidelogError | None) -> None:
             leaving = None
-            if failure is None and not log.closed and log.cut is None:
+            if failure is None and not log.closed and log.truncation is None:
                 leaving = log.front.take_out()
             if leaving is None:
                 done(failure)
             else:
                 self._rename(log, leaving, done)
 
-        self.stirred(log)
+        self.note_changed(log)
         self.changes.move_start(log, offset, started, first=first)
 
     def _rename(self, log: Log, leaving: Leaving, done: Started) -> None:
@@ -480,7 +480,7 @@ class LogDirectory:
                 done(self.fail(f"renaming old segments of {log.path}", result))
             else:
                 log.front.left(leaving, self.clock.wall_ms())
-                self.stirred(log)
+                self.note_changed(log)
                 done(None)
 
         self.executor.submit(leaving.run, renamed)
@@ -495,9 +495,9 @@ class LogDirectory:
         self._unwritten = False
         self._write_later(self.claims.prepare(self.logs.values()))
 
-    def keep_damage(self, log: Log, *, borne: bool) -> None:
+    def keep_damage(self, log: Log, *, accepted: bool) -> None:
         """Make sure that a next start finds what a log has lost below its recovery point, unless the log is replaced
-        before. With `borne`, the loss is accepted because no other replica can continue, and this is undone. In the
+        before. With `accepted`, the loss is accepted because no other replica can continue, and this is undone. In the
         background.
 
         Damage found at a start is found again at the next one. On a page-cache log this is not done: there, the damage
@@ -507,7 +507,7 @@ class LogDirectory:
         fsynced = log.config.durability is Durability.FSYNC
         if self.offline is not None or damage is None or not fsynced or not log.lost.takes_appends:
             return
-        offset = log.recovery_point if borne else min(damage.first_offset, log.recovery_point)
+        offset = log.recovery_point if accepted else min(damage.first_offset, log.recovery_point)
         try:
             self._write_later(self.claims.recovering_from(log, offset))
         except OSError as error:

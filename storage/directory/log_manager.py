@@ -79,7 +79,7 @@ class LogManager:
         def failed(directory: LogDirectory, error: BaseException) -> None:
             self._leave_out(directory.path, error)
             if directory.offline is None:
-                directory.give_up(f"loading failed: {error}")
+                directory.take_offline(f"loading failed: {error}")
 
         self._each(load, failed, done)
 

@@ -43,10 +43,10 @@ class MaintenanceOwner(Protocol):
     def producers_counted(self, count: int, forgotten: int) -> None:
         """count: producers known in all logs. forgotten: producers removed just now because of the limit."""
 
-    def trouble(self, error: TidelogError) -> None:
+    def failed(self, error: TidelogError) -> None:
         """An operation failed. A failed disk has taken its directory offline already; other errors are transient."""
 
-    def room_changed(self, directory: LogDirectory) -> None:
+    def space_changed(self, directory: LogDirectory) -> None:
         """The free space of a directory fell below its reserve, or rose above it again."""
 
     def log_start_moved(self, log: Log) -> None:
@@ -82,11 +82,11 @@ class _Rounds:
                 self._rest = None
                 return
             directory, log = entry
-            if directory.offline is None and not log.closed and log.damage is None and log.cut is None:
+            if directory.offline is None and not log.closed and log.damage is None and log.truncation is None:
                 try:
                     self._work(directory, log)
                 except TidelogError as error:
-                    owner.trouble(error)
+                    owner.failed(error)
 
 
 class Maintenance:
@@ -103,7 +103,7 @@ class Maintenance:
         now = monotonic_ms()
         self._logs, self._owner, self._config = logs, owner, config
         self._low: set[LogDirectory] = set()
-        self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
+        self._next_check, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
         self._retention = _Rounds(self._delete_old, config.retention_check_ms, monotonic_ms)
         self._expiry = _Rounds(_expire_producers, config.producer_check_ms, monotonic_ms)
         self.cleanings = {directory: self._cleaning(directory, monotonic_ms) for directory in logs.directories}
@@ -115,17 +115,17 @@ class Maintenance:
                 interval_ms=config.scrub_interval_ms,
                 monotonic_ms=monotonic_ms,
                 on_finding=owner.found,
-                on_trouble=owner.trouble,
+                on_failure=owner.failed,
             )
             for directory in logs.directories
         }
 
     def tick(self, now: Millis) -> None:
         """Run what is due. now: monotonic milliseconds."""
-        if now >= self._next_look:
-            self._next_look = Millis(now + self._config.flush_check_ms)
+        if now >= self._next_check:
+            self._next_check = Millis(now + self._config.flush_check_ms)
             for directory in self._logs.working:
-                self._look_after(directory)
+                self._check_directory(directory)
             self._owner.producers_counted(*limit_producers(self._logs, self._config.producers_max))
         if now >= self._next_checkpoint:
             self._next_checkpoint = Millis(now + self._config.checkpoint_ms)
@@ -148,19 +148,19 @@ class Maintenance:
             directory,
             self._config,
             monotonic_ms=monotonic_ms,
-            on_trouble=self._owner.trouble,
+            on_failure=self._owner.failed,
             on_cleaned=lambda round_: self._owner.cleaned(directory, round_),
         )
 
-    def _look_after(self, directory: LogDirectory) -> None:
+    def _check_directory(self, directory: LogDirectory) -> None:
         try:
-            directory.look_for_room()
+            directory.check_space()
         except TidelogError as error:
-            self._owner.trouble(error)
+            self._owner.failed(error)
             return
         if directory.reserve.low != (directory in self._low):
             self._low ^= {directory}
-            self._owner.room_changed(directory)
+            self._owner.space_changed(directory)
         directory.request_flushes()
         directory.remove_deleted_files()
 
@@ -173,7 +173,7 @@ class Maintenance:
             if failure is None:
                 self._owner.log_start_moved(log)
             else:
-                self._owner.trouble(failure)
+                self._owner.failed(failure)
 
         directory.drop_expired(log, done)
 

@@ -66,23 +66,23 @@ class Salvage:
     epochs: Sequence[EpochStart]
     holes: bool
     end: Offset = Offset(0)
-    """The end of the log, after `look` or `prepare`."""
+    """The end of the log, after `search` or `prepare`."""
     lost: list[LostOffsets] = field(default_factory=list)
     _damaged: list[int] = field(default_factory=list)
     """Base offsets of the segments to rewrite."""
     _empty: set[int] = field(default_factory=set)
     """Those without any sound batch, except the first segment."""
 
-    def look(self) -> None:
+    def search(self) -> None:
         """Find the lost offsets without writing. Reads the whole log. Any thread. Raises OSError."""
-        for _ in self._look():
+        for _ in self._search():
             pass
 
     def prepare(self, copy: str) -> None:
         """Keep a copy, and rewrite the damaged segments. Any thread. Raises OSError."""
         bases = self._bases()
         keep_copy(self.files, self.directory, copy, names_of(bases[-1]) if bases else ())
-        for base, sound in self._look():
+        for base, sound in self._search():
             if base in self._damaged:
                 self._write(base, sound)
             if not sound and base != bases[0]:
@@ -103,7 +103,7 @@ class Salvage:
         names = map(SEGMENT_FILE.fullmatch, self.files.list(self.directory))
         return sorted(int(match["base"]) for match in names if match is not None and match["suffix"] == LOG_SUFFIX)
 
-    def _look(self) -> Iterator[tuple[int, list[_Sound]]]:
+    def _search(self) -> Iterator[tuple[int, list[_Sound]]]:
         """The batches that stay, segment by segment."""
         self.lost, self._damaged, self._empty = [], [], set()
         next_offset = int(self.start)
@@ -125,7 +125,7 @@ class Salvage:
         """The batches of a segment that stay, and True if they are the whole segment."""
         found, whole = [], True
         for step in verify_around_gaps(file, file.size()):
-            batch = self._believed(step, base, behind) if isinstance(step, Checked) else None
+            batch = self._accepted(step, base, behind) if isinstance(step, Checked) else None
             if batch is None:
                 whole = False
                 continue
@@ -139,7 +139,7 @@ class Salvage:
                 whole = False
         return sound, whole
 
-    def _believed(self, step: Checked, base: int, behind: int) -> _Sound | None:
+    def _accepted(self, step: Checked, base: int, behind: int) -> _Sound | None:
         header, batch = step.header, step.batch
         if header is None or batch is None or step.fault is not None:
             return None

@@ -27,8 +27,8 @@ PIECE_BYTES: Final = 256 << 10
 """Bytes per piece: limits how long other work on the same executor waits."""
 SHARE: Final = 10
 """One part in this many of the elapsed time may be spent on the scrub."""
-_LOOK_MS_MIN: Final = 1_000
-_LOOK_MS_MAX: Final = 60_000
+_SEARCH_MS_MIN: Final = 1_000
+_SEARCH_MS_MAX: Final = 60_000
 """Pause before looking for segments to check again: the scrub interval within these bounds."""
 _NEVER: Final = Millis(-1)
 
@@ -45,17 +45,17 @@ class Scrub:
         interval_ms: int,
         monotonic_ms: Callable[[], Millis],
         on_finding: Callable[[LogDirectory, Log, Finding], None],
-        on_trouble: Callable[[TidelogError], None],
+        on_failure: Callable[[TidelogError], None],
     ) -> None:
         """rate_max: bytes per second. interval_ms: until a segment is read again. on_finding: a finding of kind LOG or
         HEADER is damage of that log."""
         self._directory, self._executor = directory, executor
         self._rate_max, self._interval_ms, self._monotonic_ms = rate_max, interval_ms, monotonic_ms
-        self._on_finding, self._on_trouble = on_finding, on_trouble
+        self._on_finding, self._on_failure = on_finding, on_failure
         self._checked: dict[LogSegment, Millis] = {}
         self._round: deque[tuple[Log, LogSegment]] = deque()
-        self._look_at = monotonic_ms()
-        self._ticked = self._look_at
+        self._search_at = monotonic_ms()
+        self._ticked = self._search_at
         self._check: tuple[Log, SegmentCheck] | None = None
         self._busy = self._stopped = False
         self._bytes_left = self._ms_left = 0
@@ -77,12 +77,12 @@ class Scrub:
         self._bytes_left = min(self._bytes_left + self._rate_max * passed // 1_000, self._rate_max)
         self._ms_left = min(self._ms_left + passed // SHARE, 1_000 // SHARE)
         if not self._busy:
-            self._go_on()
+            self._proceed()
 
     def stop(self) -> None:
         self._stopped = True
 
-    def _go_on(self) -> None:
+    def _proceed(self) -> None:
         if self._stopped or self._bytes_left <= 0 or self._ms_left <= 0 or self._directory.offline is not None:
             return
         if self._check is None:
@@ -100,20 +100,20 @@ class Scrub:
     def _piece_done(self, log: Log, check: SegmentCheck, began: Millis, result: int | BaseException) -> None:
         self._busy = False
         if isinstance(result, BaseException):
-            self._give_up(log, check, result)
+            self._abort(log, check, result)
         else:
             self.bytes_read += result
             self._bytes_left -= result
             self._ms_left -= self._monotonic_ms() - began
             if check.done:
                 self._end(log, check)
-        self._go_on()
+        self._proceed()
 
     # --- choice of the segment ------------------------------------------------------------------------------------
 
     def _next(self) -> tuple[Log, SegmentCheck] | None:
         now = self._monotonic_ms()
-        if not self._round and now >= self._look_at:
+        if not self._round and now >= self._search_at:
             self._begin_round(now)
         while self._round:
             log, segment = self._round.popleft()
@@ -133,7 +133,7 @@ class Scrub:
             except FileNotFoundError:
                 self._report_missing(log, segment, end_offset)
             except OSError as error:
-                self._on_trouble(self._directory.fail(f"opening {segment.path}", error))
+                self._on_failure(self._directory.fail(f"opening {segment.path}", error))
                 return None
         return None
 
@@ -147,7 +147,7 @@ class Scrub:
             if (checked := self._checked[entry[1]]) == _NEVER or now - checked >= self._interval_ms
         ]
         self._round.extend(sorted(due, key=lambda entry: self._checked[entry[1]]))
-        self._look_at = Millis(now + min(max(self._interval_ms, _LOOK_MS_MIN), _LOOK_MS_MAX))
+        self._search_at = Millis(now + min(max(self._interval_ms, _SEARCH_MS_MIN), _SEARCH_MS_MAX))
 
     # --- results --------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Scrub:
             elif check.rebuilt is not None:
                 check.rebuilt.remove()
         except OSError as error:
-            self._on_trouble(self._directory.fail(f"checking {check.segment.path}", error))
+            self._on_failure(self._directory.fail(f"checking {check.segment.path}", error))
         finally:
             check.close()
 
@@ -182,18 +182,18 @@ class Scrub:
         finding = Finding(FindingKind.LOG, segment.path, 0, segment.base_offset, end_offset, reason, repaired=False)
         self._on_finding(self._directory, log, finding)
 
-    def _give_up(self, log: Log, check: SegmentCheck, error: BaseException) -> None:
+    def _abort(self, log: Log, check: SegmentCheck, error: BaseException) -> None:
         self._check = None
         check.close()
         if not isinstance(error, OSError):
             raise error
         if not log.closed and _end_of(log, check.segment) is not None:
-            self._on_trouble(self._directory.fail(f"reading {check.segment.path} again", error))
+            self._on_failure(self._directory.fail(f"reading {check.segment.path} again", error))
 
 
 def _end_of(log: Log, segment: LogSegment) -> Offset | None:
     """Base offset of the segment after a closed one; None if the segment is no longer a closed segment of the log."""
-    if log.closed or log.damage is not None or log.cut is not None:
+    if log.closed or log.damage is not None or log.truncation is not None:
         return None
     segments = log.segments
     for position, other in enumerate(segments[:-1]):

@@ -28,12 +28,12 @@ RESTORE = (
 class LogFacts:
     """What other files record about the log; None where there is no such file.
 
-    vouched: the larger of recovery point and durable-offset mark: everything below was durable. log_start: from the
-    checkpoint. cleaned_to: from the cleaner's checkpoint: holes below it are normal. in_log_directory: the log is in a
-    log directory.
+    durable_below: the larger of recovery point and durable-offset mark: everything below was durable. log_start: from
+    the checkpoint. cleaned_to: from the cleaner's checkpoint: holes below it are normal. in_log_directory: the log is
+    in a log directory.
     """
 
-    vouched: int | None = None
+    durable_below: int | None = None
     log_start: int | None = None
     cleaned_to: int | None = None
     in_log_directory: bool = False
@@ -85,7 +85,7 @@ class LogChain:
         self._begun = True
         self._holes = 0
 
-    def segment_went(self) -> None:
+    def segment_removed(self) -> None:
         """A .log file was deleted meanwhile by retention or compaction: the next one need not continue it."""
         self._begun = False
 
@@ -124,7 +124,7 @@ class LogChain:
 
     def gap(self, path: str, gap: Gap) -> Iterator[DumpFinding]:
         size = gap.end - gap.position
-        if gap.zeros and gap.to_the_end and not self._vouched_for():
+        if gap.zeros and gap.to_the_end and not self._is_durable():
             self._torn_from(self.next_offset)
             yield note(
                 path,
@@ -132,7 +132,7 @@ class LogChain:
                 "nothing: the next start truncates them",
                 position=gap.position,
             )
-        elif gap.to_the_end and self.known.vouched is not None and not self._vouched_for():
+        elif gap.to_the_end and self.known.durable_below is not None and not self._is_durable():
             self._torn_from(self.next_offset)
             yield note(
                 path,
@@ -156,14 +156,14 @@ class LogChain:
     def _torn_from(self, offset: int) -> None:
         self.torn_from = offset if self.torn_from is None else min(self.torn_from, offset)
 
-    def _vouched_for(self) -> bool:
+    def _is_durable(self) -> bool:
         """True if a file records that the next offset was durable."""
-        return self.known.vouched is not None and self.next_offset < self.known.vouched
+        return self.known.durable_below is not None and self.next_offset < self.known.durable_below
 
     def _bad_batch(self, batch: BatchFound, first: int, problem: str) -> DumpFinding:
         self.records = None
-        vouched = self.known.vouched
-        if vouched is not None and first >= vouched and not batch.crc_ok:
+        durable_below = self.known.durable_below
+        if durable_below is not None and first >= durable_below and not batch.crc_ok:
             self._torn_from(first)
             return note(
                 batch.path,
@@ -221,7 +221,7 @@ class LogChain:
             "either the file was not written yet, or the batch is corrupt; no checksum covers epochs"
         )
         step = "compare with another replica; if the batch is right, the file is rebuilt when the log is next opened"
-        last = self.known.vouched
+        last = self.known.durable_below
         finding = damage if last is not None and first < last else note
         return finding(self._epochs_path, cause, step, first=first)
 
@@ -254,14 +254,14 @@ class LogChain:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def end(self, directory: str) -> Iterator[DumpFinding]:
-        vouched = self.known.vouched
-        if vouched is not None and self.next_offset < vouched:
+        durable_below = self.known.durable_below
+        if durable_below is not None and self.next_offset < durable_below:
             yield damage(
                 directory,
-                f"the log ends at offset {self.next_offset}, but everything below {vouched} was durable",
+                f"the log ends at offset {self.next_offset}, but everything below {durable_below} was durable",
                 REFETCH,
                 first=self.next_offset,
-                last=vouched - 1,
+                last=durable_below - 1,
             )
         start = self.known.log_start
         if start is not None and start > self.next_offset:

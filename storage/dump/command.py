@@ -60,12 +60,12 @@ def main(
     parser.add_argument("--records", action="store_true", help="show every record too")
     parser.add_argument("--findings", action="store_true", help="show only findings and sums")
     parser.add_argument("--json", action="store_true", help="one JSON object per line, bytes in hex")
-    asked = parser.parse_args(arguments)
-    if asked.records and asked.findings:
+    options = parser.parse_args(arguments)
+    if options.records and options.findings:
         parser.error("--records and --findings exclude each other: choose one")
-    writer: Writer = JsonWriter(write) if asked.json else TextWriter(write)
+    writer: Writer = JsonWriter(write) if options.json else TextWriter(write)
     try:
-        return 1 if show(OsFiles(), asked.paths, writer, records=asked.records, brief=asked.findings) else 0
+        return 1 if show(OsFiles(), options.paths, writer, records=options.records, brief=options.findings) else 0
     except NotFound as error:
         parser.error(str(error))
 

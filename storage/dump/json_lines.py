@@ -35,10 +35,10 @@ TYPES: Final[dict[type[events.Event], str]] = {
 
 
 def plain(event: events.Event) -> dict[str, object]:
-    told: dict[str, object] = {"type": TYPES[type(event)]}
+    line: dict[str, object] = {"type": TYPES[type(event)]}
     for field in fields(event):
-        told[field.name] = _plain(getattr(event, field.name))
-    return told
+        line[field.name] = _plain(getattr(event, field.name))
+    return line
 
 
 class JsonWriter:
@@ -51,8 +51,8 @@ class JsonWriter:
     def end(self, damage: int, notes: int) -> None:
         self._line({"type": "summary", "damage": damage, "notes": notes})
 
-    def _line(self, told: dict[str, object]) -> None:
-        self._write(json.dumps(told, separators=(",", ":")) + "\n")
+    def _line(self, line: dict[str, object]) -> None:
+        self._write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
 def _plain(value: object) -> object:

@@ -66,8 +66,8 @@ def _describe(batch: RecordBatch, header: BatchHeader, fault: Fault | None, path
         except TidelogError as error:
             problem = problem or error.message
     found = [_record(batch, path, record) for record in read]
-    seen = _facts(batch, path, header.position, base_offset, count, crc_ok=crc_ok, control=_names(found))
-    return Read(seen, header, problem, tuple(found) if records else ())
+    event = _facts(batch, path, header.position, base_offset, count, crc_ok=crc_ok, control=_names(found))
+    return Read(event, header, problem, tuple(found) if records else ())
 
 
 def _facts(
@@ -139,10 +139,10 @@ def _record(batch: RecordBatch, path: str, record: Record) -> RecordFound:
 def _control(record: Record) -> tuple[str, int | None]:
     """The name of a control record's type, and the coordinator epoch if it is a transaction marker."""
     try:
-        said = decode_control(record)
+        control = decode_control(record)
     except TidelogError:
         return "unreadable", None
-    if isinstance(said, EndTxnMarker):
-        return ("COMMIT" if said.committed else "ABORT"), said.coordinator_epoch
+    if isinstance(control, EndTxnMarker):
+        return ("COMMIT" if control.committed else "ABORT"), control.coordinator_epoch
     number = int.from_bytes((record.key or b"")[2:4])
-    return (ControlType(number).name if said is not None else f"unknown ({number})"), None
+    return (ControlType(number).name if control is not None else f"unknown ({number})"), None

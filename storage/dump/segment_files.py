@@ -37,8 +37,8 @@ _BEFORE_KAFKA: Final = (
     "nothing for Tidelog: the file is rebuilt from the log before it is used; before a Kafka broker opens the "
     "directory, start and stop a node with it"
 )
-_FINDINGS_HELD: Final = 1000
-_CUT: Final = "nothing: the next start truncates the log before it, and the index with it"
+_FINDINGS_MAX: Final = 1000
+_TRUNCATED: Final = "nothing: the next start truncates the log before it, and the index with it"
 
 
 def dump_segment(files: Files, path: str, names: Sequence[str] | None, chain: LogChain, *, records: bool) -> Events:
@@ -154,9 +154,9 @@ class SegmentChecks:
                     path, "the file is missing", "nothing: it is rebuilt from the log when the log is next opened"
                 )
             for finding in self._found[suffix]:
-                cut = torn_from is not None and (finding.first_offset or 0) >= torn_from
-                yield replace(finding, severity=Severity.NOTE, next_step=_CUT) if cut else finding
+                truncated = torn_from is not None and (finding.first_offset or 0) >= torn_from
+                yield replace(finding, severity=Severity.NOTE, next_step=_TRUNCATED) if truncated else finding
 
     def _add(self, suffix: str, faults: Iterable[EntryFault]) -> None:
         found, path = self._found[suffix], f"{self._stem}{suffix}"
-        found.extend(_damage(path, fault) for fault in faults if len(found) < _FINDINGS_HELD)
+        found.extend(_damage(path, fault) for fault in faults if len(found) < _FINDINGS_MAX)

@@ -21,7 +21,7 @@ from storage.checkpoints.checkpoint_file import (
     read_partition_metadata,
 )
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
-from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
+from storage.checkpoints.durable_offsets import DURABLE_MARKS, parse_marks
 from storage.dump.events import (
     AgreementFound,
     DumpFinding,
@@ -57,7 +57,7 @@ _KINDS: Final = {
 }
 _NAMES: Final = {
     LEADER_EPOCH_CHECKPOINT: "epochs",
-    HELD_MARKS: "marks",
+    DURABLE_MARKS: "marks",
     AGREEMENT_FILE: "agreements",
     PARTITION_METADATA: "properties",
     META_PROPERTIES: "properties",
@@ -98,8 +98,8 @@ def aborted(files: Files, path: str, base: int) -> tuple[Sequence[AbortedTransac
     size = files.size(path) or 0
     if not size % TXN_ENTRY_BYTES:
         return entries, []
-    cut = f"{size} bytes are no whole number of entries of {TXN_ENTRY_BYTES} bytes: it was truncated"
-    return entries, [damage(path, cut, _DERIVED, position=size - size % TXN_ENTRY_BYTES)]
+    cause = f"{size} bytes are no whole number of entries of {TXN_ENTRY_BYTES} bytes: it was truncated"
+    return entries, [damage(path, cause, _DERIVED, position=size - size % TXN_ENTRY_BYTES)]
 
 
 def _snapshot(files: Files, path: str) -> Events:

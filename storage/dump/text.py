@@ -250,12 +250,12 @@ def _finding_text(finding: DumpFinding) -> str:
 def _sum_text(log: LogSummed) -> str:
     start = "?" if log.log_start_offset is None else str(log.log_start_offset)
     records = "?" if log.records is None else f"{log.records:,}"
-    told = f"{_counted(log.damage, 'finding')} of damage" if log.damage else "no damage"
+    text = f"{_counted(log.damage, 'finding')} of damage" if log.damage else "no damage"
     if log.notes:
-        told += f", {_counted(log.notes, 'note')}"
+        text += f", {_counted(log.notes, 'note')}"
     return (
         f"\n{log.path}: offsets {start} to {log.log_end_offset} (end), {_counted(log.segments, 'segment')}, "
-        f"{_counted(log.batches, 'batch', 'batches')}, {records} records, {size_text(log.size)}: {told}\n"
+        f"{_counted(log.batches, 'batch', 'batches')}, {records} records, {size_text(log.size)}: {text}\n"
     )
 
 

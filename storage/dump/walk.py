@@ -26,7 +26,7 @@ from storage.checkpoints.checkpoint_file import (
     read_partition_metadata,
 )
 from storage.checkpoints.directory_identity import META_PROPERTIES
-from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
+from storage.checkpoints.durable_offsets import DURABLE_MARKS, parse_marks
 from storage.dump.chain import LogChain, LogFacts
 from storage.dump.events import DumpFinding, Events, LogSummed, Severity, damage, note
 from storage.dump.segment_files import dump_index_alone, dump_segment
@@ -41,9 +41,9 @@ FINDINGS_MAX: Final = 20
 """Findings shown per file; the others are only counted."""
 
 _OUT_OF_USE: Final = re.compile(r".+-\d+\.[0-9a-f]+-(?P<why>stray|delete|future)")
-_LOOK: Final = "to read one, give its path"
+_READ_ONE: Final = "to read one, give its path"
 _INTERRUPTED: Final = ("left by an interrupted operation", "nothing: the next start completes it or rolls it back")
-_ASIDE_MEANS: Final = {".deleted": ("wait to be deleted", _LOOK), ".stray": ("were set aside", _LOOK)}
+_ASIDE_REASONS: Final = {".deleted": ("wait to be deleted", _READ_ONE), ".stray": ("were set aside", _READ_ONE)}
 
 
 class NotFound(Exception):
@@ -111,7 +111,7 @@ def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
         for name in directories
         if (match := PARTITION_DIRECTORY.fullmatch(name))
     }
-    for key, durable_offset in filter(None, parse_marks(read_file(files, f"{path}/{HELD_MARKS}") or b"")):
+    for key, durable_offset in filter(None, parse_marks(read_file(files, f"{path}/{DURABLE_MARKS}") or b"")):
         if (key.topic_id, key.partition) not in here:
             yield damage(
                 path,
@@ -134,14 +134,14 @@ def known_of(files: Files, directory: str) -> LogFacts:
         return LogFacts()
     tp = TopicPartition(match["topic"], PartitionIndex(int(match["partition"])))
     recovery_points = _offsets_of(files, f"{outer}/{RECOVERY_POINT_CHECKPOINT}")
-    vouched: list[int] = [] if recovery_points is None else [recovery_points.get(tp, Offset(0))]
+    durable_below: list[int] = [] if recovery_points is None else [recovery_points.get(tp, Offset(0))]
     topic_id = read_partition_metadata(files, directory)
-    marks = read_file(files, f"{outer}/{HELD_MARKS}")
+    marks = read_file(files, f"{outer}/{DURABLE_MARKS}")
     if topic_id is not None and marks is not None:
         durable_offset = dict(mark for mark in parse_marks(marks) if mark is not None)
-        vouched.append(durable_offset.get(PartitionKey(topic_id, tp.partition), Offset(0)))
+        durable_below.append(durable_offset.get(PartitionKey(topic_id, tp.partition), Offset(0)))
     return LogFacts(
-        vouched=max(vouched) if vouched else None,
+        durable_below=max(durable_below) if durable_below else None,
         log_start=(_offsets_of(files, f"{outer}/{LOG_START_CHECKPOINT}") or {}).get(tp),
         cleaned_to=(_offsets_of(files, f"{outer}/{CLEANER_CHECKPOINT}") or {}).get(tp),
         in_log_directory=files.size(f"{outer}/{META_PROPERTIES}") is not None,
@@ -194,7 +194,7 @@ def _out_of_use(files: Files, directory: str, names: Sequence[str]) -> Events:
         if found:
             size = sum(files.size(f"{directory}/{name}") or 0 for name in found)
             some = ", ".join(found[:3]) + (f" … {found[-1]}" if len(found) > 3 else "")
-            what, step = _ASIDE_MEANS.get(suffix, _INTERRUPTED)
+            what, step = _ASIDE_REASONS.get(suffix, _INTERRUPTED)
             yield note(directory, f"{len(found)} {suffix} file(s), {size} bytes, {what}: {some}", step)
 
 
@@ -202,7 +202,7 @@ def _segment(files: Files, path: str, names: Sequence[str], chain: LogChain, *, 
     try:
         yield from dump_segment(files, path, names, chain, records=records)
     except FileNotFoundError:
-        chain.segment_went()
+        chain.segment_removed()
 
 
 def _snapshots(files: Files, directory: str, names: Sequence[str], log_end: int | None) -> Events:
@@ -296,5 +296,5 @@ def _chain_around(files: Files, path: str) -> LogChain:
     later = [other for other in files.list(directory) if SEGMENT_FILE.fullmatch(other) and other > name]
     later = [other for other in later if other.endswith(LOG_SUFFIX)]
     if later:
-        known = replace(known, vouched=int(later[0][:20]))
+        known = replace(known, durable_below=int(later[0][:20]))
     return LogChain(known, _epochs_of(files, epochs_path), epochs_path)

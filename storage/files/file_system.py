@@ -86,7 +86,7 @@ class Mapping(Protocol):
         """Unmap. The file's size may change only afterwards."""
 
 
-class Room(NamedTuple):
+class Space(NamedTuple):
     """Space of a file system in bytes: what this process may still write, and the total."""
 
     free: int
@@ -136,7 +136,7 @@ class Files(Protocol):
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
 
-    def room(self, path: str) -> Room:
+    def space(self, path: str) -> Space:
         """Free and total space of the file system that contains the directory."""
 
     def lock(self, path: str) -> DirectoryLock:

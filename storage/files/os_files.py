@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.files import guard
-from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Room, WouldBlock
+from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Space, WouldBlock
 
 _RESERVE_BYTES: Final = 4096
 """Mappings allocate disk space by the page, so that a sparse index uses only the space of its entries."""
@@ -75,11 +75,11 @@ class OsFile:
         return memoryview(buffer)[:have]
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        wanted = 0
+        size = 0
         for buffer in buffers:
-            wanted += len(buffer)
+            size += len(buffer)
         written = os.pwritev(self._fd, buffers, position)
-        if written != wanted:
+        if written != size:
             self._write_rest(buffers, written, position)
 
     def _write_rest(self, buffers: Sequence[Buffer], written: int, position: int) -> None:
@@ -256,9 +256,9 @@ class OsFiles:
         finally:
             os.close(fd)
 
-    def room(self, path: str) -> Room:
+    def space(self, path: str) -> Space:
         found = os.statvfs(path)
-        return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def lock(self, path: str) -> DirectoryLock:
         return OsLock(path)

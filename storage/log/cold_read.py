@@ -106,8 +106,8 @@ class BytesRead:
         data = file.pread(min(max(self._max_bytes, HEADER_BYTES) + HEADER_BYTES, rest), at)
         first = peek_header(data)
         if first is not None and first.size <= rest:  # at least one batch, however large, and the next header
-            wanted = min(first.size + HEADER_BYTES, rest)
-            data = data if len(data) >= wanted else file.pread(wanted, at)
+            size = min(first.size + HEADER_BYTES, rest)
+            data = data if len(data) >= size else file.pread(size, at)
         return data
 
     def release(self) -> None:

@@ -24,7 +24,7 @@ from storage.checkpoints.checkpoint_file import (
     RECOVERY_POINT_CHECKPOINT,
     read_offsets,
 )
-from storage.checkpoints.durable_offsets import HELD_MARKS, DurableOffsets
+from storage.checkpoints.durable_offsets import DURABLE_MARKS, DurableOffsets
 from storage.checkpoints.offset_checkpoint import OffsetCheckpoint
 from storage.files.file_system import Files
 from storage.recovery.loaded import Known
@@ -43,7 +43,7 @@ class DirectoryClaims:
         the directory has left a name that a power failure would revert. Raises OSError."""
         files.sync_directory(path)
         self.notes: list[str] = []
-        self._foreign = files.size(f"{path}/{HELD_MARKS}") is None
+        self._foreign = files.size(f"{path}/{DURABLE_MARKS}") is None
         """True if the directory comes from Kafka and is opened here for the first time."""
         self.marks = DurableOffsets(files, path)
         self._files, self._path = files, path
@@ -217,7 +217,7 @@ class DirectoryClaims:
         starts = {**self._log_starts.claimed}
         for log in logs:
             tp = log.topic_partition
-            if log.cut is not None:
+            if log.truncation is not None:
                 marks[tp] = self._high_watermarks.claimed.get(tp, Offset(0))
                 continue
             marks[tp] = log.high_watermark

@@ -139,7 +139,7 @@ class FlushState:
         self.tickets: list[FlushTicket] = []
         """Tickets in progress."""
 
-    def want(self, offset: Offset) -> None:
+    def require(self, offset: Offset) -> None:
         """Require that the next flush of a page-cache log reaches `offset`."""
         self.target = max(self.target, offset)
 

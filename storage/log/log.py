@@ -4,7 +4,7 @@ Invariants:
   1. A rejected append changes nothing. An append that does not fit on the disk is rejected as a whole.
   2. Everything below `durable_offset` is as durable as the topic promises: with durability `fsync`, bytes, file names
      and epoch entries are on the disk; with `page-cache`, the operating system has them. Only a truncation lowers it.
-  3. During a truncation (`cut`, log_truncation.py) the log is neither appended to nor flushed.
+  3. During a truncation (`truncation`, log_truncation.py) the log is neither appended to nor flushed.
   4. Every method runs on the owner's thread. Only `FlushTicket.run` and `TruncationTicket.run` may run elsewhere.
 Not here: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
 Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps.
@@ -26,7 +26,7 @@ from storage.log.log_host import LogHost
 from storage.log.log_producers import LogProducers, first_result
 from storage.log.log_reader import LogRead, LogReader
 from storage.log.log_start import LogStart
-from storage.log.log_truncation import Emptying, LogTruncator, TruncationTicket, as_judged, run_here
+from storage.log.log_truncation import Emptying, LogTruncator, TruncationTicket, reported_error, run_here
 from storage.log.log_writer import LogWriter
 from storage.log.validation import append_rules
 from storage.producers.aborted_transactions import Unverified
@@ -120,7 +120,7 @@ class Log:
         self.front = LogStart(self, self._segments, self._epochs, self._flush)
         """The start of the log, its deleted files, and the cleaning in progress."""
         self._truncator = LogTruncator(self, self._segments, self._epochs, self._flush)
-        self.cut: TruncationTicket | None = None
+        self.truncation: TruncationTicket | None = None
         """The truncation in progress."""
         self._closed = False
 
@@ -181,7 +181,7 @@ class Log:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        self.directory.stirred(self)
+        self.directory.note_changed(self)
         self.producers.state.high_watermark_moved(offset)
         return True
 
@@ -192,7 +192,7 @@ class Log:
             self._reader.holes_below = INT64_MAX if config.compact else self.log_end_offset
         self.config = config
         self.rules = append_rules(config)
-        self.directory.stirred(self)
+        self.directory.note_changed(self)
 
     # --- append ---------------------------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class Log:
         directory is offline or has just failed).
         """
         self._ensure_usable()
-        assert self.cut is None, "no appends during a truncation"
+        assert self.truncation is None, "no appends during a truncation"
         self.lost.ensure_takes_appends(self.topic_partition)
         now = self.directory.clock.wall_ms()
         try:
@@ -249,7 +249,7 @@ class Log:
         if isinstance(batches, Duplicate):
             first = first_result(prepared, batches, self.config)  # the answer to the first append of the batch
             return first._replace(last_leader_epoch=self._epoch_at(batches.last_offset))
-        self.directory.take_room(self.topic_partition, info.valid_bytes)
+        self.directory.reserve_space(self.topic_partition, info.valid_bytes)
         try:
             if self.lost.take_break():
                 self._writer.roll(self.log_end_offset, now, "the batches of the active segment are damaged")
@@ -274,7 +274,7 @@ class Log:
     def rolled(self, notes: Sequence[str]) -> None:
         """Called by `LogWriter` after it started a new segment."""
         self.notes += tuple(notes)
-        self._flush.want(self.log_end_offset)
+        self._flush.require(self.log_end_offset)
         self.directory.request_flush(self)
 
     # --- read -----------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class Log:
             found = ready if isinstance(ready, BytesRead) else None
             return self._reader.read(offset, max_bytes, up_to, min_one_batch, wait=wait, ready=found, end=end)
         except BrokenChain as broken:
-            raise self._damaged(broken, offset, asked=True) from broken
+            raise self._damaged(broken, offset, unreadable=True) from broken
         except OSError as error:
             raise self.directory.fail(f"reading {self.path}", error) from error
 
@@ -359,10 +359,10 @@ class Log:
             return read
         return read._replace(aborted=self.aborted_transactions(offset, read.next_offset, wait=wait))
 
-    def _damaged(self, broken: BrokenChain, offset: Offset, *, asked: bool = False) -> CorruptLog:
-        """Record a break in the chain of batches, and return its error. asked: `offset` itself cannot be read."""
+    def _damaged(self, broken: BrokenChain, offset: Offset, *, unreadable: bool = False) -> CorruptLog:
+        """Record a break in the chain of batches, and return its error. unreadable: `offset` itself cannot be read."""
         log_start, log_end = self.log_start_offset, self.log_end_offset
-        damage = self.lost.met(self._segments, broken, offset, log_start, log_end, asked=asked)
+        damage = self.lost.record_break(self._segments, broken, offset, log_start, log_end, unreadable=unreadable)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
 
     # --- producers and transactions -------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ class Log:
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """Start leader epoch `epoch` at the log end. Raises FencedLeaderEpoch for an older epoch."""
-        assert self.cut is None, "no new epoch during a truncation"
+        assert self.truncation is None, "no new epoch during a truncation"
         if epoch < self._epochs.latest:
             raise FencedLeaderEpoch(f"{self.topic_partition} is in epoch {self._epochs.latest}: epoch {epoch} is stale")
         self._epochs.assign(epoch, self.log_end_offset)
@@ -485,7 +485,7 @@ class Log:
         `finish_flush` or `abandon_flush`. Raises KafkaStorageError.
         """
         self._ensure_usable()
-        assert self.cut is None, "no flush during a truncation"
+        assert self.truncation is None, "no flush during a truncation"
         up_to = self.log_end_offset if self._fsync or everything else min(self._flush.target, self.log_end_offset)
         segments, now = self._segments.from_offset(self.recovery_point), self.directory.clock.wall_ms()
         try:
@@ -497,7 +497,7 @@ class Log:
         """Mark what the ticket covers, up to any truncation since, as durable. The ticket has run."""
         self.last_flush_ms = self.directory.clock.wall_ms()
         moved = self._flush.finish(ticket, self.last_flush_ms)
-        if self.cut is None:
+        if self.truncation is None:
             self._flush.count(self.log_end_offset, self.config.flush_messages)
         if not self._closed:
             self._segments.keep_open(ticket.closed)
@@ -523,7 +523,7 @@ class Log:
         """True if the log has unflushed records older than `flush.ms`. The next ticket then covers the whole log."""
         if self.log_end_offset <= self.recovery_point or now - self.last_flush_ms < self.config.flush_ms:
             return False
-        self._flush.want(self.log_end_offset)
+        self._flush.require(self.log_end_offset)
         return True
 
     # --- truncation -----------------------------------------------------------------------------------------------
@@ -544,58 +544,58 @@ class Log:
         Removed segments cannot be restored. If the disk gets full after the first removal, the directory goes offline
         as after any disk failure, and the next start finds an empty log.
         """
-        run_here(self, self.begin_truncation(offset, anew=True))
+        run_here(self, self.begin_truncation(offset, fully=True))
 
-    def begin_truncation(self, offset: Offset, *, anew: bool = False) -> TruncationTicket | None:
-        """Begin `truncate_to`, or `truncate_fully_and_start_at` if `anew`. Run the ticket on any thread, then call
+    def begin_truncation(self, offset: Offset, *, fully: bool = False) -> TruncationTicket | None:
+        """Begin `truncate_to`, or `truncate_fully_and_start_at` if `fully`. Run the ticket on any thread, then call
         `truncation_ran`, until that returns True. Until then the log must not be appended to, flushed, read or closed.
         Returns None if there is nothing to do. Raises like those two."""
         self._ensure_usable()
         try:
-            self.cut = self._truncator.begin_anew(offset) if anew else self._truncator.begin(offset)
+            self.truncation = self._truncator.begin_fully(offset) if fully else self._truncator.begin(offset)
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
             raise self.directory.fail(f"truncating {self.path} at offset {offset}", error) from error
-        return self.cut
+        return self.truncation
 
     def truncation_ran(self, ticket: TruncationTicket, error: BaseException | None) -> bool:
         """Continue after the ticket has run or raised `error`. Returns True if the truncation has ended; if False, run
         the ticket again. Raises like `truncate_to`, which ends the truncation too."""
-        assert ticket is self.cut, "one truncation at a time"
+        assert ticket is self.truncation, "one truncation at a time"
         ended = True
         try:
             if error is not None:
                 raise error
             if not self._closed:
                 self._ensure_usable()
-                ended = self._truncator.go_on(ticket)
+                ended = self._truncator.proceed(ticket)
         except BrokenChain as broken:
             raise self._damaged(broken, ticket.end) from broken
         except OSError as failed:
             raise self.directory.fail(
-                f"truncating {self.path} at offset {ticket.end}", as_judged(ticket, failed)
+                f"truncating {self.path} at offset {ticket.end}", reported_error(ticket, failed)
             ) from failed
         finally:
             if ended:
-                self.cut = None
+                self.truncation = None
                 self._reader.forget()
                 ticket.release()
-                self.directory.stirred(self)
+                self.directory.note_changed(self)
         if ended and isinstance(ticket, Emptying) and self._fsync and not self._closed:
             self.directory.note_durable(self)
         return ended
 
     def lowered(self, offset: Offset) -> None:
         """Called by `LogTruncator`: nothing at or above `offset` is durable or cached for reads any more."""
-        self.directory.stirred(self)
+        self.directory.note_changed(self)
         self._flush.lower(offset)
         self._reader.forget()
         self.front.stop_cleaning()
 
     # --- log start ------------------------------------------------------------------------------------------------
 
-    def segments_went(self) -> None:
+    def segments_removed(self) -> None:
         """Called by `LogStart`: segments left the log, so cached read positions are invalid."""
         self._reader.forget()
 

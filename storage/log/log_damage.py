@@ -37,7 +37,7 @@ class LogDamage:
         """Record that records which had been durable are lost."""
         self.damage = damage if self.damage is None else self.damage.joined(damage)
 
-    def met(
+    def record_break(
         self,
         segments: LogSegments,
         broken: BrokenChain,
@@ -45,13 +45,13 @@ class LogDamage:
         log_start: Offset,
         log_end: Offset,
         *,
-        asked: bool,
+        unreadable: bool,
     ) -> Damage:
         """A break in the chain of batches was found at `offset`: determine where the damage begins, and record it.
-        asked: `offset` itself cannot be read. Raises OSError."""
+        unreadable: `offset` itself cannot be read. Raises OSError."""
         segment, *behind = segments.from_offset(offset)
         exact = broken if isinstance(broken, Hole) else segment.check_from(offset) or broken
-        first = Offset(max(min(exact.next_offset, offset) if asked else exact.next_offset, log_start))
+        first = Offset(max(min(exact.next_offset, offset) if unreadable else exact.next_offset, log_start))
         end = max(behind[0].base_offset if behind else log_end, Offset(first + 1))
         damage = Damage(segment.path, exact.position, first, end, exact.reason)
         self.note(damage)

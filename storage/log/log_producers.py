@@ -168,7 +168,7 @@ class LogProducers:
         self.state.remove_strays([segment.base_offset for segment in self._segments])
         self._aborted.note_agreements(self._segments, self._open_since)
 
-    def segments_went(self, log_start: Offset) -> list[str]:
+    def segments_removed(self, log_start: Offset) -> list[str]:
         """Segments below the one that contains `log_start` left the log. Returns their snapshot paths, to be
         removed."""
         return self.state.take_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
@@ -185,7 +185,7 @@ class LogProducers:
         stale = self.state.remove_snapshots_above(log_end)
         return self._aborted.truncating() or stale
 
-    def cut(self, after: ProducersAfterTruncation) -> Damage | None:
+    def truncated(self, after: ProducersAfterTruncation) -> Damage | None:
         """Take the producer state after a truncation. Returns what could not be read; None for nothing."""
         assert after.state is not None, "it has been read"
         self.state, self._checked = after.state, None

@@ -100,13 +100,13 @@ class LogStart:
         count = sum(segment.base_offset <= start for segment in segments.all[1:])
         if count == 0:
             return None
-        log.segments_went()
+        log.segments_removed()
         taken = segments.take_first(count)
         self._flush.forget(taken)
         paths = [
             segment_path(log.path, segment.base_offset, kind) for segment in taken for kind in reversed(ALL_SUFFIXES)
         ]
-        snapshots = self._log.producers.segments_went(log.log_start_offset)
+        snapshots = self._log.producers.segments_removed(log.log_start_offset)
         self.leaving = Leaving(
             log.files, self._log.producers.state.keeping(segments.first.base_offset), paths, DELETED_SUFFIX, snapshots
         )
@@ -131,13 +131,13 @@ class LogStart:
         assert self.cleaning is not None, "no cleaning is in progress"
         end = self.cleaning.plan.sources[-1].end
         assert end <= log.recovery_point, "only durable segments may be cleaned"
-        log.directory.stirred(log)
+        log.directory.note_changed(log)
         log.directory.claims.allow_holes(log, end)
         try:
             dropped = self._segments.replace(old, cleaned)
         except OSError as error:  # the next start finishes it; segments added before that would be replaced too
             raise OSError(errno.EIO, f"replacing segments failed halfway: {error}") from error
-        log.segments_went()
+        log.segments_removed()
         self._log.producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
         self._flush.forget(old)
         self.deleted.put(dropped, now + log.config.file_delete_delay_ms)

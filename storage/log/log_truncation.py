@@ -3,11 +3,11 @@
     begin    on the owner's thread: determine the new log end; nothing at or above it counts as durable any more
     run      on any thread: lower the recorded offsets, durably; remove files, truncate the last segment, fsync; remove
              epoch entries above the new end, fsync; read the producer state at the new end
-    go_on    on the owner's thread: the log now ends there. Emptying has a second `run`: the new log start is recorded
+    proceed    on the owner's thread: the log now ends there. Emptying has a second `run`: the new log start is recorded
              only after everything else is removed
 
 Invariants:
-  1. A truncation has the log for itself from begin to end (`Log.cut`): no append, no new flush, and no change of
+  1. A truncation has the log for itself from begin to end (`Log.truncation`): no append, no new flush, and no change of
      segments except its own. Flushes that began before may finish; they count only up to the new end.
   2. `run` accesses only files, through its own handles and objects: the owner's state in memory does not change until
      the end. Bytes below the new end are not touched.
@@ -55,9 +55,9 @@ class TruncationTicket:
     files: Files
     directory: str
     lower_claims: Callable[[], None]
-    doomed: list[str]
+    to_remove: list[str]
     """Files to remove, in this order, if they exist."""
-    leftovers_but: frozenset[str] | None
+    keep_only: frozenset[str] | None
     """Segment files with other names are removed too: loading left them behind damage. None: there are none."""
     epoch_file: EpochFile
     epoch_version: int
@@ -74,18 +74,18 @@ class TruncationTicket:
         self.lower_claims()
         self.begun = True
         gone = remove_agreements(self.files, self.directory)
-        gone |= remove_files(self.files, (*self.doomed, *self._leftovers()))
+        gone |= remove_files(self.files, (*self.to_remove, *self._leftovers()))
         if gone:
             self.files.sync_directory(self.directory)
-        self._cut()
+        self._truncate()
 
     def _leftovers(self) -> list[str]:
-        if self.leftovers_but is None:
+        if self.keep_only is None:
             return []
         paths = (f"{self.directory}/{name}" for name in self.files.list(self.directory) if name.endswith(ALL_SUFFIXES))
-        return [path for path in paths if path not in self.leftovers_but]
+        return [path for path in paths if path not in self.keep_only]
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         raise NotImplementedError
 
     def release(self) -> None:
@@ -101,7 +101,7 @@ class Shortening(TruncationTicket):
     handle: File
     producers: ProducersAfterTruncation
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         self.handle.truncate(self.position)
         sync_all([self.handle])
         if self.epochs is not None:
@@ -127,7 +127,7 @@ class Emptying(TruncationTicket):
         self.files.open(segment_path(self.directory, self.end, LOG_SUFFIX), create=True).close()
         self.files.sync_directory(self.directory)
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         self.epoch_file.write(self.epoch_version, ())
 
 
@@ -151,14 +151,14 @@ class LogTruncator:
             _log.debug("%s: nothing to truncate at offset %d: the log ends at %d", log.path, offset, log.log_end_offset)
             return None
         if offset < max(self._segments.first.base_offset, log.log_start_offset):
-            return self.begin_anew(min(offset, log.log_end_offset))
+            return self.begin_fully(min(offset, log.log_end_offset))
         last = self._segments.last_below(offset)
         end = last.end_below(offset)
         kept, position = self._epochs.below(end), last.truncation_position(end)
         if end < offset and damage is None:
             self._check_reach(last, position, end, offset)
         if end < log.log_start_offset:  # the log starts within the batch to remove
-            return self.begin_anew(log.log_start_offset)
+            return self.begin_fully(log.log_start_offset)
         figures = offset, log.log_end_offset, last.base_offset, position
         _log.debug("%s: truncating at offset %d, log end %d: keeps segment %d up to byte %d", log.path, *figures)
         producers = ProducersAfterTruncation(
@@ -178,7 +178,7 @@ class LogTruncator:
             log.files,
             log.path,
             self._lower(end, end),
-            [*self._files_behind(last), *self._snapshots_above(end)],
+            [*self._files_after(last), *self._snapshots_above(end)],
             None if log.lost.damage is None else self._names_up_to(last),
             self._flush.epoch_file,
             self._epochs.version + 1,
@@ -203,7 +203,7 @@ class LogTruncator:
         if not sound:
             raise Hole(position, end, offset)
 
-    def begin_anew(self, offset: Offset) -> TruncationTicket:
+    def begin_fully(self, offset: Offset) -> TruncationTicket:
         """Begin to empty the log and set its start to `offset`."""
         log = self._log
         assert offset >= 0, f"{log.path} cannot start at offset {offset}"
@@ -213,7 +213,7 @@ class LogTruncator:
             log.files,
             log.path,
             self._lower(Offset(0), min(offset, log.log_start_offset)),
-            [*self._files_behind(None), *self._snapshots_above(Offset(-1))],
+            [*self._files_after(None), *self._snapshots_above(Offset(-1))],
             frozenset(),
             self._flush.epoch_file,
             self._epochs.version + 1,
@@ -227,7 +227,7 @@ class LogTruncator:
         self._log.lowered(durable_offset)
         return self._log.directory.claims.lowering(self._log, claimed)
 
-    def _files_behind(self, last: LogSegment | None) -> list[str]:
+    def _files_after(self, last: LogSegment | None) -> list[str]:
         """The files of the segments after `last`, newest segment first; of all segments for None."""
         behind = self._segments.all if last is None else self._segments.behind(last)
         return [
@@ -254,7 +254,7 @@ class LogTruncator:
 
     # --- completion -----------------------------------------------------------------------------------------------
 
-    def go_on(self, ticket: TruncationTicket) -> bool:
+    def proceed(self, ticket: TruncationTicket) -> bool:
         """Continue after the ticket has run. Returns True if that was all; if False, run the ticket again."""
         if isinstance(ticket, Shortening):
             self._shorten(ticket)
@@ -276,7 +276,7 @@ class LogTruncator:
         last.was_truncated(end, ticket.position)
         if ticket.epochs is not None:
             self._epochs.truncate_from_end(end)
-        log.lost.reset(self._log.producers.cut(ticket.producers))
+        log.lost.reset(self._log.producers.truncated(ticket.producers))
         self._set_end(end)
 
     def _empty(self, offset: Offset) -> None:
@@ -311,8 +311,8 @@ def run_here(log: Log, ticket: TruncationTicket | None) -> None:
             ended = log.truncation_ran(ticket, None)
 
 
-def as_judged(ticket: TruncationTicket, error: OSError) -> OSError:
-    """The error to report for one of `run` or `go_on`: a full disk counts as failed once a file may be gone."""
+def reported_error(ticket: TruncationTicket, error: OSError) -> OSError:
+    """The error to report for one of `run` or `proceed`: a full disk counts as failed once a file may be gone."""
     if not ticket.begun:
         return error
     return OSError(errno.EIO, f"{'emptying' if isinstance(ticket, Emptying) else 'truncating'} failed halfway: {error}")

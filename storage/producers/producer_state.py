@@ -129,8 +129,8 @@ class ProducerStateManager:
             state = states.get(producer_id) or self._producers.get(producer_id)
             if state is None:
                 state = ProducerState(producer_id)
-            elif (simply := state.followed_by(batch)) is not None:
-                states[producer_id] = simply
+            elif (followed := state.followed_by(batch)) is not None:
+                states[producer_id] = followed
                 continue
             elif origin is Origin.CLIENT:
                 earlier = state.duplicate_of(batch)
@@ -168,9 +168,9 @@ class ProducerStateManager:
         """Apply a batch that is in the log already. Returns the transactions that it aborted."""
         producer_id = batch.header.producer_id
         before = self._producers.get(producer_id) or ProducerState(producer_id)
-        simply = before.followed_by(batch)
-        if simply is not None:
-            self._producers[producer_id] = simply
+        followed = before.followed_by(batch)
+        if followed is not None:
+            self._producers[producer_id] = followed
             return ()
         after, completed = before.after(batch, Origin.REPLICATION)
         self._producers[producer_id] = after

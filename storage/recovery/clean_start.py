@@ -42,7 +42,7 @@ def load_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog |
             f"log end {log_end}, recovery point {known.recovery_point}, durable-offset mark {known.durable_offset}, "
             f"leader epochs {'missing' if entries is None else 'present'}"
         )
-    elif problem is None and site.lost_front(segments[0].base_offset, entries) is not None:
+    elif problem is None and site.missing_start(segments[0].base_offset, entries) is not None:
         problem = "the first segment is missing"
     if problem is not None or entries is None:
         site.note(f"{site.directory}: clean-shutdown marker rejected: {problem}")

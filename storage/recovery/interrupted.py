@@ -33,24 +33,24 @@ def finish_interrupted(files: Files, directory: str) -> list[str]:
     if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)) for name in names):
         return []
     found = [match for match in map(_NAME.fullmatch, names) if match is not None]
-    dead = [match[0] for match in found if match["state"] == DELETED_SUFFIX]
+    deleted = [match[0] for match in found if match["state"] == DELETED_SUFFIX]
     cleaned = [match for match in found if match["state"] == CLEANED_SUFFIX]
     first_cleaned = min((int(match["base"]) for match in cleaned), default=None)
     swaps = sorted(
         int(match["base"]) for match in found if match["state"] == SWAP_SUFFIX and match["kind"] == LOG_SUFFIX
     )
-    whole = [base for base in swaps if first_cleaned is None or base < first_cleaned]
-    halves = [match[0] for match in found if match["state"] == SWAP_SUFFIX and int(match["base"]) not in whole]
+    complete = [base for base in swaps if first_cleaned is None or base < first_cleaned]
+    incomplete = [match[0] for match in found if match["state"] == SWAP_SUFFIX and int(match["base"]) not in complete]
     notes = []
-    if halves:
-        remove_files(files, (f"{directory}/{name}" for name in halves))
+    if incomplete:
+        remove_files(files, (f"{directory}/{name}" for name in incomplete))
         files.sync_directory(directory)
-    if whole:
-        notes.append(_swap_in(files, directory, whole))
+    if complete:
+        notes.append(_swap_in(files, directory, complete))
     if cleaned:
         remove_files(files, (f"{directory}/{match[0]}" for match in cleaned))
         notes.append(f"{directory}: a cleaning was interrupted: its {len(cleaned)} unfinished files were removed")
-    remove_files(files, (f"{directory}/{name}" for name in dead))
+    remove_files(files, (f"{directory}/{name}" for name in deleted))
     return notes
 
 

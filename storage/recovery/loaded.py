@@ -34,9 +34,9 @@ class Damage:
     def __str__(self) -> str:
         first = self.parts[0] if self.parts else self
         lost = f"offsets {first.first_offset}..{first.end_offset - 1}"
-        told = f"{lost} ({first.path}, byte {first.position}): {first.reason}"
+        text = f"{lost} ({first.path}, byte {first.position}): {first.reason}"
         more = f"; and {len(self.parts) - 1} more, up to offset {self.end_offset - 1}" if self.parts else ""
-        return told + more
+        return text + more
 
     def joined(self, other: Damage) -> Damage:
         """The union of both: the range that spans them, with the cause of the first."""

@@ -17,7 +17,7 @@ from storage.segment.segments import set_aside
 from tidelog.types import Durability, EpochStart, Offset
 
 
-def _silent(done: int, total: int, size: int) -> None:
+def _no_progress(done: int, total: int, size: int) -> None:
     """The default for `progress`."""
 
 
@@ -32,7 +32,7 @@ class LoadingSite:
         self, files: Files, directory: str, config: LogConfig, known: Known, progress: Progress | None = None
     ) -> None:
         self.files, self.directory, self.config, self.known = files, directory, config, known
-        self.progress: Progress = progress or _silent
+        self.progress: Progress = progress or _no_progress
         self.notes: list[str] = []
         self.damage: Damage | None = None
         self.changed = False
@@ -54,7 +54,7 @@ class LoadingSite:
         """
         return end <= self.known.cleaned or (self.known.foreign and self.config.compact)
 
-    def lost_front(self, first: Offset, epochs: Sequence[EpochStart] | None) -> Offset | None:
+    def missing_start(self, first: Offset, epochs: Sequence[EpochStart] | None) -> Offset | None:
         """The offset at which the log must begin, if its first segment begins later at `first`; None if nothing is
         missing. epochs: the entries of the epoch file, None if it is lost.
 

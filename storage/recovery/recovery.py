@@ -49,13 +49,13 @@ class Recovery:
         """Recover the log from its segments, at least one. Returns None if no segment can stay: all end below the log
         start, or data before them was lost while the log was being created. They are set aside then. Raises OSError."""
         known, site = self._known, self._site
-        front = site.lost_front(segments[0].base_offset, self._epochs.found)
-        if front is not None and front >= site.protected:
-            site.drop(segments, f"offsets {front}..{segments[0].base_offset - 1} before it are lost")
+        expected_start = site.missing_start(segments[0].base_offset, self._epochs.found)
+        if expected_start is not None and expected_start >= site.protected:
+            site.drop(segments, f"offsets {expected_start}..{segments[0].base_offset - 1} before it are lost")
             return None
-        if front is not None:
+        if expected_start is not None:
             first_file = segments[0].path
-            site.lose(first_file, 0, front, segments[0].base_offset, "the segments before this one are lost")
+            site.lose(first_file, 0, expected_start, segments[0].base_offset, "the segments before this one are lost")
         # A segment that ends at the recovery point may have been closed by that flush: its indexes may not be durable.
         first = max((i for i, segment in enumerate(segments) if segment.base_offset < known.recovery_point), default=0)
         self._check_closed(segments, first)
@@ -68,7 +68,7 @@ class Recovery:
         if log_end < known.log_start:
             site.drop(kept, f"it ends at offset {log_end}, the log starts at {known.log_start}")
             return None
-        log_start = known.log_start if front is not None else max(known.log_start, kept[0].base_offset)
+        log_start = known.log_start if expected_start is not None else max(known.log_start, kept[0].base_offset)
         self._epochs.finish(log_start, log_end)
         sync_all([segment.file for segment in self._trimmed])
         loaded = LoadedLog(
@@ -146,11 +146,11 @@ class Recovery:
             kept.append(segment)
             next_offset = max(next_offset, segment.base_offset)
             behind = segments[i + 1].base_offset if i + 1 < len(segments) else None
-            next_offset, from_byte, cut = self._recover_segment(segment, next_offset, behind)
+            next_offset, from_byte, truncated = self._recover_segment(segment, next_offset, behind)
             site.progress(i + 1, len(segments), segment.size)
             if i == first:
                 rewrite_from = from_byte
-            if cut:
+            if truncated:
                 site.drop(segments[i + 1 :], f"the log was truncated before it, at offset {next_offset}")
                 break
             if i < len(segments) - 1:
@@ -176,8 +176,8 @@ class Recovery:
         protected = 0 if site.config.compact else site.protected
         rules = SegmentRules(segment.base_offset, INT64_MAX if behind is None else behind, self._epochs.due, protected)
         rewrite_from = end = segment.size
-        leap: Link | None = None  # the chain before the last batch, if that leaves a hole or begins an epoch,
-        without: Link | None = None  # and the same chain without that hole or epoch
+        before_last: Link | None = None  # the chain before the last batch, if that leaves a hole or begins an epoch,
+        skipping: Link | None = None  # and the same chain without that hole or epoch
         while position < end:
             began_at = Link(position, end, next_offset, self._epochs.before(next_offset))
             for _, header, link, _, broken in verify(segment.file, began_at, rules):
@@ -186,8 +186,8 @@ class Recovery:
                 assert header is not None
                 self._take(segment, header)
                 hole = header.base_offset > link.next_offset
-                leap = link if hole or header.leader_epoch > link.epoch else None
-                without = link if hole else link._replace(next_offset=header.last_offset + 1)
+                before_last = link if hole or header.leader_epoch > link.epoch else None
+                skipping = link if hole else link._replace(next_offset=header.last_offset + 1)
                 if header.last_offset >= self._known.recovery_point:
                     rewrite_from = min(rewrite_from, header.position)
                 position, next_offset = header.end, Offset(header.last_offset + 1)
@@ -198,8 +198,8 @@ class Recovery:
                 break
             header_only, reason = broken.header, broken.reason
             sound = Link(position, end, next_offset, self._epochs.before(next_offset))
-            if leap and without and header_only is None and self._contradicts_last(segment, sound, without):
-                sound, reason = leap, f"the batch contradicts the next one: {reason}"
+            if before_last and skipping and header_only is None and self._contradicts_last(segment, sound, skipping):
+                sound, reason = before_last, f"the batch contradicts the next one: {reason}"
             sound_end = Offset(sound.next_offset)
             if next_offset >= site.protected and broken.kind is not FaultKind.EPOCH:
                 if sound_end < site.protected:
@@ -207,7 +207,7 @@ class Recovery:
                 if site.damage is not None:  # lengths may be wrong: do not append or destroy anything
                     segment.size = position
                     return next_offset, min(rewrite_from, position), True
-                self._cut(segment, sound.position, sound_end, reason)
+                self._truncate(segment, sound.position, sound_end, reason)
                 if sound.position < position:  # indexes and epochs without the truncated batch
                     self._epochs.cache.restore(epochs_before)
                     sound_end, from_byte, _ = self._recover_segment(segment, began, behind)
@@ -218,18 +218,18 @@ class Recovery:
                 segment.size = position
                 return next_offset, min(rewrite_from, position), False
             damaged_end = self._end_of_damaged(segment, header_only, behind)
-            first, leap = header_only.base_offset, None
+            first, before_last = header_only.base_offset, None
             readable = broken.kind is FaultKind.EPOCH
             site.join(Damage(segment.path, position, first, damaged_end, reason, readable))
             self._take(segment, header_only._replace(last_offset_delta=damaged_end - 1 - first))
             position, next_offset = header_only.end, damaged_end
         return next_offset, rewrite_from, False
 
-    def _contradicts_last(self, segment: LogSegment, link: Link, without: Link) -> bool:
-        """True if a complete batch at `link` goes back from there but would follow `without`: then the base offset or
+    def _contradicts_last(self, segment: LogSegment, link: Link, skipping: Link) -> bool:
+        """True if a complete batch at `link` goes back from there but would follow `skipping`: then the base offset or
         leader epoch of the batch before it is wrong."""
-        header = self._header_at(segment, without._replace(position=link.position))
-        if header is None or header.leader_epoch < without.epoch:
+        header = self._header_at(segment, skipping._replace(position=link.position))
+        if header is None or header.leader_epoch < skipping.epoch:
             return False
         goes_back = header.base_offset < link.next_offset or header.leader_epoch < link.epoch
         return goes_back and is_sound(segment.file, header)
@@ -282,7 +282,7 @@ class Recovery:
         segment.index_batch(header, header.position)
         self._epochs.take(header)
 
-    def _cut(self, segment: LogSegment, position: int, log_end: Offset, reason: str) -> None:
+    def _truncate(self, segment: LogSegment, position: int, log_end: Offset, reason: str) -> None:
         self._site.note(
             f"{segment.path} was truncated from {segment.size} to {position} bytes, new log end {log_end}: {reason}"
         )

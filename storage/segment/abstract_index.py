@@ -61,10 +61,10 @@ class AbstractIndex:
         self._files = files
         self._mapping: Mapping | None = None
         self._writable = False
-        self._room = 0
+        self._reserved = 0
         """Number of entries for which disk space is known to be allocated."""
         self._closed = False
-        self._odd_bytes = 0
+        self._extra_bytes = 0
         if fresh:
             self._map_writable()
         else:
@@ -96,9 +96,9 @@ class AbstractIndex:
 
     def sanity_check(self) -> None:
         """Raise CorruptIndex if the file's size or its first or last entry is invalid for this index."""
-        if self._odd_bytes:
+        if self._extra_bytes:
             raise CorruptIndex(
-                f"{self.path} has {self.entries * self.ENTRY.size + self._odd_bytes} bytes, not a multiple of "
+                f"{self.path} has {self.entries * self.ENTRY.size + self._extra_bytes} bytes, not a multiple of "
                 f"{self.ENTRY.size}"
             )
 
@@ -130,7 +130,7 @@ class AbstractIndex:
         assert mapping is not None, "a writable index is mapped"
         data = self.ENTRY.pack(*fields)
         position = entries * len(data)
-        if entries >= self._room:
+        if entries >= self._reserved:
             mapping.reserve(position + len(data))
         mapping.write(position, data)
         self.entries = entries + 1
@@ -150,16 +150,16 @@ class AbstractIndex:
 
     # --- the file -------------------------------------------------------------------------------------------------
 
-    def make_room(self, count: int) -> None:
+    def reserve_entries(self, count: int) -> None:
         """Allocate disk space for the next `count` entries, so that writing them cannot fail. Raises OSError,
         KafkaStorageError if the index is closed."""
         if not self._writable:
             self.make_writable()
-        wanted = min(self.entries + count, self.max_entries)
-        if wanted > self._room:
+        entries = min(self.entries + count, self.max_entries)
+        if entries > self._reserved:
             assert self._mapping is not None, "a writable index is mapped"
-            self._mapping.reserve(wanted * self.ENTRY.size)
-            self._room = wanted
+            self._mapping.reserve(entries * self.ENTRY.size)
+            self._reserved = entries
 
     def make_writable(self) -> None:
         """Extend the file to its full size and map it for writing. Raises OSError, KafkaStorageError."""
@@ -196,7 +196,7 @@ class AbstractIndex:
 
     def _map(self) -> None:
         size = self._files.size(self.path) or 0
-        self.entries, self._odd_bytes = divmod(size, self.ENTRY.size)
+        self.entries, self._extra_bytes = divmod(size, self.ENTRY.size)
         if self.entries:
             self._mapping = self._files.map(self.path, self.entries * self.ENTRY.size, writable=False)
 
@@ -209,7 +209,7 @@ class AbstractIndex:
             self._mapping.close()
             self._mapping = None
         self._writable = False
-        self._room = 0
+        self._reserved = 0
 
     def _is_closed(self) -> KafkaStorageError:
         return KafkaStorageError(f"{self.path} is closed: open its log again")

@@ -110,10 +110,10 @@ class Link(NamedTuple):
             return f"the batch starts at offset {header.base_offset}, expected {self.next_offset} or larger"
         if (problem := header_problem(header)) is not None:
             return f"the batch {problem}"
-        return _odd_message(data, at, header) if header.magic < _MAGIC_MAX else None
+        return _message_problem(data, at, header) if header.magic < _MAGIC_MAX else None
 
 
-def _odd_message(data: ByteBuffer, at: int, header: BatchHeader) -> str | None:
+def _message_problem(data: ByteBuffer, at: int, header: BatchHeader) -> str | None:
     """What is wrong with the fields of a v0 or v1 message, None if nothing is. The checksum is not computed.
 
     The checksum of a v2 batch does not cover its magic byte. A flipped bit can turn the magic into that of an older
@@ -150,8 +150,8 @@ class Window:
         """A buffer with `size` bytes from `position` on, if the file has that many, and their start in the buffer."""
         at = position - self._start
         if at + size > len(self._data) and self._start + len(self._data) < self._end:
-            wanted = min(max(size, self._chunk), self._end - position)
-            self._data, self._start, at = memoryview(self._read(wanted, position)), position, 0
+            chunk = min(max(size, self._chunk), self._end - position)
+            self._data, self._start, at = memoryview(self._read(chunk, position)), position, 0
         return self._data, at
 
 

@@ -93,7 +93,7 @@ class OffsetIndexCheck(_EntryCheck):
     def batch(self, header: BatchHeader) -> Iterator[EntryFault]:
         end = header.end
         while self._left and self._entry[1] < end:
-            yield from self._meets(header)
+            yield from self._check_entry(header)
             self._left = self._advance()
         last_offset = header.last_offset
         while self._waiting and self._waiting[0][1][0] <= last_offset:
@@ -102,7 +102,7 @@ class OffsetIndexCheck(_EntryCheck):
                 yield self._wrong(slot, entry, "no batch ends with that offset")
         self._next_offset = last_offset + 1
 
-    def _meets(self, header: BatchHeader) -> Iterator[EntryFault]:
+    def _check_entry(self, header: BatchHeader) -> Iterator[EntryFault]:
         (offset, position), last = self._entry, self._last
         if last is not None and (offset <= last[0] or position <= last[1]):
             yield self._wrong(self._slot, self._entry, f"it is not above the previous entry, offset {last[0]}")
@@ -166,7 +166,7 @@ class TransactionIndexCheck:
         """present: True if the file exists. cleaned: compaction may have removed markers at these offsets."""
         self._present, self._cleaned = present, cleaned
         self._entries = {int(entry.last_offset): entry for entry in entries}
-        self._told = False
+        self._reported = False
 
     def aborted(self, offset: int, producer_id: int, began: int | None = None) -> Iterator[EntryFault]:
         """Add the next abort marker of the segment. began: first offset of the transaction, if that is certain."""
@@ -175,8 +175,8 @@ class TransactionIndexCheck:
             yield self._wrong(entry, f"the marker there belongs to producer {producer_id}")
         elif entry is not None and began is not None and entry.first_offset > began:
             yield self._wrong(entry, f"the transaction began at offset {began} already")
-        elif entry is None and began is not None and not self._told:
-            self._told = not self._present
+        elif entry is None and began is not None and not self._reported:
+            self._reported = not self._present
             lost = "the file is missing" if not self._present else "it has no entry for it"
             yield EntryFault(
                 None,

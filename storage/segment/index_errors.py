@@ -7,25 +7,25 @@ Source: the exceptions of Kafka's AbstractIndex and its subclasses.
 from __future__ import annotations
 
 
-class IndexRefusal(Exception):
+class IndexFailure(Exception):
     """Base of the index errors."""
 
 
-class IndexFull(IndexRefusal):
+class IndexFull(IndexFailure):
     """No slot is free: the segment must be rolled."""
 
 
-class IndexOffsetOverflow(IndexRefusal):
+class IndexOffsetOverflow(IndexFailure):
     """The offset does not fit into 31 bits relative to the base offset."""
 
 
-class InvalidIndexOffset(IndexRefusal):
+class InvalidIndexOffset(IndexFailure):
     """The entry's offset is not larger than the last one."""
 
 
-class InvalidIndexTimestamp(IndexRefusal):
+class InvalidIndexTimestamp(IndexFailure):
     """The entry's timestamp is smaller than the last one."""
 
 
-class CorruptIndex(IndexRefusal):
+class CorruptIndex(IndexFailure):
     """The file is not a valid index and must be rebuilt."""

@@ -86,8 +86,8 @@ class LogSegment:
         "_files",
         "_index",
         "_interval",
-        "_keeper",
         "_max",
+        "_open_segments",
         "_preallocated",
         "_since_index",
         "_time_index",
@@ -123,7 +123,7 @@ class LogSegment:
         self.jitter_ms = jitter_ms
         self._interval = config.index_interval_bytes
         self._since_index = 0
-        self._keeper: OpenSegments | None = None
+        self._open_segments: OpenSegments | None = None
         self._file: File | None = files.open(self.path, create=True) if fresh else None
         self.size = 0 if fresh else files.size(self.path) or 0
         self._preallocated = fresh and config.preallocate
@@ -138,8 +138,8 @@ class LogSegment:
         self._index = LazyIndex(OffsetIndex, files, self._path(INDEX_SUFFIX), base_offset, limit)
         self._time_index = LazyIndex(TimeIndex, files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
         if fresh:
-            self._index.create().make_room(1)
-            self._time_index.create().make_room(1)
+            self._index.create().reserve_entries(1)
+            self._time_index.create().reserve_entries(1)
 
     @property
     def path(self) -> str:
@@ -156,22 +156,22 @@ class LogSegment:
                 self._file = self._files.open(self.path)
             except FileNotFoundError as error:
                 raise BrokenChain(0, self.base_offset, f"the file is missing, {self.size} bytes are lost") from error
-        if self._keeper is not None:
-            self._keeper.used(self)
+        if self._open_segments is not None:
+            self._open_segments.used(self)
         return self._file
 
     @property
     def index(self) -> OffsetIndex:
         """The offset index, opened at first use. Raises CorruptIndex, OSError."""
-        if self._keeper is not None:
-            self._keeper.used(self)
+        if self._open_segments is not None:
+            self._open_segments.used(self)
         return self._index.get()
 
     @property
     def time_index(self) -> TimeIndex:
         """The time index, opened at first use. Raises CorruptIndex, OSError."""
-        if self._keeper is not None:
-            self._keeper.used(self)
+        if self._open_segments is not None:
+            self._open_segments.used(self)
         return self._time_index.get()
 
     @property
@@ -187,17 +187,17 @@ class LogSegment:
         """Share this handle of the .log file, if the segment has none."""
         if self._file is None:
             self._file = file.share()
-            if self._keeper is not None:
-                self._keeper.used(self)
+            if self._open_segments is not None:
+                self._open_segments.used(self)
 
-    def keep_open_in(self, keeper: OpenSegments | None) -> None:
-        """Let `keeper` decide when the segment is closed: it is durable and takes no appends. None: it takes appends
-        again."""
-        if self._keeper is not None:
-            self._keeper.forget(self)
-        self._keeper = keeper
-        if keeper is not None and (self._file is not None or self._index.is_open or self._time_index.is_open):
-            keeper.used(self)
+    def track_in(self, open_segments: OpenSegments | None) -> None:
+        """Let `open_segments` decide when the segment is closed: it is durable and takes no appends. None: it takes
+        appends again."""
+        if self._open_segments is not None:
+            self._open_segments.forget(self)
+        self._open_segments = open_segments
+        if open_segments is not None and (self._file is not None or self._index.is_open or self._time_index.is_open):
+            open_segments.used(self)
 
     @property
     def largest(self) -> TimestampOffset:
@@ -212,22 +212,22 @@ class LogSegment:
     def confirm_largest(self) -> TimestampOffset:
         """`largest`, compared once with the log if it came from the time index; rebuilds the indexes if it was wrong.
         Raises CorruptIndex, OSError."""
-        told = self.largest
+        largest = self.largest
         if self._unconfirmed:
             self._unconfirmed = False
             with suppress(BrokenChain):  # the log is damaged there: reads of it raise
-                if not self._is_largest(told):
-                    self.put_indexes_right()
+                if not self._is_largest(largest):
+                    self.repair_indexes()
         return self.largest
 
-    def _is_largest(self, told: TimestampOffset) -> bool:
+    def _is_largest(self, largest: TimestampOffset) -> bool:
         """True if a batch has this timestamp and no batch after the last index entry has a larger one."""
-        if told.timestamp >= 0:
-            header = self.find(told.offset)
-            if header is None or header.max_timestamp != told.timestamp:
+        if largest.timestamp >= 0:
+            header = self.find(largest.offset)
+            if header is None or header.max_timestamp != largest.timestamp:
                 return False
         tail = self.walk(self.start_for(self.index.last.offset))
-        return all(header.max_timestamp <= told.timestamp for header in tail)
+        return all(header.max_timestamp <= largest.timestamp for header in tail)
 
     # --- append ---------------------------------------------------------------------------------------------------
 
@@ -267,8 +267,8 @@ class LogSegment:
             if index.last.offset >= headers[0].last_offset > self.base_offset or not times.takes(*self.largest):
                 self.rebuild_indexes()  # the index files were changed from outside
                 since, index, times = self._since_index, self._index.get(), self._time_index.get()
-            index.make_room(len(headers))
-            times.make_room(len(headers))
+            index.reserve_entries(len(headers))
+            times.reserve_entries(len(headers))
         file, largest = self.file, self.largest
         try:
             file.pwritev(buffers, position)
@@ -299,7 +299,7 @@ class LogSegment:
             if not self.time_index.takes(*largest):
                 self.rebuild_indexes()
             if largest.timestamp > self.time_index.last.timestamp:
-                self.time_index.make_room(1)
+                self.time_index.reserve_entries(1)
                 self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
         if self._preallocated:
             self.file.truncate(self.size)
@@ -333,7 +333,7 @@ class LogSegment:
         """As `locate`, without waiting for the disk. Raises WouldBlock, BrokenChain, OSError."""
         position = 0
         if offset > self.base_offset:
-            if self._keeper is not None or not self._index.is_open:  # a mapped page may need a disk read, too
+            if self._open_segments is not None or not self._index.is_open:  # a mapped page may need a disk read, too
                 raise WouldBlock
             position = self._index.get().lookup(offset).position
         if self._file is None:
@@ -357,7 +357,7 @@ class LogSegment:
         index, _ = self.ensure_indexes()
         position = index.lookup(offset).position
         if position and not self._ends_below(position, Offset(offset + 1)):
-            return self.index.lookup(offset).position if self.put_indexes_right() else 0
+            return self.index.lookup(offset).position if self.repair_indexes() else 0
         return position
 
     def _ends_below(self, position: int, offset: Offset, *, now: bool = False) -> bool:
@@ -373,7 +373,7 @@ class LogSegment:
             return False
         return header is not None and header.last_offset < offset
 
-    def put_indexes_right(self) -> bool:
+    def repair_indexes(self) -> bool:
         """Rebuild the indexes after a contradiction between log and index, if the batches of the log are consistent.
         Returns False if the log is damaged; reads at the damage then raise. Raises OSError."""
         try:
@@ -415,19 +415,19 @@ class LogSegment:
         if place is None or place.position >= self.size:
             return None
         position, rest = place.position, self.size - place.position
-        wanted = min(max(max_bytes, HEADER_BYTES) + HEADER_BYTES, rest)
+        read_size = min(max(max_bytes, HEADER_BYTES) + HEADER_BYTES, rest)
         if data is None:
             if not wait and self._file is None:
                 raise WouldBlock
             pread = self.file.pread if wait else self.file.pread_now
-            data = pread(wanted, position)
-        link = Link(position, self.size if len(data) >= wanted else self._present_size(), place.least)
+            data = pread(read_size, position)
+        link = Link(position, self.size if len(data) >= read_size else self._present_size(), place.least)
         end, next_offset, left = _whole_batches(data, link, offset, up_to, max_bytes)
         if left is not None and min_one and left.last_offset < up_to:
-            wanted = min(left.size + HEADER_BYTES, rest)
-            if wanted > len(data):
-                data = self.file.pread(wanted, position) if wait else self.file.pread_now(wanted, position)
-            if wanted > len(data):
+            read_size = min(left.size + HEADER_BYTES, rest)
+            if read_size > len(data):
+                data = self.file.pread(read_size, position) if wait else self.file.pread_now(read_size, position)
+            if read_size > len(data):
                 link = link._replace(end=self._present_size())
             end, next_offset, left = _whole_batches(data, link, offset, up_to, left.size)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
@@ -442,8 +442,8 @@ class LogSegment:
     def truncation_position(self, offset: Offset) -> int:
         """Size of the file after a truncation to `offset`: no batch reaches `offset`, and no bytes that recovery found
         damaged remain after the last batch. Raises OSError, BrokenChain."""
-        cut = self.find(offset)
-        return self.size if cut is None else cut.position
+        first_removed = self.find(offset)
+        return self.size if first_removed is None else first_removed.position
 
     def was_truncated(self, offset: Offset, position: int) -> None:
         """Truncate the indexes after the file (`truncation_position`). Raises OSError, BrokenChain."""
@@ -529,8 +529,8 @@ class LogSegment:
             self._max = TimestampOffset(header.max_timestamp, header.last_offset)
         if self._since_index > self._interval:
             index, times = self._index.get(), self._time_index.get()
-            index.make_room(1)
-            times.make_room(1)
+            index.reserve_entries(1)
+            times.reserve_entries(1)
             _add_entry(index, times, header.last_offset, position, self.largest)
             self._since_index = 0
         self._since_index += header.size
@@ -542,8 +542,8 @@ class LogSegment:
         if self._file is not None:
             self._file.close()
             self._file = None
-        if self._keeper is not None:
-            self._keeper.forget(self)
+        if self._open_segments is not None:
+            self._open_segments.forget(self)
 
     def remove(self) -> None:
         """Remove the segment's files, the .log file last: after a crash the remaining files still form a segment."""

@@ -54,13 +54,18 @@ def set_aside(files: Files, path: str) -> str:
 class LogSegments:
     """An ordered collection of at least one segment; empty only while a log is being emptied."""
 
-    __slots__ = ("_bases", "_directory", "_files", "_keeper", "_rng", "_segments")
+    __slots__ = ("_bases", "_directory", "_files", "_open_segments", "_rng", "_segments")
 
     def __init__(
-        self, files: Files, directory: str, rng: random.Random, segments: Sequence[LogSegment], keeper: OpenSegments
+        self,
+        files: Files,
+        directory: str,
+        rng: random.Random,
+        segments: Sequence[LogSegment],
+        open_segments: OpenSegments,
     ) -> None:
-        """keeper: decides which closed segments stay open."""
-        self._files, self._directory, self._rng, self._keeper = files, directory, rng, keeper
+        """open_segments: decides which closed segments stay open."""
+        self._files, self._directory, self._rng, self._open_segments = files, directory, rng, open_segments
         self._segments = list(segments)
         self.keep_open(self._segments[:-1])
         self._bases: list[int] = [segment.base_offset for segment in segments]
@@ -114,7 +119,7 @@ class LogSegments:
         """Let these segments be closed and reopened when needed: they are durable and take no appends."""
         for segment in closed:
             if segment is not self._segments[-1]:
-                segment.keep_open_in(self._keeper)
+                segment.track_in(self._open_segments)
 
     def _free_names(self, base: int) -> list[str]:
         notes = []
@@ -141,7 +146,7 @@ class LogSegments:
             self._segments.pop().close()
             self._bases.pop()
         if segment is not None:
-            segment.keep_open_in(None)
+            segment.track_in(None)
 
     def begin(self, base: Offset, config: LogConfig, now: Millis) -> None:
         """Create the only segment of an emptied log; its .log file may exist. Raises OSError."""
@@ -155,7 +160,7 @@ class LogSegments:
             self._segments[-1].remove()
             self._segments.pop()
             self._bases.pop()
-        segment.keep_open_in(None)
+        segment.track_in(None)
 
     def take_first(self, count: int) -> list[LogSegment]:
         """Remove the oldest segments from the list and close them; their files stay."""

@@ -68,7 +68,7 @@ def find_timestamp(
 
 def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) -> TimestampedOffset | None:
     entry = segment.time_index.lookup(timestamp - 1)
-    first = segment.find(max(entry.offset, start) if _is_true(segment, entry) else start)
+    first = segment.find(max(entry.offset, start) if _is_valid(segment, entry) else start)
     if first is None:
         return None
     for header in segment.walk(first.position):
@@ -81,14 +81,14 @@ def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) 
     return None
 
 
-def _is_true(segment: LogSegment, entry: TimestampOffset) -> bool:
+def _is_valid(segment: LogSegment, entry: TimestampOffset) -> bool:
     """True if a batch has the timestamp of this index entry. Otherwise rebuilds the indexes."""
     if entry == (NO_TIMESTAMP, segment.base_offset):
         return True  # no entry
     batch = segment.find(entry.offset)
     if batch is not None and batch.max_timestamp == entry.timestamp:
         return True
-    segment.put_indexes_right()
+    segment.repair_indexes()
     return False
 
 
@@ -107,10 +107,10 @@ def _records(segment: LogSegment, header: BatchHeader) -> Iterator[Record]:
     try:
         yield from batch.records()
     except TidelogError as error:
-        raise _whose_fault(batch, header, error) from error
+        raise _cause_of(batch, header, error) from error
 
 
-def _whose_fault(batch: RecordBatch, header: BatchHeader, error: TidelogError) -> BrokenChain | CorruptRecord:
+def _cause_of(batch: RecordBatch, header: BatchHeader, error: TidelogError) -> BrokenChain | CorruptRecord:
     """BrokenChain if the checksum is wrong (disk damage), else CorruptRecord (the producer sent unreadable records)."""
     try:
         batch.ensure_valid()
@@ -157,7 +157,7 @@ def _largest_in(segment: LogSegment, start: Offset, up_to: Offset) -> int:
     """The largest timestamp of the records with start <= offset < up_to; -1 for none."""
     largest = -1
     if segment.base_offset >= start:  # the time index covers all batches below its last entry
-        if not _is_true(segment, segment.time_index.before(up_to)):
+        if not _is_valid(segment, segment.time_index.before(up_to)):
             return _largest_in(segment, start, up_to)
         position = segment.start_for(Offset(up_to - 1))
         largest = segment.time_index.before(up_to).timestamp
@@ -170,9 +170,9 @@ def _largest_in(segment: LogSegment, start: Offset, up_to: Offset) -> int:
         if header.last_offset < start:
             continue
         # only the first batch can begin below the start; a v0 or v1 wrapper does not contain its first offset
-        cut = (first and (header.magic < 2 or header.base_offset < start)) or header.last_offset >= up_to
+        is_partial = (first and (header.magic < 2 or header.base_offset < start)) or header.last_offset >= up_to
         first = False
-        if not cut:
+        if not is_partial:
             largest = max(largest, header.max_timestamp)
         elif header.max_timestamp > largest:
             inside = (record.timestamp for record in _records(segment, header) if start <= record.offset < up_to)

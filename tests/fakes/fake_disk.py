@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Final
 
 from storage.files import guard
-from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Room, WouldBlock
+from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Space, WouldBlock
 from tests.fakes.fake_tree import BLOCK_BYTES, Directory, Inode, Memo
 
 _ENDLESS: Final = 1 << 60
@@ -471,10 +471,10 @@ class FakeDisk:
         self.touch("sync_directory", path, self.life)
         self._directory(path).sync()
 
-    def room(self, path: str) -> Room:
+    def space(self, path: str) -> Space:
         self._directory(path)
         total = _ENDLESS if self.capacity is None else self.capacity
-        return Room(max(total - self.used, 0), total)
+        return Space(max(total - self.used, 0), total)
 
     def lock(self, path: str) -> DirectoryLock:
         if path in self.locked:

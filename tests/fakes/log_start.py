@@ -43,6 +43,6 @@ def latest_epoch(log: Log) -> LeaderEpoch:
 
 def _move_start(log: Log, offset: Offset) -> None:
     if offset > log.log_start_offset:
-        log.directory.stirred(log)
+        log.directory.note_changed(log)
         log.directory.claims.starting(log.topic_partition, offset)()
         log.front.started_at(offset)

@@ -268,7 +268,7 @@ def transactions(world: World, topic: str) -> None:
 def clean(world: World, log: Log) -> None:
     """Compact a log as a node does, to the end of a round."""
     log.flush()
-    cleaner = LogCleaner(map_bytes=1 << 20, bytes_per_second=1 << 40, on_trouble=_raise)
+    cleaner = LogCleaner(map_bytes=1 << 20, bytes_per_second=1 << 40, on_failure=_raise)
     piece = cleaner.begin([log], Millis(world.clock.now))
     assert piece is not None, "there was nothing to clean"
     while piece is not None:

@@ -82,7 +82,7 @@ def _default(declared: Setting[Any]) -> str:
 
 def _allowed(declared: Setting[Any]) -> str:
     """What is allowed. The bounds of 64 bits are left out."""
-    wanted = declared.kind.wanted.removesuffix(" in quotes").replace("a number from ", "")
+    wanted = declared.kind.expected.removesuffix(" in quotes").replace("a number from ", "")
     wanted = wanted.replace(f"from {-INT64_MAX - 1} to {INT64_MAX}", "any").replace(f" to {INT64_MAX}", " or more")
     unit = f"{declared.kind.unit}, " if declared.kind.unit else ""
     return unit + wanted.replace("a whole number from ", "").replace("a whole number ", "")

@@ -11,7 +11,7 @@ from tests.sim.world import Simulation
 
 def is_being_cut(log: ReadableLog) -> bool:
     assert isinstance(log, Log)
-    return log.cut is not None
+    return log.truncation is not None
 
 
 def elected_in_the_middle_of_a_cut(sim: Simulation) -> None:

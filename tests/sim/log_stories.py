@@ -195,7 +195,7 @@ def clean(log: Log) -> None:
         raise error
 
     now = log.directory.clock.wall_ms()
-    cleaner = LogCleaner(map_bytes=1 << 16, bytes_per_second=INT64_MAX, on_trouble=trouble)
+    cleaner = LogCleaner(map_bytes=1 << 16, bytes_per_second=INT64_MAX, on_failure=trouble)
     piece = cleaner.begin([log], now)
     while piece is not None:
         piece = cleaner.settle(piece.work(), now, started=now, ended=now)

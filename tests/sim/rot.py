@@ -22,7 +22,7 @@ from typing import Final
 
 from replication.controller.image import PartitionState
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, read_offsets
-from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
+from storage.checkpoints.durable_offsets import DURABLE_MARKS, parse_marks
 from storage.files.file_system import read_file
 from tests.fakes.fake_tree import Inode
 from tests.sim import views
@@ -162,7 +162,7 @@ class Rot:
         disk, (directory, log) = flipped.machine.disk, flipped.path.rsplit("/", 2)[:2]
         with unwatched(disk), disk.as_written():
             points = read_offsets(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}")
-            marks = dict(mark for mark in parse_marks(read_file(disk, f"{directory}/{HELD_MARKS}") or b"") if mark)
+            marks = dict(mark for mark in parse_marks(read_file(disk, f"{directory}/{DURABLE_MARKS}") or b"") if mark)
             batches = walk_headers(bytes(flipped.inode.seen.data))
             offset = next((batch.base_offset for batch in batches if batch.end > flipped.position), None)
         point = next((point for tp, point in points.items() if f"{tp.topic}-{tp.partition}" == log), 0)

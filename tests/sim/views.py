@@ -261,13 +261,19 @@ def scrub(node: Node, key: PartitionKey) -> None:
     are due again. No effect if the node has no such log in use."""
     manager = node.replicas
     part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
-    if manager is None or part is None or part.offline is not None or part.log.closed or part.log.cut is not None:
+    if (
+        manager is None
+        or part is None
+        or part.offline is not None
+        or part.log.closed
+        or part.log.truncation is not None
+    ):
         return
     log = part.log
     if node._maintenance is not None:
         closed = node._maintenance.maintenance.scrubs[part.directory]
         closed._checked.clear()
-        closed._look_at = closed._ticked
+        closed._search_at = closed._ticked
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         damage = damage_at(log, offset, READ_BYTES)
@@ -328,7 +334,7 @@ def delete_records(node: Node, key: PartitionKey, offset: int) -> int:
     if part is None:
         return 0
     start = min(Offset(offset), part.log.high_watermark)
-    part.directory.stirred(part.log)
+    part.directory.note_changed(part.log)
     part.directory.changes.move_start(part.log, start, lambda _: part.log_start_moved())
     return start
 

@@ -155,7 +155,7 @@ def test_work_is_no_faster_than_allowed() -> None:
 
 def test_the_cleaner_says_how_long_to_wait() -> None:
     bench = log_of(30)
-    cleaner = LogCleaner(map_bytes=1 << 20, bytes_per_second=1000, on_trouble=lambda error: None)
+    cleaner = LogCleaner(map_bytes=1 << 20, bytes_per_second=1000, on_failure=lambda error: None)
     piece = cleaner.begin([bench.log], Millis(NOW))
     assert piece is not None
     assert piece.wait_ms == 0

@@ -111,7 +111,7 @@ def test_a_round_ends_when_its_log_is_found_damaged() -> None:
     bench.disk.flip_bit(segment.path, 70)
     first = segment.base_offset
     log.lost.note(Damage(segment.path, 0, first, Offset(first + 2), "a scrub has found it"))
-    bench.directory.keep_damage(log, borne=False)
+    bench.directory.keep_damage(log, accepted=False)
     assert cleaner.settle(outcome, NOW, started=Millis(0), ended=Millis(0)) is None
     assert cleaner.busy_with is None
     assert [segment.base_offset for segment in log.segments] == before

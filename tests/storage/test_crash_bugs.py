@@ -101,7 +101,7 @@ def a_sync_begun_before_a_cut_counts(patch: Patch) -> None:
 
 def producers_outlive_a_cut(patch: Patch) -> None:
     """Scenario 3, variant: a resend of what was cut would be answered as a duplicate."""
-    patch.setattr(LogProducers, "cut", nothing)
+    patch.setattr(LogProducers, "truncated", nothing)
 
 
 def snapshots_outlive_a_cut(patch: Patch) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from storage.append_info import Origin
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT
-from storage.checkpoints.durable_offsets import HELD_MARKS
+from storage.checkpoints.durable_offsets import DURABLE_MARKS
 from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file, write_file
 from storage.log.log import Log
@@ -97,7 +97,7 @@ def written(state: str) -> Written:
     else:
         bench.disk.kill()
     if state == "torn":
-        write_file(bench.disk, f"/data/{HELD_MARKS}", b"")
+        write_file(bench.disk, f"/data/{DURABLE_MARKS}", b"")
     return Written(bench.disk, batches, end, committed, durable=state != "torn")
 
 
@@ -147,7 +147,7 @@ def judge(disk: FakeDisk, was: Written) -> None:
 def files(was: Written) -> Iterator[tuple[str, bytes]]:
     """Every file that says something of the log, with what is in it; index files without the zeros behind them."""
     paths = [f"{DIRECTORY}/{name}" for name in was.disk.list(DIRECTORY) if name != "partition.metadata"]
-    for path in [*paths, f"/data/{HELD_MARKS}"]:
+    for path in [*paths, f"/data/{DURABLE_MARKS}"]:
         data = read_file(was.disk, path)
         if data is not None:
             yield path, data
@@ -166,7 +166,9 @@ def test_without_damage_all_is_there(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("kind", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "checkpoint", HELD_MARKS])
+@pytest.mark.parametrize(
+    "kind", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "checkpoint", DURABLE_MARKS]
+)
 def test_any_byte_may_rot(state: str, kind: str) -> None:
     was = written(state)
     flipped = 0
@@ -180,7 +182,7 @@ def test_any_byte_may_rot(state: str, kind: str) -> None:
                 except Exception as error:
                     raise AssertionError(f"{state}: byte {position} of {path}: {error}") from error
                 flipped += 1
-    assert flipped or (state, kind) == ("torn", HELD_MARKS)
+    assert flipped or (state, kind) == ("torn", DURABLE_MARKS)
 
 
 def cut(share: float) -> Callable[[FakeDisk, str, bytes], None]:

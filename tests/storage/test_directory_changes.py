@@ -306,7 +306,7 @@ def test_a_checkpoint_that_is_written_meanwhile_does_not_take_a_start_back(offic
     (log,) = office.fill(1, batches=6)
     office.directory.move_log_start(log, Offset(5))
     office.executor.run_one()
-    office.directory.stirred(log)
+    office.directory.note_changed(log)
     office.directory.write_checkpoints()
     office.executor.run_all()
     known = DirectoryClaims(office.disk, "/data").known(name(0), PartitionKey(TOPIC_ID, PartitionIndex(0)), clean=False)
@@ -375,7 +375,7 @@ def test_a_log_that_is_emptied_meanwhile_keeps_its_new_files(office: Office) -> 
     office.directory.drop_expired(log)
     while log.front.leaving is None:
         office.executor.run_one()
-    cut = log.begin_truncation(Offset(0), anew=True)
+    cut = log.begin_truncation(Offset(0), fully=True)
     ended = False
     while cut is not None and not ended:
         cut.run()

@@ -71,10 +71,10 @@ def test_room_is_taken_before_it_is_written(disk: tuple[Files, str]) -> None:
 
 def test_a_directory_knows_the_room_of_its_disk(disk: tuple[Files, str]) -> None:
     files, directory = disk
-    free, total = files.room(directory)
+    free, total = files.space(directory)
     assert 0 < free <= total
     with pytest.raises(FileNotFoundError):
-        files.room(f"{directory}/missing")
+        files.space(f"{directory}/missing")
 
 
 def test_what_is_missing_is_told_as_the_system_tells_it(disk: tuple[Files, str]) -> None:

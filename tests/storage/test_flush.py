@@ -277,7 +277,7 @@ def test_a_cut_takes_back_what_waits_for_its_flush() -> None:
     assert bench.log.durable_offset == 0
     ticket = bench.log.begin_truncation(Offset(5))
     assert ticket is not None
-    bench.directory.commit.cut(bench.log, ticket, lambda error: None)
+    bench.directory.commit.truncate(bench.log, ticket, lambda error: None)
     executor.run_all()
     assert (bench.log.durable_offset, bench.log.log_end_offset) == (5, 5)
     bench.follow(stamped(5, b"new"))

@@ -229,8 +229,8 @@ def test_a_full_disk_is_told_before_the_entry_is_written() -> None:
     disk = FakeDisk(capacity=4096)
     index = offset_index(1 << 20, disk)
     with pytest.raises(OSError, match="No space"):
-        index.make_room(513)
-    index.make_room(512)
+        index.reserve_entries(513)
+    index.reserve_entries(512)
     index.append(1_001, 1)
     assert index.entries == 1
 
@@ -290,7 +290,7 @@ def test_what_is_written_shows_in_the_file(tmp_path: Path) -> None:
     """mmap.putInt(relativeOffset(offset)); mmap.putInt(position): one page cache, on a real disk too."""
     files = OsFiles()
     index = OffsetIndex(files, str(tmp_path / "a.index"), BASE, 1 << 12, fresh=True)
-    index.make_room(1)
+    index.reserve_entries(1)
     index.append(1_007, 300)
     assert (tmp_path / "a.index").read_bytes()[:8] == (7).to_bytes(4) + (300).to_bytes(4)
     assert (tmp_path / "a.index").stat().st_size == 1 << 12

@@ -351,9 +351,9 @@ def test_a_deletion_that_is_asked_for_twice_is_done_once() -> None:
 
 @pytest.mark.parametrize("stop", ["clean", "killed", *(f"crashed {seed}" for seed in range(10))])
 @pytest.mark.parametrize("first", [0, 1, 40])
-@pytest.mark.parametrize("borne", [False, True])
+@pytest.mark.parametrize("accepted", [False, True])
 def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_borne(
-    stop: str, first: int, borne: bool
+    stop: str, first: int, accepted: bool
 ) -> None:
     """A start reads what is above the recovery point, and so would not come there."""
     bench = Bench()
@@ -366,13 +366,13 @@ def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_borne
     assert found is not None
     bench.disk.flip_bit(segment.path, found.position + 70)
     bench.log.lost.note(Damage(segment.path, found.position, Offset(first), Offset(first + 1), "the test says so"))
-    bench.directory.keep_damage(bench.log, borne=False)
-    if borne:
-        bench.directory.keep_damage(bench.log, borne=True)
+    bench.directory.keep_damage(bench.log, accepted=False)
+    if accepted:
+        bench.directory.keep_damage(bench.log, accepted=True)
     bench.directory.write_checkpoints()
     crashed = stop.startswith("crashed")
     log = bench.crash(int(stop.split()[1])) if crashed else bench.restart_clean() if stop == "clean" else bench.kill()
-    if borne:
+    if accepted:
         assert log.damage is None
     else:
         assert log.damage is not None
@@ -388,7 +388,7 @@ def test_damage_of_a_page_cache_log_is_not_taken_for_a_torn_tail() -> None:
     bench.directory.write_checkpoints()
     bench.disk.flip_bit(bench.log.segments[0].path, 70)
     bench.log.lost.note(Damage(bench.log.segments[0].path, 0, Offset(0), Offset(1), "the test says so"))
-    bench.directory.keep_damage(bench.log, borne=False)
+    bench.directory.keep_damage(bench.log, accepted=False)
     assert bench.kill().log_end_offset == 60
 
 

@@ -93,7 +93,7 @@ def test_a_home_named_is_the_only_one() -> None:
     wanted = node.logs.directories[2]
     for partition in range(3):
         assert node.make_in(partition, wanted.directory_id)[0] is wanted
-    wanted.give_up("its disk was pulled")
+    wanted.take_offline("its disk was pulled")
     with pytest.raises(KafkaStorageError, match="offline or gone"):
         node.make_in(3, wanted.directory_id)
 

@@ -22,11 +22,11 @@ class Ended:
         self.outcomes.append(error)
 
 
-def begin(bench: Bench, offset: int, *, anew: bool = False) -> Ended:
+def begin(bench: Bench, offset: int, *, fully: bool = False) -> Ended:
     ended = Ended()
-    ticket = bench.log.begin_truncation(Offset(offset), anew=anew)
+    ticket = bench.log.begin_truncation(Offset(offset), fully=fully)
     assert ticket is not None
-    bench.directory.commit.cut(bench.log, ticket, ended)
+    bench.directory.commit.truncate(bench.log, ticket, ended)
     return ended
 
 
@@ -46,7 +46,7 @@ def test_what_is_above_a_cut_counts_no_more_from_its_beginning() -> None:
     assert (bench.log.durable_offset, bench.log.recovery_point, bench.log.log_end_offset) == (35, 35, 60)
     executor.run_all()
     assert ended.outcomes == [None]
-    assert (bench.log.durable_offset, bench.log.log_end_offset, bench.log.cut) == (35, 35, None)
+    assert (bench.log.durable_offset, bench.log.log_end_offset, bench.log.truncation) == (35, 35, None)
     assert values(bench) == [b"old %03d" % i for i in range(35)]
 
 
@@ -56,7 +56,7 @@ def test_no_flush_begins_before_a_cut_has_ended() -> None:
     bench.commit()
     assert len(executor.waiting) == 1
     executor.run_one()
-    assert bench.log.cut is None
+    assert bench.log.truncation is None
     bench.follow(stamped(35, b"new 035", epoch=2))
     bench.commit()
     executor.run_all()
@@ -100,23 +100,23 @@ def test_a_directory_is_busy_until_its_cuts_have_ended() -> None:
 
 def test_checkpoints_written_during_a_cut_claim_nothing_that_it_takes() -> None:
     """Both ways round: the checkpoints before the cut runs and behind it; then the power fails."""
-    for anew in (False, True):
+    for fully in (False, True):
         for checkpoints_first in (True, False):
             bench, executor = deferred()
-            begin(bench, 500 if anew else 35, anew=anew)
+            begin(bench, 500 if fully else 35, fully=fully)
             bench.directory.write_checkpoints()
             if checkpoints_first:
                 executor.waiting.reverse()
             executor.run_one()
             bench.crash(3)
             assert bench.log.damage is None
-            assert len(values(bench)) >= (0 if anew else 35)
+            assert len(values(bench)) >= (0 if fully else 35)
 
 
 def test_power_fails_between_the_pieces_of_an_emptying() -> None:
     for pieces in range(3):
         bench, executor = deferred()
-        begin(bench, 500, anew=True)
+        begin(bench, 500, fully=True)
         for _ in range(pieces):
             executor.run_one()
         bench.crash(pieces)
@@ -146,7 +146,7 @@ def test_a_disk_that_is_full_when_claims_are_to_fall_has_cut_nothing() -> None:
     executor.run_all()
     assert isinstance(ended.outcomes[0], DiskFull)
     assert bench.directory.offline is None
-    assert (bench.log.cut, bench.contents()) == (None, before)
+    assert (bench.log.truncation, bench.contents()) == (None, before)
     bench.commit()
     executor.run_all()
     assert bench.log.durable_offset == 60
@@ -167,7 +167,7 @@ def test_a_cut_that_fails_takes_the_directory_offline(operation: str, path: str)
 def test_a_cut_in_a_directory_that_failed_meanwhile_is_not_entered() -> None:
     bench, executor = deferred()
     ended = begin(bench, 35)
-    bench.directory.give_up("another log's sync failed")
+    bench.directory.take_offline("another log's sync failed")
     executor.run_all()
     assert isinstance(ended.outcomes[0], KafkaStorageError)
-    assert bench.log.cut is None
+    assert bench.log.truncation is None

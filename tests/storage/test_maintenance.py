@@ -59,10 +59,10 @@ class Owner:
     def producers_counted(self, count: int, forgotten: int) -> None:
         self.producers.append((count, forgotten))
 
-    def trouble(self, error: TidelogError) -> None:
+    def failed(self, error: TidelogError) -> None:
         self.troubles.append(error)
 
-    def room_changed(self, directory: LogDirectory) -> None:
+    def space_changed(self, directory: LogDirectory) -> None:
         self.rooms.append(directory.reserve.low)
 
     def log_start_moved(self, log: Log) -> None:

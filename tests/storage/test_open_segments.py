@@ -144,7 +144,7 @@ def test_the_pool_alone() -> None:
     bench = filled(Bench(TINY), most=1_000)
     closed = bench.log.segments[:4]
     for segment in closed:
-        segment.keep_open_in(pool)
+        segment.track_in(pool)
         assert segment.index.entries >= 0
     assert len(pool) == 2
     assert [is_open(segment) for segment in closed] == [False, False, True, True]

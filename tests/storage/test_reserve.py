@@ -10,7 +10,7 @@ from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.directory.reserve import AUTOMATIC, AUTOMATIC_MAX, Reserve
-from storage.files.file_system import Room
+from storage.files.file_system import Space
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
@@ -28,7 +28,7 @@ def full_directory(room: int = 400_000) -> tuple[FakeDisk, LogDirectory, Log]:
     directory = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
     log = directory.create_log(TP, TOPIC_ID, LogConfig(segment_bytes=50_000, segment_index_bytes=240))
     disk.capacity = disk.used + room
-    directory.reserve.look()
+    directory.reserve.query()
     with pytest.raises(DiskFull):
         while True:
             append(log)
@@ -48,7 +48,7 @@ def test_the_refusal_names_directory_room_reserve_and_what_to_do() -> None:
         log.append(stamped(end, VALUE), assign_offsets=False, leader_epoch=LeaderEpoch(0))
     assert log.log_end_offset == end
     assert end > 10, "it filled what was above the reserve"
-    assert disk.room("/data").free > 0, "the disk itself is not full"
+    assert disk.space("/data").free > 0, "the disk itself is not full"
 
 
 def test_reads_truncation_checkpoints_and_a_clean_stop_go_on() -> None:
@@ -77,7 +77,7 @@ def test_new_logs_are_refused_and_the_metadata_log_is_not() -> None:
 def test_it_takes_appends_again_by_itself_once_a_quarter_more_is_free() -> None:
     disk, directory, log = full_directory()
     assert disk.capacity is not None
-    missing = RESERVE - disk.room("/data").free
+    missing = RESERVE - disk.space("/data").free
     disk.capacity += missing + RESERVE // 10  # above the reserve, but only just
     with pytest.raises(DiskFull):
         append(log)
@@ -93,7 +93,7 @@ def test_deleting_a_log_makes_room_for_the_others() -> None:
     disk.capacity += RESERVE
     small = directory.create_log(other, TOPIC_ID, log.config)
     disk.capacity -= RESERVE
-    directory.reserve.look()
+    directory.reserve.query()
     with pytest.raises(DiskFull):
         append(small)
     directory.delete_log(TP)
@@ -104,9 +104,9 @@ def test_the_file_system_is_not_asked_for_every_append() -> None:
     class Counting(FakeDisk):
         asked = 0
 
-        def room(self, path: str) -> Room:
+        def space(self, path: str) -> Space:
             self.asked += 1
-            return super().room(path)
+            return super().space(path)
 
     disk = Counting(capacity=100 << 20)
     directory = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
@@ -117,12 +117,12 @@ def test_the_file_system_is_not_asked_for_every_append() -> None:
 
 
 def test_the_automatic_reserve_is_a_tenth_of_a_small_disk_and_64_mib_of_a_large_one() -> None:
-    for capacity, wanted in ((24 << 20, (24 << 20) // 10), (1 << 40, AUTOMATIC_MAX)):
+    for capacity, required in ((24 << 20, (24 << 20) // 10), (1 << 40, AUTOMATIC_MAX)):
         disk = FakeDisk(capacity=capacity)
         disk.make_directory("/data")
-        assert Reserve(disk, "/data", AUTOMATIC).wanted == wanted
+        assert Reserve(disk, "/data", AUTOMATIC).required == required
 
 
 def test_the_real_file_system_tells_its_room(tmp_path: object) -> None:
-    room = OsFiles().room(str(tmp_path))
+    room = OsFiles().space(str(tmp_path))
     assert 0 < room.free <= room.total

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.giving_up import give_up_lost
+from storage.directory.lost_records import remove_lost_records
 from storage.dump.events import BatchFound
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
@@ -65,7 +65,7 @@ def files_of(directory: str) -> dict[str, bytes]:
 def given_up(bench: Bench) -> str | TidelogError:
     """The log goes on without what it lost. Returns where the copy lies, or why nothing was done."""
     told: list[tuple[Log, str | TidelogError]] = []
-    give_up_lost(bench.directory, bench.log, lambda log, outcome: told.append((log, outcome)))
+    remove_lost_records(bench.directory, bench.log, lambda log, outcome: told.append((log, outcome)))
     ((bench.log, outcome),) = told
     return outcome
 
@@ -126,7 +126,7 @@ def test_what_would_be_lost_is_told_before_and_nothing_is_written(tmp_path: Path
     damaged(bench, 3_000, 0, HEADER)
     names, before = sorted(Path(bench.directory.path).iterdir()), files_of(bench.log.path)
     salvage = bench.directory.salvage(bench.log)
-    salvage.look()
+    salvage.search()
     assert (salvage.end, [str(lost) for lost in salvage.lost]) == (6_000, ["3000..3299"])
     assert (sorted(Path(bench.directory.path).iterdir()), files_of(bench.log.path)) == (names, before)
 
@@ -138,7 +138,7 @@ def test_a_lost_tail_is_told_too(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:position])
     bench.reopen()
     salvage = bench.directory.salvage(bench.log)
-    salvage.look()
+    salvage.search()
     assert (salvage.end, [str(lost) for lost in salvage.lost]) == (5_700, ["5700..5999"])
     given_up(bench)
     assert (bench.log.damage, bench.log.log_end_offset) == (None, 5_700)
@@ -212,7 +212,7 @@ def test_the_owner_is_not_kept_waiting() -> None:
     executor = Deferred()
     bench = Bench(SMALL, executor=executor)
     told: list[Log] = []
-    give_up_lost(bench.directory, bench.log, lambda log, _outcome: told.append(log))
+    remove_lost_records(bench.directory, bench.log, lambda log, _outcome: told.append(log))
     executor.waiting.pop()  # the process ends before it is done
     assert (told, bench.log.closed, bench.directory.logs) == ([], True, {})
     bench.directory.close_clean()
@@ -248,7 +248,7 @@ def test_segments_that_are_on_their_way_out_are_out_before_anything_is_read(tmp_
     bench.directory.drop_before(bench.log, Offset(2_000))
     assert bench.log.front.leaving is not None
     told: list[Log] = []
-    give_up_lost(bench.directory, bench.log, lambda log, _outcome: told.append(log))
+    remove_lost_records(bench.directory, bench.log, lambda log, _outcome: told.append(log))
     assert told == []
     renaming.run_all()
     (log,) = told
@@ -271,7 +271,7 @@ def test_the_owner_waits_for_no_disk_while_a_log_is_put_in_order() -> None:
     told: list[str | TidelogError] = []
     owners: list[str] = []
     bench.disk.on_call = lambda operation: None if executor.at_work else owners.append(operation)
-    give_up_lost(bench.directory, bench.log, lambda _, outcome: told.append(outcome))
+    remove_lost_records(bench.directory, bench.log, lambda _, outcome: told.append(outcome))
     executor.run_all()
     bench.disk.on_call = None
     assert isinstance(told[0], str)

@@ -52,7 +52,7 @@ class World:
             interval_ms=self.interval_ms,
             monotonic_ms=lambda: Millis(self.now),
             on_finding=lambda _directory, _log, finding: self.findings.append(finding),
-            on_trouble=self.troubles.append,
+            on_failure=self.troubles.append,
         )
 
     @property
@@ -149,7 +149,7 @@ def test_a_batch_that_reaches_into_the_next_segment_is_damage_where_it_lies(whic
     assert world.data(1) == rotten
     damage = Damage(finding.path, finding.position, finding.first_offset, finding.end_offset, finding.reason)
     world.log.lost.note(damage)
-    world.bench.directory.keep_damage(world.log, borne=False)
+    world.bench.directory.keep_damage(world.log, accepted=False)
     world.bench.kill()
     assert world.bench.log.damage is not None, "the next start finds it too"
     assert world.bench.log.damage.first_offset == batch.base_offset
@@ -257,7 +257,7 @@ def scrub_once(directory: LogDirectory) -> tuple[int, list[Finding]]:
         interval_ms=WEEK,
         monotonic_ms=lambda: Millis(now),
         on_finding=lambda _directory, _log, finding: found.append(finding),
-        on_trouble=lambda error: pytest.fail(error.message),
+        on_failure=lambda error: pytest.fail(error.message),
     )
     while now < 5_000 or scrub.waiting:
         now += 1_000

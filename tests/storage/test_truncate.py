@@ -182,8 +182,8 @@ def test_a_checkpoint_that_is_written_during_a_cut_leaves_the_lowered_watermark(
     executor.run_all()
     ticket = bench.log.begin_truncation(Offset(40))
     assert ticket is not None
-    bench.directory.commit.cut(bench.log, ticket, lambda error: None)
-    bench.directory.stirred(bench.log)
+    bench.directory.commit.truncate(bench.log, ticket, lambda error: None)
+    bench.directory.note_changed(bench.log)
     bench.directory.write_checkpoints()
     executor.run_all()
     bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(40, 90)))

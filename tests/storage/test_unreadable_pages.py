@@ -133,7 +133,7 @@ from tidelog.types import Offset
 mounted, image = sys.argv[1:]
 path = mounted + "/full.index"
 index = OffsetIndex(OsFiles(), path, Offset(0), 1 << 20, fresh=True)
-index.make_room(1 << 17)
+index.reserve_entries(1 << 17)
 for i in range(1 << 17):
     index.append(i + 1, i + 1)
 index.trim()

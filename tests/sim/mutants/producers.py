@@ -31,7 +31,7 @@ def a_duplicate_is_taken_as_new(patch: Patch) -> None:
 
 def producers_survive_the_truncation(patch: Patch) -> None:
     """The producer state of a truncated log still contains the batches above its end."""
-    patch.setattr(log_producers.LogProducers, "cut", lambda *_: None)
+    patch.setattr(log_producers.LogProducers, "truncated", lambda *_: None)
     patch.setattr(log_producers.LogProducers, "truncating", lambda *_: False)
 
 

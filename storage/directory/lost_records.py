@@ -13,7 +13,7 @@ from tidelog.errors import TidelogError
 from tidelog.types import PartitionKey
 
 
-def give_up_lost(directory: LogDirectory, log: Log, done: Callable[[Log, str | TidelogError], None]) -> None:
+def remove_lost_records(directory: LogDirectory, log: Log, done: Callable[[Log, str | TidelogError], None]) -> None:
     """Continue a damaged log with its readable records. A copy of the log is kept first. Reading and writing run in the
     background; the log is closed meanwhile. `done` receives the reopened log and the path of the copy, or the closed
     log and the error. After an error the call may be repeated."""
@@ -57,7 +57,7 @@ def give_up_lost(directory: LogDirectory, log: Log, done: Callable[[Log, str | T
                 result.reconfigure(log.config)  # the topic's settings changed meanwhile
             done(result, copy)
 
-    def quiet(_: object) -> None:
+    def begin(_: object) -> None:
         directory.background.submit(lambda: salvage.prepare(copy), prepared)
 
-    directory.executor.submit(lambda: None, quiet)  # after the renames of retention that are queued there
+    directory.executor.submit(lambda: None, begin)  # after the renames of retention that are queued there
