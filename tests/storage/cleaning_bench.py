@@ -1,4 +1,4 @@
-"""What the tests of compaction share: a compacted log, rounds of cleaning, and what a reader makes of the log."""
+"""Helpers of the compaction tests: a compacted log, cleaning rounds, and the records that readers see."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Fields = tuple[bytes | None, bytes | None]
 
 
 def make_cleaner(troubles: list[TidelogError] | None = None, *, map_bytes: int = 1 << 20) -> LogCleaner:
-    """One that is not throttled."""
+    """A cleaner without throttling."""
     told = troubles if troubles is not None else []
     return LogCleaner(map_bytes=map_bytes, bytes_per_second=1 << 50, on_failure=told.append)
 
 
 def clean(logs: Log | Iterable[Log], now: int = NOW, cleaner: LogCleaner | None = None) -> int:
-    """One round on the dirtiest log. Returns how many pieces it took, 0 where nothing was worth it."""
+    """Run one round on the dirtiest log. Returns the number of pieces; 0 if no log is worth a cleaning."""
     cleaner = cleaner or make_cleaner()
     piece = cleaner.begin([logs] if isinstance(logs, Log) else logs, Millis(now))
     pieces = 0
@@ -51,7 +51,7 @@ def clean(logs: Log | Iterable[Log], now: int = NOW, cleaner: LogCleaner | None 
 
 
 class CleaningBench(Bench):
-    """A compacted log, and shorthands for what producers do to it."""
+    """A compacted log, with shorthands for appends of producers."""
 
     def __init__(self, config: LogConfig = COMPACTED, **kwargs: object) -> None:
         super().__init__(config, **kwargs)  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ class CleaningBench(Bench):
         return self.log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(0)).last_offset
 
     def settle(self, *, roll: bool = True) -> None:
-        """Everything is durable and committed; roll: and in closed segments."""
+        """Make everything durable and committed. roll: also close the active segment."""
         if roll and self.log.active.size:
             self.log.roll(Millis(self.clock.now))
         self.commit()
@@ -110,17 +110,17 @@ def batches_of(log: Log) -> list[RecordBatch]:
 
 
 def records_of(log: Log) -> list[Record]:
-    """Every record, those of markers left out, aborted or not."""
+    """Every record except markers, aborted or not."""
     return [record for batch in batches_of(log) if not batch.is_control for record in batch.records()]
 
 
 def markers_of(log: Log) -> list[int]:
-    """The offsets of all markers that still say something."""
+    """The offsets of all markers that still have a record."""
     return [batch.base_offset for batch in batches_of(log) if batch.is_control and batch.count]
 
 
 def visible(log: Log, isolation: FetchIsolation = FetchIsolation.LAST_STABLE_OFFSET) -> list[Record]:
-    """What a consumer of this isolation gets from the log's start on."""
+    """The records that a consumer of this isolation reads from the log start on."""
     offset, end, found = log.log_start_offset, log.end_for(isolation), []
     while offset < end:
         read = log.fetch(offset, 500, isolation)
@@ -143,7 +143,7 @@ def visible(log: Log, isolation: FetchIsolation = FetchIsolation.LAST_STABLE_OFF
 
 
 def table(records: Sequence[Record]) -> dict[bytes | None, bytes | None]:
-    """What is left where the last record of each key counts and a tombstone deletes it."""
+    """The expected values: the last record of each key; a tombstone deletes the key."""
     last = {record.key: record.value for record in records}
     return {key: value for key, value in last.items() if value is not None}
 
@@ -154,7 +154,7 @@ def last_offsets(records: Sequence[Record]) -> dict[bytes | None, Offset]:
 
 
 def forget_agreements(bench: CleaningBench) -> None:
-    """The process dies; what was known of the transaction indexes is lost, as in a directory that Kafka wrote."""
+    """Kill the process and delete the agreements of the transaction indexes, as in a directory written by Kafka."""
     bench.directory.write_checkpoints()
     bench.files.remove(f"{bench.log.path}/{AGREEMENT_FILE}")
     bench.kill()

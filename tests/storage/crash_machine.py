@@ -1,10 +1,9 @@
-"""A log on the fake disk, driven at random, and an eye on every call that it makes: there the power could fail.
+"""A log on the fake disk, driven at random. Every call that changes the disk is a crash point.
 
-Before each call that changes the disk, a twin of the disk loses power (or only its process dies), the log is opened on
-it, and the model judges what it finds. So one run of some steps has hundreds of crash points.
-Left to others: what is right (log_model.py), which steps are taken (crash_runs.py), which logs (test_crash_points.py),
-can it fail (test_crash_bugs.py).
-"""
+Before each such call, a copy of the disk loses power (or only its process dies), the log is opened on the copy, and the
+model checks the result. One run of a few steps therefore has hundreds of crash points.
+Not here: the expected state (log_model.py), the choice of steps (crash_runs.py), the kinds of logs
+(test_crash_points.py), proof that the checks can fail (test_crash_bugs.py)."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def open_log(disk: FakeDisk, config: LogConfig) -> tuple[LogDirectory, Log]:
 
 
 def step(method: Callable[..., None]) -> Callable[..., None]:
-    """A rule that a planned failure of the disk may end: the directory is offline then, and its process restarts."""
+    """A rule that a planned disk failure may end. The directory is then offline, and its process restarts."""
 
     @functools.wraps(method)
     def run(self: CrashMachine, **arguments: Any) -> None:
@@ -71,7 +70,7 @@ def step(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class CrashMachine(Machine):
-    """A log, its model, and what its producers, its flusher and its cleaner are about."""
+    """A log and its model, with the state of its producers, its flusher and its cleaner."""
 
     config: ClassVar[LogConfig] = BASE
 
@@ -94,7 +93,7 @@ class CrashMachine(Machine):
     # --- crashing -------------------------------------------------------------------------------------------------
 
     def crash_here(self, operation: str) -> None:
-        """What would come back, if the machine stopped at this very call?"""
+        """Open the log as if the machine had stopped before this call, and check it."""
         if operation in HARMLESS:
             return
         type(self).points += 1
@@ -116,8 +115,8 @@ class CrashMachine(Machine):
         twin.crash(self.rng)
 
     def crash_again(self, twin: FakeDisk, log: Log, right: LogModel) -> None:
-        """What recovery has said to be held is; and so is what is appended and flushed then. A cut that recovery found
-        made need not be durable before something else is."""
+        """Everything that recovery reported as durable is durable, as is everything appended and flushed afterwards. A
+        truncation that recovery completed need not be durable before anything else is."""
         before = replace(
             right,
             batches=left_behind(right, log),
@@ -153,7 +152,7 @@ class CrashMachine(Machine):
 
     @contextmanager
     def changing(self, **changes: object) -> Iterator[None]:
-        """While a step is under way, the model allows for its result and for what was before."""
+        """While a step is in progress, the model allows its result and the state before it."""
         for name, value in changes.items():
             setattr(self.model, name, value)
         yield
@@ -162,8 +161,8 @@ class CrashMachine(Machine):
             self.model.refused_start = None
 
     def refused(self) -> None:
-        """The disk was full: the log is as it was, and goes on. Only where it starts may have moved; and it may say
-        that it holds less than it does, until it is flushed again."""
+        """The disk was full: the log is unchanged and continues. Only its start may have moved. It may report less than
+        before as durable until the next flush."""
         model, log = self.model, self.bench.log
         self.lowered |= log.durable_offset < model.durable_offset
         assert log.log_start_offset in (model.start, model.new_start)
@@ -188,7 +187,7 @@ class CrashMachine(Machine):
     def made(
         self, keys: list[int], base: int, epoch: int, producer: int = -1, *, transactional: bool = False
     ) -> tuple[bytes, list[Stored]]:
-        """What a producer sends, and what a leader makes of it."""
+        """Batches as a producer sends them, and as a leader stores them."""
         if self.config.magic < 2:
             return self.messages(keys, base, max(0, epoch))
         sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
@@ -207,7 +206,7 @@ class CrashMachine(Machine):
         return sent, [stamped(sent, base, max(0, epoch))]
 
     def messages(self, keys: list[int], base: int, epoch: int) -> tuple[bytes, list[Stored]]:
-        """A message set: bare messages, or one wrapper around them."""
+        """A message set: plain messages, or one wrapper around them."""
         codec = Codec.SNAPPY if self.counter % 3 == 0 else Codec.NONE
         builder = MessageSetBuilder(self.config.magic, codec)
         for key in keys:
@@ -257,7 +256,7 @@ class CrashMachine(Machine):
     @rule(holes=lists(integers(0, 3), 1, 3), epochs=integers(0, 1))
     @step
     def follow(self, holes: list[int], epochs: int) -> None:
-        """A fetch's answer, which may go on into the next epoch."""
+        """A fetch response, which may reach into the next epoch."""
         base, parts, added = self.model.end, [], []
         starts = [EpochStart(LeaderEpoch(self.epoch), Offset(base))]
         for number, hole in enumerate(holes):
@@ -276,7 +275,7 @@ class CrashMachine(Machine):
         self.model.end = base
 
     def fetched(self, base: int) -> bytes:
-        """One record as a follower gets it."""
+        """One record as a follower receives it."""
         key, value, timestamp = b"k0", self.value(0), self.timestamp()
         if self.config.magic < 2:
             messages = MessageSetBuilder(self.config.magic, base_offset=base)
@@ -289,7 +288,7 @@ class CrashMachine(Machine):
     @rule(batches=lists(KEYS, 4, 8))
     @step
     def fill(self, batches: list[list[int]]) -> None:
-        """Enough for a segment or two."""
+        """Enough records for one or two segments."""
         for keys in batches:
             self.append(*self.made(keys, self.model.end, self.epoch))
 
@@ -354,13 +353,13 @@ class CrashMachine(Machine):
     @rule(when=lambda self: not self.model.fsync)
     @step
     def commit_ahead(self) -> None:
-        """All replicas have it in their page caches: the high watermark goes ahead of what is durable."""
+        """All replicas have the records in their page caches: the high watermark passes the durable offset."""
         self.bench.log.advance_high_watermark(Offset(self.model.end))
 
     @rule(when=lambda self: self.ticket is None and self.model.end > self.cut_limit, where=SHARE, keys=KEYS)
     @step
     def cut_under_a_flush(self, where: float, keys: list[int]) -> None:
-        """A flush begins, the log is cut and gets something else, and the flush ends (scenarios 2 and 3)."""
+        """A flush begins, the log is truncated and appended to, and the flush ends (scenarios 2 and 3)."""
         log = self.bench.log
         self.ticket = log.begin_flush(everything=True)
         self.cut(where)
@@ -377,7 +376,7 @@ class CrashMachine(Machine):
 
     @rule(when=lambda self: not self.faulty, keys=KEYS, skip=integers(0, 2))
     def fsync_fails(self, keys: list[int], skip: int) -> None:
-        """Scenario 14: the process that comes next finds in the page cache what the disk never got."""
+        """Scenario 14: the next process finds bytes in the page cache that the disk never received."""
         self.faulty = True
         self.bench.disk.fail("sync", "/data/orders-0", skip=skip)
         self.lead_and_flush(keys=keys)
@@ -404,7 +403,7 @@ class CrashMachine(Machine):
         error=one_of(errno.EIO, errno.ENOSPC),
     )
     def disk_will_fail(self, operation: str, skip: int, error: int) -> None:
-        """Scenario 14: what this call was to do may seem done to the process that comes next."""
+        """Scenario 14: to the next process this failed call may look successful."""
         self.faulty = True
         self.bench.disk.fail(operation, "/data", skip=skip, error=error)
 
@@ -412,8 +411,8 @@ class CrashMachine(Machine):
 
     @property
     def cut_limit(self) -> int:
-        """What is below is not cut: it may be compacted, or hold the markers that compaction went by, and is committed
-        then."""
+        """Offsets below this are not truncated: they may be compacted, or contain the markers that compaction relied
+        on, and are committed then."""
         return max(self.model.compacted_to, self.model.decided_to, self.model.start)
 
     @rule(when=lambda self: self.model.end > self.cut_limit, where=SHARE)
@@ -439,7 +438,7 @@ class CrashMachine(Machine):
     @rule(where=floats(-1, 1.2))
     @step
     def empty(self, where: float) -> None:
-        """The leader's log begins elsewhere: this one is emptied and begins there."""
+        """The leader's log starts elsewhere: empty this log and set its start."""
         offset = max(0, self.model.start + int(where * (self.model.end - self.model.start)))
         with self.changing(floor=0, new_start=offset):
             self.bench.log.truncate_fully_and_start_at(Offset(offset))
@@ -460,8 +459,8 @@ class CrashMachine(Machine):
         assert all(entry.start_offset <= log.log_end_offset for entry in (*epochs, *log.epoch_entries()))
 
     def settle_model(self) -> None:
-        """Behind a cut or a restart: producers go on from what the log knows of them. What compaction has taken whole
-        is known to nobody any more."""
+        """After a truncation or a restart, producers continue from what the log knows of them. A producer is unknown if
+        compaction has removed all of its batches."""
         model, log = self.model, self.bench.log
         if model.compacted_to:
             present = present_offsets(log)
@@ -496,7 +495,7 @@ class CrashMachine(Machine):
     )
     @step
     def lead_once_and_delete(self, keys: list[int], producer: int, where: float, rolls: bool, retains: bool) -> None:
-        """A producer writes, and the log's start passes that: it is known for longer than its batch is there."""
+        """A producer writes, and the log start moves past its batch: the log still knows the producer."""
         log, now = self.bench.log, Millis(self.bench.clock.now)
         self.append(*self.made(keys, self.model.end, self.epoch, producer))
         if rolls:
@@ -516,7 +515,7 @@ class CrashMachine(Machine):
         self.delete_old()
 
     def delete_old(self) -> None:
-        """Old segments go, if they are committed and durable."""
+        """Delete old segments that are committed and durable."""
         log, now = self.bench.log, Millis(self.bench.clock.now)
         limit = min(log.high_watermark, log.recovery_point)
         count = 0
@@ -551,7 +550,7 @@ class CrashMachine(Machine):
         self.run_piece()
 
     def run_piece(self) -> None:
-        """What the cleaner does on another thread."""
+        """Run one piece of the cleaner, as on another thread."""
         assert self.piece is not None
         try:
             self.outcome = self.piece.work()
@@ -582,7 +581,7 @@ class CrashMachine(Machine):
     @rule(when=lambda self: self.config.compact)
     @step
     def clean(self) -> None:
-        """A whole round, if none is under way."""
+        """Run a whole cleaning round, if none is in progress."""
         self.commit_all()
         if self.piece is None and self.bench.directory.offline is None:
             self.cleaner = make_cleaner()
@@ -611,7 +610,7 @@ class CrashMachine(Machine):
         self.returned(whole=True)
         self.model.ghost = None
         assert self.faulty or self.bench.directory.identity.was_clean
-        # never synced; under way when it stopped
+        # never synced; in progress when the process stopped
         harmless = ("is not a producer snapshot", "a cleaning was interrupted")
         told = [note for note in self.bench.directory.notes if not any(word in note for word in harmless)]
         assert self.faulty or not told, told
@@ -631,7 +630,7 @@ class CrashMachine(Machine):
         self.losing = False
 
     def restart(self) -> None:
-        """The process dies; the disk is well again."""
+        """The process dies; the disk works again."""
         self.drop_work()
         self.bench.disk.heal()
         self.faulty = False
@@ -659,7 +658,7 @@ class CrashMachine(Machine):
 
 
 def stamped(sent: bytes, base: int, epoch: int) -> Stored:
-    """What a leader makes of a v2 batch: offset and epoch lie outside of its checksum."""
+    """A v2 batch as a leader stores it: the checksum does not cover offset and epoch."""
     data = bytearray(sent)
     data[0:8] = base.to_bytes(8)
     data[12:16] = epoch.to_bytes(4)
@@ -667,8 +666,8 @@ def stamped(sent: bytes, base: int, epoch: int) -> Stored:
 
 
 def left_behind(model: LogModel, log: Log) -> list[Stored]:
-    """The batches, as the model goes on with them. Of a compacted log that is half emptied, what the records that are
-    gone now had taken the place of is gone as well."""
+    """The batches for the model to continue with. In a compacted log that was partly emptied, records that had been
+    superseded by records that are gone now are gone as well."""
     if model.floor is None or not model.compacted_to:
         return model.batches
     found = read_all(log)
@@ -683,7 +682,7 @@ def left_behind(model: LogModel, log: Log) -> list[Stored]:
 
 
 def known_to(log: Log, batches: list[Stored]) -> list[Stored]:
-    """Without those of producers that a log which was made anew does not know."""
+    """The state without the producers that a newly created log does not know."""
     if not is_new(log):
         return batches
     known = {-1, *(state.producer_id for state in log.active_producers())}
@@ -691,7 +690,7 @@ def known_to(log: Log, batches: list[Stored]) -> list[Stored]:
 
 
 def adopt(before: LogModel, model: LogModel, log: Log) -> None:
-    """The model goes on from what a restarted log has, which `before` has judged."""
+    """Let the model continue with the contents of a restarted log, which `before` has checked."""
     end = log.log_end_offset
     model.batches = known_to(log, [stored for stored in [*left_behind(before, log), *before.also] if stored.last < end])
     model.end = end

@@ -1,10 +1,8 @@
-"""Examples for a machine of steps: which ones, in which order, with which arguments. A seed says it all.
+"""Examples for a state machine: the choice of steps, their order and their arguments, all derived from a seed.
 
-Kept true: the same seed is the same example on every machine, whatever else is loaded or has run before. (Hypothesis
-draws from the constants of all loaded modules too.) An example that fails is made shorter before it is told.
-Left to others: what the steps do and what must hold behind them (crash_machine.py), which machines
-(test_crash_points.py).
-"""
+Invariants: the same seed gives the same example on every machine, whatever else is loaded or has run before.
+(Hypothesis also draws from the constants of all loaded modules.) A failing example is shortened before it is reported.
+Not here: the steps and the conditions after them (crash_machine.py), the kinds of machines (test_crash_points.py)."""
 
 from __future__ import annotations
 
@@ -22,18 +20,18 @@ REPLAYS_MAX = 150
 
 
 class Machine:
-    """What has steps: methods marked as rules. points: how much was judged, by all examples of the class."""
+    """A machine with steps: methods marked as rules. points: crash points checked by all examples of the class."""
 
     points: ClassVar[int] = 0
     rng: random.Random
     """For what the machine decides itself within a step; seeded anew before each."""
 
     def teardown(self) -> None:
-        """The example has ended well."""
+        """The example has ended without an error."""
 
 
 class Rule(NamedTuple):
-    """When a step may be taken, and what its arguments are drawn from."""
+    """The condition under which a step may run, and the strategies for its arguments."""
 
     name: str
     when: Callable[[Any], bool]
@@ -41,7 +39,7 @@ class Rule(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A rule with its arguments. fate: the seed of what the machine decides in it."""
+    """A rule with its arguments. fate: seed of the choices that the machine makes in it."""
 
     rule: Rule
     arguments: dict[str, Any]
@@ -56,14 +54,14 @@ class Step(NamedTuple):
 
 
 class Example(NamedTuple):
-    """The steps that were taken, and what the last of them failed with."""
+    """The steps that ran, and the error of the last one."""
 
     steps: Sequence[Step]
     error: BaseException | None
 
 
 def rule(*, when: Callable[[Any], bool] = lambda _: True, **draws: Draw) -> Callable[[F], F]:
-    """Mark a method as a step that may be taken whenever that holds, with arguments drawn from these."""
+    """Mark a method as a step that may run if `when` holds, with arguments drawn from these strategies."""
 
     def mark(method: F) -> F:
         vars(method)["rule"] = Rule(method.__name__, when, draws)
@@ -76,12 +74,12 @@ def rule(*, when: Callable[[Any], bool] = lambda _: True, **draws: Draw) -> Call
 
 
 def integers(least: int, most: int) -> Draw:
-    """Both included."""
+    """Both bounds are included."""
     return lambda rng: rng.randint(least, most)
 
 
 def floats(least: float, most: float) -> Draw:
-    """Either end in one of ten."""
+    """A number between 0 and 1; one draw in ten is 0 or 1."""
     return lambda rng: rng.choice((least, most)) if rng.random() < 0.1 else rng.uniform(least, most)
 
 
@@ -94,7 +92,7 @@ def one_of(*values: object) -> Draw:
 
 
 def lists(of: Draw, least: int, most: int) -> Draw:
-    """So many, both included."""
+    """A list whose length is between the two bounds, both included."""
     return lambda rng: [of(rng) for _ in range(rng.randint(least, most))]
 
 
@@ -102,8 +100,8 @@ def lists(of: Draw, least: int, most: int) -> Draw:
 
 
 def run_until(machine: type[Machine], points: int, *, first_seed: int | None = None, name: str = "") -> str:
-    """Examples, until so many points have been judged; returns a digest of them. CRASH_REPLAY is the seed of one that
-    failed: only that runs. name: of the test, for the command that replays it."""
+    """Run examples until this many crash points are checked. Returns a digest of them. CRASH_REPLAY is the seed of a
+    failed example: only that one runs. name: name of the test, for the replay command."""
     machine.points = 0
     digest = blake2b(digest_size=8)
     replay = os.environ.get("CRASH_REPLAY")
@@ -131,8 +129,8 @@ def _run_one(machine: type[Machine], number: int, name: str, note: Callable[[byt
 
 
 def draw_example(machine: type[Machine], number: int) -> Example:
-    """The example of that seed, another one for each machine. Each leaves some rules out, so that the others meet more
-    often."""
+    """The example of a seed, a different one for each machine. Each example leaves out some rules, so that the others
+    occur together more often."""
     rng = random.Random(f"{machine.__name__} {number}")
     share = rng.choice((1.0, 1.0, 0.75, 0.5))
     rules = [each for each in rules_of(machine) if rng.random() < share]
@@ -156,7 +154,7 @@ def rules_of(machine: type[Machine]) -> list[Rule]:
 
 
 def play(machine: type[Machine], steps: Callable[[Machine], Iterator[Step]]) -> Example:
-    """Take steps up to the one that fails."""
+    """Run steps up to the first one that fails."""
     taken: list[Step] = []
     try:
         state = machine()
@@ -170,7 +168,7 @@ def play(machine: type[Machine], steps: Callable[[Machine], Iterator[Step]]) -> 
 
 
 def shortened(machine: type[Machine], example: Example) -> Example:
-    """The example without steps that it does not need to fail, be it in another way."""
+    """The example without the steps that are not needed for a failure, possibly a different failure."""
     best, replays = example, 0
     size = max(1, len(best.steps) // 2)
     while size:

@@ -1,4 +1,4 @@
-"""What the dump's tests share: dumps as lists."""
+"""Helpers of the dump tests: dumps as lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def events(path: Path | str, *, records: bool = False) -> list[Event]:
-    """All that a dump tells."""
+    """All events of a dump."""
     return list(dump(OsFiles(), str(path), records=records))
 
 
@@ -29,7 +29,7 @@ def damage(found: list[Event]) -> list[DumpFinding]:
 
 
 def command(*arguments: Path | str) -> tuple[int, str]:
-    """The command's exit code and what it wrote."""
+    """The command's exit code and output."""
     lines: list[str] = []
     code = main([str(argument) for argument in arguments], lines.append)
     return code, "".join(lines)

@@ -1,4 +1,5 @@
-"""The directories that Kafka wrote, file by file and in memory, with what Kafka said of their producers."""
+"""The directories written by Kafka, file by file and in memory, with what Kafka's tools reported about their
+producers."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ VECTORS = Path(__file__).parent.parent / "vectors"
 
 @cache
 def told_of(directory: str) -> dict[str, Any]:
-    """What Kafka's tools and its running broker said, by partition."""
+    """What Kafka's tools and its running broker reported, by partition."""
     with lzma.open(VECTORS / f"{directory}.json.xz") as file:
         partitions: dict[str, Any] = json.load(file)["partitions"]
     return partitions
@@ -22,7 +23,7 @@ def told_of(directory: str) -> dict[str, Any]:
 
 @cache
 def files_of(directory: str) -> dict[str, bytes]:
-    """Every file but the indexes, by its path below the log directory; preallocated tails are kept."""
+    """Every file except the indexes, by its path below the log directory, including preallocated tails."""
     found = {}
     with tarfile.open(VECTORS / f"{directory}.tar.xz") as archive:
         for member in archive:

@@ -1,8 +1,7 @@
-"""Data directories that Kafka wrote, unpacked and opened here, and asked what Kafka's broker was asked.
+"""Log directories written by Kafka, unpacked and opened here, with the same requests that were sent to Kafka's broker.
 
 Names and shapes of the answers are those of the JSON files (tests/vectors/README.md), so that a test compares whole
-answers. Clock and settings are those of the run that wrote the directory.
-"""
+answers. Clock and settings are those of the run that wrote the directory."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def told(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a broker over a directory with planned damage, and what became of its partitions."""
+    """One start of a broker over a directory with planned damage, and the result for its partitions."""
 
     archive: str
     name: str
@@ -59,7 +58,7 @@ class Start:
     fatal: str | None
 
     def all_edits(self) -> Iterator[dict[str, Any]]:
-        """What was changed in the directory before the start, in order."""
+        """The changes made to the directory before the start, in order."""
         yield from self.edits
         for partition in self.partitions.values():
             yield from partition["edits"]
@@ -67,7 +66,7 @@ class Start:
 
 @cache
 def starts() -> dict[tuple[str, str], Start]:
-    """Every start that was tried, by archive and name."""
+    """Every recorded start, by archive and name."""
     found = {}
     for name, archive in RECOVERIES.items():
         for start in told(name)["starts"]:
@@ -78,14 +77,14 @@ def starts() -> dict[tuple[str, str], Start]:
 
 
 def unpack(archive: str, into: Path) -> Path:
-    """Lay a directory out as it was, holes included. Returns it."""
+    """Unpack a directory, including sparse files. Returns its path."""
     with tarfile.open(VECTORS / f"{archive}.tar.xz") as tar:
         tar.extractall(into, filter="data")
     return into / ROOTS[archive]
 
 
 def damage(root: Path, edits: Iterable[dict[str, Any]]) -> None:
-    """Change files as the JSON says."""
+    """Change files as the JSON describes."""
     for edit in edits:
         path = root / edit["file"]
         if edit.get("delete"):
@@ -107,7 +106,7 @@ def damage(root: Path, edits: Iterable[dict[str, Any]]) -> None:
 
 
 def config_of(archive: str) -> ConfigOf:
-    """The settings that a topic of the directory had, as far as its log is concerned; durable as Kafka's are."""
+    """The settings of a topic of the directory that concern its log, with Kafka's durability."""
 
     def find(tp: TopicPartition, _: TopicId) -> LogConfig:
         said = told(archive)["partitions"].get(str(tp), {}).get("config") or {}
@@ -130,12 +129,12 @@ def config_of(archive: str) -> ConfigOf:
 
 
 def _index_bytes(archive: str, tp: TopicPartition) -> int:
-    """`log.index.size.max.bytes` of the broker; the metadata log has its own."""
+    """`log.index.size.max.bytes` of the broker; the metadata log has its own value."""
     return 65_536 if archive == "unclean" and tp.topic != METADATA_TOPIC else 10 << 20
 
 
 def open_directory(root: Path, archive: str, clock: int) -> LogDirectory:
-    """Open the directory and all logs in it; everything found is committed, as on a single replica."""
+    """Open the directory and all logs in it. Everything found is committed, as on a single replica."""
     directory = LogDirectory(str(root), files=OsFiles(), clock=SetClock(clock), rng=random.Random(1))
     directory.load_logs(config_of(archive))
     for log in directory.logs.values():
@@ -144,13 +143,13 @@ def open_directory(root: Path, archive: str, clock: int) -> LogDirectory:
 
 
 def partition_of(name: str) -> TopicPartition:
-    """Of "topic-partition"."""
+    """The partition named "topic-partition"."""
     topic, _, index = name.rpartition("-")
     return TopicPartition(topic, PartitionIndex(int(index)))
 
 
 def log_of(directory: LogDirectory, name: str) -> Log:
-    """The log of "topic-partition"."""
+    """The log named "topic-partition"."""
     return directory.logs[partition_of(name)]
 
 
@@ -159,7 +158,7 @@ def log_of(directory: LogDirectory, name: str) -> Log:
 
 @dataclass
 class Seen:
-    """What a reader got: offsets of records, and where it was refused or found damage, as (offset, error)."""
+    """What a reader received: offsets of records, and errors as (offset, error)."""
 
     offsets: list[int]
     trouble: list[tuple[int, str]]
@@ -170,8 +169,8 @@ READ_COMMITTED: Final = FetchIsolation.LAST_STABLE_OFFSET
 
 
 def consume(log: Log, isolation: FetchIsolation) -> Seen:
-    """What a consumer gets from the earliest record on. It checks each batch; where it is refused, or a batch is
-    damaged, it goes on behind that."""
+    """What a consumer reads from the earliest record on. Each batch is verified. After a rejected read or a damaged
+    batch the consumer continues behind it."""
     seen = Seen([], [])
     offset, end = log.log_start_offset, log.end_for(isolation)
     while offset < end:
@@ -191,7 +190,7 @@ def consume(log: Log, isolation: FetchIsolation) -> Seen:
 
 
 def _consume(read: LogRead, log_start: int, seen: Seen) -> None:
-    """One answer to a fetch, its aborted transactions left out as a consumer does."""
+    """One fetch response without the records of its aborted transactions, as a consumer filters it."""
     aborted = sorted(read.aborted, key=lambda transaction: transaction.first_offset)
     hidden: set[int] = set()
     for batch in iter_batches(read.records):
@@ -203,7 +202,7 @@ def _consume(read: LogRead, log_start: int, seen: Seen) -> None:
         while aborted and aborted[0].first_offset <= batch.last_offset:
             hidden.add(aborted.pop(0).producer_id)
         if batch.is_control:
-            for record in batch.records():  # the cleaner may have left none
+            for record in batch.records():  # the cleaner may have removed all records
                 marker = decode_control(record)
                 if isinstance(marker, EndTxnMarker) and not marker.committed:
                     hidden.discard(batch.producer_id)
@@ -217,7 +216,7 @@ def largest_timestamp(log: Log) -> list[int | None]:
 
 
 def offset_for_time(log: Log, timestamp: int) -> list[int | None]:
-    """The answer of one line of `offsetsForTimes`."""
+    """The answer for one line of `offsetsForTimes`."""
     return _timestamped(log.offset_for_timestamp(timestamp, up_to=log.high_watermark))
 
 
@@ -255,7 +254,7 @@ def ranges(offsets: Iterable[int]) -> Ranges:
 
 
 def batches(log: Log) -> list[dict[str, Any]]:
-    """The segments with their batches, as the JSON of a recovery has them."""
+    """The segments with their batches, in the form of the JSON of a recovery."""
     return [
         {
             "baseOffset": segment.base_offset,
@@ -270,7 +269,7 @@ def batches(log: Log) -> list[dict[str, Any]]:
 
 
 def snapshot(path: Path) -> list[dict[str, int]]:
-    """The producers of a snapshot file, as the JSON has them, by id: the order of the file means nothing."""
+    """The producers of a snapshot file in the form of the JSON, by id: the order in the file has no meaning."""
     entries = sorted(decode_snapshot(path.read_bytes(), str(path)), key=lambda entry: entry.producer_id)
     return [
         {
@@ -288,7 +287,7 @@ def snapshot(path: Path) -> list[dict[str, int]]:
 
 
 def snapshot_told(entries: list[dict[str, Any]]) -> list[dict[str, int]]:
-    """What the JSON says of such a file, less what it says twice."""
+    """The JSON of such a file, without its redundant fields."""
     kept = [{key: entry[key] for key in entry if key not in ("firstSequence", "timestamp")} for entry in entries]
     for entry in kept:
         if entry["currentTxnFirstOffset"] is None:

@@ -1,9 +1,8 @@
-"""A log as simple as it can be said: a list of batches. What must come back after a crash is judged against it.
+"""A log in its simplest form: a list of batches. The state after a crash is checked against it.
 
-Kept true: the model knows every batch that was ever appended and not cut, in order, with its records; what the log may
-have dropped of them (compaction, deletion) is told by rules, not by remembering what the log did.
-Left to others: driving log and model side by side (crash_machine.py).
-"""
+Invariants: the model knows every batch that was ever appended and not truncated, in order, with its records. Rules
+decide which of them compaction or deletion may have removed; the model does not record what the log did.
+Not here: driving log and model together (crash_machine.py)."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tidelog.types import LeaderEpoch, Offset, ProducerId
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A batch as it lies in the log. base: of its first record; v0 and v1 messages hold no epoch, so it is told."""
+    """A stored batch. base: offset of its first record. v0 and v1 messages contain no epoch, so it is a field here."""
 
     base: int
     last: int
@@ -36,7 +35,7 @@ class Stored:
 
     @classmethod
     def of(cls, data: bytes, epoch: int) -> Stored:
-        """Of its final bytes."""
+        """The size of the stored bytes."""
         batch, marker = batch_at(data), None
         records = tuple(batch.records())
         if batch.is_control:
@@ -49,34 +48,33 @@ class Stored:
         return cls(batch.base_offset, batch.last_offset, epoch, records, producer, batch.is_transactional, marker)
 
     def is_in(self, present: set[Offset]) -> bool:
-        """Is anything left of it?"""
+        """True if any record of it remains."""
         return self.base in present or any(record.offset in present for record in self.records)
 
 
 @dataclass(slots=True)
 class Found:
-    """What a reader of the whole log meets. visible: offsets that a read_committed one is shown."""
+    """What a reader of the whole log receives. visible: offsets that a read_committed reader receives."""
 
     batches: list[RecordBatch] = field(default_factory=list)
     records: dict[int, Record] = field(default_factory=dict)
     visible: set[int] = field(default_factory=set)
 
     def offsets(self) -> set[Offset]:
-        """Of all records, and the base offsets of batches that have lost theirs."""
+        """The offsets of all records, and the base offsets of batches that have lost records."""
         return {batch.base_offset for batch in self.batches} | {Offset(offset) for offset in self.records}
 
 
 @dataclass(slots=True)
 class LogModel:
-    """What is in the log, what must survive, and what the step under way may change of it.
+    """The contents of the log, what must survive, and what the step in progress may change.
 
-    held: everything below survives a loss of power: it was reported as held, or on page-cache topics flushed. fsync:
-    does the topic promise that of all it holds? also: batches that the step under way may add. floor: the step under
-    way may cut the log down to here. start, new_start: log start before and behind the step under way. compacted_to:
-    below it, records of which there is a later one with the same key, below it as well, may be gone. decided_to: the
-    markers that compaction went by lie below it. ghost: what the log was when its process died in a cut: until
-    something is flushed, the cut need not be durable.
-    """
+    held: everything below survives a power loss: it was reported as durable, or flushed on page-cache topics. fsync:
+    whether the topic promises that for all of its records. also: batches that the step in progress may add. floor: the
+    step in progress may truncate the log down to here. start, new_start: log start before and after the step in
+    progress. compacted_to: below it, records that are superseded by a later record of the same key, also below it, may
+    be gone. decided_to: the markers that compaction relied on lie below it. ghost: the log before a truncation during
+    which its process died: until something is flushed, the truncation need not be durable."""
 
     fsync: bool = True
     batches: list[Stored] = field(default_factory=list)
@@ -93,14 +91,14 @@ class LogModel:
     """Where a full disk kept the log from starting: its file may say so all the same."""
 
     def still(self) -> bool:
-        """Is no step under way?"""
+        """True if no step is in progress."""
         return not self.also and self.floor is None and self.start == self.new_start
 
     # --- judging --------------------------------------------------------------------------------------------------
 
     def judge(self, log: Log, *, whole: bool) -> LogModel:
-        """Is this what may come back? whole: the machine did not stop, so that nothing may be missing at the end.
-        Returns the model that was right: this one, or its ghost."""
+        """Check that the log may come back like this. whole: the machine did not stop, so nothing may be missing at the
+        end. Returns the model that matches: this one, or its ghost."""
         try:
             self._judge(log, whole=whole)
         except AssertionError as trouble:
@@ -121,14 +119,14 @@ class LogModel:
         assert start in starts, f"log start {start}, expected one of {starts}"
         least = self.end if whole else self.durable_offset
         least = least if self.floor is None else min(least, self.floor)
-        assert end >= least, f"the log ends at {end}, but offsets below {least} were held"
-        assert end in self._possible_ends(), f"the log ends at {end}, inside a batch or behind all of them"
-        assert log.durable_offset == end, "what recovery keeps it holds as the topic promises"
-        assert not self.fsync or log.recovery_point == end, "recovery makes all that it keeps durable"
+        assert end >= least, f"the log ends at {end}, but offsets below {least} were durable"
+        assert end in self._possible_ends(), f"the log ends at {end}, inside a batch or after all batches"
+        assert log.durable_offset == end, "everything that recovery keeps is as durable as the topic promises"
+        assert not self.fsync or log.recovery_point == end, "recovery makes everything that it keeps durable"
         self._judge_contents(log, [stored for stored in [*self.batches, *self.also] if stored.last < end])
 
     def judge_open(self, log: Log) -> None:
-        """A log that was not restarted has all of it, held or not."""
+        """A log that was not restarted has all of it, durable or not."""
         assert log.log_end_offset == self.end
         assert log.log_start_offset == self.start
         assert log.durable_offset >= self.durable_offset
@@ -151,22 +149,22 @@ class LogModel:
         judge_indexes(log, found)
 
     def _judge_records(self, found: Found, expected: Sequence[Stored], start: int) -> None:
-        """Nothing that was never appended, nothing twice, nothing missing but what compaction may drop."""
+        """Nothing that was never appended, nothing twice, nothing missing except what compaction may remove."""
         known: dict[int, Record] = {record.offset: record for stored in expected for record in stored.records}
         previous = -1
         for batch in found.batches:
             assert batch.base_offset > previous, "batches overlap"
             previous = batch.last_offset
         for offset, record in found.records.items():
-            assert known.get(offset) == record, f"offset {offset} is not what was appended"
+            assert known.get(offset) == record, f"offset {offset} differs from what was appended"
         missing = [offset for offset in known if offset >= start and offset not in found.records]
         assert all(offset < self.compacted_to for offset in missing), f"lost: {missing[:5]}"
         if missing:
             self._judge_dropped(found, missing, expected if self.floor is None else self.batches)
 
     def _judge_dropped(self, found: Found, missing: Sequence[int], batches: Sequence[Stored]) -> None:
-        """Of each key the last committed record below `compacted_to` is there, or was a tombstone: then all of the key
-        is gone. batches: what is decided by; of a log that is being emptied, what was there before."""
+        """For each key, the last committed record below `compacted_to` exists or was a tombstone; then the whole key
+        may be gone. batches: the batches to decide by; for a log that is being emptied, those before."""
         aborted, undecided = _decided(batches)
         latest: dict[bytes | None, Record] = {}
         for stored in batches:
@@ -176,14 +174,14 @@ class LogModel:
                         latest[record.key] = record
         gone = {record.key for record in latest.values() if record.offset in missing}
         wrong = [latest[key].offset for key in gone if latest[key].value is not None]
-        assert not wrong, f"the last records of their keys are gone: {wrong[:5]}"
+        assert not wrong, f"the last records of these keys are missing: {wrong[:5]}"
         for record in found.records.values():
             if record.key in gone and record.offset < latest[record.key].offset and record.offset in found.visible:
                 raise AssertionError(f"offset {record.offset} is there again, its tombstone is gone")
 
 
 def _decided(batches: Sequence[Stored]) -> tuple[set[int], set[int]]:
-    """The offsets of the records of aborted transactions, and of those not decided yet."""
+    """The offsets of the records of aborted transactions, and of undecided ones."""
     open_: dict[int, list[int]] = {}
     aborted: set[int] = set()
     for stored in batches:
@@ -198,7 +196,7 @@ def _decided(batches: Sequence[Stored]) -> tuple[set[int], set[int]]:
 
 
 def decisions_end(batches: Sequence[Stored], below: int) -> int:
-    """Behind the last marker of a transaction that began below that offset; 0 for none."""
+    """The offset after the last marker of a transaction that began below the given offset; 0 for none."""
     began: dict[int, int] = {}
     end = 0
     for stored in batches:
@@ -211,14 +209,14 @@ def decisions_end(batches: Sequence[Stored], below: int) -> int:
 
 
 def read_all(log: Log) -> Found:
-    """Read as a consumer does, checksums included, from the start to the end."""
+    """Read as a consumer does, with verification, from the start to the end."""
     found = Found()
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         read = log.read(offset, 1 << 20, up_to=log.log_end_offset)
         if not len(read.records):
             break
-        assert read.next_offset > offset, "a read that does not move on"
+        assert read.next_offset > offset, "a read did not advance"
         aborted = log.aborted_transactions(offset, read.next_offset)
         _consume(list(iter_batches(read.records)), aborted, found)
         offset = read.next_offset
@@ -233,7 +231,7 @@ def _consume(batches: list[RecordBatch], aborted: Sequence[AbortedTransaction], 
         found.batches.append(batch)
         records = list(batch.records())
         for record in records:
-            assert record.offset not in found.records, f"offset {record.offset} is there twice"
+            assert record.offset not in found.records, f"offset {record.offset} exists twice"
             found.records[record.offset] = record
         while waiting and waiting[0].first_offset <= batch.last_offset:
             hidden.add(waiting.pop(0).producer_id)
@@ -246,7 +244,7 @@ def _consume(batches: list[RecordBatch], aborted: Sequence[AbortedTransaction], 
 
 
 def _judge_visible(found: Found, expected: Sequence[Stored], start: int) -> None:
-    """Readers of committed records are shown no aborted ones, and all others."""
+    """read_committed readers receive no aborted record and every other one."""
     aborted, undecided = _decided(expected)
     shown = found.visible & aborted
     assert not shown, f"aborted records are shown: {sorted(shown)[:5]}"
@@ -271,10 +269,10 @@ def _judge_epochs(log: Log, expected: Sequence[Stored], start: int) -> None:
 
 
 def _judge_producers(log: Log, expected: Sequence[Stored], *, compacted: bool) -> None:
-    """Every producer that ever wrote is known by the last of its batches, also where the log starts behind them all:
-    the running log knew it, and a resend must be told from a new batch. But compaction may take what he wrote, and a
-    log that was made anew, since its own was emptied or lost, knows at most what the snapshot at its start said.
-    Nobody else is known, nor better."""
+    """Every producer that ever wrote is known by its last batch, also if the log now starts after all of its batches:
+    the running log knew it, and a resend must be recognized. Exceptions: compaction may remove the batches, and a log
+    that was created again, after it was emptied or lost, knows at most the snapshot at its start. No other producer is
+    known, and none better."""
     whole = _last_sequences(expected)
     found = {state.producer_id: (state.epoch, state.last_sequence) for state in log.active_producers()}
     if compacted:
@@ -285,11 +283,11 @@ def _judge_producers(log: Log, expected: Sequence[Stored], *, compacted: bool) -
         gone = told is None and is_new(log)
         assert more or gone or told == state, f"producer {producer} is known as {told}, not {state}"
     strangers = found.keys() - whole.keys()
-    assert compacted or not strangers, f"producers {strangers} have nothing in the log"
+    assert compacted or not strangers, f"producers {strangers} have no batch in the log"
 
 
 def is_new(log: Log) -> bool:
-    """Is it empty, and holds no batch below its start either?"""
+    """True if the log is empty and has no batch below its start."""
     return log.segments[0].base_offset == log.log_start_offset == log.log_end_offset
 
 
@@ -305,17 +303,17 @@ def _last_sequences(batches: Sequence[Stored]) -> dict[int, tuple[int, int]]:
 
 
 def judge_indexes(log: Log, found: Found) -> None:
-    """Index entries point at batches of the log; lookups by offset and by time find what a walk finds."""
+    """Index entries point at batches of the log. Lookups by offset and by time give the same result as a scan."""
     for segment in log.segments:
         ends = {header.position: header.last_offset for header in segment.walk()}
         segment.ensure_indexes()
         for slot in range(segment.index.entries):
             entry = segment.index.entry(slot)
-            assert ends.get(entry.position) == entry.offset, f"{segment.path}: index entry {entry} points nowhere"
+            assert ends.get(entry.position) == entry.offset, f"{segment.path}: index entry {entry} points at no batch"
         times = [segment.time_index.entry(slot) for slot in range(segment.time_index.entries)]
         assert all(one.timestamp < two.timestamp and one.offset < two.offset for one, two in pairwise(times)), times
         told = {entry.offset for entry in times}
-        assert told <= {*ends.values(), segment.base_offset}, f"{segment.path}: a time entry of no batch: {times}"
+        assert told <= {*ends.values(), segment.base_offset}, f"{segment.path}: a time entry without a batch: {times}"
     for batch in found.batches[len(found.batches) // 3 :: 5]:
         at = max(batch.base_offset, log.log_start_offset)
         read = log.read(at, 1, up_to=log.log_end_offset)
@@ -334,7 +332,7 @@ def judge_indexes(log: Log, found: Found) -> None:
 
 
 def present_offsets(log: Log) -> set[Offset]:
-    """Those of all records in the segments, and the base offsets of batches that have lost theirs."""
+    """The offsets of all records in the segments, and the base offsets of batches that have lost records."""
     found: set[Offset] = set()
     for segment in log.segments:
         for header in segment.walk():

@@ -1,4 +1,4 @@
-"""What is written down of transaction indexes that agreed: read as written, or not believed at all."""
+"""The file of agreed transaction indexes: it is read as written, or ignored as a whole."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def disk() -> FakeDisk:
 
 
 @given(AGREEMENTS)
-def test_what_is_written_is_read(agreements: dict[Offset, Agreement]) -> None:
+def test_a_written_file_is_read_back(agreements: dict[Offset, Agreement]) -> None:
     files = disk()
     assert read_agreements(files, "/log") == {}
     write_agreements(files, "/log", agreements)
@@ -39,7 +39,7 @@ def test_what_is_written_is_read(agreements: dict[Offset, Agreement]) -> None:
 
 
 @given(AGREEMENTS, st.data())
-def test_a_damaged_file_tells_nothing(agreements: dict[Offset, Agreement], data: st.DataObject) -> None:
+def test_a_damaged_file_is_ignored(agreements: dict[Offset, Agreement], data: st.DataObject) -> None:
     files = disk()
     write_agreements(files, "/log", agreements)
     written = bytearray(read_file(files, f"/log/{AGREEMENT_FILE}") or b"")
@@ -53,7 +53,7 @@ def test_a_damaged_file_tells_nothing(agreements: dict[Offset, Agreement], data:
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_are_read_or_tell_nothing(data: bytes) -> None:
+def test_any_bytes_are_parsed_or_ignored(data: bytes) -> None:
     files = disk()
     write_file(files, f"/log/{AGREEMENT_FILE}", data)
     assert read_agreements(files, "/log") == {}

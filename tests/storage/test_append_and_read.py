@@ -1,9 +1,8 @@
-"""What an append accepts, every reader accepts: a consumer's decoder, the next start, and a follower.
+"""Every accepted append can be read: by a consumer's decoder, at the next start, and by a follower.
 
-Batches of all formats and codecs are built, some of their bytes changed, and their checksums made right again, as a
-faulty or hostile client would. Whatever a leader takes of them must be there for good; whatever it refuses leaves no
-trace. The same holds for what a follower is sent.
-"""
+The tests build batches of all formats and codecs, change some of their bytes, and correct the checksums, as a faulty or
+hostile client would. What a leader accepts must stay readable; what it rejects leaves no trace. The same holds for
+batches sent to a follower."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ RESERVED: Final = [(magic, 1 << bit) for magic, bits in _FIRST_RESERVED.items() 
 
 
 def messages(magic: int, codec: Codec = Codec.NONE, count: int = 3) -> bytes:
-    """Bare messages of v0 or v1, or a wrapper around them."""
+    """Plain messages of v0 or v1, or a wrapper around them."""
     builder = MessageSetBuilder(magic, codec)
     for number in range(count):
         builder.append(key=b"k", value=b"value %d" % number, timestamp=Millis(NOW + number if magic else -1))
@@ -57,7 +56,7 @@ def sent(magic: int, codec: Codec = Codec.NONE, *, producer: int = -1) -> bytes:
 
 
 def with_right_checksum(data: bytes) -> bytes:
-    """The same, the checksum of its first batch or message computed again; unchanged where it has no room for one."""
+    """The same bytes with the checksum of the first batch or message recomputed; unchanged if they are too short."""
     if len(data) < HEADER_BYTES and data[16:17] not in (b"\0", b"\1"):
         return data
     found = bytearray(data)
@@ -70,7 +69,7 @@ def with_right_checksum(data: bytes) -> bytes:
 
 
 def with_attributes(data: bytes, bits: int) -> bytes:
-    """The same, with more attribute bits set."""
+    """The same bytes with more attribute bits set."""
     found = bytearray(data)
     if found[16] == 2:
         struct.pack_into(">H", found, 21, struct.unpack_from(">H", found, 21)[0] | bits)
@@ -84,7 +83,7 @@ def append(bench: Bench, data: bytes, origin: Origin = Origin.CLIENT) -> LogAppe
 
 
 def consumed(bench: Bench, *, decode: bool = True) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """Everything in the log, as a consumer decodes it, with the compiled reader and with the reference."""
+    """All records of the log, decoded as a consumer does, with the compiled and the reference reader."""
     found: list[tuple[int, int, bytes | None, bytes | None]] = []
     for data in bench.contents():
         for each in iter_batches(data, partial_tail="raise"):
@@ -111,7 +110,7 @@ def sound(magic: int, base: int, epoch: int) -> bytes:
 
 
 def must_last(bench: Bench, *, decode: bool = True) -> None:
-    """What the log has is the same for every reader, after each kind of stop, and on a follower."""
+    """Check that every reader sees the same records, after each kind of stop, and on a follower."""
     end = bench.log.log_end_offset
     log = bench.log
     found = consumed(bench, decode=decode)
@@ -154,7 +153,7 @@ def must_agree(data: bytes, config: LogConfig, origin: Origin = Origin.CLIENT) -
 
 @pytest.mark.parametrize(("magic", "bit"), RESERVED)
 def test_a_client_may_not_set_reserved_attribute_bits(magic: int, bit: int) -> None:
-    """What a later version makes of them no reader of today would know."""
+    """A later version may give them a meaning that today's readers do not know."""
     bench = Bench(replace(CONFIG, magic=magic))
     with pytest.raises(InvalidRecord, match="reserved"):
         append(bench, with_attributes(sent(magic), bit))
@@ -164,8 +163,8 @@ def test_a_client_may_not_set_reserved_attribute_bits(magic: int, bit: int) -> N
 
 
 @pytest.mark.parametrize(("magic", "bit"), RESERVED)
-def test_what_a_leader_has_with_reserved_attribute_bits_is_read(magic: int, bit: int) -> None:
-    """A directory of Kafka's may have them: its brokers take them, and its readers pass over them."""
+def test_stored_batches_with_reserved_attribute_bits_are_read(magic: int, bit: int) -> None:
+    """A directory from Kafka may contain them: its brokers accept them, and its readers ignore them."""
     bench = Bench(replace(CONFIG, magic=magic))
     base = bytearray(sent(magic) if magic == 2 else messages(magic, count=1))
     if magic == 2:
@@ -176,22 +175,22 @@ def test_what_a_leader_has_with_reserved_attribute_bits_is_read(magic: int, bit:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_wrapper_with_reserved_attribute_bits_is_refused_whatever_becomes_of_it(magic: int, codec: Codec) -> None:
-    """Also where it is read and built anew, without them."""
+def test_a_wrapper_with_reserved_attribute_bits_is_rejected_even_if_it_is_rebuilt(magic: int, codec: Codec) -> None:
+    """Also if the leader would decompress it and rebuild it without them."""
     data = with_attributes(messages(magic, codec), 0x40)
     for config in (CONFIG, replace(CONFIG, magic=0), replace(CONFIG, magic=1)):
         with pytest.raises(InvalidRecord, match="reserved"):
             append(Bench(config), data)
 
 
-def test_a_producer_id_below_none_is_refused() -> None:
+def test_a_producer_id_below_minus_one_is_rejected() -> None:
     data = bytearray(sent(2, producer=5))
     struct.pack_into(">q", data, 43, -5)
     with pytest.raises(InvalidRecord, match="producer id -5"):
         append(Bench(CONFIG), with_right_checksum(bytes(data)))
 
 
-def test_a_follower_refuses_offsets_that_no_log_can_go_on_from() -> None:
+def test_a_follower_rejects_offsets_after_which_no_offset_fits() -> None:
     """The next offset would not fit into 64 bits."""
     for base in (2**63 - 1, 2**63 - 3):
         bench = Bench(CONFIG)
@@ -223,7 +222,7 @@ def _wrapped(number: int, bits: int) -> int:
 
 @st.composite
 def changed_batches(draw: st.DrawFn) -> tuple[bytes, LogConfig]:
-    """A client's bytes, changed, with a right checksum; and the topic that they are for."""
+    """Bytes of a client, changed, with a correct checksum, and the topic they are for."""
     magic, codec = draw(st.sampled_from(KINDS))
     data = sent(magic, codec, producer=draw(st.sampled_from([-1, -1, 7])))
     how = draw(st.sampled_from(["fields", "records", "bytes"]))
@@ -259,22 +258,22 @@ def _changed(draw: st.DrawFn, data: bytes) -> bytes:
 
 @settings(max_examples=300)
 @given(changed_batches())
-def test_whatever_a_leader_accepts_is_there_for_good(case: tuple[bytes, LogConfig]) -> None:
+def test_batches_that_a_leader_accepts_stay_readable(case: tuple[bytes, LogConfig]) -> None:
     must_agree(*case)
 
 
 @settings(max_examples=100)
 @given(changed_batches())
-def test_whatever_a_coordinator_may_append_is_there_for_good(case: tuple[bytes, LogConfig]) -> None:
+def test_batches_of_a_coordinator_stay_readable(case: tuple[bytes, LogConfig]) -> None:
     must_agree(*case, origin=Origin.COORDINATOR)
 
 
 @settings(max_examples=300)
 @given(changed_batches())
-def test_whatever_a_follower_accepts_is_there_for_good(case: tuple[bytes, LogConfig]) -> None:
-    """A follower looks at headers and checksums, its leader has looked at the records."""
+def test_batches_that_a_follower_accepts_stay_readable(case: tuple[bytes, LogConfig]) -> None:
+    """A follower checks headers and checksums; its leader has checked the records."""
     data, config = case
-    bench = Bench(replace(config, compact=True))  # holes before it are no damage
+    bench = Bench(replace(config, compact=True))  # holes before it are valid
     try:
         bench.follow(data)
     except TidelogError:
@@ -285,8 +284,8 @@ def test_whatever_a_follower_accepts_is_there_for_good(case: tuple[bytes, LogCon
 
 @pytest.mark.parametrize("at", range(16, HEADER_BYTES))
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_each_bit_of_a_header(at: int, codec: Codec) -> None:
-    """Every flipped bit behind base offset, length and epoch, the checksum made right again."""
+def test_each_flipped_header_bit_is_rejected_or_readable(at: int, codec: Codec) -> None:
+    """Every bit after base offset, length and epoch is flipped, and the checksum is corrected."""
     for producer in (-1, 7):
         for bit in range(8):
             data = bytearray(sent(2, codec, producer=producer))
@@ -294,7 +293,7 @@ def test_each_bit_of_a_header(at: int, codec: Codec) -> None:
             must_agree(with_right_checksum(bytes(data)), CONFIG)
 
 
-def test_markers_are_taken_from_coordinators_alone() -> None:
+def test_only_coordinators_append_markers() -> None:
     marker = control_batch(
         EndTxnMarker(committed=False, coordinator_epoch=0), timestamp=NOW, producer_id=7, producer_epoch=0
     )
@@ -302,14 +301,14 @@ def test_markers_are_taken_from_coordinators_alone() -> None:
     assert not must_agree(marker, CONFIG)
 
 
-def test_a_client_may_not_claim_the_brokers_clock() -> None:
+def test_a_client_may_not_claim_log_append_time() -> None:
     for magic, config in ((2, CONFIG), (1, replace(CONFIG, magic=1))):
         with pytest.raises(InvalidTimestamp):
             append(Bench(config), with_attributes(sent(magic), 0x08))
 
 
-def test_what_a_client_sends_as_ever_is_taken() -> None:
-    """Else the properties above would say nothing."""
+def test_unchanged_client_batches_are_accepted() -> None:
+    """Otherwise the properties above would be vacuous."""
     assert must_agree(batch(b"a"), CONFIG)
     for magic, codec in KINDS:
         assert must_agree(sent(magic, codec), replace(CONFIG, magic=magic))

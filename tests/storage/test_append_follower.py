@@ -1,8 +1,7 @@
-"""Appending as a follower: offsets stay as they are, grow within the append and start at the log end or above.
+"""Appends on a follower: offsets are unchanged, grow within the append, and start at or above the log end.
 
-append-as-leader.txt and log-append-roll-flush.txt (assignOffsets = false). The seeds' code overwrites the first offset
-before it checks it, so that its check never fires; here each way of being wrong is refused.
-"""
+append-as-leader.txt and log-append-roll-flush.txt (assignOffsets = false). The code in these documents overwrites the
+first offset before it checks it, so that its check never fails; here each invalid order is rejected."""
 
 from __future__ import annotations
 
@@ -30,15 +29,15 @@ def refused(
     assert (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries(), len(bench.contents())) == before
 
 
-def test_below_the_log_end_is_refused() -> None:
+def test_offsets_below_the_log_end_are_rejected() -> None:
     refused(with_ten(), stamped(9, b"again"), match="below the log end 10")
 
 
-def test_a_batch_that_only_reaches_beyond_the_log_end_is_refused() -> None:
+def test_a_batch_that_begins_below_the_log_end_is_rejected() -> None:
     refused(with_ten(), stamped(8, b"8", b"9", b"10", b"11"), match="below the log end 10")
 
 
-def test_at_the_log_end_is_taken_as_it_is() -> None:
+def test_a_batch_at_the_log_end_is_stored_unchanged() -> None:
     bench = with_ten()
     data = stamped(10, b"ten", b"eleven", epoch=0)
     assert bench.follow(data) == 11
@@ -46,7 +45,7 @@ def test_at_the_log_end_is_taken_as_it_is() -> None:
     assert bench.log.log_end_offset == 12
 
 
-def test_a_hole_is_fine() -> None:
+def test_holes_are_accepted() -> None:
     """Compaction leaves holes, before an append and within it."""
     bench = with_ten()
     bench.follow(stamped(15, b"a"), stamped(30, b"b"))
@@ -55,15 +54,15 @@ def test_a_hole_is_fine() -> None:
     assert bytes(read.records) == stamped(15, b"a")
 
 
-def test_decreasing_inside_one_append_is_refused_whole() -> None:
+def test_decreasing_offsets_reject_the_whole_append() -> None:
     refused(with_ten(), stamped(10, b"a"), stamped(12, b"b"), stamped(11, b"c"), match="ends at 12")
 
 
-def test_the_same_offset_twice_inside_one_append_is_refused() -> None:
+def test_repeated_offsets_within_an_append_are_rejected() -> None:
     refused(with_ten(), stamped(10, b"a"), stamped(10, b"b"))
 
 
-def test_overlapping_batches_inside_one_append_are_refused() -> None:
+def test_overlapping_batches_within_an_append_are_rejected() -> None:
     refused(with_ten(), stamped(10, b"a", b"b", b"c"), stamped(12, b"d"))
 
 
@@ -73,29 +72,30 @@ def test_the_first_append_may_start_anywhere() -> None:
     assert bench.log.log_end_offset == 8
 
 
-def test_a_corrupt_batch_in_the_middle_refuses_all() -> None:
+def test_a_corrupt_batch_rejects_the_whole_append() -> None:
     bad = bytearray(stamped(11, b"b"))
     bad[-2] ^= 1
     refused(with_ten(), stamped(10, b"a"), bytes(bad), stamped(12, b"c"), error=CorruptRecord)
 
 
-def test_an_epoch_that_goes_back_is_refused() -> None:
-    """The checksum does not cover the epoch: believing a smaller one would empty the epoch cache."""
+def test_a_decreasing_epoch_is_rejected() -> None:
+    """The checksum does not cover the epoch: accepting a smaller one would empty the epoch cache."""
     bench = with_ten(epoch=5)
     refused(bench, stamped(10, b"a", epoch=4), error=CorruptRecord, match="epoch 4")
     refused(bench, stamped(10, b"a", epoch=6), stamped(11, b"b", epoch=5), error=CorruptRecord, match="epoch 5")
     refused(bench, stamped(10, b"a", epoch=-1), error=CorruptRecord, match="epoch -1")
 
 
-def test_a_partial_tail_is_left_out() -> None:
+def test_a_partial_batch_at_the_end_is_dropped() -> None:
     bench = with_ten()
     assert bench.follow(stamped(10, b"a"), stamped(11, b"b")[:-1]) == 10
     assert bench.log.log_end_offset == 11
 
 
 @pytest.mark.parametrize("wrong", [0, 17, 1 << 30])
-def test_an_epoch_that_the_leader_does_not_know_there_is_refused(wrong: int) -> None:
-    """Flipped bits of the leader's disk: the checksum is right, and the next replica's epoch cache would be wrong."""
+def test_an_epoch_that_contradicts_the_leaders_entries_is_rejected(wrong: int) -> None:
+    """A bit flipped on the leader's disk: the checksum is correct, and the next replica's epoch cache would be
+    wrong."""
     bench = with_ten(epoch=0)
     epochs = [EpochStart(LeaderEpoch(0), Offset(0)), EpochStart(LeaderEpoch(1), Offset(11))]
     data = stamped(10, b"a") + stamped(11, b"b", epoch=wrong)
@@ -105,8 +105,8 @@ def test_an_epoch_that_the_leader_does_not_know_there_is_refused(wrong: int) -> 
     assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(0), Offset(0)),)
 
 
-def test_who_refuses_an_epoch_has_begun_no_segment_and_kept_no_batch_before_it() -> None:
-    """Where a segment is due, one cannot take them all, or the next would begin behind a hole that none can hold."""
+def test_a_rejected_epoch_starts_no_segment_and_keeps_no_earlier_batch() -> None:
+    """Also if the append would roll, would span several segments, or would start a segment after a hole."""
     epochs, far = [EpochStart(LeaderEpoch(0), Offset(0))], 10 + INT32_MAX
     too_many = b"".join(stamped(10 + i, b"x" * 300, epoch=9 * (i == 7)) for i in range(8))
     for data in (stamped(10, b"x" * 1_500, epoch=9), too_many, stamped(far, b"x", epoch=9)):
@@ -125,7 +125,7 @@ def test_the_batches_own_epochs_build_the_cache() -> None:
 
 
 def test_epochs_passed_with_the_append_build_the_cache() -> None:
-    """A fetch answer names the entries of its range; the first may begin below it."""
+    """A fetch response contains the epoch entries of its range; the first may begin below it."""
     bench = with_ten(epoch=1)
     epochs = [EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(4), Offset(11))]
     data = stamped(10, b"a", epoch=1) + stamped(11, b"b", epoch=4)
@@ -133,7 +133,7 @@ def test_epochs_passed_with_the_append_build_the_cache() -> None:
     assert bench.log.epoch_entries() == tuple(epochs)
 
 
-def test_an_epoch_that_began_before_this_log_starts_with_it() -> None:
+def test_an_epoch_that_began_before_this_log_starts_at_the_log_start() -> None:
     bench = Bench()
     bench.log.truncate_fully_and_start_at(Offset(50))
     epochs = [EpochStart(LeaderEpoch(3), Offset(20))]
@@ -141,8 +141,8 @@ def test_an_epoch_that_began_before_this_log_starts_with_it() -> None:
     assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(3), Offset(50)),)
 
 
-def test_an_epoch_that_it_began_without_a_record_goes_and_the_others_keep_their_starts() -> None:
-    """It led epoch 5 and wrote nothing; the next leader's batch at its log end is still of epoch 3."""
+def test_an_own_epoch_without_records_is_removed_and_other_starts_stay() -> None:
+    """The replica led epoch 5 without records; the next leader's batch at its log end still belongs to epoch 3."""
     for epochs in ([], [EpochStart(LeaderEpoch(3), Offset(0))]):
         bench = with_ten(epoch=3)
         bench.log.begin_epoch(LeaderEpoch(5))
@@ -150,7 +150,7 @@ def test_an_epoch_that_it_began_without_a_record_goes_and_the_others_keep_their_
         assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(3), Offset(0)),)
 
 
-def test_an_epoch_that_begins_in_a_hole_begins_where_the_leader_says() -> None:
+def test_an_epoch_that_begins_in_a_hole_begins_at_the_leaders_offset() -> None:
     bench = with_ten(epoch=3)
     epochs = [EpochStart(LeaderEpoch(4), Offset(12))]
     bench.log.append(stamped(15, b"a", epoch=4), assign_offsets=False, leader_epoch=LeaderEpoch(4), epochs=epochs)

@@ -29,7 +29,7 @@ def append(bench: Bench, data: bytes | bytearray, origin: Origin = Origin.CLIENT
 
 
 def refused(bench: Bench, data: bytes, error: type[TidelogError], match: str | None = None) -> None:
-    """The append is refused, and nothing of it is to be found."""
+    """The append is rejected and leaves no trace."""
     before = (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries())
     with pytest.raises(error, match=match):
         append(bench, data)
@@ -48,7 +48,7 @@ def test_offsets_and_epoch_are_stamped_into_the_batch() -> None:
     assert [record.value for record in first.records()] == [b"a", b"b"]
 
 
-def test_the_senders_bytes_are_left_alone() -> None:
+def test_the_senders_bytes_stay_unchanged() -> None:
     bench = Bench()
     append(bench, batch(b"first"))
     sent = bytearray(batch(b"a", b"b"))
@@ -58,7 +58,7 @@ def test_the_senders_bytes_are_left_alone() -> None:
     assert bench.contents()[-1][61:] == copy[61:]
 
 
-def test_the_result_says_it_all() -> None:
+def test_the_result_has_all_fields() -> None:
     bench = Bench()
     append(bench, batch(b"x"))
     data = batch(b"a" * 50, b"b" * 50, timestamp=NOW + 5, codec=Codec.GZIP)
@@ -76,12 +76,12 @@ def test_the_result_says_it_all() -> None:
         record_count=2,
         valid_bytes=len(data),
         duplicate=False,
-        stats=RecordValidationStats(temporary_bytes=116),  # the records, decompressed to be checked
+        stats=RecordValidationStats(temporary_bytes=116),  # the records, decompressed for validation
     )
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_every_codec_is_stored_as_it_came(codec: Codec) -> None:
+def test_every_codec_is_stored_as_sent(codec: Codec) -> None:
     bench = Bench()
     data = batch(b"v" * 200, codec=codec)
     append(bench, data)
@@ -99,21 +99,21 @@ def test_log_append_time_is_stamped_with_a_new_checksum() -> None:
     assert [record.timestamp for record in stored.records()] == [NOW + 1_000]
 
 
-def test_nothing_valid_appends_nothing() -> None:
+def test_an_append_without_a_whole_batch_changes_nothing() -> None:
     bench = Bench()
     for data in (b"", batch(b"a")[:-1], batch(b"a")[:40]):
         assert append(bench, data) == LogAppendInfo(log_start_offset=Offset(0))
     assert bench.log.size == 0
 
 
-def test_a_partial_tail_is_trimmed() -> None:
+def test_a_partial_batch_at_the_end_is_dropped() -> None:
     bench = Bench()
     data = batch(b"a")
     assert append(bench, data + batch(b"b")[:-3]).valid_bytes == len(data)
     assert len(bench.contents()) == 1
 
 
-def test_a_flipped_bit_is_refused() -> None:
+def test_a_flipped_bit_is_rejected() -> None:
     bench = Bench()
     good = batch(b"some value")
     for position in (17, 21, 23, 30, 40, 57, 61, len(good) - 1):
@@ -122,19 +122,19 @@ def test_a_flipped_bit_is_refused() -> None:
         refused(bench, bytes(bad), CorruptRecord)
 
 
-def test_two_batches_in_one_append_are_refused() -> None:
+def test_two_batches_in_one_append_are_rejected() -> None:
     refused(Bench(), batch(b"a") + batch(b"b"), InvalidRecord, "2 batches")
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3])
-def test_a_v2_batch_under_another_magic_is_refused(magic: int) -> None:
-    """Its checksum does not cover the magic; that of an older message covers what stands there instead."""
+def test_a_v2_batch_with_an_older_magic_is_rejected(magic: int) -> None:
+    """Its checksum does not cover the magic; the checksum of an older message covers other bytes."""
     other = bytearray(batch(b"a" * 60))
     other[16] = magic
     refused(Bench(), bytes(other), CorruptRecord)
 
 
-def test_a_batch_above_max_message_bytes_is_refused_and_counted() -> None:
+def test_a_batch_above_max_message_bytes_is_rejected_and_counted() -> None:
     data = batch(b"x" * 100)
     bench = Bench(LogConfig(max_message_bytes=len(data) - 1))
     refused(bench, data, RecordTooLarge, "max.message.bytes")
@@ -143,25 +143,25 @@ def test_a_batch_above_max_message_bytes_is_refused_and_counted() -> None:
     append(exactly, data)
 
 
-def test_a_batch_above_segment_bytes_is_refused_and_counted() -> None:
+def test_a_batch_above_segment_bytes_is_rejected_and_counted() -> None:
     data = batch(b"x" * 100)
     bench = Bench(LogConfig(segment_bytes=len(data) - 1))
     refused(bench, data, RecordListTooLarge, "segment.bytes")
     assert bench.log.bytes_rejected == len(data)
 
 
-def test_a_producer_does_not_choose_offsets() -> None:
+def test_a_producer_cannot_choose_offsets() -> None:
     refused(Bench(), stamped(7, b"a"), InvalidRecord, "base offset is 7")
 
 
-def test_a_producers_count_agrees_with_its_offsets() -> None:
+def test_a_record_count_must_agree_with_the_offsets() -> None:
     builder = RecordBatchBuilder()
     builder.append(key=None, value=b"a", timestamp=NOW)
     builder.append(key=None, value=b"b", timestamp=NOW, offset=Offset(5))
     refused(Bench(), builder.build(), InvalidRecord, "offsets 0 to 5")
 
 
-def test_control_batches_come_from_nodes_only() -> None:
+def test_clients_cannot_append_control_batches() -> None:
     builder = RecordBatchBuilder(is_control=True)
     builder.append(key=b"\0\0\0\1", value=b"", timestamp=NOW)
     bench = Bench()
@@ -169,19 +169,19 @@ def test_control_batches_come_from_nodes_only() -> None:
     assert append(bench, builder.build(), Origin.COORDINATOR).last_offset == 0
 
 
-def test_timestamps_far_in_the_future_are_refused() -> None:
+def test_timestamps_far_in_the_future_are_rejected() -> None:
     bench = Bench(LogConfig(timestamp_after_ms_max=1_000))
     append(bench, batch(b"a", timestamp=NOW + 1_000))
     refused(bench, batch(b"a", timestamp=NOW + 1_001), InvalidTimestamp, "out of range")
 
 
-def test_a_producer_does_not_claim_log_append_time() -> None:
+def test_a_producer_cannot_claim_log_append_time() -> None:
     builder = RecordBatchBuilder(timestamp_type=TimestampType.LOG_APPEND_TIME)
     builder.append(key=None, value=b"a", timestamp=NOW)
     refused(Bench(), builder.build(), InvalidTimestamp, "log append time")
 
 
-def test_an_older_epoch_appends_nothing() -> None:
+def test_an_append_in_an_older_epoch_is_rejected() -> None:
     bench = Bench()
     bench.log.begin_epoch(LeaderEpoch(4))
     refused(bench, batch(b"a"), FencedLeaderEpoch)

@@ -1,4 +1,4 @@
-"""Walking along the batches of a file: what is believed by headers alone, what after reading every byte."""
+"""Iteration over the batches of a file: what headers alone show, and what reading every byte shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def records(first: int, count: int) -> list[Record]:
 
 
 def log_of(*parts: tuple[int, Codec, int]) -> bytes:
-    """Batches of (format, codec, how many records), one behind the other."""
+    """Batches given as (format, codec, number of records), one after the other."""
     data, first = b"", 0
     for magic, codec, count in parts:
         new = records(first, count)
@@ -64,13 +64,13 @@ def sound(file: File, position: int, end: int, next_offset: int) -> Iterator[Rec
     return sound_batches(file, Link(position, end, next_offset))
 
 
-def test_both_walks_see_every_format() -> None:
+def test_both_walks_find_every_format() -> None:
     assert [found[1:] for found in walked(MIXED)] == BATCHES
     assert scanned(MIXED) == walked(MIXED)
 
 
-def test_a_leader_epoch_that_goes_back_does_not_break_the_chain() -> None:
-    """No checksum covers it. It is compared with the epoch cache, and keeps no records from being read."""
+def test_a_decreasing_leader_epoch_does_not_break_the_chain() -> None:
+    """No checksum covers the epoch. It is compared with the epoch cache and makes no records unreadable."""
     data = bytearray(MIXED)
     position = walked(MIXED)[4][0]
     data[position + 12 : position + 16] = (2).to_bytes(4)
@@ -79,8 +79,8 @@ def test_a_leader_epoch_that_goes_back_does_not_break_the_chain() -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, len(MIXED) - 1), st.integers(1, 255))
-def test_a_scan_passes_no_byte_that_a_checksum_covers(at: int, flip: int) -> None:
-    """What it leaves out: offset and length in every format, and in v2 the epoch and the magic."""
+def test_a_full_scan_finds_each_flipped_byte_that_a_checksum_covers(at: int, flip: int) -> None:
+    """Not covered: offset and length in every format, and in v2 the epoch and the magic."""
     data = bytearray(MIXED)
     data[at] ^= flip
     start, magic = next((position, magic) for position, magic, _ in reversed(walked(MIXED)) if position <= at)
@@ -90,12 +90,12 @@ def test_a_scan_passes_no_byte_that_a_checksum_covers(at: int, flip: int) -> Non
         return
     with pytest.raises(BrokenChain) as caught:
         scanned(bytes(data))
-    assert caught.value.position == start, "it says which batch"
+    assert caught.value.position == start, "the error names the batch"
 
 
 @settings(deadline=None)
 @given(st.sampled_from(range(len(BATCHES))), st.sampled_from([0, 1, 2, 3, 255]))
-def test_a_damaged_magic_passes_no_scan(batch: int, magic: int) -> None:
+def test_a_full_scan_finds_a_damaged_magic(batch: int, magic: int) -> None:
     position, right, _ = walked(MIXED)[batch]
     data = bytearray(MIXED)
     data[position + 16] = magic
@@ -107,7 +107,7 @@ def test_a_damaged_magic_passes_no_scan(batch: int, magic: int) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(st.integers(1, 40), st.integers(0, 2000), st.sampled_from(list(Codec)), st.sampled_from([0, 1]))
-def test_headers_alone_tell_a_v2_batch_under_an_older_magic(count: int, size: int, codec: Codec, magic: int) -> None:
+def test_headers_alone_reveal_a_v2_batch_with_an_older_magic(count: int, size: int, codec: Codec, magic: int) -> None:
     data = bytearray(build_batch([Record(Offset(i), Millis(NOW), None, b"v" * size) for i in range(count)], codec))
     data[16] = magic
     with pytest.raises(BrokenChain):
@@ -116,8 +116,8 @@ def test_headers_alone_tell_a_v2_batch_under_an_older_magic(count: int, size: in
 
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=300), st.sampled_from([b"", MIXED, MIXED[:100]]))
-def test_any_bytes_end_in_a_break(garbage: bytes, before: bytes) -> None:
-    """Nothing else is raised, and what came before stands."""
+def test_any_bytes_end_in_broken_chain(garbage: bytes, before: bytes) -> None:
+    """Nothing else is raised, and the batches before the break are returned."""
     data = before + garbage
     for walk in (walk_file, sound):
         seen = 0
@@ -129,7 +129,7 @@ def test_any_bytes_end_in_a_break(garbage: bytes, before: bytes) -> None:
 
 
 @pytest.mark.parametrize("length", range(0, len(MIXED), 7))
-def test_a_file_that_ends_anywhere_keeps_its_whole_batches(length: int) -> None:
+def test_a_truncated_file_keeps_its_whole_batches(length: int) -> None:
     starts = [position for position, _, _ in walked(MIXED)]
     ends = [*starts[1:], len(MIXED)]
     for walk in (walk_file, sound):
@@ -140,7 +140,7 @@ def test_a_file_that_ends_anywhere_keeps_its_whole_batches(length: int) -> None:
         assert seen == sum(end <= length for end in ends)
 
 
-def test_a_batch_larger_than_what_is_read_at_once_is_read_whole() -> None:
+def test_a_batch_larger_than_one_read_is_read_whole() -> None:
     large = build_batch([Record(Offset(0), Millis(NOW), None, b"v" * (3 << 20))])
     data = large + build_batch(records(1, 1))
     assert [found[2] for found in scanned(data)] == [0, 1]

@@ -1,7 +1,6 @@
-"""Which log is cleaned when: dirty share, lags, checkpoint, one log of many, no faster than allowed.
+"""Which log is cleaned when: dirty ratio, lags, checkpoint, choice between logs, rate.
 
-Covers what applies of Kafka's LogCleanerManagerTest and LogCleanerIntegrationTest.
-"""
+Covers the applicable cases of Kafka's LogCleanerManagerTest and LogCleanerIntegrationTest."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ SMALL_SEGMENTS = replace(COMPACTED, segment_bytes=120)
 
 
 def log_of(batches: int, config: object = SMALL_SEGMENTS, *, timestamp: int = NOW) -> CleaningBench:
-    """One batch a segment."""
+    """A log with one batch per segment."""
     bench = CleaningBench(config)  # type: ignore[arg-type]
     for n in range(batches):
         bench.put((b"k%d" % (n % 3), b"." * 40), timestamp=timestamp + n)
@@ -25,7 +24,7 @@ def log_of(batches: int, config: object = SMALL_SEGMENTS, *, timestamp: int = NO
     return bench
 
 
-def test_a_new_log_is_all_dirty_and_a_cleaned_one_not_at_all() -> None:
+def test_a_new_log_is_all_dirty_and_a_cleaned_log_is_clean() -> None:
     bench = log_of(10)
     dirty = measure_log(bench.log, Millis(NOW))
     assert (dirty.first_dirty, dirty.end, dirty.clean_bytes, dirty.ratio) == (0, 10, 0, 1.0)
@@ -35,7 +34,7 @@ def test_a_new_log_is_all_dirty_and_a_cleaned_one_not_at_all() -> None:
     assert clean(bench.log) == 0
 
 
-def test_a_log_is_worth_it_when_its_dirty_share_is_large_enough() -> None:
+def test_a_log_is_cleaned_above_the_minimum_dirty_ratio() -> None:
     bench = log_of(3, replace(SMALL_SEGMENTS, min_cleanable_ratio=0.5))
     assert clean(bench.log)
     for n in range(3):
@@ -48,7 +47,7 @@ def test_a_log_is_worth_it_when_its_dirty_share_is_large_enough() -> None:
     assert clean(bench.log), "4 of 7"
 
 
-def test_what_is_overdue_is_cleaned_however_little_it_is() -> None:
+def test_an_overdue_log_is_cleaned_at_any_dirty_ratio() -> None:
     """KIP-354."""
     bench = log_of(9, replace(SMALL_SEGMENTS, min_cleanable_ratio=0.5, max_compaction_lag_ms=DAY))
     assert clean(bench.log)
@@ -58,7 +57,7 @@ def test_what_is_overdue_is_cleaned_however_little_it_is() -> None:
     assert clean(bench.log, NOW + DAY + 1)
 
 
-def test_an_active_segment_is_rolled_in_time_for_the_maximum_lag() -> None:
+def test_the_active_segment_rolls_in_time_for_the_maximum_lag() -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=100_000, max_compaction_lag_ms=DAY))
     bench.put((b"a", b"1"), timestamp=NOW - DAY - 1)
     bench.put((b"a", b"2"), timestamp=NOW - 1)
@@ -67,7 +66,7 @@ def test_an_active_segment_is_rolled_in_time_for_the_maximum_lag() -> None:
     assert len(bench.log.segments) == 2
 
 
-def test_where_the_log_is_clean_up_to_survives_a_restart() -> None:
+def test_the_cleaned_offset_survives_a_restart() -> None:
     bench = log_of(10)
     clean(bench.log)
     bench.put((b"k0", b"."))
@@ -77,7 +76,7 @@ def test_where_the_log_is_clean_up_to_survives_a_restart() -> None:
     assert measure_log(bench.log, Millis(NOW)).first_dirty == 10
 
 
-def test_a_checkpoint_outside_the_log_is_not_believed() -> None:
+def test_a_cleaned_offset_outside_the_log_is_ignored() -> None:
     bench = log_of(10)
     for wrong in (11, 2):
         bench.directory.claims.note_cleaned(bench.log.topic_partition, Offset(wrong))
@@ -86,8 +85,8 @@ def test_a_checkpoint_outside_the_log_is_not_believed() -> None:
         assert measure_log(bench.log, Millis(NOW)).first_dirty == (0 if wrong == 11 else 4)
 
 
-def test_a_cut_log_is_dirty_from_the_cut_on() -> None:
-    """What is fetched anew above it was never cleaned."""
+def test_a_truncated_log_is_dirty_from_the_truncation_on() -> None:
+    """Records fetched again above it were never cleaned."""
     bench = log_of(10)
     clean(bench.log)
     bench.log.truncate_to(Offset(9))
@@ -99,7 +98,7 @@ def test_a_cut_log_is_dirty_from_the_cut_on() -> None:
     assert measure_log(bench.log, Millis(NOW)).first_dirty == end
 
 
-def test_the_dirtiest_of_many_logs_comes_first() -> None:
+def test_the_dirtiest_log_is_cleaned_first() -> None:
     benches = [log_of(6), log_of(6), log_of(6)]
     for bench, more in zip(benches, (1, 5, 3), strict=True):
         clean(bench.log)
@@ -117,7 +116,7 @@ def test_the_dirtiest_of_many_logs_comes_first() -> None:
     assert order == [1, 2, 0]
 
 
-def test_only_compacted_logs_in_use_are_cleaned() -> None:
+def test_only_open_compacted_logs_are_cleaned() -> None:
     deleted, closed, damaged = log_of(6, replace(SMALL_SEGMENTS, compact=False)), log_of(6), log_of(6)
     closed.directory.close_clean()
     damaged.disk.flip_bit(damaged.log.segments[1].path, 3)
@@ -130,7 +129,7 @@ def test_only_compacted_logs_in_use_are_cleaned() -> None:
     assert cleaner.uncleanable == {}
 
 
-def test_a_restarted_log_is_tried_again() -> None:
+def test_a_skipped_log_is_tried_again_after_a_restart() -> None:
     bench = log_of(6)
     cleaner = make_cleaner()
     bench.disk.flip_bit(bench.log.segments[1].path, 70)
@@ -146,14 +145,14 @@ def test_a_restarted_log_is_tried_again() -> None:
     assert len(records_of(bench.log)) == 3
 
 
-def test_work_is_no_faster_than_allowed() -> None:
+def test_the_rate_is_limited() -> None:
     throttle = CleaningThrottle(1000)
     assert throttle.wait_after(500, Millis(0), Millis(100)) == 400
-    assert throttle.wait_after(500, Millis(500), Millis(1100)) == 0, "it was slower by itself"
-    assert throttle.wait_after(500, Millis(9000), Millis(9000)) == 500, "a pause is not made up for"
+    assert throttle.wait_after(500, Millis(500), Millis(1100)) == 0, "the work itself was slower"
+    assert throttle.wait_after(500, Millis(9000), Millis(9000)) == 500, "idle time is not credited"
 
 
-def test_the_cleaner_says_how_long_to_wait() -> None:
+def test_the_cleaner_returns_the_time_to_wait() -> None:
     bench = log_of(30)
     cleaner = LogCleaner(map_bytes=1 << 20, bytes_per_second=1000, on_failure=lambda error: None)
     piece = cleaner.begin([bench.log], Millis(NOW))

@@ -1,8 +1,7 @@
-"""What compaction keeps and what it drops, rule by rule.
+"""Which records compaction keeps and removes, rule by rule.
 
-Covers what applies of Kafka's LogCleanerTest: last value of a key, tombstones, sequences, offsets,
-grouping, older formats.
-"""
+Covers the applicable cases of Kafka's LogCleanerTest: last value of a key, tombstones, sequences, offsets, grouping,
+older formats."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def offsets(bench: CleaningBench) -> list[int]:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_the_last_value_of_each_key_stays_at_its_offset(codec: Codec) -> None:
+def test_the_last_value_of_each_key_keeps_its_offset(codec: Codec) -> None:
     bench = CleaningBench()
     for round_ in range(5):
         bench.put(*((b"k%d" % n, b"%d.%d" % (round_, n) + b"." * 30) for n in range(7)), codec=codec)
@@ -52,7 +51,7 @@ def test_the_last_value_of_each_key_stays_at_its_offset(codec: Codec) -> None:
     assert {batch.codec for batch in batches_of(bench.log)} == {codec}, "the codec is kept"
 
 
-def test_headers_timestamps_and_epochs_of_what_stays_are_as_they_were() -> None:
+def test_remaining_records_keep_headers_timestamps_and_epochs() -> None:
     bench = CleaningBench()
     bench.put((A, b"old"), (B, b"kept"), timestamp=NOW - 5)
     bench.put((A, b"new"), timestamp=NOW - 9)
@@ -65,11 +64,11 @@ def test_headers_timestamps_and_epochs_of_what_stays_are_as_they_were() -> None:
         assert (batch.timestamp_type, batch.magic) == (was.timestamp_type, was.magic)
         batch.ensure_valid()
     first = batches_of(bench.log)[0]
-    assert (first.base_offset, first.last_offset, first.count) == (0, 1, 1), "its header spans what is gone"
+    assert (first.base_offset, first.last_offset, first.count) == (0, 1, 1), "its header spans the removed records"
     assert [tuple(record)[1:4] for record in records_of(bench.log)] == [(NOW - 5, B, b"kept"), (NOW - 9, A, b"new")]
 
 
-def test_a_batch_that_loses_nothing_keeps_its_bytes() -> None:
+def test_a_batch_without_removed_records_keeps_its_bytes() -> None:
     bench = CleaningBench()
     bench.put((A, b"1"), (B, b"2"), codec=Codec.GZIP)
     bench.settle()
@@ -78,7 +77,7 @@ def test_a_batch_that_loses_nothing_keeps_its_bytes() -> None:
     assert [bytes(batch.buffer) for batch in batches_of(bench.log)] == before
 
 
-def test_log_append_time_stays_that_of_the_batch() -> None:
+def test_log_append_time_of_a_batch_stays() -> None:
     bench = CleaningBench(replace(COMPACTED, timestamp_type=TimestampType.LOG_APPEND_TIME))
     bench.clock.now = NOW + 77
     bench.put((A, b"old"), (B, None), timestamp=5)
@@ -89,8 +88,8 @@ def test_log_append_time_stays_that_of_the_batch() -> None:
     assert [record.timestamp for record in records_of(bench.log)] == [NOW + 77, NOW + 77]
 
 
-def test_records_without_a_key_go() -> None:
-    """The topic was not always compacted: `compact` refuses them now."""
+def test_records_without_a_key_are_removed() -> None:
+    """The topic was not compacted when they were written; a compacted topic rejects them."""
     bench = CleaningBench(replace(COMPACTED, compact=False))
     bench.put((None, b"x"), (A, b"1"))
     bench.settle()
@@ -102,7 +101,7 @@ def test_records_without_a_key_go() -> None:
     assert cleaner.last.stats.keyless == 1
 
 
-def test_empty_keys_are_keys() -> None:
+def test_an_empty_key_is_a_key() -> None:
     bench = CleaningBench()
     bench.put((b"", b"1"), (b"\x00", b"x"))
     bench.put((b"", b"2"))
@@ -114,7 +113,7 @@ def test_empty_keys_are_keys() -> None:
 # --- what is not touched ----------------------------------------------------------------------------------------------
 
 
-def test_the_active_segment_is_left_alone() -> None:
+def test_the_active_segment_is_not_cleaned() -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=100_000))
     for n in range(5):
         bench.put((A, b"%d" % n))
@@ -123,8 +122,8 @@ def test_the_active_segment_is_left_alone() -> None:
     assert offsets(bench) == [0, 1, 2, 3, 4]
 
 
-def test_what_is_not_committed_is_left_alone() -> None:
-    """Scenario 10: k=v1 at 50 is committed, k=v2 at 90 is not; dropping 50 would lose k when 90 is cut."""
+def test_uncommitted_records_are_not_cleaned() -> None:
+    """Scenario 10: k=v1 at 50 is committed, k=v2 at 90 is not. Removing 50 would lose k when 90 is truncated."""
     bench = CleaningBench(replace(COMPACTED, segment_bytes=120))
     for n in range(8):
         bench.put((A, b"%d" % n + b"." * 40))
@@ -136,7 +135,7 @@ def test_what_is_not_committed_is_left_alone() -> None:
     assert table(records_of(bench.log)) == {A: b"3" + b"." * 40}
 
 
-def test_what_is_not_durable_is_left_alone() -> None:
+def test_records_that_are_not_durable_are_not_cleaned() -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=120))
     for n in range(4):
         bench.put((A, b"%d" % n + b"." * 40))
@@ -148,7 +147,7 @@ def test_what_is_not_durable_is_left_alone() -> None:
     assert measure_log(bench.log, Millis(NOW)).end == 4
 
 
-def test_open_transactions_are_left_alone() -> None:
+def test_open_transactions_are_not_cleaned() -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=120))
     bench.put((A, b"1" + b"." * 40))
     bench.put((A, b"2" + b"." * 40))
@@ -160,7 +159,7 @@ def test_open_transactions_are_left_alone() -> None:
     assert offsets(bench) == [1, 2, 3]
 
 
-def test_young_records_stay_for_min_compaction_lag() -> None:
+def test_records_younger_than_min_compaction_lag_stay() -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=120, min_compaction_lag_ms=1000))
     for n in range(6):
         bench.put((A, b"%d" % n + b"." * 40), timestamp=NOW + n * 500)
@@ -175,7 +174,8 @@ def test_young_records_stay_for_min_compaction_lag() -> None:
 
 
 def test_a_tombstone_stays_until_its_delete_horizon() -> None:
-    """KIP-534: the first cleaning that meets it sets the horizon, so it does not count from the record's own time."""
+    """KIP-534: the first cleaning that reads the tombstone sets the horizon, so it does not count from the record's
+    time."""
     bench = CleaningBench()
     bench.put((A, b"1"), (B, b"1"))
     bench.put((A, None), timestamp=NOW - 99 * DAY)
@@ -202,7 +202,7 @@ def test_a_tombstone_stays_until_its_delete_horizon() -> None:
     assert table(records_of(bench.log)) == {B: b"1", C: b"3"}
 
 
-def test_a_tombstone_that_is_overruled_goes_at_once() -> None:
+def test_a_superseded_tombstone_is_removed_at_once() -> None:
     bench = CleaningBench()
     bench.put((A, None), (B, b"1"))
     bench.put((A, b"alive again"))
@@ -211,8 +211,8 @@ def test_a_tombstone_that_is_overruled_goes_at_once() -> None:
     assert [record.value for record in records_of(bench.log)] == [b"1", b"alive again"]
 
 
-def test_tombstones_wait_for_nothing_with_a_delete_retention_of_0() -> None:
-    """The vectors' compacted-gone: still the second cleaning, not the first, takes it."""
+def test_tombstones_are_removed_by_the_second_cleaning_with_a_delete_retention_of_0() -> None:
+    """The vectors' compacted-gone: the second cleaning, not the first, removes it."""
     bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
     bench.put((A, None), (B, b"1"))
     bench.settle()
@@ -228,8 +228,8 @@ def test_tombstones_wait_for_nothing_with_a_delete_retention_of_0() -> None:
 # --- offsets and segments ---------------------------------------------------------------------------------------------
 
 
-def test_the_last_offset_of_the_round_stays_known() -> None:
-    """By an empty batch: a log that ended before its segments do could not be told from one that lost its end."""
+def test_an_empty_batch_keeps_the_last_offset_of_the_round() -> None:
+    """Otherwise a log that ends before its segments do could not be distinguished from one that lost its end."""
     bench = CleaningBench(replace(COMPACTED, compact=False))
     bench.put((None, b"x"))
     bench.put((A, b"1"))
@@ -244,8 +244,8 @@ def test_the_last_offset_of_the_round_stays_known() -> None:
     assert batches_of(bench.log)[1].codec is Codec.NONE
 
 
-def test_the_last_message_of_a_round_stays_where_no_empty_batch_can_be() -> None:
-    """v0 and v1 have none: Kafka's cleaner would stop here."""
+def test_the_last_message_of_a_round_stays_in_formats_without_empty_batches() -> None:
+    """v0 and v1 have no empty batch: Kafka's cleaner would stop here."""
     bench = CleaningBench(replace(COMPACTED, magic=1, compact=False))
     records = [Record(Offset(n), Millis(NOW), None, b"%d" % n) for n in range(3)]
     bench.log.append(build_message_set(records, 1, Codec.GZIP), assign_offsets=False, leader_epoch=LeaderEpoch(0))
@@ -272,7 +272,7 @@ def test_segments_are_joined_up_to_segment_bytes() -> None:
     assert all(end <= behind.base_offset for end, behind in zip(ends, bench.log.segments[1:], strict=False))
 
 
-def test_a_cleaned_segment_is_found_by_offset_and_time() -> None:
+def test_a_cleaned_segment_supports_lookups_by_offset_and_time() -> None:
     bench = CleaningBench(replace(COMPACTED, index_interval_bytes=100))
     for n in range(60):
         bench.put((b"k%d" % (n % 20), b"%d" % n + b"." * 20), timestamp=NOW + n)
@@ -289,7 +289,7 @@ def test_a_cleaned_segment_is_found_by_offset_and_time() -> None:
     assert largest.timestamp == NOW + 59
 
 
-def test_an_index_that_would_not_fit_begins_another_segment() -> None:
+def test_an_index_that_would_not_fit_starts_another_segment() -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=100_000, index_interval_bytes=0, segment_index_bytes=240))
     for n in range(40):
         bench.put((b"k%d" % n, b"." * 40))
@@ -300,7 +300,7 @@ def test_an_index_that_would_not_fit_begins_another_segment() -> None:
     assert len(records_of(bench.log)) == 40
 
 
-def test_offsets_too_far_apart_begin_another_segment() -> None:
+def test_offsets_too_far_apart_start_another_segment() -> None:
     """Relative offsets have 31 bits: two small segments of a log with a wide hole are not joined."""
     bench = CleaningBench(replace(COMPACTED, segment_bytes=100_000))
     for base in (0, 2**31 - 2, 2**31 + 5):
@@ -316,7 +316,7 @@ def test_offsets_too_far_apart_begin_another_segment() -> None:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_map_that_is_full_ends_the_round_and_the_next_one_goes_on() -> None:
+def test_a_full_map_ends_the_round_and_the_next_one_continues() -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=2000))
     for n in range(200):
         bench.put((b"k%d" % (n % 70), b"%d" % n + b"." * 20))
@@ -337,7 +337,7 @@ def test_a_map_that_is_full_ends_the_round_and_the_next_one_goes_on() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_message_sets_are_compacted_too(magic: int, codec: Codec) -> None:
+def test_message_sets_are_compacted(magic: int, codec: Codec) -> None:
     bench = CleaningBench(replace(COMPACTED, magic=magic, segment_bytes=700))
     for n in range(20):
         records = [
@@ -369,8 +369,8 @@ def test_formats_may_be_mixed_in_one_log() -> None:
     assert records_of(bench.log) == [r for r in before if last_offsets(before)[r.key] == r.offset]
 
 
-def test_tombstones_without_a_place_for_a_horizon_go_by_the_age_of_their_segment() -> None:
-    """v1: a day younger than the newest of what was clean, they stay; an hour older, they go."""
+def test_tombstones_without_a_horizon_field_expire_by_the_age_of_their_segment() -> None:
+    """v1: a day younger than the newest clean record, they stay; an hour older, they are removed."""
     bench = CleaningBench(replace(COMPACTED, magic=1, segment_bytes=10_000))
 
     def write(offset: int, key: bytes, value: bytes | None, timestamp: int) -> None:
@@ -384,15 +384,15 @@ def test_tombstones_without_a_place_for_a_horizon_go_by_the_age_of_their_segment
     assert offsets(bench) == [0, 1], "nothing was clean before"
     write(2, B, b"2", NOW + 2000)
     clean(bench.log, NOW + 2000)
-    assert offsets(bench) == [0, 2], "younger than a day against what is clean"
+    assert offsets(bench) == [0, 2], "younger than a day compared with the clean part"
     bench.log.reconfigure(replace(bench.log.config, delete_retention_ms=0))
     write(3, B, b"3", NOW + 3000)
     clean(bench.log, NOW + 3000)
     assert offsets(bench) == [3]
 
 
-def test_the_largest_timestamp_is_that_of_a_record_that_is_left() -> None:
-    """The header that stays for a producer's last sequence tells the time of records that are gone."""
+def test_the_largest_timestamp_is_that_of_a_remaining_record() -> None:
+    """A header that is kept for a producer's last sequence still has the timestamp of removed records."""
     bench = CleaningBench()
     bench.put((b"b", b"first"), timestamp=NOW + 1)
     bench.produce(1, (b"a", b"old"), timestamp=NOW + 900)

@@ -1,7 +1,6 @@
-"""A crash at every call of a compaction: readers find the same before and after, and the log goes on.
+"""A crash at every call of a compaction: readers find the same records before and after, and the log continues.
 
-Scenario 10 and the crash tests of the storage engine, as far as compaction is concerned.
-"""
+Scenario 10 and the crash tests of the storage engine, as far as compaction is concerned."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def transactions() -> CleaningBench:
 
 
 def cleaned_before() -> CleaningBench:
-    """The second round joins what the first has left small, and meets horizons that have passed."""
+    """The second round joins the small segments that the first one left, and finds expired horizons."""
     bench = keys_only()
     clean(bench.log)
     for n in range(6):
@@ -56,7 +55,7 @@ def cleaned_before() -> CleaningBench:
 
 
 def crash_everywhere(make: Callable[[], CleaningBench], now: int, seed: int) -> int:
-    """Returns how many crashes there were."""
+    """Crash at every call. Returns the number of crashes."""
     call = 0
     while True:
         call += 1
@@ -81,7 +80,7 @@ def crash_everywhere(make: Callable[[], CleaningBench], now: int, seed: int) -> 
         assert set(after) <= set(before)
         assert set(records_of(log)) <= set(all_before)
         offsets = [batch.base_offset for batch in batches_of(log)]
-        assert offsets == sorted(set(offsets)), "no offset is there twice"
+        assert offsets == sorted(set(offsets)), "no offset exists twice"
         assert not [name for name in bench.files.list(log.path) if name.endswith((".cleaned", ".swap", ".deleted"))]
         clean(log, now)
         assert table(visible(log)) == table(before)

@@ -1,8 +1,7 @@
 """A compacted log driven at random against dictionaries: appends, transactions, cleanings, restarts, crashes.
 
-Whatever was done, a reader of committed records who keeps the last value of each key has what the model has; before a
-tombstone's horizon it is also told of the deletion. Producers go on where they were.
-"""
+After any steps, a read_committed reader that keeps the last value of each key has the state of the model. Before a
+tombstone's horizon it also sees the deletion. Producers continue with their sequences."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ CONFIG = replace(
 
 @dataclass
 class Model:
-    """What a reader should make of the log. offsets: of the last committed record of each key."""
+    """The state that a reader should have. offsets: of the last committed record of each key."""
 
     values: dict[bytes | None, bytes | None] = field(default_factory=dict)
     offsets: dict[bytes | None, int] = field(default_factory=dict)
@@ -180,7 +179,7 @@ class CompactedLog(RuleBasedStateMachine):
     def sequences_go_on(self) -> None:
         states = {state.producer_id: state for state in self.bench.log.active_producers()}
         for producer, sequence in self.bench.sequences.items():
-            assert states[ProducerId(producer)].last_sequence in (sequence - 1, -1), "-1: only a marker of its is left"
+            assert states[ProducerId(producer)].last_sequence in (sequence - 1, -1), "-1: only a marker of it is left"
 
 
 CompactedLog.TestCase.settings = settings(

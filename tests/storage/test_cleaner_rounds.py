@@ -1,7 +1,7 @@
-"""Rounds of compaction that meet trouble, and what goes on while one is under way.
+"""Cleaning rounds that fail, and operations while a round is in progress.
 
-Covers what applies of Kafka's LogCleanerTest and LogCleanerManagerTest: unreadable logs, full disks, abortion.
-"""
+Covers the applicable cases of Kafka's LogCleanerTest and LogCleanerManagerTest: unreadable logs, full disks,
+cancellation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def offsets(bench: CleaningBench) -> list[int]:
 # --- trouble ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_log_that_cannot_be_read_is_reported_once_and_others_go_on() -> None:
+def test_an_unreadable_log_is_reported_once_and_others_are_cleaned() -> None:
     bench = CleaningBench()
     bench.put((A, b"1"))
     bench.put((A, b"2"))
@@ -64,13 +64,13 @@ def test_a_log_that_cannot_be_read_is_reported_once_and_others_go_on() -> None:
 
 
 def test_a_batch_that_reaches_into_the_next_segment_is_not_cleaned() -> None:
-    """No checksum covers where a batch begins: in one file with the next segment's it would break the chain."""
+    """No checksum covers a base offset: in one file with the next segment's batches it would break the chain."""
     bench = CleaningBench()
     for _ in range(3):
         bench.put((A, b"1"))
         bench.settle()
     before = [segment.size for segment in bench.log.segments]
-    bench.disk.flip_bit(bench.log.segments[1].path, 7, 7)  # the least byte of its base offset
+    bench.disk.flip_bit(bench.log.segments[1].path, 7, 7)  # the lowest byte of its base offset
     troubles: list[TidelogError] = []
     clean(bench.log, cleaner=make_cleaner(troubles))
     assert len(troubles) == 1
@@ -78,8 +78,8 @@ def test_a_batch_that_reaches_into_the_next_segment_is_not_cleaned() -> None:
     assert [segment.size for segment in bench.log.segments] == before
 
 
-def test_a_batch_whose_leader_epoch_has_rotted_is_not_cleaned() -> None:
-    """No checksum covers it: it would go into a segment that says nothing else."""
+def test_a_batch_with_a_corrupt_leader_epoch_is_not_cleaned() -> None:
+    """No checksum covers the epoch: the wrong value would be copied into the cleaned segment."""
     bench = CleaningBench()
     for _ in range(3):
         bench.put((A, b"1"))
@@ -95,7 +95,7 @@ def test_a_batch_whose_leader_epoch_has_rotted_is_not_cleaned() -> None:
 
 
 def test_a_round_ends_when_its_log_is_found_damaged() -> None:
-    """What takes a place in the log says that all before it is on the disk: no start would look at the damage again."""
+    """A cleaned segment counts as proof that everything before it is durable: no start would find the damage again."""
     bench = CleaningBench()
     for n in range(30):
         bench.put((A, b"%d" % n), (B, b"." * 40))
@@ -122,7 +122,7 @@ def test_a_round_ends_when_its_log_is_found_damaged() -> None:
     assert found.first_offset == first
 
 
-def test_a_full_disk_stops_the_round_and_it_begins_anew_later() -> None:
+def test_a_full_disk_ends_the_round_and_a_later_one_starts_again() -> None:
     bench = CleaningBench()
     for n in range(30):
         bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60))
@@ -179,7 +179,7 @@ def finish(cleaner: LogCleaner, piece: Piece | None, outcome: int | BaseExceptio
                 outcome = error
 
 
-def test_appends_and_reads_go_on_while_a_round_is_under_way() -> None:
+def test_appends_and_reads_continue_during_a_round() -> None:
     bench = CleaningBench()
     cleaner, piece = half_done(bench)
     bench.put((b"k0", b"newest"))
@@ -190,7 +190,7 @@ def test_appends_and_reads_go_on_while_a_round_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("change", ["cut", "emptied", "closed", "deleted"])
-def test_what_changes_the_old_segments_ends_the_round(change: str) -> None:
+def test_a_change_of_the_old_segments_cancels_the_round(change: str) -> None:
     bench = CleaningBench()
     cleaner, piece = half_done(bench)
     before = records_of(bench.log)
@@ -216,7 +216,7 @@ def test_what_changes_the_old_segments_ends_the_round(change: str) -> None:
 
 
 @pytest.mark.parametrize("out_of_the_way", ["deleted", "set aside"])
-def test_a_log_that_goes_at_any_moment_is_no_trouble_of_the_disk(out_of_the_way: str) -> None:
+def test_a_log_that_is_deleted_at_any_moment_is_no_disk_failure(out_of_the_way: str) -> None:
     for steps in itertools.count():
         bench = CleaningBench()
         for n in range(12):
@@ -236,8 +236,8 @@ def test_a_log_that_goes_at_any_moment_is_no_trouble_of_the_disk(out_of_the_way:
     assert steps > 3
 
 
-def test_nothing_is_deleted_while_a_round_is_under_way() -> None:
-    """compact,delete: the two take turns."""
+def test_nothing_is_deleted_during_a_round() -> None:
+    """compact,delete: cleaning and deletion alternate."""
     bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1))
     cleaner, piece = half_done(bench)
     later = Millis(NOW + DAY)
@@ -246,7 +246,7 @@ def test_nothing_is_deleted_while_a_round_is_under_way() -> None:
     assert delete_old_segments(bench.log, later) > 0
 
 
-def test_compaction_and_deletion_go_together() -> None:
+def test_compaction_and_deletion_work_together() -> None:
     bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1000))
     for n in range(40):
         bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60), timestamp=NOW + n * 100)
@@ -265,7 +265,7 @@ def test_compaction_and_deletion_go_together() -> None:
     assert offsets(bench) == [41]
 
 
-def test_a_reader_in_an_old_segment_goes_on_in_the_new_one() -> None:
+def test_a_reader_continues_in_the_cleaned_segment() -> None:
     bench = CleaningBench()
     for n in range(20):
         bench.put((b"k%d" % n, b"%d" % n + b"." * 60))
@@ -275,10 +275,10 @@ def test_a_reader_in_an_old_segment_goes_on_in_the_new_one() -> None:
     bench.settle()
     clean(bench.log)
     rest = bench.log.read(read.next_offset, 1, up_to=bench.log.log_end_offset)
-    assert next(iter_batches(rest.records)).base_offset == 2, "offset 1 is gone"
+    assert next(iter_batches(rest.records)).base_offset == 2, "offset 1 was removed"
 
 
-def test_a_flush_under_way_keeps_the_files_that_it_syncs() -> None:
+def test_a_flush_in_progress_keeps_its_files() -> None:
     bench = CleaningBench()
     for n in range(20):
         bench.put((b"k%d" % (n % 3), b"%d" % n + b"." * 60))
@@ -293,7 +293,7 @@ def test_a_flush_under_way_keeps_the_files_that_it_syncs() -> None:
 
 
 @pytest.mark.parametrize("change", ["deleted", "cut", "closed"])
-def test_segments_that_change_while_they_are_read_end_the_reading(change: str) -> None:
+def test_a_change_of_segments_ends_the_reading_of_transactions(change: str) -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=150, delete=True, retention_ms=DAY))
     for n in range(12):
         bench.put((b"k%d" % (n % 3), b"." * 60), timestamp=NOW + n)

@@ -1,7 +1,7 @@
-"""What compaction makes of transactions, markers and the sequences of producers.
+"""Compaction of transactions, markers and producer sequences.
 
-Covers what applies of Kafka's LogCleanerTest: aborted transactions, markers and their horizons, last sequences.
-"""
+Covers the applicable cases of Kafka's LogCleanerTest: aborted transactions, markers and their horizons, last
+sequences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def offsets(bench: CleaningBench) -> list[int]:
     return [record.offset for record in records_of(bench.log)]
 
 
-def test_aborted_records_go_and_do_not_overrule_committed_ones() -> None:
+def test_aborted_records_are_removed_and_do_not_supersede_committed_ones() -> None:
     bench = CleaningBench()
     bench.put((A, b"committed"))
     bench.produce(7, (A, b"aborted"), (B, b"aborted"), transactional=True)
@@ -46,8 +46,9 @@ def test_aborted_records_go_and_do_not_overrule_committed_ones() -> None:
     assert [record.value for record in visible(bench.log, FetchIsolation.HIGH_WATERMARK)] == [b"committed", b"x"]
 
 
-def test_an_abort_marker_goes_after_its_records_and_its_horizon() -> None:
-    """Three cleanings: one takes the records, one finds none and sets the horizon, one behind the horizon takes it."""
+def test_an_abort_marker_is_removed_after_its_records_and_its_horizon() -> None:
+    """Three cleanings: the first removes the records, the second finds none and sets the horizon, a third after the
+    horizon removes the marker."""
     bench = CleaningBench(replace(COMPACTED, delete_retention_ms=1000))
     bench.produce(7, (A, b"aborted"), transactional=True)
     marker = bench.end(7, commit=False)
@@ -62,7 +63,7 @@ def test_an_abort_marker_goes_after_its_records_and_its_horizon() -> None:
     assert bench.log.aborted_transactions(Offset(0), bench.log.log_end_offset) == ()
 
 
-def test_a_commit_marker_stays_while_a_record_of_its_transaction_does() -> None:
+def test_a_commit_marker_stays_as_long_as_a_record_of_its_transaction() -> None:
     bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
     bench.produce(7, (A, b"1"), transactional=True)
     marker = bench.end(7, commit=True)
@@ -84,8 +85,8 @@ def test_a_commit_marker_stays_while_a_record_of_its_transaction_does() -> None:
     assert markers_of(bench.log) == [newer]
 
 
-def test_one_marker_of_the_newest_coordinator_stays_for_its_epoch() -> None:
-    """A replica that is made from the compacted log refuses an older coordinator too, which Kafka's would hear."""
+def test_one_marker_of_the_newest_coordinator_epoch_stays() -> None:
+    """A replica built from the compacted log also rejects an older coordinator; Kafka's would accept it."""
     bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
     markers = []
     for coordinator in (0, 1, 1, 2, 2, 2):
@@ -103,12 +104,13 @@ def test_one_marker_of_the_newest_coordinator_stays_for_its_epoch() -> None:
 
 
 def _ended_by_a_newer_coordinator(bench: CleaningBench) -> int:
-    """A transaction without records in the log. Returns its marker's offset: the one that stays for its epoch."""
+    """Append a transaction without records in the log. Returns the offset of its marker: the one that stays for its
+    epoch."""
     return bench.end(7, commit=True, coordinator=1)
 
 
 def _forget_snapshots(bench: CleaningBench) -> None:
-    """Start again with what the batches tell."""
+    """Restart with the state that the batches contain."""
     for name in bench.files.list(bench.log.path):
         if name.endswith(".snapshot"):
             bench.files.remove(f"{bench.log.path}/{name}")
@@ -116,7 +118,7 @@ def _forget_snapshots(bench: CleaningBench) -> None:
     bench.crash(seed=1)
 
 
-def test_transactions_across_segments_are_seen_whole() -> None:
+def test_transactions_that_span_segments_are_recognized() -> None:
     bench = CleaningBench(replace(COMPACTED, segment_bytes=150))
     for n in range(4):
         bench.produce(7, (b"k%d" % n, b"aborted" + b"." * 40), transactional=True)
@@ -133,7 +135,7 @@ def test_transactions_across_segments_are_seen_whole() -> None:
 
 
 def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
-    """An empty batch without codec tells the producer's last sequence to whoever loads the log."""
+    """An empty batch without codec keeps the producer's last sequence for the next load."""
     bench = CleaningBench()
     bench.produce(7, (A, b"1"), (A, b"2"))
     bench.produce(8, (B, b"1"))
@@ -153,8 +155,9 @@ def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
     assert bench.produce(7, (C, b"goes on")) == 5
 
 
-def test_after_an_unclean_start_batches_tell_what_was_aborted() -> None:
-    """The indexes are not believed, and may be lost: they are read again off the owner's thread, a segment a piece."""
+def test_after_an_unclean_start_aborted_transactions_come_from_the_batches() -> None:
+    """The indexes are unverified and may be lost: the batches are read off the owner's thread, one segment per
+    piece."""
     bench = CleaningBench(replace(COMPACTED, segment_bytes=150))
     for n in range(6):
         bench.produce(7, (b"k%d" % n, b"aborted" + b"." * 40), transactional=True)
@@ -171,13 +174,13 @@ def test_after_an_unclean_start_batches_tell_what_was_aborted() -> None:
     unverified = len(bench.log.producers.unverified(bench.log.log_end_offset))
     assert unverified > 5
     assert clean(bench.log) > unverified
-    assert bench.log.producers.unverified(bench.log.log_end_offset) == [], "nor need they be read again"
+    assert bench.log.producers.unverified(bench.log.log_end_offset) == [], "they are not read again"
     assert table(visible(bench.log)) == table(before)
     assert last_offsets(visible(bench.log)) == last_offsets(before)
 
 
-def test_a_transaction_index_that_rots_once_its_segment_was_cleaned_stops_nobody() -> None:
-    """A cleaned segment's index was written, and never read, by this process: the next roll notes what it says."""
+def test_a_corrupt_transaction_index_of_a_cleaned_segment_stops_no_roll() -> None:
+    """This process wrote the index of a cleaned segment and never read it: the next roll records its checksum."""
     bench = CleaningBench()
     bench.put((A, b"committed"))
     bench.produce(7, (A, b"aborted"), (B, b"aborted"), transactional=True)
@@ -190,6 +193,6 @@ def test_a_transaction_index_that_rots_once_its_segment_was_cleaned_stops_nobody
     for path in paths:
         with closing(bench.files.open(path)) as file:
             file.pwritev([b"\xff"], 2 + 8)
-    assert paths, "something is there to rot"
+    assert paths, "the index has entries to corrupt"
     bench.settle()
     assert visible(bench.log)[: len(before)] == before

@@ -1,4 +1,5 @@
-"""Reads that must wait for the disk: begun on one thread, run on another, judged by the log as it is then."""
+"""Reads that must wait for the disk: begun on the owner's thread, run on another, checked against the log
+afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ DECIDED = FetchIsolation.LAST_STABLE_OFFSET
 
 
 def filled(upto: int = 100) -> Bench:
-    """Several segments of a dozen batches, one record each, all of them cold."""
+    """Several segments of a dozen batches with one record each, none of them in memory."""
     bench = Bench()
     for i in range(upto):
         bench.follow(stamped(i, b"old %03d" % i, epoch=1, timestamp=NOW + i))
@@ -43,18 +44,18 @@ def filled(upto: int = 100) -> Bench:
 
 def begin(log: Log, offset: int, max_bytes: int = 300, isolation: FetchIsolation = EVERYTHING) -> ReadTicket:
     ticket = log.try_fetch(Offset(offset), max_bytes, isolation)
-    assert not isinstance(ticket, LogRead), "it was hot"
+    assert not isinstance(ticket, LogRead), "the read did not wait"
     return ticket
 
 
 def fetch(
     log: Log, offset: int, max_bytes: int = 300, isolation: FetchIsolation = EVERYTHING
 ) -> tuple[LogRead, list[ReadTicket]]:
-    """As whoever runs tickets does. Returns what was read, and what had to be run for it."""
+    """Run tickets until the read succeeds. Returns the result and the tickets that ran."""
     tickets: list[ReadTicket] = []
     found = log.try_fetch(Offset(offset), max_bytes, isolation)
     while not isinstance(found, LogRead):
-        assert len(tickets) < 20, "it never ends"
+        assert len(tickets) < 20, "the read does not end"
         found.run()
         tickets.append(found)
         found = log.try_fetch(Offset(offset), max_bytes, isolation, found)
@@ -62,7 +63,7 @@ def fetch(
     return found, tickets
 
 
-def test_what_memory_has_is_read_at_once() -> None:
+def test_a_read_from_memory_is_immediate() -> None:
     bench = filled()
     bench.disk.is_cold = None
     found = fetch(bench.log, 0)
@@ -72,8 +73,8 @@ def test_what_memory_has_is_read_at_once() -> None:
     assert fetch(bench.log, 99)[1] == []
 
 
-def test_where_to_begin_in_a_closed_segment_is_looked_up_beside_the_owner() -> None:
-    """Its index is mapped: nobody can tell whether looking at that would wait."""
+def test_the_index_of_a_closed_segment_is_read_off_the_owners_thread() -> None:
+    """The index is mapped: a lookup might wait for the disk."""
     bench = filled()
     bench.disk.is_cold = None
     bench.restart_clean()
@@ -83,8 +84,8 @@ def test_where_to_begin_in_a_closed_segment_is_looked_up_beside_the_owner() -> N
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_cold_read_gives_what_a_waiting_one_gives(restarted: bool) -> None:
-    """At every offset, alone and going on from the read before, whatever of the segments is open."""
+def test_a_cold_read_equals_a_waiting_read(restarted: bool) -> None:
+    """At every offset, alone and as a continuation, whatever files of the segments are open."""
     bench = filled()
     if restarted:
         bench.restart_clean()
@@ -96,7 +97,7 @@ def test_a_cold_read_gives_what_a_waiting_one_gives(restarted: bool) -> None:
             assert len(tickets) == 1
 
 
-def test_a_batch_larger_than_asked_for_is_read_whole() -> None:
+def test_a_batch_larger_than_the_limit_is_read_whole() -> None:
     bench = Bench()
     bench.follow(stamped(0, b"x" * 1_000), stamped(1, b"y"))
     bench.disk.is_cold = lambda _: True
@@ -111,8 +112,8 @@ def test_a_batch_that_begins_below_the_offset_is_read_whole() -> None:
     assert fetch(bench.log, 2)[0] == bench.log.fetch(Offset(2), 300, EVERYTHING)
 
 
-def test_the_end_of_a_log_with_holes_is_read_as_well() -> None:
-    """Nothing at or above the offset is left in its segment: the next one has it."""
+def test_a_log_with_holes_is_read_to_its_end() -> None:
+    """The segment has no batch at or above the offset: the next one has it."""
     bench = Bench(replace(SMALL, compact=True))
     bench.follow(stamped(0, b"a"))
     bench.follow(stamped(20, b"b"))
@@ -124,8 +125,8 @@ def test_the_end_of_a_log_with_holes_is_read_as_well() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_compaction_took_from_the_end_of_a_segment_is_passed_beside_the_owner(restarted: bool) -> None:
-    """Segments that end with a hole, and some that are empty: what comes next is in one behind, and cold too."""
+def test_holes_of_compaction_are_skipped_off_the_owners_thread(restarted: bool) -> None:
+    """Segments end with a hole, and some are empty: the next batch is in a later segment, which is cold too."""
     bench = CleaningBench()
     for keys in (b"ax", b"x", b"x", b"bx", b"cx", b"d"):
         for number in keys:
@@ -135,7 +136,7 @@ def test_what_compaction_took_from_the_end_of_a_segment_is_passed_beside_the_own
     if restarted:
         bench.restart_clean()
     log = bench.log
-    assert [segment.base_offset for segment in log.segments if not segment.size][:-1], "some are empty"
+    assert [segment.base_offset for segment in log.segments if not segment.size][:-1], "some segments are empty"
     bench.disk.is_cold = lambda _: True
     for offset in (*range(log.log_end_offset), *reversed(range(log.log_end_offset))):
         found, tickets = fetch(log, offset, 1_000)
@@ -143,7 +144,7 @@ def test_what_compaction_took_from_the_end_of_a_segment_is_passed_beside_the_own
         assert found == log.fetch(Offset(offset), 1_000, EVERYTHING)
 
 
-def test_what_may_not_be_seen_yet_is_not_read_again_to_look_why() -> None:
+def test_bytes_above_the_visible_end_are_not_read_again() -> None:
     bench = Bench()
     bench.follow(stamped(0, b"a"), stamped(1, b"b", b"c"))
     bench.log.advance_high_watermark(Offset(2))
@@ -157,7 +158,7 @@ def test_what_may_not_be_seen_yet_is_not_read_again_to_look_why() -> None:
     assert calls == []
 
 
-def test_a_file_opened_beside_the_owner_stays_open_for_the_next_read() -> None:
+def test_a_file_opened_by_a_ticket_stays_open_for_the_next_read() -> None:
     bench = filled()
     bench.restart_clean()
     bench.disk.is_cold = lambda _: False
@@ -166,7 +167,7 @@ def test_a_file_opened_beside_the_owner_stays_open_for_the_next_read() -> None:
     assert fetch(bench.log, found.next_offset)[1] == []
 
 
-def test_what_was_cut_while_it_was_read_is_not_given() -> None:
+def test_bytes_truncated_during_a_read_are_not_returned() -> None:
     for late in (False, True):
         bench = filled()
         ticket = begin(bench.log, 90)
@@ -177,12 +178,12 @@ def test_what_was_cut_while_it_was_read_is_not_given() -> None:
         if not late:
             ticket.run()
         found = bench.log.try_fetch(Offset(90), 300, EVERYTHING, ticket)
-        assert isinstance(found, BytesRead), "it is to be read again"
+        assert isinstance(found, BytesRead), "the read must run again"
         found.run()
         assert bench.log.try_fetch(Offset(90), 300, EVERYTHING, found) == bench.log.fetch(Offset(90), 300, EVERYTHING)
 
 
-def test_what_was_deleted_while_it_was_read_is_not_given() -> None:
+def test_bytes_deleted_during_a_read_are_not_returned() -> None:
     bench = filled()
     ticket = begin(bench.log, 0)
     delete_records(bench.log, Offset(50))
@@ -192,7 +193,7 @@ def test_what_was_deleted_while_it_was_read_is_not_given() -> None:
         bench.log.try_fetch(Offset(0), 300, EVERYTHING, ticket)
 
 
-def test_a_segment_that_got_another_name_before_it_was_opened_is_looked_up_again() -> None:
+def test_a_segment_renamed_before_it_was_opened_is_looked_up_again() -> None:
     bench = filled()
     bench.restart_clean()
     ticket = begin(bench.log, 0)
@@ -202,7 +203,7 @@ def test_a_segment_that_got_another_name_before_it_was_opened_is_looked_up_again
         ticket.run()
 
 
-def test_a_log_that_rolls_and_grows_meanwhile_keeps_what_was_read() -> None:
+def test_a_read_stays_valid_if_the_log_rolls_and_grows() -> None:
     bench = filled(5)
     ticket = begin(bench.log, 2, 1 << 20)
     bench.log.roll(Millis(NOW))
@@ -212,7 +213,7 @@ def test_a_log_that_rolls_and_grows_meanwhile_keeps_what_was_read() -> None:
     assert found == bench.log.fetch(Offset(2), 1 << 20, EVERYTHING)
 
 
-def test_what_became_visible_meanwhile_is_given_and_no_more() -> None:
+def test_a_read_returns_what_became_visible_meanwhile_and_no_more() -> None:
     bench = Bench()
     bench.follow(*(stamped(i) for i in range(10)))
     bench.log.advance_high_watermark(Offset(3))
@@ -225,7 +226,7 @@ def test_what_became_visible_meanwhile_is_given_and_no_more() -> None:
     assert found.next_offset == 7
 
 
-def test_a_closed_log_may_go_while_it_is_read() -> None:
+def test_a_log_may_be_closed_during_a_read() -> None:
     bench = filled()
     base = bench.log.active.base_offset
     there = bytes(bench.log.fetch(base, 1 << 20, EVERYTHING).records)
@@ -238,8 +239,8 @@ def test_a_closed_log_may_go_while_it_is_read() -> None:
     ticket.release()
 
 
-def test_an_index_that_is_wrong_is_left_to_the_owner() -> None:
-    """The ticket changes nothing: the read that waits puts the index right, and reads."""
+def test_a_wrong_index_is_repaired_by_the_owner() -> None:
+    """The ticket changes nothing: the waiting read repairs the index and reads."""
     bench = filled()
     bench.restart_clean()
     first = bench.log.segments[0]
@@ -259,7 +260,7 @@ def test_an_index_that_is_wrong_is_left_to_the_owner() -> None:
 
 
 def unknown_transactions(seed: int = 3) -> Bench:
-    """Transactions of several producers, in segments whose indexes nobody has looked at in this life or before."""
+    """Transactions of several producers, in segments whose indexes no process has verified."""
     bench = Bench()
     eventful(bench, seed)
     bench.directory.close_clean()
@@ -269,8 +270,8 @@ def unknown_transactions(seed: int = 3) -> Bench:
     return bench
 
 
-def test_the_first_check_of_a_transaction_index_is_run_beside_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No walk along a segment on the owner's thread: neither in the first search nor in a later one."""
+def test_transaction_indexes_are_verified_off_the_owners_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner's thread walks no segment, neither in the first search nor in a later one."""
     for seed in range(5):
         wanted, offset, checked = all_decided(unknown_transactions(seed).log), Offset(0), 0
         bench = unknown_transactions(seed)
@@ -285,7 +286,7 @@ def test_the_first_check_of_a_transaction_index_is_run_beside_the_owner(monkeypa
 
 
 def all_decided(log: Log) -> dict[Offset, LogRead]:
-    """What readers that wait are given, by where they read on."""
+    """The results of waiting reads, by offset."""
     reads, offset = {}, Offset(0)
     while offset < log.last_stable_offset:
         reads[offset] = log.fetch(offset, 200, DECIDED)
@@ -295,16 +296,16 @@ def all_decided(log: Log) -> dict[Offset, LogRead]:
 
 def believed_already(believe: Callable[..., TransactionIndex]) -> Callable[..., TransactionIndex]:
     def checked(self: AbortedTransactions, segment: LogSegment, segments: LogSegments, *rest: Any) -> TransactionIndex:
-        assert self._is_in_memory(segment, segments), "a segment is walked along on the owner's thread"
+        assert self._is_in_memory(segment, segments), "the owner's thread walks a segment"
         return believe(self, segment, segments, *rest)
 
     return checked
 
 
-def test_a_segment_that_grows_while_it_is_checked_is_checked_again() -> None:
+def test_a_segment_that_grows_during_its_verification_is_verified_again() -> None:
     bench = unknown_transactions()
     log = bench.log
-    log.roll(Millis(NOW))  # into a segment that this life knows all of
+    log.roll(Millis(NOW))  # into a segment that this process wrote
     last = log.segments[-2]
     offset = last.base_offset
     tickets = []
@@ -317,7 +318,7 @@ def test_a_segment_that_grows_while_it_is_checked_is_checked_again() -> None:
     assert found == log.fetch(offset, 1 << 20, DECIDED)
 
 
-def test_a_cut_while_a_segment_is_checked_is_noticed() -> None:
+def test_a_truncation_during_a_verification_is_noticed() -> None:
     rng = random.Random(1)
     for _ in range(10):
         bench = unknown_transactions()

@@ -1,7 +1,6 @@
-"""Crashes at every call can find something: each rule, made weaker, must end in a broken promise within some seconds.
+"""Crash points find planted bugs: each rule, weakened, must lead to a violated promise within seconds.
 
-A planted bug that no crash point notices is a missing check of the model, or a missing step of the machine.
-"""
+A planted bug that no crash point finds shows a missing check of the model or a missing step of the machine."""
 
 from __future__ import annotations
 
@@ -62,13 +61,13 @@ def nothing(*_: object, **__: object) -> None:
 
 
 def held_comes_before_the_sync(patch: Patch) -> None:
-    """A flush is over when it has begun."""
+    """A flush counts as finished when it begins."""
     run = FlushTicket.run
     patch.setattr(FlushTicket, "run", lambda self: None if self.up_to else run(self))
 
 
 def names_are_not_synced(patch: Patch) -> None:
-    """A flush syncs bytes and epochs, and no directory: the new segment's name may be lost."""
+    """A flush syncs bytes and epochs but no directory: the new segment's name may be lost."""
     fill = FlushState._fill
 
     def without_directories(self: FlushState, ticket: FlushTicket, *rest: Any) -> None:
@@ -80,17 +79,17 @@ def names_are_not_synced(patch: Patch) -> None:
 
 
 def a_cut_lowers_nothing(patch: Patch) -> None:
-    """Scenario 3: flushed to 100, cut to 80, filled again to 100, and the flush is skipped."""
+    """Scenario 3: flushed to 100, truncated to 80, filled again to 100, and the flush is skipped."""
     patch.setattr(FlushState, "lower", nothing)
 
 
 def a_cut_leaves_the_files_claims(patch: Patch) -> None:
-    """Scenario 3, variant: the checkpoint file still says 100 when the follower crashes at 90."""
+    """Scenario 3, variant: the checkpoint file still has 100 when the follower crashes at 90."""
     patch.setattr(DirectoryClaims, "lowering", lambda *_: nothing)
 
 
 def a_sync_begun_before_a_cut_counts(patch: Patch) -> None:
-    """Scenario 2, the storage half of it."""
+    """Scenario 2, the part of storage."""
 
     def lower(self: FlushState, offset: Any) -> None:
         self.recovery_point = min(self.recovery_point, offset)
@@ -100,22 +99,22 @@ def a_sync_begun_before_a_cut_counts(patch: Patch) -> None:
 
 
 def producers_outlive_a_cut(patch: Patch) -> None:
-    """Scenario 3, variant: a resend of what was cut would be answered as a duplicate."""
+    """Scenario 3, variant: a resend of a truncated batch would be answered as a duplicate."""
     patch.setattr(LogProducers, "truncated", nothing)
 
 
 def snapshots_outlive_a_cut(patch: Patch) -> None:
-    """Scenario 3, variant: the same, behind a restart."""
+    """Scenario 3, variant: the same, after a restart."""
     patch.setattr(LogTruncator, "_snapshots_above", lambda *_: [])
 
 
 def recovery_writes_nothing_again(patch: Patch) -> None:
-    """Scenario 14: after a failed fsync the pages only look written."""
+    """Scenario 14: after a failed fsync the pages only appear written."""
     patch.setattr(Recovery, "_rewrite", staticmethod(nothing))
 
 
 def recovery_leaves_nothing_to_flush(patch: Patch) -> None:
-    """Names and indexes that the process before left in the page cache are taken for durable."""
+    """Names and indexes that the previous process left in the page cache count as durable."""
     patch.setattr(Recovery, "_leave_to_flush", nothing)
 
 
@@ -125,22 +124,22 @@ def epochs_come_behind_bytes(patch: Patch) -> None:
 
 
 def retention_syncs_no_snapshot(patch: Patch) -> None:
-    """What is known of producers whose batches go may be lost."""
+    """The state of producers whose batches are deleted may be lost."""
     patch.setattr(ProducerStateManager, "keeping", lambda *_: nothing)
 
 
 def a_log_start_is_not_written(patch: Patch) -> None:
-    """Where the log starts is only known to the process."""
+    """The log start exists only in memory."""
     patch.setattr(DirectoryClaims, "starting", lambda *_: nothing)
 
 
 def cleaned_segments_are_not_synced(patch: Patch) -> None:
-    """A cleaned segment takes its place before its bytes are durable."""
+    """A cleaned segment replaces its sources before its bytes are durable."""
     patch.setattr(cleaning, "sync_paths", nothing)
 
 
 def swaps_are_not_synced(patch: Patch) -> None:
-    """The old segments go before the new one's name is durable."""
+    """The old segments are removed before the new one's name is durable."""
     replace_ = LogSegments.replace
 
     def unsynced(self: LogSegments, *arguments: Any) -> list[str]:
@@ -157,12 +156,12 @@ def epoch_files_are_never_written(patch: Patch) -> None:
 
 
 def compaction_goes_by_markers_that_may_be_lost(patch: Patch) -> None:
-    """A record gives way to one of a transaction whose end is not durable."""
+    """A record is removed because of a record whose transaction has no durable marker."""
     patch.setattr(LogStart, "durably_decided", lambda self: self._log.recovery_point)
 
 
 def an_index_is_believed_unseen(patch: Patch) -> None:
-    """What a log that was never flushed has lost of its transaction index is not noticed."""
+    """Entries lost from the transaction index of a log that was never flushed are not noticed."""
     recovered = AbortedTransactions.recovered
 
     def believed(self: AbortedTransactions, read_from: Any) -> None:
@@ -208,6 +207,6 @@ def test_crashes_find_a_planted_bug(bug: Bug, monkeypatch: Patch) -> None:
     machine, seed, found = bug.machine, 1, None
     machine.points = 0
     while found is None:
-        assert machine.points < POINTS, f"not noticed within {POINTS} crash points"
+        assert machine.points < POINTS, f"not found within {POINTS} crash points"
         found, seed = draw_example(machine, seed).error, seed + 1
     print(f"noticed after {machine.points} crash points: {found!r}")
