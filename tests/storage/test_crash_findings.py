@@ -1,7 +1,7 @@
-"""What crashes at every call have found (test_crash_points.py), each told alone: the worst fate of what was not synced.
+"""Failures found by crashes at every call (test_crash_points.py), each as its own test, with the worst outcome for
+unsynced data.
 
-Scenarios 3 and 14 of the design: names, cuts and bytes that only the page cache has when the process dies.
-"""
+Scenarios 3 and 14 of the design: names, truncations and bytes that only the page cache has when the process dies."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from tidelog.types import Durability, EpochStart, LeaderEpoch, Millis, Offset, P
 
 
 class NothingSurvives(random.Random):
-    """The fate of what was not synced: all of it is lost."""
+    """Outcome for unsynced data: all of it is lost."""
 
     def randrange(self, *_: object) -> int:
         return 0
 
 
 class FirstWriteSurvives(random.Random):
-    """The fate of what was not synced: the first change of each file is kept."""
+    """Outcome for unsynced data: only the first change of each file survives."""
 
     def randrange(self, start: int, *_: object) -> int:
         return 2 if start == 4 else min(1, start - 1)
 
 
 class OnlySizesSurvive(random.Random):
-    """Of what was not synced, files keep their sizes, and nothing that was written to them."""
+    """Outcome for unsynced data: files keep their sizes but none of the written bytes."""
 
     def randrange(self, start: int, *_: object) -> int:
         return min(3, start - 1)
@@ -52,7 +52,7 @@ class OnlySizesSurvive(random.Random):
 
 
 class OnlyNamesAreLost(random.Random):
-    """The fate of what was not synced: bytes are kept, and no name."""
+    """Outcome for unsynced data: bytes survive, names do not."""
 
     def randrange(self, start: int, *_: object) -> int:
         return 1 if start == 4 else 0
@@ -64,7 +64,7 @@ def lose_power(bench: Bench) -> Log:
 
 
 class IdleBench(Bench):
-    """Nothing happens in the background."""
+    """An executor that drops background work."""
 
     def __init__(self, config: LogConfig = SMALL) -> None:
         self.deferred = Deferred()
@@ -72,14 +72,14 @@ class IdleBench(Bench):
         self.settle()
 
     def settle(self) -> None:
-        """Everything is durable, and the checkpoints say so."""
+        """Make everything durable, and write the checkpoints."""
         self.log.flush()
         self.directory.write_checkpoints()
         self.deferred.run_all()
 
 
 def stop_at(disk: FakeDisk, operation: str, *, behind: str, times: int = 1) -> None:
-    """The process dies inside the next such call behind so many of the other kind; the machine goes on."""
+    """Kill the process inside the next such call, after a number of calls of the other kind; the machine continues."""
     seen = 0
 
     def on_call(now: str) -> None:
@@ -92,8 +92,8 @@ def stop_at(disk: FakeDisk, operation: str, *, behind: str, times: int = 1) -> N
     disk.on_call = on_call
 
 
-def test_a_roll_before_the_process_died_does_not_cost_what_came_behind_it() -> None:
-    """The new segment's name is not durable, and everything below it is: the next flush has to sync the directory."""
+def test_records_after_a_roll_survive_the_death_of_the_process() -> None:
+    """The new segment's name is not durable, but everything below it is: the next flush must sync the directory."""
     bench = IdleBench()
     bench.lead(b"a")
     bench.settle()
@@ -105,8 +105,8 @@ def test_a_roll_before_the_process_died_does_not_cost_what_came_behind_it() -> N
     assert lose_power(bench).log_end_offset == 2
 
 
-def test_a_log_made_before_the_process_died_keeps_what_it_held() -> None:
-    """Nothing of it was ever flushed: neither its directory's name nor its partition.metadata are durable."""
+def test_a_new_log_keeps_its_records_after_the_death_of_the_process() -> None:
+    """It was never flushed: neither the directory's name nor its partition.metadata are durable."""
     bench = IdleBench()
     other = TopicPartition("orders", PartitionIndex(1))
     bench.directory.create_log(other, TOPIC_ID, SMALL)
@@ -121,9 +121,8 @@ def test_a_log_made_before_the_process_died_keeps_what_it_held() -> None:
     assert bench.directory.load_logs(lambda _tp, _id: SMALL)[other].log_end_offset == 1
 
 
-def test_segments_that_a_cut_removed_do_not_come_back_behind_what_took_their_place() -> None:
-    """The process died before the directory was synced; the log ended just where the recovery point had been lowered
-    to."""
+def test_truncated_segments_do_not_return_after_their_replacements() -> None:
+    """The process died before the directory was synced; the log ended exactly at the lowered recovery point."""
     bench = IdleBench()
     bench.lead(b"a")
     bench.log.roll(NOW)
@@ -142,7 +141,7 @@ def test_segments_that_a_cut_removed_do_not_come_back_behind_what_took_their_pla
     assert bench.contents() == before
 
 
-def test_a_time_index_that_recovery_rebuilt_is_durable_before_the_next_clean_stop() -> None:
+def test_a_rebuilt_time_index_is_durable_before_the_next_clean_stop() -> None:
     """Its last entry was lost and read as time 0: lookups by time found nothing."""
     bench = IdleBench(replace(SMALL, index_interval_bytes=10_000))
     for n in range(6):
@@ -158,8 +157,8 @@ def test_a_time_index_that_recovery_rebuilt_is_durable_before_the_next_clean_sto
     assert found is not None and found.offset == 5
 
 
-def test_what_a_failed_fsync_left_in_the_page_cache_is_written_again_on_page_cache_topics_too() -> None:
-    """Scenario 14: the recovery point must not rise over bytes that only look written."""
+def test_page_cache_logs_rewrite_what_a_failed_fsync_left_in_the_page_cache() -> None:
+    """Scenario 14: the recovery point must not rise over bytes that only appear written."""
     bench = IdleBench(replace(SMALL, durability=Durability.PAGE_CACHE))
     bench.lead(b"a")
     bench.disk.fail("sync", ".log")
@@ -183,9 +182,9 @@ def test_names_of_page_cache_topics_are_durable_below_the_recovery_point() -> No
     assert lose_power(bench).log_end_offset == 2
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_roll_does_not_cost_the_segments_name() -> None:
-    """The segment is there when the note of agreed transaction indexes finds no room: its name is made durable with
-    what is appended next."""
+def test_a_full_disk_during_a_roll_does_not_lose_the_segments_name() -> None:
+    """The segment exists when writing the agreed transaction indexes finds the disk full: its name becomes durable with
+    the next append."""
     bench = IdleBench()
     bench.lead(b"a")
     bench.log.flush()
@@ -199,9 +198,9 @@ def test_a_disk_that_is_full_in_the_middle_of_a_roll_does_not_cost_the_segments_
     assert lose_power(bench).log_end_offset == 2
 
 
-def test_what_was_cut_from_a_v1_log_does_not_come_back_under_the_next_epoch() -> None:
-    """Scenario 3, variant: the process died in a cut; its next epoch is durable before its first byte, the cut must be
-    so before."""
+def test_messages_truncated_from_a_v1_log_do_not_return_under_the_next_epoch() -> None:
+    """Scenario 3, variant: the process died during a truncation. Its next epoch is durable before the epoch's first
+    byte, so the truncation must be durable before that."""
     bench = IdleBench(replace(SMALL, magic=1))
     bench.log.append(message(0), assign_offsets=False, leader_epoch=LeaderEpoch(0), epochs=[entry(0, 0)])
     bench.log.append(message(1), assign_offsets=False, leader_epoch=LeaderEpoch(0))
@@ -212,12 +211,12 @@ def test_what_was_cut_from_a_v1_log_does_not_come_back_under_the_next_epoch() ->
     bench.kill()
     bench.log.append(message(1), assign_offsets=False, leader_epoch=LeaderEpoch(5), epochs=[entry(5, 1)])
     log = lose_power(bench)
-    assert log.log_end_offset == 1, "the new message was lost, the old one must not be of epoch 5"
+    assert log.log_end_offset == 1, "the new message was lost, the old one must not belong to epoch 5"
 
 
-def test_epochs_of_a_log_that_was_here_before_are_none_of_this_one() -> None:
-    """Goal: the epoch of what a log gets after it was emptied is known. Method: the process dies before the old epochs
-    are cleared, and what comes then is there after a loss of power, its own epochs are not."""
+def test_epochs_of_an_emptied_log_do_not_apply_to_its_new_records() -> None:
+    """Goal: the epoch of records appended after the log was emptied is known. Method: the process dies before the old
+    epochs are cleared; after a power loss the new records exist without their own epochs."""
     bench = IdleBench()
     bench.follow(stamped(6, b"old", epoch=1))
     bench.settle()
@@ -233,8 +232,8 @@ def test_epochs_of_a_log_that_was_here_before_are_none_of_this_one() -> None:
     assert bench.log.epoch_entries() == (entry(0, bench.log.log_start_offset),)
 
 
-def test_zeros_that_a_closed_segment_was_preallocated_with_are_no_damage() -> None:
-    """Its cut to size was not durable when power failed, although all of its records had been."""
+def test_preallocated_zeros_of_a_closed_segment_are_no_damage() -> None:
+    """The truncation of the file to its size was not durable when power failed, although all of its records were."""
     bench = IdleBench(replace(SMALL, preallocate=True))
     bench.lead(b"a")
     bench.settle()
@@ -248,7 +247,7 @@ def test_zeros_that_a_closed_segment_was_preallocated_with_are_no_damage() -> No
     assert bench.contents() == before
 
 
-def test_a_preallocated_segment_is_cut_to_size_durably_before_a_clean_stop() -> None:
+def test_a_preallocated_segment_is_durably_truncated_before_a_clean_stop() -> None:
     bench = IdleBench(replace(SMALL, preallocate=True))
     bench.lead(b"a")
     bench.settle()
@@ -262,8 +261,8 @@ def test_a_preallocated_segment_is_cut_to_size_durably_before_a_clean_stop() -> 
     assert bench.contents() == before
 
 
-def test_a_log_start_that_was_read_is_not_forgotten_again() -> None:
-    """The process died before the new start had a durable name, and the next one has said where the log starts."""
+def test_a_log_start_stays_once_it_was_read() -> None:
+    """The process died before the new start had a durable name, and the next process has reported that start."""
     bench = IdleBench()
     bench.follow(stamped(7, b"old"))
     bench.settle()
@@ -276,8 +275,9 @@ def test_a_log_start_that_was_read_is_not_forgotten_again() -> None:
     assert lose_power(bench).log_start_offset == 5
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_cut_takes_the_directory_offline() -> None:
-    """The bytes are gone, the epoch file has no room: the log must not go on as if nothing had been cut."""
+def test_a_full_disk_during_a_truncation_takes_the_directory_offline() -> None:
+    """The bytes are gone, the epoch file cannot be written: the log must not continue as if nothing had been
+    truncated."""
     bench = IdleBench()
     bench.lead(b"a")
     bench.lead(b"b", epoch=1)
@@ -291,8 +291,8 @@ def test_a_disk_that_is_full_in_the_middle_of_a_cut_takes_the_directory_offline(
 
 @pytest.mark.parametrize("operation", ["open", "write", "sync", "rename"])
 @pytest.mark.parametrize("file", ["recovery-point-offset-checkpoint", "held-offset-marks"])
-def test_claims_that_could_not_be_lowered_are_lowered_by_the_next_cut(operation: str, file: str) -> None:
-    """Scenario 3: a full disk refused the first cut, and its file went on saying that more was durable."""
+def test_a_rejected_truncation_leaves_claims_for_the_next_one_to_lower(operation: str, file: str) -> None:
+    """Scenario 3: a full disk rejected the first truncation, and its checkpoint kept the higher durable offset."""
     bench = IdleBench()
     for n in range(4):
         bench.lead(b"%d" % n)
@@ -312,7 +312,7 @@ def test_claims_that_could_not_be_lowered_are_lowered_by_the_next_cut(operation:
     assert log.log_end_offset in (2, 4)
 
 
-def test_a_cut_of_the_batch_that_the_log_starts_in_does_not_end_the_log_below_its_start() -> None:
+def test_truncating_the_batch_that_contains_the_log_start_keeps_the_log_end_at_the_start() -> None:
     bench = IdleBench()
     bench.lead(b"0", b"1", b"2", b"3")
     bench.log.flush()
@@ -324,9 +324,9 @@ def test_a_cut_of_the_batch_that_the_log_starts_in_does_not_end_the_log_below_it
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)
 
 
-def test_a_start_that_a_full_disk_refused_does_not_hide_what_comes_behind_a_cut() -> None:
-    """The file may say it all the same, and the log was cut below it and grew again: what it holds now is none of the
-    records that were to be deleted."""
+def test_a_rejected_log_start_does_not_hide_records_after_a_truncation() -> None:
+    """The checkpoint may contain the start although it was rejected. The log was truncated below it and grew again: its
+    records are not the ones to be deleted."""
     bench = IdleBench()
     for n in range(6):
         bench.lead(b"%d" % n)
@@ -346,9 +346,9 @@ def test_a_start_that_a_full_disk_refused_does_not_hide_what_comes_behind_a_cut(
     assert bench.contents() == before
 
 
-def test_compaction_goes_by_no_marker_that_may_be_lost() -> None:
-    """On a page-cache topic the high watermark goes ahead of what is durable: a transaction whose marker is lost may
-    end the other way, and what its record took the place of must still be there."""
+def test_compaction_relies_on_no_marker_that_may_be_lost() -> None:
+    """On a page-cache topic the high watermark passes the durable offset: a transaction whose marker is lost may end
+    the other way, and the records that it superseded must still exist."""
     bench = CleaningBench(replace(COMPACTED, durability=Durability.PAGE_CACHE))
     bench.put((b"k", b"old"))
     bench.produce(7, (b"k", b"new"), transactional=True)
@@ -364,13 +364,13 @@ def test_compaction_goes_by_no_marker_that_may_be_lost() -> None:
     assert table(visible(bench.log)) == {b"k": b"old"}
 
     bench.settle()
-    assert clean(bench.log) > 0, "once the marker is durable nothing holds compaction up"
+    assert clean(bench.log) > 0, "with a durable marker compaction proceeds"
     assert table(visible(bench.log)) == {b"k": b"old"}
 
 
-def test_a_log_that_was_never_flushed_does_not_believe_a_transaction_index_that_lost_its_entries() -> None:
-    """Nothing of it was durable by its files' word, so it was taken for new, and the index for one that agrees; the
-    log starts within its only segment, so that it was not rebuilt either: aborted records were shown."""
+def test_a_log_that_was_never_flushed_verifies_its_transaction_index() -> None:
+    """By its checkpoints nothing was durable, so the log counted as new and its index as verified. The log starts
+    within its only segment, so the index was not rebuilt either: aborted records were shown."""
     bench = CleaningBench(replace(SMALL, durability=Durability.PAGE_CACHE))
     bench.put((b"k", b"deleted"), (b"k", b"committed"))
     bench.produce(7, (b"k", b"aborted"), transactional=True)
@@ -385,9 +385,9 @@ def test_a_log_that_was_never_flushed_does_not_believe_a_transaction_index_that_
     assert [record.value for record in visible(log)] == [b"committed"]
 
 
-def test_what_retention_takes_does_not_take_its_producers_with_it() -> None:
-    """The snapshot at the new start is all that knows of them by then. It was written without being synced: a resend
-    after a loss of power was appended a second time. Found by a random world."""
+def test_retention_does_not_delete_the_producers_of_deleted_records() -> None:
+    """The snapshot at the new start is then the only record of them. It was written without a sync: a resend after a
+    power loss was appended a second time. Found by a random world."""
     bench = CleaningBench(replace(SMALL, retention_bytes=1))
     bench.produce(7, (b"k", b"sent once"))
     bench.log.roll(NOW)
@@ -407,22 +407,22 @@ RETAINED = replace(SMALL, retention_bytes=1)
 
 
 def known_producers(log: Log) -> dict[int, int]:
-    """The last sequence of each."""
+    """The last sequence of each producer."""
     return {state.producer_id: state.last_sequence for state in log.active_producers()}
 
 
 class QuietBench(CleaningBench):
-    """As CleaningBench, but checkpoints are written only when the test says so."""
+    """A CleaningBench that writes checkpoints only if the test requests it."""
 
     def __init__(self, config: LogConfig) -> None:
         self.deferred = Deferred()
         super().__init__(config, executor=self.deferred)
 
 
-def test_segments_that_come_back_below_the_start_do_not_cost_the_snapshot_there() -> None:
-    """The power fails before the removal of the files is durable, and the recovery point's file says nothing of them:
-    recovery reads from the first of them on. It took the snapshot at the log's start for one of what may have been
-    lost, and read no batch below the start either: a resend was appended a second time."""
+def test_segments_that_return_below_the_start_do_not_invalidate_the_snapshot_there() -> None:
+    """Power fails before the removal of the files is durable, and the recovery point file does not list them: recovery
+    reads from the first of them on. It treated the snapshot at the log start as possibly lost, and read no batch below
+    the start either: a resend was appended a second time."""
     bench = QuietBench(RETAINED)
     bench.produce(7, (b"k", b"sent once"))
     bench.log.roll(NOW)
@@ -437,8 +437,8 @@ def test_segments_that_come_back_below_the_start_do_not_cost_the_snapshot_there(
     assert known_producers(log) == {7: 0, 8: 0}
 
 
-def test_the_snapshot_at_the_start_is_believed_where_an_older_one_is_gone() -> None:
-    """As above, and what came before is durably gone: the batches that are there say nothing of producer 7."""
+def test_the_snapshot_at_the_start_is_used_if_an_older_one_is_lost() -> None:
+    """As above, and what came before is durably removed: the remaining batches do not mention producer 7."""
     bench = QuietBench(RETAINED)
     bench.produce(7, (b"k", b"sent once"))
     bench.log.roll(NOW)
@@ -460,8 +460,8 @@ def test_the_snapshot_at_the_start_is_believed_where_an_older_one_is_gone() -> N
 
 
 @pytest.mark.parametrize("config", [SMALL, replace(SMALL, durability=Durability.PAGE_CACHE), COMPACTED])
-def test_batches_that_were_deleted_by_request_keep_their_producers_known(config: LogConfig) -> None:
-    """The log starts within its first segment: what lies below was not read again. Only the process died."""
+def test_producers_of_records_deleted_by_request_stay_known(config: LogConfig) -> None:
+    """The log starts within its first segment: the batches below were not read again. Only the process died."""
     bench = QuietBench(config)
     bench.produce(7, (b"k", b"sent once"))
     bench.put((b"k", b"from somebody else"))
@@ -476,8 +476,8 @@ def test_batches_that_were_deleted_by_request_keep_their_producers_known(config:
 
 @pytest.mark.parametrize("lost", [(), (2,), (2, 4)])
 def test_a_start_within_a_later_segment_needs_no_snapshot(lost: tuple[int, ...]) -> None:
-    """Nothing was retained yet, so no snapshot was made durable: what comes back of them is taken, and for the others
-    the batches that are there still."""
+    """Retention has not run, so no snapshot was made durable: snapshots that survive are used, otherwise the remaining
+    batches."""
     bench = QuietBench(SMALL)
     for producer in (7, 8, 9):
         bench.produce(producer, (b"k", b"sent once"))
@@ -495,8 +495,8 @@ def test_a_start_within_a_later_segment_needs_no_snapshot(lost: tuple[int, ...])
     assert known_producers(log) == {7: 0, 8: 1, 9: 0}
 
 
-def test_a_cut_behind_a_start_that_moved_leaves_its_producers_known() -> None:
-    """As above, where nothing has stopped: a cut reads the producers again as well."""
+def test_a_truncation_after_a_moved_start_keeps_the_producers() -> None:
+    """As above without a stop: a truncation also reads the producers again."""
     bench = QuietBench(SMALL)
     bench.produce(7, (b"k", b"sent once"))
     bench.put((b"k", b"from somebody else"))
@@ -508,9 +508,9 @@ def test_a_cut_behind_a_start_that_moved_leaves_its_producers_known() -> None:
     assert known_producers(bench.log) == {7: 0}
 
 
-def test_an_emptying_that_broke_off_twice_loses_nothing_below_the_start() -> None:
-    """The process dies with the last segment gone, and the log that its next life begins at the start is all that was
-    held. The power fails before the rest is durably out of the way: the offsets between were deleted, not lost."""
+def test_an_emptying_interrupted_twice_loses_nothing_below_the_start() -> None:
+    """The process dies when the last segment is removed, and the log created by the next process starts at the recorded
+    durable offset. Power fails before the rest is durably removed: the offsets between were deleted, not lost."""
     bench = QuietBench(SMALL)
     bench.lead(b"a")
     bench.log.roll(NOW)
@@ -533,9 +533,9 @@ def test_an_emptying_that_broke_off_twice_loses_nothing_below_the_start() -> Non
 
 
 @pytest.mark.parametrize("done", range(10))
-def test_a_swap_that_a_full_disk_broke_off_does_not_replace_what_came_later(done: int) -> None:
-    """The next start finishes the swap of a cleaned segment. The log had gone on, was emptied and filled again: what it
-    held then was replaced by the old records."""
+def test_a_swap_interrupted_by_a_full_disk_does_not_replace_later_records(done: int) -> None:
+    """The next start completes the swap of a cleaned segment. The log had continued, was emptied and filled again: its
+    new records were replaced by the old ones."""
     bench = CleaningBench()
     for n in range(4):
         bench.put((b"k", b"old %d" % n))
@@ -554,9 +554,9 @@ def test_a_swap_that_a_full_disk_broke_off_does_not_replace_what_came_later(done
     assert table(visible(bench.log)) == {b"k": b"new"}
 
 
-def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
-    """It was refused as not written, though a whole message of it had been; and here it would be of the epoch of what
-    came instead."""
+def test_a_partial_append_on_a_full_disk_does_not_return() -> None:
+    """The append was rejected as not written although one whole message was; here it would belong to the epoch of the
+    records that followed."""
     bench = IdleBench(replace(SMALL, magic=1))
     bench.disk.fail("write", ".log", error=errno.ENOSPC)
     with pytest.raises(DiskFull):

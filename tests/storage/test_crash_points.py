@@ -1,11 +1,9 @@
-"""Power fails at every call that a log makes to its disk, and each time the log comes back as it may.
+"""Power fails at every disk call of a log, and each time the log must come back in an allowed state.
 
 A machine appends (as leader and follower, plain, idempotent, in transactions, as v1), flushes, rolls, truncates,
-empties, deletes from the front, compacts, checkpoints and restarts one log on a disk some of whose calls fail.
-CRASH_POINTS says how many crash points each kind of log gets; all of them together judge 100,000. FULL=1: ten times as
-many, from fresh seeds. Covers scenarios 3, 10 and 14 of the design as far as one log shows them, and
-log-append-roll-flush.txt.
-"""
+empties, deletes from the front, compacts, checkpoints and restarts one log on a disk with failing calls. CRASH_POINTS
+sets the number of crash points per kind of log; all kinds together check 100,000. FULL=1: ten times as many, from fresh
+seeds. Covers scenarios 3, 10 and 14 of the design as far as one log shows them, and log-append-roll-flush.txt."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ pytestmark = pytest.mark.timeout(7_200 if FULL else 600)
 
 
 def judge_crash_points(machine: type[CrashMachine], name: str) -> None:
-    """On failure the steps that lead to it are told, and how to see them again."""
+    """A failure prints the steps that lead to it and the command that replays them."""
     digest = run_until(machine, POINTS, first_seed=FIRST_SEED, name=name)
     print(f"{name}: {machine.points} crash points, examples {digest}")
     assert machine.points >= POINTS or os.environ.get("CRASH_REPLAY")
@@ -111,9 +109,9 @@ class TestPreallocatedAndCompactedLog:
         judge_crash_points(Preallocated, type(self).__name__)
 
 
-def test_a_seed_is_the_same_example_everywhere() -> None:
-    """Goal: what is red here is red on every machine. Method: another process, with other hashes and fewer modules
-    loaded, draws and judges the same."""
+def test_a_seed_gives_the_same_example_in_every_process() -> None:
+    """Goal: a failure is reproducible on every machine. Method: another process, with other hashes and fewer loaded
+    modules, draws and checks the same example."""
     program = """if True:
         from tests.storage.crash_machine import CrashMachine
         from tests.storage.crash_runs import run_until

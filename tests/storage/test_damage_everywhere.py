@@ -1,10 +1,9 @@
-"""Every byte of a small log's directory is flipped, every file is lost or cut in turn: the log opens with the right
-data, or says precisely what is lost (scenario 8, as far as one log shows it).
+"""Every byte of a small log directory is flipped, every file is removed or truncated in turn: the log opens with the
+right data, or reports precisely what is lost (scenario 8, as far as one log shows it).
 
-What a reader is given is either what was written, or fails its checksum (a wrong leader epoch harms no reader; it is
-reported by recovery and the scrub). What is not there is in `Log.damage`. Records of aborted transactions are never
-shown. A file that only says what others say too costs nothing.
-"""
+A reader receives what was written, or a batch that fails its checksum. (A wrong leader epoch harms no reader; recovery
+and the scrub report it.) Missing records are in `Log.damage`. Records of aborted transactions are never returned. The
+loss of a redundant file has no effect."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ READ_BYTES = 4096
 
 @dataclass(frozen=True)
 class Written:
-    """A log in some state of rest, and what it holds. batches: by first offset."""
+    """A stopped log and its contents. batches: by first offset."""
 
     disk: FakeDisk
     batches: dict[int, bytes]
@@ -107,7 +106,7 @@ def open_log(disk: FakeDisk) -> tuple[LogDirectory, Log]:
 
 
 def judge(disk: FakeDisk, was: Written) -> None:
-    """Is what is left of the log right, and is what is lost told?"""
+    """Check that the remaining records are right, and that the lost ones are reported."""
     directory, log = open_log(disk)
     read: set[int] = set()
     rotten: set[int] = set()
@@ -124,28 +123,30 @@ def judge(disk: FakeDisk, was: Written) -> None:
         try:
             RecordBatch(found).ensure_valid()
         except CorruptRecord:
-            rotten.update(offsets)  # below the recovery point: its reader finds it
+            rotten.update(offsets)  # below the recovery point: a reader finds it
             continue
         if not was.durable and base == max(was.batches) and found[8:] == data[8:]:
-            continue  # the last one, not held yet: nothing says where it belongs
-        assert found[:12] + found[16:] == data[:12] + data[16:], f"offset {base} is not what was written"
+            continue  # the last one, not durable yet: nothing shows where it belongs
+        assert found[:12] + found[16:] == data[:12] + data[16:], f"offset {base} differs from what was written"
         read.update(offsets)
     lost = set(range(was.end)) - read - rotten
     told = set() if log.damage is None else {offset for offset in lost if log.damage.at(Offset(offset)) is not None}
     if was.durable:
-        assert lost == told, f"lost without a word: {sorted(lost - told)}"
+        assert lost == told, f"lost and not reported: {sorted(lost - told)}"
     else:
-        assert not read or lost == set(range(max(read) + 1, was.end)), "above what was durable, the end may be cut"
+        assert not read or lost == set(range(max(read) + 1, was.end)), (
+            "above the durable offset, the end may be truncated"
+        )
     log.advance_high_watermark(log.log_end_offset)
     shown = set(consume(log, READ_COMMITTED).offsets)
-    assert shown <= was.committed, f"shown, though aborted or undecided: {sorted(shown - was.committed)}"
+    assert shown <= was.committed, f"returned although aborted or undecided: {sorted(shown - was.committed)}"
     if log.damage is None and not rotten and not lost:
         assert shown == was.committed
     directory.close()
 
 
 def files(was: Written) -> Iterator[tuple[str, bytes]]:
-    """Every file that says something of the log, with what is in it; index files without the zeros behind them."""
+    """Every file with data of the log, and its contents; index files without the zeros after their entries."""
     paths = [f"{DIRECTORY}/{name}" for name in was.disk.list(DIRECTORY) if name != "partition.metadata"]
     for path in [*paths, f"/data/{DURABLE_MARKS}"]:
         data = read_file(was.disk, path)
@@ -157,19 +158,19 @@ STATES = ["clean", "killed", "torn"]
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_without_damage_all_is_there(state: str) -> None:
+def test_an_undamaged_log_is_complete(state: str) -> None:
     was = written(state)
     disk = was.disk.twin()
     judge(disk, was)
     assert len(was.committed) > 10
-    assert set(range(was.end)) - was.committed, "some are aborted, some undecided"
+    assert set(range(was.end)) - was.committed, "some transactions are aborted, some undecided"
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(
     "kind", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "checkpoint", DURABLE_MARKS]
 )
-def test_any_byte_may_rot(state: str, kind: str) -> None:
+def test_any_byte_may_be_corrupt(state: str, kind: str) -> None:
     was = written(state)
     flipped = 0
     for path, data in files(was):
@@ -202,7 +203,7 @@ HARMS: dict[str, Callable[[FakeDisk, str, bytes], None]] = {
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("harm", HARMS)
-def test_any_file_may_be_lost_or_spoiled(state: str, harm: str) -> None:
+def test_any_file_may_be_lost_or_overwritten(state: str, harm: str) -> None:
     was = written(state)
     for path, data in files(was):
         disk = was.disk.twin()
@@ -214,8 +215,8 @@ def test_any_file_may_be_lost_or_spoiled(state: str, harm: str) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_any_file_may_end_anywhere(state: str) -> None:
-    """Cut within each header, and at every seventh byte elsewhere: an index at every entry, and within each."""
+def test_any_file_may_be_truncated(state: str) -> None:
+    """Truncated within each header and at every seventh byte elsewhere: an index at every entry, and within each."""
     was = written(state)
     for path, data in files(was):
         starts = [
@@ -233,9 +234,8 @@ def test_any_file_may_end_anywhere(state: str) -> None:
                 raise AssertionError(f"{state}: {path} ends at {length} of {len(data)} bytes: {error}") from error
 
 
-def test_a_closed_segment_that_lost_its_markers_does_not_show_what_they_aborted() -> None:
-    """Cut between two batches behind a clean stop: what is left of it does not tell that a transaction was aborted, its
-    index does."""
+def test_a_closed_segment_that_lost_its_markers_returns_no_aborted_records() -> None:
+    """Truncated between two batches after a clean stop: the remaining batches do not show the abort, the index does."""
     was = written("clean")
     disk = was.disk.twin()
     data = read_file(disk, f"{DIRECTORY}/00000000000000000000.log")
@@ -251,7 +251,7 @@ def _begins_batch(was: Written, data: bytes, position: int) -> bool:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_no_recovery_point_costs_time_only(state: str) -> None:
+def test_a_missing_recovery_point_only_costs_time(state: str) -> None:
     was = written(state)
     disk = was.disk.twin()
     if disk.size(f"/data/{RECOVERY_POINT_CHECKPOINT}") is not None:

@@ -1,7 +1,6 @@
-"""Logs that are deleted, set aside, made, or start elsewhere: what that costs, on which thread, what a crash leaves.
+"""Logs that are deleted, set aside, created, or get a new start: cost, thread, and state after a crash.
 
-Costs are counted in calls to the disk. The owner's thread is whatever runs while no work of an executor does.
-"""
+Costs are counted in disk calls. A call belongs to the owner's thread if no work of an executor is running."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ AGAIN = TopicId(UUID(int=71))
 
 
 class Elsewhere(Deferred):
-    """A Deferred that knows whether work of its own runs."""
+    """A Deferred that records whether its work is running."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +50,7 @@ class Elsewhere(Deferred):
 
 
 class Office:
-    """A log directory whose executor works when it is told to; calls to the disk are counted by who makes them."""
+    """A log directory whose executor runs on request; disk calls are counted by caller."""
 
     def __init__(self) -> None:
         self.disk, self.clock = FakeDisk(), SetClock()
@@ -73,7 +72,7 @@ class Office:
         (self.workers if self.executor.at_work else self.owners)[operation] += 1
 
     def fill(self, count: int, config: LogConfig = SMALL, batches: int = 1) -> list[Log]:
-        """So many logs with durable, committed records, and checkpoints that name them."""
+        """A number of logs with durable, committed records, and checkpoints that list them."""
         logs = [self.directory.create_log(name(index), TOPIC_ID, config) for index in range(count)]
         for log in logs:
             for _ in range(batches):
@@ -104,8 +103,8 @@ def office() -> Iterator[Office]:
 # --- deletions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_of_many_partitions_is_deleted_with_a_few_syncs_none_of_them_by_the_owner(office: Office) -> None:
-    """Each of 1,500 logs cost 5 to 7 fsyncs, one after the other, while nobody else was served."""
+def test_deleting_a_topic_with_many_partitions_takes_a_few_syncs_off_the_owners_thread(office: Office) -> None:
+    """Each of 1,500 logs took 5 to 7 fsyncs, one after the other, and blocked all other requests."""
     office.fill(200)
     for index in range(200):
         office.directory.delete_log(name(index))
@@ -119,10 +118,10 @@ def test_a_topic_of_many_partitions_is_deleted_with_a_few_syncs_none_of_them_by_
     assert office.waits_of_owner() == {}
 
 
-def test_what_is_deleted_while_a_batch_runs_goes_into_the_next(office: Office) -> None:
+def test_deletions_during_a_batch_go_into_the_next_batch(office: Office) -> None:
     office.fill(30)
     office.directory.delete_log(name(0))
-    office.executor.run_one()  # it is free: the first batch begins
+    office.executor.run_one()  # the executor is free: the first batch begins
     for index in range(1, 30):
         office.directory.delete_log(name(index))
     office.executor.run_all()
@@ -140,7 +139,7 @@ def test_logs_are_set_aside_with_one_sync_of_their_names(office: Office) -> None
     assert sum(each.endswith("-stray") for each in office.disk.list("/data")) == 40
 
 
-def test_a_name_that_is_used_again_at_once_finds_the_old_log_out_of_the_way(office: Office) -> None:
+def test_a_name_that_is_used_again_at_once_finds_the_old_log_renamed(office: Office) -> None:
     office.fill(1)
     office.directory.delete_log(name(0))
     ticket = office.directory.begin_log(name(0), TOPIC_ID, SMALL)
@@ -152,7 +151,7 @@ def test_a_name_that_is_used_again_at_once_finds_the_old_log_out_of_the_way(offi
     assert office.waits_of_owner() == {}
 
 
-def test_a_deletion_that_a_full_disk_refuses_is_tried_again(office: Office) -> None:
+def test_a_deletion_that_a_full_disk_rejected_is_repeated(office: Office) -> None:
     office.fill(3)
     office.directory.delete_log(name(1))
     office.disk.fail("open", "/data/recovery-point-offset-checkpoint.tmp", error=errno.ENOSPC)
@@ -169,11 +168,11 @@ def test_a_deletion_that_a_full_disk_refuses_is_tried_again(office: Office) -> N
     ("operation", "path", "skip"),
     [("open", "/data/recovery-point-offset-checkpoint.tmp", 0), ("sync_directory", "/data", 2)],
 )
-def test_a_deletion_that_is_tried_again_leaves_the_next_log_of_that_name_alone(
+def test_a_repeated_deletion_does_not_touch_the_next_log_of_that_name(
     office: Office, operation: str, path: str, skip: int
 ) -> None:
-    """A full disk refuses the deletion, and has room again when another log is made under the same name. What was
-    tried again took the new log for the old one, and deleted it."""
+    """A full disk rejects the deletion and has space again when a new log gets the same name. The repeated deletion
+    took the new log for the old one and deleted it."""
     office.fill(1)
     office.directory.delete_log(name(0))
     office.disk.fail(operation, path, error=errno.ENOSPC, skip=skip)
@@ -192,7 +191,7 @@ def test_a_deletion_that_is_tried_again_leaves_the_next_log_of_that_name_alone(
 
 
 def made(office: Office, tp: TopicPartition, topic_id: TopicId) -> Log:
-    """A new log, made by the executor."""
+    """A new log, created by the executor."""
     ticket = office.directory.begin_log(tp, topic_id, SMALL)
     results: list[Log | BaseException] = []
     office.executor.submit(ticket.run, results.append)
@@ -200,7 +199,7 @@ def made(office: Office, tp: TopicPartition, topic_id: TopicId) -> Log:
     return office.directory.finish_log(ticket, results[0])
 
 
-def test_deletions_whose_marks_a_full_disk_refuses_are_tried_again(office: Office) -> None:
+def test_deletions_whose_marks_a_full_disk_rejected_are_repeated(office: Office) -> None:
     office.fill(2)
     office.directory.delete_log(name(0))
     office.directory.delete_log(name(1))
@@ -213,7 +212,7 @@ def test_deletions_whose_marks_a_full_disk_refuses_are_tried_again(office: Offic
     assert office.directory.offline is None
 
 
-def test_after_an_error_of_the_disk_nothing_more_is_renamed(office: Office) -> None:
+def test_nothing_is_renamed_after_a_disk_failure(office: Office) -> None:
     office.fill(2)
     office.disk.fail("sync", "/data/held-offset-marks")
     office.directory.delete_log(name(0))
@@ -225,7 +224,7 @@ def test_after_an_error_of_the_disk_nothing_more_is_renamed(office: Office) -> N
 
 
 @pytest.mark.parametrize("power_fails", [True, False])
-def test_a_crash_at_any_step_leaves_each_log_whole_or_gone_and_none_missed(power_fails: bool) -> None:
+def test_a_crash_at_any_step_leaves_each_log_whole_or_gone_and_none_missing(power_fails: bool) -> None:
     step, crashed = 0, True
     while crashed:
         office = Office()
@@ -252,7 +251,7 @@ def test_a_crash_at_any_step_leaves_each_log_whole_or_gone_and_none_missed(power
 # --- log starts -------------------------------------------------------------------------------------------------------
 
 
-def test_the_starts_of_many_logs_move_with_one_write_and_only_when_it_is_durable(office: Office) -> None:
+def test_log_starts_move_with_one_write_and_only_when_it_is_durable(office: Office) -> None:
     logs = office.fill(50, batches=3)
     for log in logs:
         office.directory.move_log_start(log, Offset(2))
@@ -266,12 +265,12 @@ def test_the_starts_of_many_logs_move_with_one_write_and_only_when_it_is_durable
     assert claims.known(name(7), key, clean=False).log_start == 2
 
 
-def test_who_waits_for_a_start_behind_an_error_of_the_disk_is_told(office: Office) -> None:
-    """A snapshot of the metadata waited for ever."""
+def test_a_disk_failure_ends_the_wait_for_a_new_start(office: Office) -> None:
+    """A snapshot of the metadata waited forever."""
     first, second = office.fill(2, batches=3)
     told: list[TidelogError | None] = []
     office.directory.drop_before(first, Offset(1), told.append)
-    office.executor.run_one()  # it is free: the first batch begins
+    office.executor.run_one()  # the executor is free: the first batch begins
     office.directory.drop_before(second, Offset(1), told.append)
     office.disk.fail("open", "/data/log-start-offset-checkpoint.tmp")
     office.executor.run_all()
@@ -285,12 +284,12 @@ def test_a_start_is_never_moved_above_the_high_watermark(office: Office) -> None
     assert log.log_start_offset == log.high_watermark == 3
 
 
-def test_a_cut_that_begins_meanwhile_wins_over_a_moving_start(office: Office) -> None:
-    """The start is claimed, the cut lowers the claim again: neither memory nor the file may say that the log starts
-    behind its end."""
+def test_a_truncation_that_begins_meanwhile_overrides_a_moving_start(office: Office) -> None:
+    """The start is recorded, and the truncation lowers it again: neither memory nor file may place the start after the
+    log end."""
     (log,) = office.fill(1, batches=6)
     office.directory.move_log_start(log, Offset(5))
-    office.executor.run_one()  # the executor is free: the claim is on its way
+    office.executor.run_one()  # the executor is free: the write is in progress
     cut = log.begin_truncation(Offset(3))
     assert cut is not None
     cut.run()
@@ -302,7 +301,7 @@ def test_a_cut_that_begins_meanwhile_wins_over_a_moving_start(office: Office) ->
     assert known.log_start == 0
 
 
-def test_a_checkpoint_that_is_written_meanwhile_does_not_take_a_start_back(office: Office) -> None:
+def test_a_checkpoint_written_meanwhile_does_not_revert_a_start(office: Office) -> None:
     (log,) = office.fill(1, batches=6)
     office.directory.move_log_start(log, Offset(5))
     office.executor.run_one()
@@ -336,7 +335,7 @@ def test_retention_waits_for_no_disk_on_the_owners_thread(office: Office) -> Non
     assert not any(each.endswith(".deleted") for each in office.disk.list(logs[0].path))
 
 
-def test_where_all_has_expired_the_next_segment_is_durable_before_the_last_goes(office: Office) -> None:
+def test_if_all_segments_expired_the_next_one_is_durable_before_the_last_is_removed(office: Office) -> None:
     (log,) = office.fill(1, replace(SMALL, retention_ms=1_000), batches=3)
     office.clock.now += DAY
     office.directory.drop_expired(log)
@@ -369,8 +368,8 @@ def test_a_crash_at_any_step_of_retention_loses_nothing_above_the_start() -> Non
 
 
 def test_a_log_that_is_emptied_meanwhile_keeps_its_new_files(office: Office) -> None:
-    """Old segments are out of the log and their files not renamed yet when the log is emptied, and begins anew at the
-    base of one of them: the renaming must not take the new file."""
+    """Old segments have left the log, and their files are not renamed yet when the log is emptied and starts at the
+    base offset of one of them: the renaming must not take the new file."""
     (log,) = office.fill(1, ROLLING, batches=30)
     office.directory.drop_expired(log)
     while log.front.leaving is None:
@@ -388,7 +387,7 @@ def test_a_log_that_is_emptied_meanwhile_keeps_its_new_files(office: Office) -> 
 
 
 def values(log: Log) -> list[bytes]:
-    """Every record from the log's start on."""
+    """Every record from the log start on."""
     found: list[bytes] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,4 +1,4 @@
-"""A disk that is full, or that fails: typed errors, nothing half written, other directories untouched."""
+"""A full disk and a failing disk: typed errors, nothing half written, other directories unaffected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Offset, PartitionIndex, TopicPartition
 
 
-def test_a_full_directory_refuses_appends_whole_and_serves_reads() -> None:
+def test_a_full_directory_rejects_whole_appends_and_serves_reads() -> None:
     bench = Bench()
     for i in range(5):
         bench.lead(b"value %d" % i)
@@ -24,18 +24,18 @@ def test_a_full_directory_refuses_appends_whole_and_serves_reads() -> None:
         with pytest.raises(DiskFull, match="free some space"):
             bench.lead(b"one too many")
         assert bench.contents() == before
-        assert bench.disk.size(bench.segment_path) == size, "what fitted was cut away again"
+        assert bench.disk.size(bench.segment_path) == size, "the bytes that fitted were truncated again"
         assert bench.disk.used + free == bench.disk.capacity
     assert bench.directory.offline is None
 
 
-def test_it_works_again_when_there_is_room() -> None:
+def test_appends_resume_when_space_is_free() -> None:
     bench = Bench()
     bench.lead(b"a")
     bench.disk.capacity = bench.disk.used
     with pytest.raises(DiskFull):
         bench.lead(b"b", epoch=5)
-    assert [entry.epoch for entry in bench.log.epoch_entries()] == [0], "the refused epoch left no trace"
+    assert [entry.epoch for entry in bench.log.epoch_entries()] == [0], "the rejected epoch left no trace"
     bench.disk.capacity = None
     assert bench.lead(b"c") == 1
     bench.commit()
@@ -60,9 +60,9 @@ def test_a_roll_on_a_full_disk_keeps_the_old_segment() -> None:
     assert bench.contents()[:-1] == before
 
 
-def test_a_segment_behind_a_hole_is_taken_back_where_the_disk_is_full() -> None:
-    """What no segment can hold begins one behind the hole, at an offset that the log has not come to. Left empty, it
-    would stand in the way of what comes instead: segments out of order, of which a restart knows only one."""
+def test_a_segment_after_a_hole_is_removed_if_the_disk_is_full() -> None:
+    """A batch that no segment can span starts one after the hole, at an offset above the log end. If it stayed, empty,
+    later segments would begin below it: segments out of order, of which a restart would use only one."""
     bench = Bench()
     bench.lead(b"a")
     bench.disk.fail("write", ".log", error=errno.ENOSPC)
@@ -77,7 +77,7 @@ def test_a_segment_behind_a_hole_is_taken_back_where_the_disk_is_full() -> None:
     assert bench.contents() == stored
 
 
-def test_a_full_disk_cannot_make_logs_and_leaves_nothing_behind() -> None:
+def test_a_full_disk_rejects_new_logs_and_leaves_nothing_behind() -> None:
     bench = Bench()
     bench.disk.capacity = bench.disk.used
     other = TopicPartition("other", PartitionIndex(0))
@@ -88,7 +88,7 @@ def test_a_full_disk_cannot_make_logs_and_leaves_nothing_behind() -> None:
     bench.directory.create_log(other, TOPIC_ID, SMALL)
 
 
-def test_a_truncation_on_a_full_disk_is_refused_before_it_cuts() -> None:
+def test_a_full_disk_rejects_a_truncation_before_anything_is_removed() -> None:
     bench = Bench()
     bench.follow(*(stamped(i, b"%d" % i) for i in range(20)))
     bench.commit()
@@ -123,9 +123,9 @@ def test_a_failing_write_takes_the_directory_offline() -> None:
     assert len(bench.contents()) == 1
 
 
-def test_a_sync_that_finds_no_room_takes_the_directory_offline() -> None:
-    """Goal: bytes that the kernel dropped for want of room are never held. Method: a sync fails as "full", so that a
-    later one would succeed without them; then the power fails."""
+def test_a_sync_without_free_space_takes_the_directory_offline() -> None:
+    """Goal: bytes that the kernel dropped for lack of space never count as durable. Method: a sync fails as "full", so
+    that a later one would succeed without them; then power fails."""
     bench = Bench()
     bench.lead(b"a")
     bench.commit()
@@ -148,8 +148,8 @@ def test_a_failing_read_takes_the_directory_offline() -> None:
     assert bench.directory.offline is not None
 
 
-def test_any_call_may_fail_and_nothing_held_is_lost() -> None:
-    """Each call of an ordinary life fails once, with each operation; then the machine restarts."""
+def test_any_call_may_fail_and_nothing_durable_is_lost() -> None:
+    """Each call of an ordinary run fails once, with each error; then the machine restarts."""
     for operation in ("write", "sync", "truncate", "open", "map", "reserve", "rename", "remove", "sync_directory"):
         for skip in range(12):
             bench = Bench()
@@ -161,13 +161,13 @@ def test_any_call_may_fail_and_nothing_held_is_lost() -> None:
                     bench.commit()
                     durable_offset = bench.log.durable_offset
                     if i == 20:
-                        durable_offset = 15  # from here on the cut may have happened
+                        durable_offset = 15  # from here on the truncation may have happened
                         bench.log.truncate_to(Offset(15))
                         bench.directory.write_checkpoints()
             except KafkaStorageError:
                 assert bench.directory.offline is not None
             if fault.times == 1:
-                break  # there are not that many such calls
+                break  # there are fewer such calls
             bench.disk.heal()
             bench.disk.crash(random.Random(skip))
             try:
@@ -200,7 +200,7 @@ def test_a_crash_in_any_call_of_an_append_leaves_whole_batches() -> None:
     raise AssertionError("the append never ended")
 
 
-def test_creating_a_log_can_be_cut_short_anywhere() -> None:
+def test_the_creation_of_a_log_can_be_interrupted_anywhere() -> None:
     for call in range(1, 80):
         bench = Bench()
         other = TopicPartition("other", PartitionIndex(0))

@@ -1,4 +1,4 @@
-"""The dump explains what is wrong with a directory, file by file, and changes nothing while it looks."""
+"""The dump explains what is wrong with a directory, file by file, and changes nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(pristine: Path, tmp_path: Path) -> Path:
-    """Two logs of Kafka's, with what their log directory says of them, to be damaged."""
+    """Two logs written by Kafka, with the checkpoints of their log directory, to be damaged."""
     root = tmp_path / "node1"
     for name in ("txn-0", "segments-0", "epochs-0", "compacted-0"):
         shutil.copytree(pristine / name, root / name)
@@ -63,7 +63,7 @@ def root(pristine: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """A log directory of ours, with a log of several segments."""
+    """A Tidelog log directory with a log of several segments."""
     bench = Bench(SMALL, files=OsFiles(), path=str(tmp_path / "data"))
     for number in range(60):
         bench.lead(b"value %d" % number * 5, timestamp=1_700_000_000_000 + number)
@@ -89,7 +89,7 @@ def only(found: list[DumpFinding]) -> DumpFinding:
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
-def test_a_flipped_byte_is_told_with_its_batch_and_the_batches_behind_are_read(root: Path) -> None:
+def test_a_flipped_byte_is_reported_with_its_batch_and_later_batches_are_read(root: Path) -> None:
     log = root / "segments-0/00000000000000000026.log"
     batches = of(BatchFound, events(log))
     flip(log, batches[2].position + 70)
@@ -101,7 +101,7 @@ def test_a_flipped_byte_is_told_with_its_batch_and_the_batches_behind_are_read(r
     assert [batch.crc_ok for batch in of(BatchFound, found)] == [index != 2 for index in range(len(batches))]
 
 
-def test_behind_a_length_that_cannot_be_the_next_whole_batch_is_found(root: Path) -> None:
+def test_after_an_impossible_length_the_next_whole_batch_is_found(root: Path) -> None:
     log = root / "segments-0/00000000000000000026.log"
     batches = of(BatchFound, events(log))
     overwrite(log, batches[1].position + 8, b"\x7f\xff\xff\xff")
@@ -115,13 +115,13 @@ def test_behind_a_length_that_cannot_be_the_next_whole_batch_is_found(root: Path
     ]
 
 
-def test_an_unknown_magic_is_told(root: Path) -> None:
+def test_an_unknown_magic_is_reported(root: Path) -> None:
     log = root / "segments-0/00000000000000000026.log"
     overwrite(log, 16, b"\x09")
     assert "magic 9" in damage(events(log))[0].cause
 
 
-def test_a_changed_epoch_is_told_by_the_cache_though_the_checksum_holds(root: Path) -> None:
+def test_a_changed_epoch_is_reported_by_the_cache_although_the_checksum_is_correct(root: Path) -> None:
     directory = root / "epochs-0"
     log = sorted(directory.glob("*.log"))[1]
     batch = of(BatchFound, events(log))[0]
@@ -133,14 +133,14 @@ def test_a_changed_epoch_is_told_by_the_cache_though_the_checksum_holds(root: Pa
     assert "epoch 0" in told[0].cause
 
 
-def test_an_offset_that_goes_back_is_told(root: Path) -> None:
+def test_a_decreasing_offset_is_reported(root: Path) -> None:
     log = root / "segments-0/00000000000000000026.log"
     batches = of(BatchFound, events(log))
     overwrite(log, batches[2].position, (26).to_bytes(8))
     assert any("begins at offset 26" in told.cause for told in damage(events(log)))
 
 
-def test_a_lost_segment_is_told_with_the_offsets_that_were_in_it(root: Path) -> None:
+def test_a_lost_segment_is_reported_with_its_offsets(root: Path) -> None:
     directory = root / "segments-0"
     first, lost, behind = (int(log.name[:20]) for log in sorted(directory.glob("*.log"))[3:6])
     for file in directory.glob(f"{lost:020d}.*"):
@@ -151,12 +151,12 @@ def test_a_lost_segment_is_told_with_the_offsets_that_were_in_it(root: Path) -> 
     assert first < lost
 
 
-def test_the_hole_that_compaction_left_is_none(root: Path) -> None:
+def test_a_hole_of_compaction_is_no_finding(root: Path) -> None:
     assert damage(events(root / "compacted-0")) == []
 
 
-def test_a_log_that_lost_what_was_durable_is_damaged_and_a_torn_tail_is_not(bench: Bench) -> None:
-    """The same cut, once below the recovery point and once above it."""
+def test_a_log_that_lost_durable_records_is_damaged_and_a_torn_tail_is_not(bench: Bench) -> None:
+    """The same truncation, once below the recovery point and once above it."""
     log = Path(bench.segment_path)
     end = bench.log.log_end_offset
     bench.directory.close_clean()
@@ -180,7 +180,7 @@ def test_a_log_that_lost_what_was_durable_is_damaged_and_a_torn_tail_is_not(benc
 # --- indexes and state ----------------------------------------------------------------------------------------------
 
 
-def test_an_entry_that_points_inside_a_batch_is_told_with_its_byte(root: Path) -> None:
+def test_an_index_entry_inside_a_batch_is_reported_with_its_byte(root: Path) -> None:
     index = root / "segments-0/00000000000000000026.index"
     entries = of(OffsetEntryFound, events(index))
     assert len(entries) == 2
@@ -191,7 +191,7 @@ def test_an_entry_that_points_inside_a_batch_is_told_with_its_byte(root: Path) -
         assert "no batch begins there" in told.cause
 
 
-def test_a_time_index_that_lies_is_told(root: Path) -> None:
+def test_a_wrong_time_index_is_reported(root: Path) -> None:
     index = root / "segments-0/00000000000000000026.timeindex"
     entries = of(TimeEntryFound, events(index))
     overwrite(index, 0, (entries[0].timestamp + 1).to_bytes(8))
@@ -199,14 +199,14 @@ def test_a_time_index_that_lies_is_told(root: Path) -> None:
     assert f"the largest timestamp up to there is {entries[0].timestamp}" in told.cause
 
 
-def test_an_index_cut_within_an_entry_is_told(root: Path) -> None:
+def test_an_index_truncated_within_an_entry_is_reported(root: Path) -> None:
     index = root / "segments-0/00000000000000000026.index"
     index.write_bytes(index.read_bytes()[:-3])
     assert "no whole number of entries" in only(damage(events(index.parent))).cause
 
 
 def test_a_missing_index_is_no_damage_but_a_missing_transaction_index_is(root: Path) -> None:
-    """Without the .txnindex, Kafka shows aborted records; the other two only cost time."""
+    """Without the .txnindex, Kafka returns aborted records; the other two only cost time."""
     (root / "segments-0/00000000000000000026.index").unlink()
     found = events(root / "segments-0")
     assert damage(found) == []
@@ -218,14 +218,14 @@ def test_a_missing_index_is_no_damage_but_a_missing_transaction_index_is(root: P
     assert "aborted" in told.cause
 
 
-def test_a_transaction_index_that_names_no_marker_is_told(root: Path) -> None:
+def test_a_transaction_index_without_a_matching_marker_is_reported(root: Path) -> None:
     index = root / "txn-0/00000000000000000016.txnindex"
     overwrite(index, 18, (33).to_bytes(8))
     told = damage(events(index.parent))
     assert any("there is no abort marker" in finding.cause for finding in told)
 
 
-def test_a_snapshot_a_checkpoint_and_an_id_that_do_not_parse_are_told(root: Path) -> None:
+def test_an_unreadable_snapshot_checkpoint_and_id_are_reported(root: Path) -> None:
     flip(root / "txn-0/00000000000000000016.snapshot", 20)
     (root / "epochs-0/leader-epoch-checkpoint").write_text("0\n7\n0 0\n")
     (root / "segments-0/partition.metadata").write_text("version: 0\n")
@@ -254,7 +254,7 @@ def test_the_agreements_of_transaction_indexes_are_read() -> None:
     assert "checksum" in finding.cause
 
 
-def test_the_files_that_only_we_write_are_told(bench: Bench) -> None:
+def test_the_files_of_tidelog_alone_are_reported(bench: Bench) -> None:
     bench.directory.adopt("tide", NodeId(3))
     bench.directory.write_registration(7)
     durable_offset = bench.log.durable_offset
@@ -270,7 +270,7 @@ def test_the_files_that_only_we_write_are_told(bench: Bench) -> None:
     assert told[".kafka_cleanshutdown", "brokerEpoch"] == "7"
 
 
-def test_a_log_that_is_gone_altogether_is_told_by_its_mark(bench: Bench) -> None:
+def test_a_missing_log_is_reported_by_its_mark(bench: Bench) -> None:
     durable_offset = bench.log.durable_offset
     bench.directory.close_clean()
     shutil.rmtree(bench.log.path)
@@ -279,8 +279,8 @@ def test_a_log_that_is_gone_altogether_is_told_by_its_mark(bench: Bench) -> None
     assert encode_topic_id(TOPIC_ID) in told.cause
 
 
-def test_every_file_of_a_small_log_can_be_cut_anywhere_and_the_dump_ends_in_words(bench: Bench) -> None:
-    """No cut, and no flipped byte, ends in anything but findings."""
+def test_every_file_of_a_small_log_can_be_truncated_anywhere_and_the_dump_completes(bench: Bench) -> None:
+    """No truncation and no flipped byte leads to anything but findings."""
     bench.directory.close_clean()
     directory = Path(bench.log.path)
     rng = random.Random(5)
@@ -299,7 +299,7 @@ def test_every_file_of_a_small_log_can_be_cut_anywhere_and_the_dump_ends_in_word
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_at_all_are_dumped(data: bytes) -> None:
+def test_any_bytes_can_be_dumped(data: bytes) -> None:
     disk = FakeDisk()
     disk.make_directory("/x")
     file = disk.open("/x/00000000000000000000.log", create=True)
@@ -314,7 +314,7 @@ def test_any_bytes_at_all_are_dumped(data: bytes) -> None:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[str, int, int]]:
-    """Contents, times of change and modes of all files and directories."""
+    """Contents, modification times and modes of all files and directories."""
     return {
         str(path.relative_to(root)): (
             hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
@@ -327,7 +327,7 @@ def fingerprint(root: Path) -> dict[str, tuple[str, int, int]]:
 
 @contextmanager
 def read_only(root: Path) -> Iterator[None]:
-    """Nobody may write anything; root may all the same, so the fingerprint is what proves it."""
+    """Remove all write permissions. Root may write anyway, so the fingerprint is the proof."""
     paths = [root, *root.rglob("*")]
     modes = {path: path.stat().st_mode for path in paths}
     for path in reversed(paths):
@@ -339,7 +339,7 @@ def read_only(root: Path) -> Iterator[None]:
             path.chmod(modes[path])
 
 
-def test_nothing_is_changed_and_no_right_to_write_is_needed(root: Path) -> None:
+def test_nothing_is_changed_and_no_write_permission_is_needed(root: Path) -> None:
     flip(root / "segments-0/00000000000000000026.log", 100)
     with read_only(root):
         before = fingerprint(root)
@@ -356,7 +356,7 @@ def test_the_log_of_a_program_is_not_a_segment(tmp_path: Path) -> None:
 
 
 def test_the_directory_of_a_running_node_can_be_dumped(bench: Bench) -> None:
-    """It holds the lock and has its indexes mapped; it goes on appending behind the dump."""
+    """The node holds the lock, has its indexes mapped, and continues to append."""
     bench.lead(b"unflushed")
     before = fingerprint(Path(bench.path))
     found = events(bench.path)
@@ -369,9 +369,9 @@ def test_the_directory_of_a_running_node_can_be_dumped(bench: Bench) -> None:
     assert damage(events(bench.path)) == []
 
 
-def test_what_goes_while_it_is_dumped_is_passed_over(root: Path) -> None:
-    """Retention takes a segment and a snapshot away between the listing of the directory and their turn; a checkpoint
-    being written is no damaged one."""
+def test_files_that_disappear_during_a_dump_are_skipped(root: Path) -> None:
+    """Retention removes a segment and a snapshot after the directory was listed; a checkpoint that is being written is
+    no damage."""
     (root / "recovery-point-offset-checkpoint.tmp").write_text("0\n9")
     seen = dump(OsFiles(), str(root), records=False)
     found = [next(seen)]
@@ -388,8 +388,8 @@ def only_log(found: list[Event]) -> LogSummed:
     return of(LogSummed, found)[0]
 
 
-def test_a_big_file_streams(tmp_path: Path) -> None:
-    """The first batch is told before the last has been read: a log longer than memory can be dumped."""
+def test_a_big_file_is_streamed(tmp_path: Path) -> None:
+    """The first batch is reported before the last is read: a log larger than memory can be dumped."""
     log = tmp_path / "00000000000000000000.log"
     with log.open("wb") as file:
         file.write(stamped(0))
@@ -401,7 +401,7 @@ def test_a_big_file_streams(tmp_path: Path) -> None:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def test_the_exit_code_says_whether_there_is_damage(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_shows_whether_there_is_damage(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(root / "segments-0")[0] == 0
     flip(root / "segments-0/00000000000000000026.log", 100)
     code, text = command(root / "segments-0")
@@ -417,7 +417,7 @@ def test_the_exit_code_says_whether_there_is_damage(root: Path, capsys: pytest.C
         command("--records", "--findings", root)
 
 
-def test_a_finding_in_json_has_all_that_the_sentence_says(root: Path) -> None:
+def test_a_finding_in_json_has_all_facts_of_the_sentence(root: Path) -> None:
     flip(root / "segments-0/00000000000000000026.log", 100)
     code, text = command("--json", "--findings", root / "segments-0")
     finding, log, summary = (json.loads(line) for line in text.splitlines())
@@ -428,11 +428,11 @@ def test_a_finding_in_json_has_all_that_the_sentence_says(root: Path) -> None:
     assert finding["first_offset"] == 26
     assert finding["cause"]
     assert finding["next_step"]
-    assert log["records"] is None, "how many are lost nobody can tell"
+    assert log["records"] is None, "the number of lost records is unknown"
     assert summary == {"type": "summary", "damage": 1, "notes": 0}
 
 
-def test_it_runs_as_a_command_and_stops_quietly_when_its_reader_does(root: Path) -> None:
+def test_the_command_stops_quietly_when_its_reader_closes_the_pipe(root: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "storage.dump", "--records", str(root)],
         stdout=subprocess.PIPE,
@@ -447,19 +447,19 @@ def test_it_runs_as_a_command_and_stops_quietly_when_its_reader_does(root: Path)
         assert process.wait(30) == 0
 
 
-def test_people_read_sizes_times_and_bytes() -> None:
+def test_sizes_times_and_bytes_are_readable() -> None:
     assert size_text(10) == "10 bytes"
     assert size_text(1536) == "1.5 KiB (1,536 bytes)"
     assert size_text(5 << 30) == "5.0 GiB (5,368,709,120 bytes)"
     assert time_text(1_700_000_000_123) == "2023-11-14 22:13:20.123Z"
     assert time_text(-1) == time_text(2**63 - 1) == ""
-    assert bytes_text(b"a\x1b[2Jb") == repr("a\x1b[2Jb"), "no record can talk to the terminal"
+    assert bytes_text(b"a\x1b[2Jb") == repr("a\x1b[2Jb"), "no record can control the terminal"
     assert bytes_text(None) == "null"
     assert bytes_text(b"\xff" * 100).endswith("… (100 bytes)")
 
 
-def test_an_opened_copy_of_a_directory_is_what_the_dump_said(root: Path) -> None:
-    """The dump before, the log after opening: the same ends."""
+def test_an_opened_copy_of_a_directory_matches_its_dump(root: Path) -> None:
+    """The dump before, the log after opening: the same log ends."""
     said = {Path(log.path).name: log for log in of(LogSummed, events(root))}
     directory = LogDirectory(str(root), files=OsFiles(), clock=Bench().clock, rng=random.Random(1))
     for tp, log in directory.load_logs(lambda _tp, _id: SMALL).items():

@@ -1,4 +1,4 @@
-"""Of every file that Kafka wrote, the dump says what Kafka's own DumpLogSegments and record classes said."""
+"""For every file that Kafka wrote, the dump agrees with Kafka's DumpLogSegments and record classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.storage.kafka_vectors import damage as edit
 
 @pytest.fixture(scope="module", params=list(ROOTS))
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A log directory of Kafka's, and what its tools say of it."""
+    """A log directory written by Kafka, and the output of Kafka's tools."""
     return unpack(request.param, tmp_path_factory.mktemp(request.param)), told(request.param)
 
 
@@ -37,11 +37,11 @@ def dumped(kafka: tuple[Path, dict[str, Any]]) -> list[Event]:
     return events(kafka[0], records=True)
 
 
-def test_no_damage_is_found_where_there_is_none(dumped: list[Event]) -> None:
+def test_an_undamaged_directory_has_no_finding(dumped: list[Event]) -> None:
     assert damage(dumped) == []
 
 
-def test_every_batch_and_record_is_what_kafka_read(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
+def test_every_batch_and_record_equals_what_kafka_read(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
     root, said = kafka
     batches: dict[str, list[dict[str, Any]]] = {}
     for event in dumped:
@@ -57,7 +57,7 @@ def test_every_batch_and_record_is_what_kafka_read(kafka: tuple[Path, dict[str, 
             compared += len(segment["batches"])
         for name, wanted in (log.get("raftSnapshots") or {}).items():
             assert batches.pop(f"{root}/{partition}/{name}") == wanted, name
-    assert list(batches) in ([], [f"{root}/bootstrap.checkpoint"]), "Kafka's tools were not asked about that one"
+    assert list(batches) in ([], [f"{root}/bootstrap.checkpoint"]), "Kafka's tools did not read that one"
     assert compared > 400
 
 
@@ -100,7 +100,7 @@ def in_hex(data: bytes | None) -> str | None:
     return None if data is None else data.hex()
 
 
-def test_every_index_entry_is_what_kafka_read(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
+def test_every_index_entry_equals_what_kafka_read(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
     root, said = kafka
     found: dict[str, list[list[int]]] = {}
     for event in dumped:
@@ -119,7 +119,7 @@ def test_every_index_entry_is_what_kafka_read(kafka: tuple[Path, dict[str, Any]]
     assert found == {}
 
 
-def test_snapshots_epochs_and_checkpoints_are_what_kafka_read(
+def test_snapshots_epochs_and_checkpoints_equal_what_kafka_read(
     kafka: tuple[Path, dict[str, Any]], dumped: list[Event]
 ) -> None:
     root, said = kafka
@@ -159,7 +159,7 @@ def producer_as_kafka_tells(producer: ProducerFound) -> dict[str, Any]:
     return found
 
 
-def test_the_sums_are_what_the_broker_answered(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
+def test_the_sums_equal_the_brokers_answers(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
     sums = {Path(log.path).name: log for log in of(LogSummed, dumped)}
     asked = 0
     for partition, log in kafka[1]["partitions"].items():
@@ -172,8 +172,8 @@ def test_the_sums_are_what_the_broker_answered(kafka: tuple[Path, dict[str, Any]
     assert asked > 20 or "killed" in str(kafka[0])
 
 
-def test_the_command_says_it_in_words_and_in_json(kafka: tuple[Path, dict[str, Any]]) -> None:
-    """Every line of `--json` is an object with a type, the last one is the summary; both forms count alike."""
+def test_the_command_prints_text_and_json(kafka: tuple[Path, dict[str, Any]]) -> None:
+    """Every line of `--json` is an object with a type, the last one is the summary; both forms have the same counts."""
     code, text = command("--findings", kafka[0])
     assert code == 0
     assert "No damage found" in text
@@ -200,16 +200,16 @@ UNSEEN = {
 
 @pytest.fixture(scope="module")
 def undamaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[tuple[str, str]]]]:
-    """What is found in the directories as they are."""
+    """The findings in the undamaged directories."""
     root = tmp_path_factory.mktemp("undamaged")
     return {archive: found_in(unpack(archive, root)) for archive in ("unclean", "old")}
 
 
 @pytest.mark.parametrize(("archive", "name"), list(starts()), ids=str)
-def test_every_planned_damage_is_told_in_its_log_and_in_no_other(
+def test_every_planned_damage_is_reported_for_its_log_only(
     archive: str, name: str, undamaged: dict[str, dict[str, set[tuple[str, str]]]], tmp_path: Path
 ) -> None:
-    """The directories that Kafka's own recovery was tried on. Damage below the recovery point is damage; above it, it
+    """The directories on which Kafka's own recovery was tried. Damage below the recovery point is damage; above it, it
     is a torn write, and a note."""
     start = starts()[archive, name]
     before = undamaged[archive]
@@ -227,7 +227,7 @@ def test_every_planned_damage_is_told_in_its_log_and_in_no_other(
 
 
 def found_in(root: Path) -> dict[str, set[tuple[str, str]]]:
-    """By partition, severity and cause of all findings, but what waits to be deleted."""
+    """Severity and cause of all findings by partition, except files that wait to be deleted."""
     found = events(root)
     told_of: dict[str, set[tuple[str, str]]] = {Path(log.path).name: set() for log in of(LogSummed, found)}
     for finding in of(DumpFinding, found):

@@ -1,8 +1,7 @@
-"""Where epochs begin and end: the stories of Kafka's LeaderEpochFileCacheTest that apply here, told anew.
+"""Start and end of epochs: the applicable cases of Kafka's LeaderEpochFileCacheTest.
 
 Answers for epochs that a log does not have are Tidelog's own (design section 4, rule 2): the largest epoch not above
-the one asked for, where Kafka says "undefined".
-"""
+the requested one, for which Kafka returns "undefined"."""
 
 from __future__ import annotations
 
@@ -53,15 +52,15 @@ def test_an_earlier_epoch_ends_where_the_next_one_begins() -> None:
     assert [end(known, epoch) for epoch in (2, 3, 7)] == [(2, 20), (3, 60), (7, 100)]
 
 
-def test_an_epoch_that_was_skipped_is_answered_with_the_one_before_it() -> None:
+def test_the_answer_for_a_skipped_epoch_is_the_one_before_it() -> None:
     known = cache((2, 9), (7, 60))
     assert end(known, 5) == (2, 60)
-    assert end(known, 9) == (7, 100), "Kafka: undefined, for an epoch not yet begun"
+    assert end(known, 9) == (7, 100), "Kafka: undefined, for an epoch that has not begun"
 
 
 def test_an_epoch_before_the_first_one_ends_at_the_log_start() -> None:
     assert end(cache((2, 9)), 1, log_start=9) == (-1, 9)
-    assert end(cache(), 0, log_start=4) == (-1, 4), "a log that knows of no epoch"
+    assert end(cache(), 0, log_start=4) == (-1, 4), "a log without any epoch"
 
 
 def test_the_epoch_of_the_last_record_is_not_that_of_a_leader_without_records() -> None:
@@ -79,23 +78,23 @@ def test_an_epoch_keeps_its_first_start() -> None:
     assert known.entries == tuple(entries((2, 6)))
 
 
-def test_entries_that_are_contradicted_go() -> None:
+def test_contradicted_entries_are_removed() -> None:
     known = cache((2, 6), (3, 10), (4, 20))
     assign(known, (5, 10))
-    assert known.entries == tuple(entries((2, 6), (5, 10))), "later epochs took over at an earlier offset"
+    assert known.entries == tuple(entries((2, 6), (5, 10))), "later epochs began at a lower offset"
     known = cache((2, 6), (3, 10), (4, 20))
     assign(known, (3, 15))
-    assert known.entries == tuple(entries((2, 6), (3, 15))), "an older epoch writes again: what came after is gone"
+    assert known.entries == tuple(entries((2, 6), (3, 15))), "an older epoch writes again: later entries are removed"
 
 
-def test_a_leader_without_records_leaves_its_entry_only_as_long_as_nothing_contradicts_it() -> None:
+def test_an_epoch_without_records_stays_until_it_is_contradicted() -> None:
     known = cache((1, 0))
     assign(known, (2, 10), (3, 10))
     assert known.entries == tuple(entries((1, 0), (3, 10)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=20))
-def test_epochs_and_starts_grow_whatever_is_assigned(pairs: list[tuple[int, int]]) -> None:
+def test_epochs_and_starts_grow_for_any_assignments(pairs: list[tuple[int, int]]) -> None:
     known = cache()
     for epoch, start in pairs:
         assign(known, (epoch, start))
@@ -119,7 +118,7 @@ def read_back(known: LeaderEpochCache) -> tuple[EpochStart, ...] | None:
     ("cut", "kept"),
     [(12, ((2, 6), (3, 8), (4, 11))), (11, ((2, 6), (3, 8))), (9, ((2, 6), (3, 8))), (8, ((2, 6),)), (0, ())],
 )
-def test_epochs_that_begin_behind_a_cut_go(cut: int, kept: tuple[tuple[int, int], ...]) -> None:
+def test_epochs_that_begin_at_or_above_a_truncation_are_removed(cut: int, kept: tuple[tuple[int, int], ...]) -> None:
     known = cache((2, 6), (3, 8), (4, 11))
     assert known.truncate_from_end(Offset(cut)) == (len(kept) < 3)
     assert known.entries == tuple(entries(*kept))
@@ -136,9 +135,7 @@ def test_epochs_that_begin_behind_a_cut_go(cut: int, kept: tuple[tuple[int, int]
         (15, ((4, 15),)),
     ],
 )
-def test_where_the_log_starts_later_the_epoch_in_force_starts_there(
-    start: int, kept: tuple[tuple[int, int], ...]
-) -> None:
+def test_the_epoch_in_force_begins_at_a_moved_log_start(start: int, kept: tuple[tuple[int, int], ...]) -> None:
     known = cache((2, 6), (3, 8), (4, 11))
     known.truncate_from_start(Offset(start))
     assert known.entries == tuple(entries(*kept))
@@ -155,8 +152,8 @@ def test_the_entries_over_a_range() -> None:
 # --- the file -------------------------------------------------------------------------------------------------------
 
 
-def test_the_file_never_goes_back() -> None:
-    """A flush begun before a truncation ends after it."""
+def test_the_file_never_gets_older_contents() -> None:
+    """A flush that began before a truncation ends after it."""
     disk = FakeDisk()
     disk.make_directory("/orders-0")
     known = cache((2, 6), (3, 8))
@@ -168,7 +165,7 @@ def test_the_file_never_goes_back() -> None:
     assert read_epochs(disk, PATH) == tuple(entries((2, 6)))
     file.retire()
     file.write(known.version + 1, ())
-    assert read_epochs(disk, PATH) == tuple(entries((2, 6))), "a closed log writes nothing into its successor's file"
+    assert read_epochs(disk, PATH) == tuple(entries((2, 6))), "a closed log does not write into its successor's file"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +182,7 @@ def test_the_file_never_goes_back() -> None:
         "0\n0\n1 1\n",
     ],
 )
-def test_a_file_is_believed_whole_or_not_at_all(text: str) -> None:
+def test_a_file_is_read_completely_or_rejected(text: str) -> None:
     disk = FakeDisk()
     disk.make_directory("/orders-0")
     write_file(disk, PATH, text.encode())
@@ -193,7 +190,7 @@ def test_a_file_is_believed_whole_or_not_at_all(text: str) -> None:
         read_epochs(disk, PATH)
 
 
-def test_no_file_is_told_from_an_empty_one() -> None:
+def test_a_missing_file_differs_from_an_empty_one() -> None:
     disk = FakeDisk()
     disk.make_directory("/orders-0")
     assert read_epochs(disk, PATH) is None

@@ -1,4 +1,4 @@
-"""The fake disk is the worst one allowed: what it may forget, and what it may not."""
+"""The fake disk is the worst allowed one: what it may lose, and what it may not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_synced_bytes_under_a_synced_name_survive() -> None:
         assert after_crash(disk, "/f/a", seed) == b"kept"
 
 
-def test_unsynced_bytes_survive_in_part_whole_or_not_at_all() -> None:
+def test_unsynced_bytes_survive_in_part_completely_or_not_at_all() -> None:
     seen = set()
     for seed in SEEDS:
         disk = FakeDisk()
@@ -39,7 +39,7 @@ def test_unsynced_bytes_survive_in_part_whole_or_not_at_all() -> None:
         assert found.startswith(b"kept.")
         assert b"kept.maybe".startswith(found)
         seen.add(found)
-    assert {b"kept.", b"kept.maybe"} < seen, "both extremes, and torn ones between"
+    assert {b"kept.", b"kept.maybe"} < seen, "both extremes, and torn writes between them"
 
 
 def test_large_writes_may_lose_any_of_their_blocks() -> None:
@@ -53,7 +53,7 @@ def test_large_writes_may_lose_any_of_their_blocks() -> None:
     assert holes > 3
 
 
-def test_a_synced_file_is_lost_when_its_name_is_not() -> None:
+def test_a_synced_file_is_lost_if_its_name_is_not_synced() -> None:
     lost = 0
     for seed in SEEDS:
         disk = FakeDisk()
@@ -66,7 +66,7 @@ def test_a_synced_file_is_lost_when_its_name_is_not() -> None:
     assert 0 < lost < len(SEEDS)
 
 
-def test_a_rename_that_was_not_synced_may_be_undone_but_never_half() -> None:
+def test_an_unsynced_rename_may_be_undone_but_never_half_done() -> None:
     seen = set()
     for seed in SEEDS:
         disk = FakeDisk()
@@ -79,7 +79,7 @@ def test_a_rename_that_was_not_synced_may_be_undone_but_never_half() -> None:
 
 
 def test_after_a_failed_sync_a_later_one_does_not_help() -> None:
-    """Scenario 14: the kernel calls the pages clean, readers still see them, the disk never gets them."""
+    """Scenario 14: the kernel marks the pages as clean, readers still see them, the disk never receives them."""
     disk = FakeDisk()
     write_file(disk, "/a", b"")
     file = disk.open("/a")
@@ -105,7 +105,7 @@ def test_writing_again_after_a_failed_sync_helps() -> None:
     assert after_crash(disk, "/a", 1) == b"data"
 
 
-def test_a_full_disk_writes_what_fits_and_says_so() -> None:
+def test_a_full_disk_writes_what_fits_and_raises() -> None:
     disk = FakeDisk(capacity=10)
     file = disk.open("/a", create=True)
     file.pwritev([b"12345678"], 0)
@@ -136,7 +136,7 @@ def test_a_killed_process_leaves_the_page_cache() -> None:
     assert read_file(disk, "/a") == b"not synced"
 
 
-def test_a_planned_crash_comes_in_the_call_it_was_planned_for() -> None:
+def test_a_planned_crash_happens_in_the_planned_call() -> None:
     disk = FakeDisk()
     write_file(disk, "/a", b"")
     file = disk.open("/a")
@@ -158,7 +158,7 @@ def test_the_same_seed_gives_the_same_disk() -> None:
     assert len({run(seed) for seed in SEEDS}) > 10
 
 
-def test_a_twin_shares_nothing_with_its_disk() -> None:
+def test_a_copy_shares_nothing_with_its_disk() -> None:
     disk = FakeDisk()
     disk.make_directory("/d")
     file = disk.open("/d/a", create=True)
@@ -181,7 +181,7 @@ def test_a_twin_shares_nothing_with_its_disk() -> None:
     assert disk.open("/d/a").pread(4, 0) == b"kept"
 
 
-def test_a_slow_disk_says_how_long_a_call_takes_and_does_it() -> None:
+def test_a_slow_disk_reports_the_time_of_a_call_and_performs_it() -> None:
     disk = FakeDisk()
     waited: list[int] = []
     disk.on_wait = waited.append
@@ -201,7 +201,7 @@ def test_a_slow_disk_says_how_long_a_call_takes_and_does_it() -> None:
     assert waited == [20, 700, 700, 700]
 
 
-def test_a_flipped_bit_is_there_for_readers_and_after_a_crash() -> None:
+def test_a_flipped_bit_stays_for_readers_and_after_a_crash() -> None:
     disk = FakeDisk()
     write_file(disk, "/a", b"abc")
     disk.flip_bit("/a", 1, 5)
@@ -211,7 +211,7 @@ def test_a_flipped_bit_is_there_for_readers_and_after_a_crash() -> None:
     assert read_file(disk, "/a") == b"abc"
 
 
-def test_a_disk_knows_what_has_rotted_until_something_else_is_written_there() -> None:
+def test_a_disk_tracks_corrupt_bytes_until_they_are_overwritten() -> None:
     disk = FakeDisk()
     write_file(disk, "/a", b"abcdef")
     assert not disk.rots
@@ -228,10 +228,10 @@ def test_a_disk_knows_what_has_rotted_until_something_else_is_written_there() ->
         assert read_file(disk, "/a") == b"axcde"
     assert read_file(disk, "/a") == b"axcDe"
     with disk.twin().as_written():
-        assert read_file(disk, "/a") == b"axcDe", "a twin's bits are its own"
+        assert read_file(disk, "/a") == b"axcDe", "a copy's bits are its own"
 
 
-def test_rot_that_was_written_over_and_not_synced_may_come_back_with_a_crash() -> None:
+def test_corrupt_bytes_that_were_overwritten_without_a_sync_may_return_after_a_crash() -> None:
     found = set()
     for seed in SEEDS:
         disk = FakeDisk()

@@ -1,4 +1,5 @@
-"""One contract, two disks: the operating system and the fake disk act alike. Source: storage/files/file_system.py."""
+"""One contract for two disks: the operating system and the fake disk behave alike. Source:
+storage/files/file_system.py."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     return fake, "/tmp/directory"
 
 
-def test_buffers_are_written_one_behind_the_other(disk: tuple[Files, str]) -> None:
+def test_buffers_are_written_one_after_the_other(disk: tuple[Files, str]) -> None:
     files, directory = disk
     file = files.open(f"{directory}/a", create=True)
     file.pwritev([b"head", memoryview(b"..tail")[2:], bytearray(b"!")], 0)
@@ -36,7 +37,7 @@ def test_buffers_are_written_one_behind_the_other(disk: tuple[Files, str]) -> No
     file.close()
 
 
-def test_a_write_behind_the_end_leaves_zeros_between(disk: tuple[Files, str]) -> None:
+def test_a_write_after_the_end_leaves_zeros_between(disk: tuple[Files, str]) -> None:
     files, directory = disk
     file = files.open(f"{directory}/a", create=True)
     file.pwritev([b"x"], 3)
@@ -44,7 +45,7 @@ def test_a_write_behind_the_end_leaves_zeros_between(disk: tuple[Files, str]) ->
     file.close()
 
 
-def test_truncate_cuts_and_lengthens_with_zeros(disk: tuple[Files, str]) -> None:
+def test_truncate_shortens_and_extends_with_zeros(disk: tuple[Files, str]) -> None:
     files, directory = disk
     file = files.open(f"{directory}/a", create=True)
     file.pwritev([b"abcdef"], 0)
@@ -55,7 +56,7 @@ def test_truncate_cuts_and_lengthens_with_zeros(disk: tuple[Files, str]) -> None
     file.close()
 
 
-def test_room_is_taken_before_it_is_written(disk: tuple[Files, str]) -> None:
+def test_space_is_allocated_before_it_is_written(disk: tuple[Files, str]) -> None:
     files, directory = disk
     file = files.open(f"{directory}/a", create=True)
     file.pwritev([b"abc"], 0)
@@ -69,7 +70,7 @@ def test_room_is_taken_before_it_is_written(disk: tuple[Files, str]) -> None:
     file.close()
 
 
-def test_a_directory_knows_the_room_of_its_disk(disk: tuple[Files, str]) -> None:
+def test_a_directory_reports_the_space_of_its_disk(disk: tuple[Files, str]) -> None:
     files, directory = disk
     free, total = files.space(directory)
     assert 0 < free <= total
@@ -77,7 +78,7 @@ def test_a_directory_knows_the_room_of_its_disk(disk: tuple[Files, str]) -> None
         files.space(f"{directory}/missing")
 
 
-def test_what_is_missing_is_told_as_the_system_tells_it(disk: tuple[Files, str]) -> None:
+def test_missing_files_raise_the_errors_of_the_operating_system(disk: tuple[Files, str]) -> None:
     files, directory = disk
     with pytest.raises(FileNotFoundError):
         files.open(f"{directory}/none")
@@ -101,7 +102,7 @@ def test_rename_replaces_the_target_in_one_step(disk: tuple[Files, str]) -> None
     assert read_file(files, f"{directory}/b") == b"new"
 
 
-def test_a_file_has_two_names_and_lives_as_long_as_one(disk: tuple[Files, str]) -> None:
+def test_a_file_with_two_names_exists_as_long_as_one_of_them(disk: tuple[Files, str]) -> None:
     files, directory = disk
     files.make_directory(f"{directory}/other")
     write_file(files, f"{directory}/a", b"bytes")
@@ -142,7 +143,7 @@ def test_a_shared_handle_closes_with_its_last_user(disk: tuple[Files, str]) -> N
         file.share()
 
 
-def test_directories_are_made_listed_and_removed(disk: tuple[Files, str]) -> None:
+def test_directories_are_created_listed_and_removed(disk: tuple[Files, str]) -> None:
     files, directory = disk
     files.make_directory(f"{directory}/x/y")
     files.make_directory(f"{directory}/x/y")
@@ -174,7 +175,7 @@ def test_a_mapping_and_its_file_show_the_same_bytes(disk: tuple[Files, str]) -> 
     again.close()
 
 
-def test_a_mapping_takes_no_room_that_was_not_reserved(disk: tuple[Files, str]) -> None:
+def test_a_mapping_allocates_only_reserved_space(disk: tuple[Files, str]) -> None:
     files, directory = disk
     mapping = files.map(f"{directory}/index", 10_000, writable=True)
     with pytest.raises(AssertionError, match="reserved"):
@@ -186,7 +187,7 @@ def test_a_mapping_takes_no_room_that_was_not_reserved(disk: tuple[Files, str]) 
     mapping.close()
 
 
-def test_a_lock_is_held_by_one(disk: tuple[Files, str]) -> None:
+def test_a_lock_has_one_owner(disk: tuple[Files, str]) -> None:
     files, directory = disk
     lock = files.lock(f"{directory}/.lock")
     with pytest.raises(BlockingIOError):
@@ -213,8 +214,8 @@ def test_a_read_that_does_not_wait_gives_the_same_bytes(disk: tuple[Files, str])
     file.close()
 
 
-def test_a_read_that_would_wait_says_so_and_waiting_helps(disk: tuple[Files, str]) -> None:
-    """A file system may keep what it was asked to forget; then there is nothing to wait for."""
+def test_a_read_that_would_wait_raises_and_a_waiting_read_succeeds(disk: tuple[Files, str]) -> None:
+    """A file system may keep pages that it was asked to drop; then no read has to wait."""
     files, directory = disk
     file = files.open(f"{directory}/a", create=True)
     data = b"x" * (1 << 20)
@@ -227,7 +228,7 @@ def test_a_read_that_would_wait_says_so_and_waiting_helps(disk: tuple[Files, str
             os.posix_fadvise(same.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     with suppress(WouldBlock):
         assert bytes(file.pread_now(len(data), 0)) == data
-        assert not isinstance(files, FakeDisk), "it must say so"
+        assert not isinstance(files, FakeDisk), "it must raise WouldBlock"
     assert file.pread(len(data), 0) == data
     if isinstance(files, FakeDisk):
         files.is_cold = None

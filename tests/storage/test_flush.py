@@ -1,7 +1,6 @@
-"""What counts as durable, and when: tickets, group commit, held, flush.messages and flush.ms.
+"""What counts as durable, and when: tickets, group commit, the durable offset, flush.messages and flush.ms.
 
-log-append-roll-flush.txt (flush), design section 3 ("what an ack promises").
-"""
+log-append-roll-flush.txt (flush), design section 3 ("what an ack promises")."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def bench_with(config: LogConfig = SMALL) -> tuple[Bench, Deferred]:
     return bench, executor
 
 
-def test_held_moves_only_when_the_sync_has_ended() -> None:
+def test_the_durable_offset_rises_only_when_the_sync_has_ended() -> None:
     bench, executor = bench_with()
     bench.lead()
     bench.commit()
@@ -38,15 +37,15 @@ def test_held_moves_only_when_the_sync_has_ended() -> None:
     assert (bench.log.durable_offset, bench.log.recovery_point) == (1, 1)
 
 
-def test_page_cache_holds_what_was_appended() -> None:
+def test_appended_records_of_a_page_cache_log_are_durable() -> None:
     bench, executor = bench_with(replace(SMALL, durability=Durability.PAGE_CACHE))
     bench.lead()
     bench.commit()
     executor.run_all()
-    assert (bench.log.durable_offset, bench.log.recovery_point) == (1, 0), "nothing was to be flushed"
+    assert (bench.log.durable_offset, bench.log.recovery_point) == (1, 0), "nothing had to be flushed"
 
 
-def test_one_sync_serves_all_that_waited() -> None:
+def test_one_sync_serves_all_waiting_appends() -> None:
     bench, executor = bench_with()
     told: list[int] = []
     bench.directory.on_durable = lambda log: told.append(log.durable_offset)
@@ -54,17 +53,17 @@ def test_one_sync_serves_all_that_waited() -> None:
         bench.lead(epoch=0)
         bench.commit()
         if i == 3:
-            assert len(executor.waiting) == 1, "at most one round is under way"
+            assert len(executor.waiting) == 1, "at most one flush is in progress"
     syncs = bench.disk.syncs
     executor.run_one()
-    assert told == [1], "the first round had what there was when it began"
+    assert told == [1], "the first flush covers what existed when it began"
     executor.run_one()
     assert told == [1, 10]
     assert bench.disk.syncs - syncs <= 4
     assert executor.waiting == []
 
 
-def test_of_one_log_at_most_one_flush_is_under_way() -> None:
+def test_at_most_one_flush_of_a_log_is_in_progress() -> None:
     bench, executor = bench_with()
     other = bench.directory.create_log(OTHER, bench.log.topic_id, SMALL)
     executor.run_all()
@@ -83,8 +82,8 @@ def test_of_one_log_at_most_one_flush_is_under_way() -> None:
     assert (bench.log.durable_offset, other.durable_offset) == (2, 1)
 
 
-def test_several_logs_are_flushed_side_by_side() -> None:
-    """A slow sync of one log holds up no other; beyond `syncs_at_once` they wait in the order in which they asked."""
+def test_several_logs_are_flushed_in_parallel() -> None:
+    """A slow sync of one log delays no other; beyond `syncs_at_once` logs wait in the order of their requests."""
     disk, syncer = FakeDisk(), Deferred()
     directory = LogDirectory(
         "/data", files=disk, clock=SetClock(), rng=random.Random(7), syncer=syncer, syncs_at_once=2
@@ -108,8 +107,8 @@ def test_several_logs_are_flushed_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_sync_relies_on_no_other_that_has_not_ended(seed: int) -> None:
-    """The names of a new log are being synced by a first flush; the second must not count without them."""
+def test_a_sync_relies_on_no_unfinished_sync(seed: int) -> None:
+    """A first flush syncs the names of a new log; the second must not count without them."""
     bench, executor = bench_with()
     log = bench.directory.create_log(OTHER, bench.log.topic_id, SMALL)
     log.append(stamped(0, b"x"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
@@ -129,8 +128,8 @@ def test_a_flush_at_or_below_the_recovery_point_does_nothing() -> None:
     assert bench.log.begin_flush() is None
 
 
-def test_a_sync_begun_before_a_truncation_counts_only_up_to_the_cut() -> None:
-    """Scenario 2, the storage half of it; scenario 3: new bytes took the place of those that were synced."""
+def test_a_flush_that_began_before_a_truncation_counts_only_up_to_it() -> None:
+    """Scenario 2, the part of storage; scenario 3: new bytes replaced the synced ones."""
     bench = Bench()
     bench.follow(*(stamped(i, b"old %d" % i) for i in range(10)))
     ticket = bench.log.begin_flush()
@@ -144,7 +143,7 @@ def test_a_sync_begun_before_a_truncation_counts_only_up_to_the_cut() -> None:
     assert bench.log.durable_offset == 12
 
 
-def test_a_ticket_outlives_the_segments_it_syncs() -> None:
+def test_a_ticket_outlives_its_segments() -> None:
     bench = Bench(replace(SMALL, segment_bytes=300))
     for _ in range(10):
         bench.lead(b"x" * 50)
@@ -161,7 +160,7 @@ def test_a_ticket_outlives_the_segments_it_syncs() -> None:
     assert bench.log.durable_offset == 1
 
 
-def test_a_failed_sync_takes_the_directory_offline_and_counts_for_nothing() -> None:
+def test_a_failed_sync_takes_the_directory_offline_and_has_no_effect() -> None:
     bench, executor = bench_with()
     failures: list[BaseException] = []
     offline: list[str | None] = []
@@ -180,8 +179,9 @@ def test_a_failed_sync_takes_the_directory_offline_and_counts_for_nothing() -> N
             work()
 
 
-def test_after_a_failed_sync_one_that_was_begun_before_it_failed_does_not_count() -> None:
-    """An error is told once: the second sync of the file would succeed, and what the first lost would be held."""
+def test_after_a_failed_sync_an_earlier_ticket_does_not_count() -> None:
+    """The kernel reports an error once: the second sync of the file would succeed, and lost bytes would count as
+    durable."""
     bench = Bench()
     bench.commit()
     bench.lead(b"a")
@@ -198,7 +198,7 @@ def test_after_a_failed_sync_one_that_was_begun_before_it_failed_does_not_count(
     assert bench.log.durable_offset == 0
 
 
-def test_other_directories_go_on_when_one_fails() -> None:
+def test_other_directories_continue_when_one_fails() -> None:
     broken, sound = Bench(), Bench()
     broken.lead()
     broken.disk.fail("sync")
@@ -209,7 +209,7 @@ def test_other_directories_go_on_when_one_fails() -> None:
     assert sound.log.durable_offset == 1
 
 
-def test_flush_messages_bounds_what_is_not_flushed() -> None:
+def test_flush_messages_limits_unflushed_records() -> None:
     config = replace(SMALL, durability=Durability.PAGE_CACHE, flush_messages=5, segment_bytes=100_000)
     bench = Bench(config)
     for expected in (0, 0, 0, 0, 5, 5, 5, 5, 5, 10):
@@ -224,8 +224,8 @@ def page_cache(flush_messages: int, executor: Deferred) -> Bench:
     return bench
 
 
-def test_with_flush_messages_1_only_what_is_flushed_counts_as_held() -> None:
-    """As in Kafka, which flushes within the append: what is acknowledged outlives a loss of power."""
+def test_with_flush_messages_1_only_flushed_records_count_as_durable() -> None:
+    """As in Kafka, which flushes within the append: acknowledged records survive a power loss."""
     for seed in range(10):
         executor = Deferred()
         bench = page_cache(1, executor)
@@ -233,7 +233,7 @@ def test_with_flush_messages_1_only_what_is_flushed_counts_as_held() -> None:
         assert (bench.log.durable_offset, bench.log.log_end_offset) == (0, 1)
         bench.lead(b"b")
         executor.run_one()
-        assert bench.log.durable_offset == 1, "the flush was begun before the second append"
+        assert bench.log.durable_offset == 1, "the flush began before the second append"
         executor.run_one()
         assert (bench.log.durable_offset, bench.log.recovery_point) == (2, 2)
         bench.lead(b"may be lost")
@@ -249,7 +249,7 @@ def test_the_append_that_reaches_flush_messages_waits_and_those_before_it_do_not
         bench.lead()
         assert bench.log.durable_offset == expected
     executor.run_one()
-    assert bench.log.durable_offset == 4, "one record is not flushed, fewer than 3"
+    assert bench.log.durable_offset == 4, "one record is unflushed, fewer than 3"
     assert bench.log.recovery_point == 3
     bench.lead(b"x", b"y")
     assert bench.log.durable_offset == 4
@@ -257,7 +257,7 @@ def test_the_append_that_reaches_flush_messages_waits_and_those_before_it_do_not
     assert bench.log.durable_offset == bench.log.recovery_point == 6
 
 
-def test_a_full_disk_keeps_a_record_from_counting_until_its_flush_is_asked_for_again() -> None:
+def test_a_full_disk_delays_a_record_until_its_flush_is_requested_again() -> None:
     executor = Deferred()
     bench = page_cache(1, executor)
     bench.lead()
@@ -270,7 +270,7 @@ def test_a_full_disk_keeps_a_record_from_counting_until_its_flush_is_asked_for_a
     assert bench.log.durable_offset == 1
 
 
-def test_a_cut_takes_back_what_waits_for_its_flush() -> None:
+def test_a_truncation_withdraws_records_that_wait_for_their_flush() -> None:
     executor = Deferred()
     bench = page_cache(2, executor)
     bench.follow(*(stamped(i) for i in range(10)))
@@ -288,14 +288,14 @@ def test_a_cut_takes_back_what_waits_for_its_flush() -> None:
     assert bench.log.durable_offset == 7
 
 
-def test_flush_ms_does_not_hold_up_what_counts() -> None:
-    """As in Kafka: it bounds how long records stay in the page cache alone, and says nothing of acknowledgements."""
+def test_flush_ms_does_not_delay_acknowledgements() -> None:
+    """As in Kafka: it limits how long records exist only in the page cache."""
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE, flush_ms=1))
     bench.lead()
     assert (bench.log.durable_offset, bench.log.recovery_point) == (1, 0)
 
 
-def test_flush_ms_bounds_its_age() -> None:
+def test_flush_ms_limits_the_age_of_unflushed_records() -> None:
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE, flush_ms=1_000))
     bench.lead()
     bench.clock.now += 999
@@ -306,7 +306,7 @@ def test_flush_ms_bounds_its_age() -> None:
     assert bench.log.recovery_point == 1
 
 
-def test_epoch_entries_are_durable_before_their_records_are_held() -> None:
+def test_epoch_entries_are_durable_before_their_records() -> None:
     bench = Bench()
     bench.lead(epoch=3)
     bench.commit()
@@ -319,7 +319,7 @@ def test_epoch_entries_are_durable_before_their_records_are_held() -> None:
         assert again.log.durable_offset == 1
 
 
-def test_a_flush_begun_before_a_truncation_does_not_bring_cut_epochs_back() -> None:
+def test_a_flush_that_began_before_a_truncation_does_not_restore_truncated_epochs() -> None:
     bench = Bench()
     bench.follow(stamped(0, b"a", epoch=1), stamped(1, b"b", epoch=2))
     ticket = bench.log.begin_flush()
@@ -332,7 +332,7 @@ def test_a_flush_begun_before_a_truncation_does_not_bring_cut_epochs_back() -> N
     assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(1, 0)]
 
 
-def test_a_deleted_log_is_left_out_of_the_round() -> None:
+def test_a_deleted_log_is_not_flushed() -> None:
     bench, executor = bench_with()
     bench.lead()
     bench.commit()
@@ -342,12 +342,12 @@ def test_a_deleted_log_is_left_out_of_the_round() -> None:
     assert bench.directory.offline is None
 
 
-def test_a_flush_on_a_full_disk_waits_for_room() -> None:
+def test_a_flush_on_a_full_disk_waits_for_space() -> None:
     bench, executor = bench_with()
     failures: list[BaseException] = []
     bench.directory.on_flush_failure = failures.append
     bench.lead(epoch=2)
-    bench.disk.capacity = bench.disk.used  # no room for the new leader-epoch-checkpoint
+    bench.disk.capacity = bench.disk.used  # no space for the new leader-epoch-checkpoint
     bench.commit()
     executor.run_all()
     assert [type(error) for error in failures] == [DiskFull]

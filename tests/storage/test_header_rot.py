@@ -1,5 +1,5 @@
-"""Magic, leader epoch and base offset, which no checksum covers, rot: it is noticed, reported below what was durable,
-and no byte of the log is changed for it (docs/decisions/0013)."""
+"""Magic, leader epoch and base offset, which no checksum covers, become corrupt: recovery notices it, reports it below
+what was durable, and changes no byte of the log (docs/decisions/0013)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ PAGE_CACHE = replace(ONE_SEGMENT, durability=Durability.PAGE_CACHE)
 
 
 def killed(epochs: Sequence[int], config: object = ONE_SEGMENT) -> tuple[Bench, list[bytes], list[int]]:
-    """A log with one batch of each of these epochs, whose process has died. Returns its batches, and where each
-    begins."""
+    """A log with one batch of each of these epochs, whose process has died. Returns its batches and their positions."""
     bench = Bench(config)  # type: ignore[arg-type]
     for offset, epoch in enumerate(epochs):
         bench.follow(stamped(offset, b"value %d" % offset, epoch=epoch))
@@ -53,7 +52,7 @@ def on_disk(bench: Bench) -> bytes | None:
 
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("magic", [0, 1, 3, 9, 0x82, 0xFF])
-def test_a_magic_that_rotted_is_damage_where_the_batch_was_held(magic: int, at: int) -> None:
+def test_a_corrupt_magic_of_a_durable_batch_is_damage(magic: int, at: int) -> None:
     bench, contents, positions = killed([0] * 6)
     overwrite(bench, positions[at] + MAGIC_AT, bytes([magic]))
     rotten = on_disk(bench)
@@ -61,7 +60,7 @@ def test_a_magic_that_rotted_is_damage_where_the_batch_was_held(magic: int, at: 
     damage = bench.log.damage
     assert damage is not None
     assert (damage.first_offset, damage.end_offset, damage.position) == (at, 6, positions[at])
-    assert on_disk(bench) == rotten, "the bytes stay as they were found"
+    assert on_disk(bench) == rotten, "the bytes stay unchanged"
     for offset in range(at):
         assert bench.log.read(Offset(offset), 1, up_to=Offset(6)).records == contents[offset]
     with pytest.raises(CorruptLog, match=f"lost offsets {at}"):
@@ -69,18 +68,18 @@ def test_a_magic_that_rotted_is_damage_where_the_batch_was_held(magic: int, at: 
 
 
 @pytest.mark.parametrize("at", range(6))
-def test_a_magic_that_rotted_ends_a_log_that_was_not_held(at: int) -> None:
+def test_a_corrupt_magic_above_the_durable_offset_ends_the_log(at: int) -> None:
     bench, contents, positions = killed([0] * 6, PAGE_CACHE)
     overwrite(bench, positions[at] + MAGIC_AT, b"\x09")
     bench.reopen()
-    assert (bench.contents(), bench.log.damage) == (contents[:at], None), "as any torn batch does"
+    assert (bench.contents(), bench.log.damage) == (contents[:at], None), "like any torn batch"
     bench.lead(b"goes on")
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 2, 4, 6, 99, -1])
 @pytest.mark.parametrize("at", range(6))
-def test_an_epoch_that_the_file_does_not_have_there_is_damage(at: int, wrong: int) -> None:
-    """Everything was held, so the epoch file is complete. The checksum agrees, so that readers lose nothing."""
+def test_an_epoch_that_contradicts_the_epoch_file_is_damage(at: int, wrong: int) -> None:
+    """Everything was durable, so the epoch file is complete. The checksum is correct, so readers lose nothing."""
     bench, contents, positions = killed([3, 3, 3, 5, 5, 5])
     set_epoch(bench, positions[at], wrong)
     rotten = on_disk(bench)
@@ -88,14 +87,14 @@ def test_an_epoch_that_the_file_does_not_have_there_is_damage(at: int, wrong: in
     damage = bench.log.damage
     assert damage is not None
     assert (damage.first_offset, damage.end_offset, damage.readable) == (at, at + 1, True)
-    assert on_disk(bench) == rotten, "the bytes stay as they were found"
+    assert on_disk(bench) == rotten, "the bytes stay unchanged"
     assert [data for number, data in enumerate(bench.contents()) if number != at] == contents[:at] + contents[at + 1 :]
     assert epochs_of(bench) == [(3, 0), (5, 3)]
 
 
 @pytest.mark.parametrize(("at", "wrong"), [(0, 1), (0, 3), (1, 1), (1, 3), (2, 3), (3, 3), (4, 3)])
 def test_an_epoch_of_later_offsets_is_damage_of_its_batch_alone(at: int, wrong: int) -> None:
-    """The file names it, but not there."""
+    """The file has that epoch, but not at this offset."""
     bench, contents, positions = killed([0, 0, 0, 1, 1, 1, 3, 3, 3])
     set_epoch(bench, positions[at], wrong)
     bench.reopen()
@@ -106,8 +105,8 @@ def test_an_epoch_of_later_offsets_is_damage_of_its_batch_alone(at: int, wrong: 
     assert epochs_of(bench) == [(0, 0), (1, 3), (3, 6)]
 
 
-def test_where_batches_and_epoch_file_disagree_all_can_be_read() -> None:
-    """It may be the file that is wrong."""
+def test_if_batches_and_epoch_file_disagree_all_records_can_be_read() -> None:
+    """The file may be the wrong one."""
     bench, contents, _ = killed([0, 0, 0, 1, 1, 1])
     path = "/data/orders-0/leader-epoch-checkpoint"
     at = (read_file(bench.disk, path) or b"").index(b"1 3") + 2
@@ -118,8 +117,9 @@ def test_where_batches_and_epoch_file_disagree_all_can_be_read() -> None:
     assert (bench.log.damage.first_offset, bench.log.damage.readable) == (3, True)
 
 
-def test_an_epoch_that_was_not_held_yet_is_believed() -> None:
-    """A leader's first batches are in the page cache when its process dies, the epoch file does not know of it."""
+def test_an_epoch_above_the_durable_offset_is_accepted() -> None:
+    """A leader's first batches are in the page cache when its process dies; the epoch file does not have the epoch
+    yet."""
     bench, contents, _ = killed([3, 3, 3, 5, 5], PAGE_CACHE)
     assert read_file(bench.disk, "/data/orders-0/leader-epoch-checkpoint") == b"0\n0\n"
     bench.reopen()
@@ -129,11 +129,11 @@ def test_an_epoch_that_was_not_held_yet_is_believed() -> None:
 
 @pytest.mark.parametrize("wrong", [0, 4, 99])
 @pytest.mark.parametrize("at", [0, 1, 2, 3, 4])
-def test_what_was_not_held_ends_before_epochs_that_go_back(at: int, wrong: int) -> None:
-    """No file tells which of two batches is wrong: neither is kept, and no wrong epoch is claimed."""
+def test_the_log_ends_before_decreasing_epochs_above_the_durable_offset(at: int, wrong: int) -> None:
+    """No file shows which of two batches is wrong: neither is kept, and no wrong epoch is recorded."""
     bench, contents, positions = killed([3] * 6, PAGE_CACHE)
     if at == 0 and wrong < 3:
-        wrong = 5  # nothing comes before the first batch: a smaller epoch is as good as another
+        wrong = 5  # there is nothing before the first batch: a smaller epoch is as good as another
     set_epoch(bench, positions[at], wrong)
     bench.reopen()
     kept = 0 if at == 1 and wrong < 3 else at
@@ -143,7 +143,7 @@ def test_what_was_not_held_ends_before_epochs_that_go_back(at: int, wrong: int) 
 
 
 @pytest.mark.parametrize("odd", [(3,), (3, 4)])
-def test_a_log_whose_epochs_go_back_behind_a_new_epoch_ends_there(odd: tuple[int, ...]) -> None:
+def test_a_log_whose_epochs_decrease_after_a_new_epoch_ends_there(odd: tuple[int, ...]) -> None:
     bench, contents, positions = killed([3, 3, 5, 5, 5, 5], PAGE_CACHE)
     for at in odd:
         set_epoch(bench, positions[at], 1)
@@ -154,7 +154,7 @@ def test_a_log_whose_epochs_go_back_behind_a_new_epoch_ends_there(odd: tuple[int
 
 @pytest.mark.parametrize("wrong", [0, 3, 4, 7, 100, 1 << 40])
 @pytest.mark.parametrize("at", range(5))
-def test_an_offset_that_the_batches_around_it_contradict_is_damage(at: int, wrong: int) -> None:
+def test_a_base_offset_that_contradicts_its_neighbors_is_damage(at: int, wrong: int) -> None:
     if at == wrong:
         return
     bench, contents, positions = killed([0] * 6)
@@ -174,8 +174,8 @@ def test_an_offset_that_the_batches_around_it_contradict_is_damage(at: int, wron
 
 @pytest.mark.parametrize("wrong", [0, 3, 4, 7, 100, 1 << 40])
 @pytest.mark.parametrize("at", range(5))
-def test_what_was_not_held_ends_before_an_offset_that_is_contradicted(at: int, wrong: int) -> None:
-    """Else its records would be read under other offsets, and those between left out."""
+def test_the_log_ends_before_a_contradicted_offset_above_the_durable_offset(at: int, wrong: int) -> None:
+    """Otherwise its records would be read at other offsets, and those between would be left out."""
     if at == wrong:
         return
     bench, contents, positions = killed([0] * 6, PAGE_CACHE)
@@ -185,7 +185,7 @@ def test_what_was_not_held_ends_before_an_offset_that_is_contradicted(at: int, w
     bench.lead(b"goes on")
 
 
-def test_what_was_not_held_ends_before_a_batch_that_reaches_into_the_next_segment() -> None:
+def test_the_log_ends_before_a_batch_that_reaches_into_the_next_segment() -> None:
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE))
     for offset in range(40):
         bench.lead(b"value %d" % offset)
@@ -199,7 +199,7 @@ def test_what_was_not_held_ends_before_a_batch_that_reaches_into_the_next_segmen
     assert bench.contents() == before[: last.base_offset]
 
 
-def test_a_hole_that_nothing_contradicts_is_believed() -> None:
+def test_a_hole_that_nothing_contradicts_is_accepted() -> None:
     """As compaction leaves it, here or on the leader."""
     bench = Bench(ONE_SEGMENT)
     for offset in (0, 1, 7, 8, 20):
@@ -210,7 +210,7 @@ def test_a_hole_that_nothing_contradicts_is_believed() -> None:
     assert (bench.contents(), bench.log.damage) == (contents, None)
 
 
-def test_an_offset_too_far_for_its_segment_is_none() -> None:
+def test_an_offset_too_far_from_the_base_offset_is_rejected() -> None:
     bench, contents, positions = killed([0] * 6, PAGE_CACHE)
     overwrite(bench, positions[-1], (1 << 40).to_bytes(8, "big"))
     bench.reopen()
@@ -229,8 +229,8 @@ def test_below_the_recovery_point_it_is_damage_too() -> None:
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (2, 6)
 
 
-def test_a_read_does_not_believe_such_a_header() -> None:
-    """The read is refused, and the damage reported."""
+def test_a_read_rejects_such_a_header() -> None:
+    """The read raises, and the damage is reported."""
     bench, _, positions = killed([0] * 6)
     bench.reopen()
     overwrite(bench, positions[2] + MAGIC_AT, b"\x09")
@@ -241,7 +241,8 @@ def test_a_read_does_not_believe_such_a_header() -> None:
 
 
 def test_a_batch_below_the_log_start_needs_no_entry_in_the_epoch_file() -> None:
-    """Its entry went when the log start moved; after a cut to there the file has none at all (crash point 20261140)."""
+    """Its entry was removed when the log start moved; after a truncation to the start the file has none at all (crash
+    point 20261140)."""
     bench = Bench(ONE_SEGMENT)
     for value in (b"a", b"b", b"c"):
         bench.lead(value)
