@@ -47,7 +47,7 @@ def test_the_file_is_preallocated_to_whole_entries_and_trimmed() -> None:
     assert disk.open(index.path).pread(8, 0) == (5).to_bytes(4) + (300).to_bytes(4)
 
 
-def test_a_size_below_one_entry_is_refused() -> None:
+def test_a_size_below_one_entry_is_rejected() -> None:
     with pytest.raises(ValueError, match="less than one entry"):
         offset_index(7)
     with pytest.raises(ValueError, match="less than one entry"):
@@ -64,7 +64,7 @@ def test_a_lookup_before_the_first_entry_starts_at_the_beginning() -> None:
 
 
 def test_the_slot_at_or_below_a_target() -> None:
-    """By key or by value, -1 where there is none."""
+    """By key or by value, -1 if there is none."""
     index, times = offset_index(), time_index()
     assert index.slot(1_000, By.KEY) == index.slot(0, By.VALUE) == -1
     for i in (1, 2, 3):
@@ -78,8 +78,8 @@ def test_the_slot_at_or_below_a_target() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=50), st.integers(0, 200_000))
-def test_the_warm_search_finds_what_a_plain_one_does(steps: list[int], target: int) -> None:
-    """More entries than the warm 8,192 bytes hold, so that both sections are searched."""
+def test_the_warm_search_equals_a_plain_search(steps: list[int], target: int) -> None:
+    """More entries than the warm 8,192 bytes contain, so that both sections are searched."""
     index = offset_index(1 << 20)
     offsets = []
     offset = int(BASE)
@@ -106,7 +106,7 @@ def test_offsets_must_grow_and_fit_into_31_bits() -> None:
     assert index.entries == 1
 
 
-def test_a_full_index_says_so() -> None:
+def test_a_full_index_raises() -> None:
     index = offset_index(24)
     for i in range(3):
         assert not index.is_full
@@ -127,7 +127,7 @@ def test_a_time_index_keeps_one_slot_for_rolling() -> None:
     assert index.entries == 3
 
 
-def test_an_equal_timestamp_is_ignored_and_a_smaller_one_refused() -> None:
+def test_an_equal_timestamp_is_ignored_and_a_smaller_one_rejected() -> None:
     index = time_index()
     index.maybe_append(10, 1_001)
     index.maybe_append(10, 1_005)
@@ -148,7 +148,7 @@ def test_time_lookups() -> None:
     assert index.lookup(25) == (20, 1_005)
 
 
-def test_truncation_forgets_entries_at_and_above_the_offset() -> None:
+def test_truncation_removes_entries_at_and_above_the_offset() -> None:
     disk = FakeDisk()
     index, times = offset_index(disk=disk), time_index(disk=disk)
     for i in range(1, 6):
@@ -169,8 +169,8 @@ def lazy(disk: FakeDisk, path: str) -> LazyIndex[OffsetIndex]:
     return LazyIndex(OffsetIndex, disk, path, BASE, 1 << 16)
 
 
-def test_an_index_is_opened_at_first_use_and_for_reading() -> None:
-    """LazyIndex: nothing is opened before it is asked; then the file is as it was until something is added."""
+def test_an_index_is_opened_at_first_use_and_read_only() -> None:
+    """LazyIndex: nothing is opened before its first use; the file stays unchanged until an entry is added."""
     disk = FakeDisk()
     index = offset_index(disk=disk)
     index.append(1_010, 77)
@@ -191,7 +191,7 @@ def test_an_index_is_opened_at_first_use_and_for_reading() -> None:
     assert again.get().entries == 2
 
 
-def test_a_closed_index_takes_and_finds_nothing() -> None:
+def test_a_closed_index_rejects_entries_and_lookups() -> None:
     """append-as-leader.txt, checkIfMemoryMappedBufferClosed: KafkaStorageException."""
     index, times = offset_index(), time_index()
     index.append(1_010, 1)
@@ -213,7 +213,7 @@ def test_a_file_that_is_no_index_is_corrupt(contents: bytes) -> None:
     disk.open("/x.index", create=True).pwritev([contents], 0)
     with pytest.raises(CorruptIndex):
         lazy(disk, "/x.index").get()
-    assert lazy(disk, "/x.index").create().entries == 0, "it is written anew"
+    assert lazy(disk, "/x.index").create().entries == 0, "it is written again"
 
 
 def test_a_time_index_that_ends_in_zeros_is_corrupt() -> None:
@@ -225,7 +225,7 @@ def test_a_time_index_that_ends_in_zeros_is_corrupt() -> None:
         TimeIndex(disk, index.path, BASE, 1 << 16).sanity_check()
 
 
-def test_a_full_disk_is_told_before_the_entry_is_written() -> None:
+def test_a_full_disk_raises_before_the_entry_is_written() -> None:
     disk = FakeDisk(capacity=4096)
     index = offset_index(1 << 20, disk)
     with pytest.raises(OSError, match="No space"):
@@ -244,7 +244,7 @@ def test_a_size_is_rounded_down_to_whole_entries(make: Callable[..., OffsetIndex
     assert (index.entries, index.is_full) == (0, False)
 
 
-def test_a_hundred_entries_are_cut_to_forty() -> None:
+def test_a_hundred_entries_are_truncated_to_forty() -> None:
     """truncateToEntries: entries, position and last entry follow."""
     index = offset_index()
     for i in range(100):
@@ -253,12 +253,12 @@ def test_a_hundred_entries_are_cut_to_forty() -> None:
     assert (index.entries, index.last) == (40, (1_040, 400))
     assert index.lookup(1_100) == (1_040, 400)
     index.truncate_entries(41)
-    assert index.entries == 40, "it does not grow by being cut"
+    assert index.entries == 40, "a truncation does not extend it"
     index.append(1_041, 401)
     assert index.entries == 41
 
 
-def test_an_existing_file_is_believed_up_to_its_last_whole_entry() -> None:
+def test_an_existing_file_is_used_up_to_its_last_whole_entry() -> None:
     """idx.position(roundDownToExactMultiple(idx.limit(), entrySize)); the sanity check then complains."""
     disk = FakeDisk()
     index = offset_index(disk=disk)
@@ -272,8 +272,8 @@ def test_an_existing_file_is_believed_up_to_its_last_whole_entry() -> None:
         cut.sanity_check()
 
 
-def test_a_time_entry_may_stand_at_the_offset_of_the_last_one_but_not_below() -> None:
-    """offset < lastEntry.offset is refused; without a timestamp (v0) nothing is entered."""
+def test_a_time_entry_may_have_the_offset_of_the_last_one_but_no_smaller_one() -> None:
+    """offset < lastEntry.offset is rejected; without a timestamp (v0) no entry is added."""
     index = time_index()
     index.maybe_append(-1, 1_001)
     assert index.entries == 0
@@ -286,7 +286,7 @@ def test_a_time_entry_may_stand_at_the_offset_of_the_last_one_but_not_below() ->
         index.maybe_append(12, BASE + 2**31)
 
 
-def test_what_is_written_shows_in_the_file(tmp_path: Path) -> None:
+def test_written_entries_appear_in_the_file(tmp_path: Path) -> None:
     """mmap.putInt(relativeOffset(offset)); mmap.putInt(position): one page cache, on a real disk too."""
     files = OsFiles()
     index = OffsetIndex(files, str(tmp_path / "a.index"), BASE, 1 << 12, fresh=True)

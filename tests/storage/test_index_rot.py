@@ -1,8 +1,7 @@
-"""Bits of an index file change under a log that is in use: what is asked of the log is answered as if they had not.
+"""Bits of an index file change while the log is in use: every answer of the log stays the same.
 
-Kafka believes an entry that looks like one. Here the log has the last word: a search begins at a batch that ends where
-the entry says, or the indexes are built anew.
-"""
+Kafka uses any entry that looks valid. Here the log decides: a search begins at a batch that ends where the entry says,
+or the indexes are rebuilt."""
 
 from __future__ import annotations
 
@@ -80,8 +79,8 @@ def test_a_flipped_bit_changes_no_answer(ask: Callable[[Bench], object], suffix:
             assert bench.log.damage is None
 
 
-def test_retention_does_not_believe_a_time_that_no_batch_has() -> None:
-    """A smaller timestamp in the last entry, or entries lost at the end, would delete records before their time."""
+def test_retention_ignores_a_timestamp_that_no_batch_has() -> None:
+    """A smaller timestamp in the last entry, or entries lost at the end, would delete records too early."""
     for damage in ("flip", "cut"):
         bench = filled()
         path = segment_path(bench.log.path, 0, ".timeindex")
@@ -97,8 +96,8 @@ def test_retention_does_not_believe_a_time_that_no_batch_has() -> None:
         assert delete_old_segments(bench.log, Millis(NOW + last + 1_001)) == 1
 
 
-def test_damage_of_the_log_is_not_taken_for_damage_of_its_index() -> None:
-    """A batch that an entry points at is gone: the entries behind it lead on to what can still be read."""
+def test_damage_of_the_log_is_not_attributed_to_its_index() -> None:
+    """A batch that an entry points at is gone: later entries still lead to readable batches."""
     bench = filled()
     entries = [bench.log.segments[0].index.entry(slot) for slot in range(bench.log.segments[0].index.entries)]
     bench.disk.flip_bit(segment_path(bench.log.path, 0, ".log"), entries[2].position + 16, 6)

@@ -1,8 +1,7 @@
-"""What a stop in the middle of a cleaning or a deletion leaves, and what opening the log makes of it.
+"""Files left by a stop in the middle of a cleaning or a deletion, and the result of opening the log.
 
-Covers what applies of Kafka's LogLoaderTest and LogCleanerTest.testRecoveryAfterCrash: each mixture of `.cleaned`,
-`.swap` and `.deleted` files, and a stop within the repair itself.
-"""
+Covers the applicable cases of Kafka's LogLoaderTest and LogCleanerTest.testRecoveryAfterCrash: each mixture of
+`.cleaned`, `.swap` and `.deleted` files, and a stop within the repair itself."""
 
 from __future__ import annotations
 
@@ -55,34 +54,34 @@ OLD = {
 NEW = stamped(1, b"new")
 
 
-def test_a_directory_without_such_files_is_not_touched() -> None:
+def test_a_directory_without_such_files_is_unchanged() -> None:
     disk = directory(**OLD)
     calls = disk.calls
     assert finish_interrupted(disk, DIRECTORY) == []
-    assert disk.calls == calls + 1, "one look at the names"
+    assert disk.calls == calls + 1, "the names are listed once"
     assert found(disk) == OLD
 
 
-def test_a_cleaned_segment_that_was_being_written_goes() -> None:
+def test_an_unfinished_cleaned_segment_is_removed() -> None:
     disk = directory(**OLD, s0_log_cleaned=NEW, s0_index_cleaned=b"", s0_txnindex_cleaned=b"")
     assert len(finish_interrupted(disk, DIRECTORY)) == 1
     assert found(disk) == OLD
 
 
-def test_a_cleaned_segment_that_was_not_whole_goes_with_its_first_swaps() -> None:
-    """The indexes are renamed before the .log: without that, nothing is there."""
+def test_an_incomplete_cleaned_segment_is_removed_with_its_first_swaps() -> None:
+    """The indexes are renamed before the .log: without the .log.swap the segment is incomplete."""
     disk = directory(**OLD, s0_log_cleaned=NEW, s0_index_swap=b"........", s0_timeindex_swap=b"")
     finish_interrupted(disk, DIRECTORY)
     assert found(disk) == OLD
 
 
-def test_a_whole_cleaned_segment_takes_the_place_of_all_it_was_made_of() -> None:
+def test_a_complete_cleaned_segment_replaces_all_its_sources() -> None:
     disk = directory(**OLD, s0_log_swap=NEW, s0_index_swap=b"........")
     assert len(finish_interrupted(disk, DIRECTORY)) == 1
     assert found(disk) == {"s0_log": NEW, "s0_index": b"........", "s2_log": stamped(2), "s2_index": b""}
 
 
-def test_what_was_renamed_already_does_not_come_back() -> None:
+def test_renamed_files_do_not_return() -> None:
     disk = directory(s0_log_swap=NEW, s1_log_deleted=stamped(1), s0_log_deleted=stamped(0), s2_log=stamped(2))
     finish_interrupted(disk, DIRECTORY)
     assert found(disk) == {"s0_log": NEW, "s2_log": stamped(2)}
@@ -94,21 +93,21 @@ def test_an_empty_cleaned_segment_replaces_the_one_of_its_name() -> None:
     assert found(disk) == {**OLD, "s0_log": b"", "s0_index": b""}
 
 
-def test_an_index_without_its_log_is_dropped() -> None:
-    """It may belong to a .log that has its final name, or to one that is gone: it is rebuilt where it is missed."""
+def test_an_index_without_its_log_is_removed() -> None:
+    """It may belong to a .log that has its final name, or to one that is gone: a missing index is rebuilt."""
     disk = directory(**OLD, s1_index_swap=b"........")
     finish_interrupted(disk, DIRECTORY)
     assert found(disk) == OLD
 
 
-def test_half_of_a_split_segment_goes() -> None:
+def test_half_of_a_split_segment_is_removed() -> None:
     """KAFKA-6264: an older Kafka splits a segment into two, the second of which becomes .swap first."""
     disk = directory(s0_log=stamped(0) + stamped(1), s0_log_cleaned=stamped(0), s1_log_swap=stamped(1))
     finish_interrupted(disk, DIRECTORY)
     assert found(disk) == {"s0_log": stamped(0) + stamped(1)}
 
 
-def test_both_halves_of_a_split_segment_take_its_place() -> None:
+def test_both_halves_of_a_split_segment_replace_it() -> None:
     disk = directory(s0_log=stamped(0) + stamped(1), s0_log_swap=stamped(0), s1_log_swap=stamped(1))
     finish_interrupted(disk, DIRECTORY)
     assert found(disk) == {"s0_log": stamped(0), "s1_log": stamped(1)}
@@ -124,10 +123,10 @@ def test_other_files_stay() -> None:
     assert f"{base(1)}.log.stray" in names
     assert f"{base(0)}.snapshot" in names
     assert f"{base(0)}.snapshot.deleted" not in names
-    assert "00000000000000000000-0000000001.checkpoint.deleted" in names, "the metadata log's own affair"
+    assert "00000000000000000000-0000000001.checkpoint.deleted" in names, "a file of the metadata log"
 
 
-def test_a_swap_that_cannot_be_read_to_its_end_replaces_what_it_reaches_to() -> None:
+def test_a_swap_with_an_unreadable_end_replaces_the_offsets_that_it_contains() -> None:
     disk = directory(**OLD, s0_log_swap=stamped(0) + b"?" * 70)
     finish_interrupted(disk, DIRECTORY)
     assert "s1_log" in found(disk)
@@ -143,7 +142,7 @@ MIXTURES = {
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)
-def test_a_stop_within_the_repair_changes_nothing_but_how_much_is_left(mixture: str) -> None:
+def test_a_stop_within_the_repair_changes_only_what_is_left_to_do(mixture: str) -> None:
     whole = directory(**MIXTURES[mixture])
     finish_interrupted(whole, DIRECTORY)
     expected = {name: data for name, data in found(whole).items() if name.endswith("_log")}

@@ -1,8 +1,7 @@
-"""Our compaction against Kafka's: what is left of the same records, and what becomes of logs that Kafka has cleaned.
+"""Tidelog's compaction compared with Kafka's: the remains of the same records, and logs that Kafka has cleaned.
 
 From `sent` (all that producers sent) a log is written and cleaned over the range that Kafka had cleaned; a reader must
-find what Kafka's readers find. Then Kafka's own cleaned directories are opened and cleaned on.
-"""
+find what Kafka's readers find. Then Kafka's own cleaned directories are opened and cleaned further."""
 
 from __future__ import annotations
 
@@ -45,14 +44,14 @@ def archive_of(partition: str) -> str:
 
 
 def cleaned_to(partition: str) -> int:
-    """Up to where Kafka's cleaner had come."""
+    """The offset that Kafka's cleaner had reached."""
     topic, _, index = partition.rpartition("-")
     checkpoint = told(archive_of(partition))["checkpoints"]["cleaner-offset-checkpoint"]
     return next(int(offset) for name, number, offset in checkpoint if (name, number) == (topic, int(index)))
 
 
 def kafkas_records(partition: str) -> list[tuple[Any, ...]]:
-    """[offset, timestamp, sequence, key, value, headers] of what Kafka left, markers left out."""
+    """[offset, timestamp, sequence, key, value, headers] of the remaining records in Kafka's log, without markers."""
     told_of = told(archive_of(partition))["partitions"][partition]
     return [
         (record[0], record[3], record[4])
@@ -101,7 +100,7 @@ def encoded(records: list[Record], magic: int, codec: Codec) -> bytes:
 
 
 def written_again(partition: str, config: LogConfig, magic: int, codec: Codec) -> CleaningBench:
-    """A log of what was sent, the offsets from Kafka's cleaner's point on in the active segment."""
+    """A log of the sent records; those from the offset that Kafka's cleaner reached are in the active segment."""
     bench, point = CleaningBench(replace(config, magic=magic)), cleaned_to(partition)
     for group in in_batches(sent(partition), point):
         if group[0].offset >= point > bench.log.active.base_offset:
@@ -129,8 +128,8 @@ CONFIG = replace(COMPACTED, segment_bytes=6_000, segment_index_bytes=2_000)
         *((name, int(name[1]), Codec.GZIP if "gzip" in name else Codec.NONE) for name in OLD),
     ],
 )
-def test_what_was_sent_and_cleaned_here_is_what_kafka_left(partition: str, magic: int, codec: Codec) -> None:
-    """Tombstones stay in both: a day had not passed."""
+def test_a_log_cleaned_here_equals_the_one_cleaned_by_kafka(partition: str, magic: int, codec: Codec) -> None:
+    """Tombstones stay in both: less than a day had passed."""
     bench = written_again(partition, CONFIG, magic, codec)
     before = len(records_of(bench.log))
     while clean(bench.log):
@@ -139,9 +138,9 @@ def test_what_was_sent_and_cleaned_here_is_what_kafka_left(partition: str, magic
     assert len(records_of(bench.log)) < before
 
 
-def test_tombstones_that_kafka_removed_are_removed_here_and_no_value_is() -> None:
-    """compacted-gone, delete.retention.ms=0: which of the last tombstones are left depends on the moments of the
-    passes; nothing else does."""
+def test_tombstones_that_kafka_removed_are_removed_and_no_value_is() -> None:
+    """compacted-gone, delete.retention.ms=0: the last remaining tombstones depend on the times of the passes; nothing
+    else does."""
     partition = "compacted-gone-0"
     bench = written_again(partition, replace(CONFIG, delete_retention_ms=0), 2, Codec.NONE)
     clean(bench.log, NOW)
@@ -156,9 +155,9 @@ def test_tombstones_that_kafka_removed_are_removed_here_and_no_value_is() -> Non
 
 
 @pytest.mark.parametrize("partition", [*NEW, *OLD])
-def test_a_log_that_kafka_has_cleaned_is_cleaned_on(partition: str, tmp_path: Path) -> None:
-    """Open it, close its last segment, clean: each key's last record is where it was, aborted ones stay hidden,
-    producers keep their sequences, and all of that also after a restart."""
+def test_a_log_that_kafka_has_cleaned_is_cleaned_further(partition: str, tmp_path: Path) -> None:
+    """After opening, closing its last segment and cleaning, each key's last record keeps its offset, aborted records
+    stay hidden, and producers keep their sequences, also after a restart."""
     archive = archive_of(partition)
     root = unpack(archive, tmp_path)
     directory = open_directory(root, archive, NOW)
@@ -187,7 +186,7 @@ def test_a_log_that_kafka_has_cleaned_is_cleaned_on(partition: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("partition", [*NEW, *OLD])
-def test_long_after_that_tombstones_and_markers_are_gone(partition: str, tmp_path: Path) -> None:
+def test_expired_tombstones_and_markers_are_removed(partition: str, tmp_path: Path) -> None:
     archive = archive_of(partition)
     directory = open_directory(unpack(archive, tmp_path), archive, NOW)
     log = log_of(directory, partition)
@@ -211,7 +210,7 @@ def compact(log: Log) -> None:
 
 
 def check_batches(log: Log) -> None:
-    """Headers span what is gone; a batch without records is as Kafka's cleaner leaves it."""
+    """Headers span removed records; a batch without records is as Kafka's cleaner leaves it."""
     end = -1
     for batch in batches_of(log):
         batch.ensure_valid()
@@ -221,7 +220,7 @@ def check_batches(log: Log) -> None:
             assert (batch.size, batch.codec) == (HEADER_BYTES, Codec.NONE)
 
 
-def test_kafkas_empty_batches_are_ours(tmp_path: Path) -> None:
+def test_kafkas_empty_batches_equal_ours(tmp_path: Path) -> None:
     root = unpack("cluster", tmp_path)
     seen = 0
     for partition in NEW:

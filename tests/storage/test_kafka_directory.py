@@ -1,8 +1,7 @@
-"""Data directories that Kafka wrote open here as they are, and answer what their broker answered.
+"""Log directories written by Kafka open here unchanged and give the answers of Kafka's broker.
 
-`cluster` (4.1, node of three) and `old` (2.8, formats v0 to v2) were stopped cleanly, and the broker was asked just
-before; `unclean` (4.1) was killed: what Kafka answered after its recovery is in test_kafka_recovery.py.
-"""
+`cluster` (4.1, one node of three) and `old` (2.8, formats v0 to v2) were stopped cleanly, and the broker was queried
+just before. `unclean` (4.1) was killed: Kafka's answers after its recovery are in test_kafka_recovery.py."""
 
 from __future__ import annotations
 
@@ -82,8 +81,8 @@ def first_record_at(archive: str, partition: str, timestamp: int) -> list[int]:
 
 
 @pytest.mark.parametrize("archive", ROOTS)
-def test_a_follower_is_told_the_epochs_that_the_batches_have(archive: str, directory: OpenDirectory) -> None:
-    """It refuses a batch of any other as damaged: of what a broker wrote that may be none."""
+def test_a_follower_receives_the_epochs_of_the_batches(archive: str, directory: OpenDirectory) -> None:
+    """It rejects a batch with any other epoch as damaged; no batch written by a broker may be rejected."""
     for log in directory(archive).logs.values():
         offset, batches_seen = log.log_start_offset, 0
         while offset < log.log_end_offset:
@@ -122,15 +121,15 @@ def test_every_batch_is_there(directory: OpenDirectory, archive: str) -> None:
 
 
 @pytest.mark.parametrize("archive", sorted(ROOTS))
-def test_epochs_are_those_of_the_file(directory: OpenDirectory, archive: str) -> None:
+def test_epochs_equal_those_of_the_file(directory: OpenDirectory, archive: str) -> None:
     for tp, log in directory(archive).logs.items():
         entries = [[entry.epoch, entry.start_offset] for entry in log.epoch_entries()]
         assert entries == (told(archive)["partitions"][str(tp)]["leaderEpochs"] or [])
 
 
-def test_a_directory_of_the_zookeeper_days_is_adopted_once(tmp_path: Path) -> None:
-    """It has no id, its logs have no topic ids, and those of v0 and v1 no epoch file: none of that is damage, and
-    the second start finds what the first one made of it."""
+def test_a_zookeeper_based_directory_is_upgraded_once(tmp_path: Path) -> None:
+    """It has no id, its logs have no topic ids, and those of v0 and v1 have no epoch file: none of that is damage. The
+    second start finds the result of the first."""
     root = unpack("old", tmp_path)
     first = open_directory(root, "old", WHEN_WRITTEN)
     ids = {tp: log.topic_id for tp, log in first.logs.items()}
@@ -149,7 +148,7 @@ def test_a_directory_of_the_zookeeper_days_is_adopted_once(tmp_path: Path) -> No
 
 
 @each_asked
-def test_offsets_are_what_the_broker_said(directory: OpenDirectory, archive: str, partition: str) -> None:
+def test_offsets_equal_the_brokers_answers(directory: OpenDirectory, archive: str, partition: str) -> None:
     log, before = asked(directory, archive, partition)
     assert log.log_start_offset == before["logStartOffset"]
     assert log.high_watermark == log.log_end_offset == before["highWatermark"]
@@ -157,7 +156,7 @@ def test_offsets_are_what_the_broker_said(directory: OpenDirectory, archive: str
 
 
 @each_asked
-def test_readers_see_what_consumers_saw(directory: OpenDirectory, archive: str, partition: str) -> None:
+def test_readers_receive_what_kafkas_consumers_received(directory: OpenDirectory, archive: str, partition: str) -> None:
     log, before = asked(directory, archive, partition)
     for isolation, name in ((READ_UNCOMMITTED, "read_uncommitted"), (READ_COMMITTED, "read_committed")):
         seen = consume(log, isolation)
@@ -165,9 +164,11 @@ def test_readers_see_what_consumers_saw(directory: OpenDirectory, archive: str, 
 
 
 @each_asked
-def test_times_are_found_where_the_broker_found_them(directory: OpenDirectory, archive: str, partition: str) -> None:
-    """Kafka looks into one segment only, the first with a time index that reaches so far: where the cleaner took the
-    record away and left the index, it says "none" and does not go on."""
+def test_timestamps_are_found_where_the_broker_found_them(
+    directory: OpenDirectory, archive: str, partition: str
+) -> None:
+    """Kafka searches only one segment, the first whose time index reaches the timestamp: if the cleaner has removed the
+    record and left the index, it answers "none" and does not continue."""
     log, before = asked(directory, archive, partition)
     for timestamp, *found in before["offsetsForTimes"]:
         if isinstance(found[0], str):
@@ -178,12 +179,14 @@ def test_times_are_found_where_the_broker_found_them(directory: OpenDirectory, a
             assert offset_for_time(log, timestamp)[:2] == first_record_at(archive, partition, timestamp)
         else:
             assert offset_for_time(log, timestamp) == found
-    if before["maxTimestamp"] is not None:  # 2.8 did not know the question
+    if before["maxTimestamp"] is not None:  # 2.8 does not have this request
         assert largest_timestamp(log) == before["maxTimestamp"]
 
 
 @each_asked
-def test_producers_are_those_that_the_broker_described(directory: OpenDirectory, archive: str, partition: str) -> None:
+def test_producers_equal_those_that_the_broker_described(
+    directory: OpenDirectory, archive: str, partition: str
+) -> None:
     log, before = asked(directory, archive, partition)
     assert producer_states(log) == before["producerStates"]
 
@@ -197,7 +200,7 @@ def test_producers_are_those_that_the_broker_described(directory: OpenDirectory,
     ],
 )
 def test_epochs_end_where_the_broker_said(directory: OpenDirectory, partition: str) -> None:
-    """An epoch that has not begun yet is answered with the latest one, where Kafka says that it knows none."""
+    """The answer for an epoch that has not begun is the latest one, where Kafka answers that it has none."""
     log, before = asked(directory, "cluster", partition)
     for epoch, answered, end_offset, error in before["offsetForLeaderEpoch"]:
         found = log.epoch_end(LeaderEpoch(epoch))
@@ -209,7 +212,7 @@ def test_epochs_end_where_the_broker_said(directory: OpenDirectory, partition: s
 
 
 @pytest.mark.parametrize("archive", ["cluster", "old"])
-def test_indexes_answer_lookups_as_their_entries_say(directory: OpenDirectory, archive: str) -> None:
+def test_index_lookups_agree_with_the_entries(directory: OpenDirectory, archive: str) -> None:
     """2.8 followed another rule for its entries: position of an append's first batch, last offset of its last one."""
     asked_for = 0
     for tp, log in directory(archive).logs.items():
@@ -228,8 +231,8 @@ def test_indexes_answer_lookups_as_their_entries_say(directory: OpenDirectory, a
     assert asked_for > {"cluster": 3_500, "old": 1_400}[archive]
 
 
-def test_rebuilt_indexes_are_kafkas_bytes(directory: OpenDirectory) -> None:
-    """Vectors' README, index and time index rule; cleaned logs follow the cleaner's chunks instead."""
+def test_rebuilt_indexes_have_kafkas_bytes(directory: OpenDirectory) -> None:
+    """Vectors' README, index and time index rule; indexes of cleaned logs follow the cleaner's chunks instead."""
     compared = 0
     for log in directory("cluster").logs.values():
         if log.topic_partition.topic.startswith(("__", "compacted")):

@@ -1,8 +1,7 @@
-"""What Kafka's brokers knew of producers and transactions, from the same batches: cluster and unclean of the vectors.
+"""Producers and transactions from the batches of Kafka's brokers: cluster and unclean of the vectors.
 
-Kafka's batches are appended one by one to a log of ours, as a follower takes them; logs that the cleaner or a moved log
-start has changed are left out.
-"""
+Kafka's batches are appended one by one to a Tidelog log, as a follower does. Logs that the cleaner or a moved log start
+has changed are left out."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ def batches_of(directory: str, name: str) -> list[bytes]:
 
 
 def follow(directory: str, name: str) -> Log:
-    """A log of ours with all batches of Kafka's."""
+    """A Tidelog log with all batches of Kafka's log."""
     topic, _, partition = name.rpartition("-")
     disk, clock = FakeDisk(), SetClock(NOW)
     ours = LogDirectory("/data", files=disk, clock=clock, rng=random.Random(1))
@@ -74,7 +73,7 @@ def ranges(offsets: list[int]) -> list[list[int]]:
 
 
 def visible(log: Log, isolation: FetchIsolation) -> list[list[int]]:
-    """Ranges of the offsets of data records that Kafka's consumer would hand out."""
+    """Ranges of the offsets of data records that Kafka's consumer would return."""
     found: list[int] = []
     offset = log.log_start_offset
     while True:
@@ -93,7 +92,7 @@ def visible(log: Log, isolation: FetchIsolation) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("directory", ["cluster", "unclean"])
-def test_snapshots_and_transaction_indexes_are_kafkas(directory: str) -> None:
+def test_snapshots_and_transaction_indexes_equal_kafkas(directory: str) -> None:
     snapshots = indexes = 0
     for name in partitions(directory):
         log, told = follow(directory, name), told_of(directory)[name]
@@ -118,7 +117,7 @@ def _producer_id(state: dict[str, int]) -> int:
     return state["producerId"]
 
 
-def test_the_running_broker_knew_the_same() -> None:
+def test_the_producers_equal_those_of_the_running_broker() -> None:
     compared = 0
     for name in partitions("cluster"):
         before = told_of("cluster")[name].get("beforeShutdown")

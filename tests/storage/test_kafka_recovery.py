@@ -1,9 +1,8 @@
-"""What Kafka's recovery made of 85 planned damages, and of a start that was fatal for it, ours makes too, or better.
+"""Recovery gives Kafka's result, or a better one, for 85 planned damages and a start that was fatal for Kafka.
 
-Each start unpacks the directory, changes its files, opens it at the clock of Kafka's start and asks each log what
-Kafka's broker was asked. `BETTER` lists every case where the answers are not Kafka's, with the reason and what they are
-instead: mostly what Kafka answered in another start, where the same data were not damaged or the same damage was seen.
-"""
+Each start unpacks the directory, changes its files, opens it at the clock of Kafka's start and sends each log the
+requests that Kafka's broker got. `BETTER` lists every case with other answers, with the reason and the expected ones:
+mostly Kafka's answers in another start, in which the same data were undamaged or the same damage was found."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ Opened = Callable[[str, str], LogDirectory]
 
 @dataclass(frozen=True)
 class Better:
-    """Why the answers are not Kafka's, and where Kafka gave the right ones: in another start (`like`), or here (`told`
-    changes some answers)."""
+    """Why the answers differ from Kafka's, and where the right ones are: in another start of Kafka (`like`), or here
+    (`told` changes some answers)."""
 
     why: str
     like: tuple[str, str] | None = None
@@ -135,7 +134,7 @@ CASES = [
 
 
 def begin(archive: str, name: str, into: Path) -> tuple[Path, LogDirectory]:
-    """Repeat a start here: lay the directory out, damage it, open it."""
+    """Repeat a start: unpack the directory, damage it, open it."""
     start = starts()[archive, name]
     root = unpack(archive, into / f"{archive}-{name}")
     damage(root, start.all_edits())
@@ -144,7 +143,7 @@ def begin(archive: str, name: str, into: Path) -> tuple[Path, LogDirectory]:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """Starts that tests share: they ask, and change nothing but that an epoch begins."""
+    """Starts that tests share. The tests only query them, except that an epoch begins."""
     into = tmp_path_factory.mktemp("recovery")
     found: dict[tuple[str, str], LogDirectory] = {}
 
@@ -159,7 +158,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 
 
 def expected(archive: str, name: str, partition: str) -> dict[str, Any]:
-    """What Kafka says: of this start, or of the one that is right where this one is not."""
+    """Kafka's answers: of this start, or of the one that is right where this one is not."""
     better = BETTER.get((archive, name, partition))
     like = better.like if better and better.like else (name, partition)
     found = starts()[archive, like[0]].partitions[like[1]]
@@ -176,8 +175,8 @@ EXPIRED_MS = 86_400_000
 
 
 def _known_to_kafka(log: Log, now: int) -> list[dict[str, int]]:
-    """The producers less those that Kafka forgets with each snapshot that it loads, because their records are old: here
-    only the time since the append counts, or since the start."""
+    """The producers without those that Kafka removes with each snapshot that it loads, because their records are old.
+    Tidelog counts only the time since the append or the start."""
     return [
         state
         for state in producer_states(log)
@@ -186,8 +185,8 @@ def _known_to_kafka(log: Log, now: int) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize(("archive", "name", "partition"), CASES)
-def test_recovery_is_kafkas_or_better(opened: Opened, archive: str, name: str, partition: str) -> None:
-    """Goal: as Kafka, or better. Method: every answer compared with Kafka's, damage with what was planned."""
+def test_recovery_equals_kafkas_or_is_better(opened: Opened, archive: str, name: str, partition: str) -> None:
+    """Goal: Kafka's result, or a better one. Method: every answer is compared with Kafka's, damage with the plan."""
     log = log_of(opened(archive, name), partition)
     said = expected(archive, name, partition)
     better = BETTER.get((archive, name, partition))
@@ -224,7 +223,7 @@ COMPARED = (".log", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoin
 
 
 def files_of(directory: Path) -> dict[str, str]:
-    """The files of a log by their hashes; an empty transaction index is as good as none."""
+    """The files of a log by their hashes; an empty transaction index counts as missing."""
     found = {path.name: path for path in directory.iterdir() if path.name.endswith(COMPARED)}
     return {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -235,8 +234,8 @@ def files_of(directory: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(("archive", "name"), [key for key, start in starts().items() if not start.fatal])
 def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: str) -> None:
-    """Goal: a Kafka that opens the directory next finds what it would have left itself, byte for byte: segments,
-    indexes, epochs, and producers in any order."""
+    """Goal: a Kafka broker that opens the directory next finds the files that it would have left, byte for byte:
+    segments, indexes, epochs, and producers in any order."""
     root, directory = begin(archive, name, tmp_path)
     partitions = starts()[archive, name].partitions
     said = {partition: expected(archive, name, partition) for partition in partitions}
@@ -244,7 +243,7 @@ def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: st
         log = log_of(directory, partition)
         if archive == "unclean":
             log.begin_epoch(said[partition]["leaderEpochs"][-1][0])
-        log.aborted_transactions(log.log_start_offset, log.log_end_offset)  # a lost index is rebuilt when it is asked
+        log.aborted_transactions(log.log_start_offset, log.log_end_offset)  # a lost index is rebuilt at its first use
     directory.close_clean()
     for partition in partitions:
         facts_told = {file: facts for file, facts in said[partition]["files"].items() if file.endswith(COMPARED)}
@@ -253,9 +252,11 @@ def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: st
         }
         found = files_of(root / partition)
         if said[partition]["leaderEpochs"] is None:
-            assert (root / partition / "leader-epoch-checkpoint").read_text() == "0\n0\n", "it is known to be unknown"
+            assert (root / partition / "leader-epoch-checkpoint").read_text() == "0\n0\n", (
+                "the result is recorded as unknown"
+            )
             del found["leader-epoch-checkpoint"]
-        if (name, partition) == ("files-2", "plain-0"):  # Kafka keeps the index that was cut, here it is whole again
+        if (name, partition) == ("files-2", "plain-0"):  # Kafka keeps the truncated index, here it is complete again
             assert found.pop(f"{0:020d}.index") != wanted.pop(f"{0:020d}.index")
         for file in getattr(BETTER.get((archive, name, partition)), "files", ()):
             assert found.pop(file) != wanted.pop(file)
@@ -264,8 +265,8 @@ def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: st
 
 
 def _compare_snapshots(directory: Path, said: dict[str, Any], now: int) -> None:
-    """Every snapshot of Kafka's is there but those above the log end, and says the same; Kafka forgets producers that
-    have expired with each snapshot that it loads, so an older file here may know more."""
+    """Every snapshot of Kafka's except those above the log end exists with the same contents. Kafka removes expired
+    producers with each snapshot that it loads, so an older file here may contain more."""
     for name, producers in said["snapshots"].items():
         if int(name[:20]) > said["logEndOffset"]:
             assert not (directory / name).exists()
@@ -280,8 +281,8 @@ def _compare_snapshots(directory: Path, said: dict[str, Any], now: int) -> None:
 # --- the rest -------------------------------------------------------------------------------------------------------
 
 
-def test_a_false_clean_marker_over_zeros_is_no_reason_to_stop(opened: Opened) -> None:
-    """Kafka stops while it loads; here the start is as good as one without the marker."""
+def test_a_false_clean_marker_over_zeros_does_not_prevent_the_start(opened: Opened) -> None:
+    """Kafka stops while it loads; here the start equals one without the marker."""
     directory = opened("unclean", "clean-marker-on-zeros")
     assert directory.identity.was_clean
     assert directory.damaged() == {}
@@ -298,7 +299,7 @@ def test_a_false_clean_marker_over_zeros_is_no_reason_to_stop(opened: Opened) ->
 
 
 @pytest.mark.parametrize(("archive", "name"), list(starts()))
-def test_logs_that_were_not_damaged_keep_everything(opened: Opened, archive: str, name: str) -> None:
+def test_undamaged_logs_keep_everything(opened: Opened, archive: str, name: str) -> None:
     directory = opened(archive, name)
     for tp, log in directory.logs.items():
         if str(tp) in starts()[archive, name].partitions:

@@ -1,9 +1,8 @@
-"""Our writer, given the batches of segments that Kafka wrote, makes the same files, byte for byte.
+"""Tidelog's writer, given the batches of segments that Kafka wrote, writes the same files, byte for byte.
 
-All logs of `cluster` and `unclean` but compacted ones, whose segments are the cleaner's work. `cluster` was closed
+All logs of `cluster` and `unclean` except compacted ones, whose segments the cleaner wrote. `cluster` was stopped
 cleanly; `unclean` was killed, so its open segments have indexes (and one log file) at their full, preallocated size.
-Snapshots may have their producers in another order: Kafka's is that of a hash map.
-"""
+Snapshots may have their producers in another order: Kafka's is that of a hash map."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def batches_of(directory: Path, said: dict[str, Any]) -> Iterator[bytes]:
 
 
 class Rewriting:
-    """A log of ours that takes Kafka's batches one after the other."""
+    """A Tidelog log that receives Kafka's batches one after the other."""
 
     def __init__(self, archive: str, name: str, root: Path) -> None:
         self.said = told(archive)["partitions"][name]
@@ -68,25 +67,25 @@ class Rewriting:
             self.log.truncate_fully_and_start_at(Offset(first))
 
     def begin_epochs(self) -> None:
-        """What its leader had begun by the time the log had come so far."""
+        """The epoch entries of its leader up to this log end."""
         for epoch, start in self.said["leaderEpochs"]:
             if start == self.log.log_end_offset:
                 self.log.begin_epoch(LeaderEpoch(epoch))
 
     def follow(self, batch: bytes) -> None:
-        """As a follower takes it from its leader."""
+        """Append as a follower."""
         self.begin_epochs()
         self.log.append(batch, assign_offsets=False, leader_epoch=latest_epoch(self.log))
 
     def lead(self, batch: bytes) -> None:
-        """As a leader takes it from a producer."""
+        """Append as a leader."""
         self.begin_epochs()
         sent = bytearray(batch)
         stamp(sent, 0, base_offset=0, leader_epoch=-1)
         self.log.append(sent, assign_offsets=True, leader_epoch=latest_epoch(self.log))
 
     def stop(self, *, clean: bool) -> Path:
-        """Let the log start where Kafka's did, and close it, or leave it as a kill would. Returns its directory."""
+        """Move the log start to Kafka's, and close the log, or leave it as a kill would. Returns its directory."""
         self.begin_epochs()
         log = self.log
         log.advance_high_watermark(log.log_end_offset)
@@ -102,7 +101,7 @@ class Rewriting:
 
 
 def assert_same(directory: Path, archive: str, name: str) -> None:
-    """Every file of the log is Kafka's, and there are no others but those of Tidelog's own."""
+    """Check that every file of the log equals Kafka's, and that there are no others except those of Tidelog alone."""
     said = told(archive)
     prefix = f"{name}/"
     wanted = {path.removeprefix(prefix): facts for path, facts in said["files"].items() if path.startswith(prefix)}
@@ -116,7 +115,7 @@ def assert_same(directory: Path, archive: str, name: str) -> None:
     }
     assert {file: hashlib.sha256(path.read_bytes()).hexdigest() for file, path in found.items()} == files
     snapshots = said["partitions"][name]["snapshots"]
-    first = said["partitions"][name]["segments"][0]["baseOffset"]  # that one comes from a segment that is gone
+    first = said["partitions"][name]["segments"][0]["baseOffset"]  # that one belongs to a segment that is gone
     for file, producers in [item for item in snapshots.items() if int(item[0][:20]) > first]:
         ours = {entry["producerId"]: entry for entry in snapshot(directory / file)}
         theirs = {entry["producerId"]: entry for entry in snapshot_told(producers)}
@@ -124,17 +123,17 @@ def assert_same(directory: Path, archive: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("archive", "name"), WRITTEN)
-def test_a_follower_writes_what_kafka_wrote(tmp_path: Path, unpacked: Unpacked, archive: str, name: str) -> None:
+def test_a_follower_writes_kafkas_files(tmp_path: Path, unpacked: Unpacked, archive: str, name: str) -> None:
     rewriting = Rewriting(archive, name, tmp_path)
     for batch in batches_of(unpacked(archive) / name, rewriting.said):
         rewriting.follow(batch)
     if (archive, name) == ("unclean", "plain-0"):
-        rewriting.log.active.become_inactive()  # the kill came in a roll, between the old segment and the new one
+        rewriting.log.active.become_inactive()  # the kill happened in a roll, between the old segment and the new one
     assert_same(rewriting.stop(clean=archive == "cluster"), archive, name)
 
 
 @pytest.mark.parametrize(("archive", "name"), [case for case in WRITTEN if case[1].startswith(LED)])
-def test_a_leader_writes_what_kafka_wrote(tmp_path: Path, unpacked: Unpacked, archive: str, name: str) -> None:
+def test_a_leader_writes_kafkas_files(tmp_path: Path, unpacked: Unpacked, archive: str, name: str) -> None:
     """From the batches as the producer sent them: without offset and epoch."""
     rewriting = Rewriting(archive, name, tmp_path)
     for batch in batches_of(unpacked(archive) / name, rewriting.said):
@@ -142,8 +141,8 @@ def test_a_leader_writes_what_kafka_wrote(tmp_path: Path, unpacked: Unpacked, ar
     assert_same(rewriting.stop(clean=archive == "cluster"), archive, name)
 
 
-def test_every_kind_of_batch_is_written(unpacked: Unpacked) -> None:
-    """What the tests above say is worth what the logs hold."""
+def test_the_logs_contain_every_kind_of_batch(unpacked: Unpacked) -> None:
+    """The tests above prove only as much as their logs contain."""
     kinds = set()
     for archive, name in WRITTEN:
         for data in batches_of(unpacked(archive) / name, told(archive)["partitions"][name]):

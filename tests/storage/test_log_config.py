@@ -1,4 +1,4 @@
-"""A topic's settings: Kafka's names and defaults; what is not done yet is refused by name."""
+"""Topic settings: Kafka's names and defaults; unsupported values are rejected by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.errors import InvalidConfig
 from tidelog.types import Durability, TimestampType
 
 
-def test_the_defaults_are_kafkas() -> None:
+def test_the_defaults_equal_kafkas() -> None:
     config = LogConfig.from_topic({})
     assert (config.segment_bytes, config.segment_ms, config.segment_index_bytes) == (1 << 30, 7 * 86_400_000, 10 << 20)
     assert (config.index_interval_bytes, config.max_message_bytes) == (4096, 1_048_588)
@@ -52,7 +52,7 @@ def test_a_topic_overrides_the_nodes_defaults() -> None:
         ("preallocate", "True"),
     ],
 )
-def test_bad_values_name_key_value_and_what_is_allowed(key: str, value: str) -> None:
+def test_errors_name_key_value_and_valid_values(key: str, value: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         LogConfig.from_topic({key: value})
     assert key in caught.value.message
@@ -61,7 +61,7 @@ def test_bad_values_name_key_value_and_what_is_allowed(key: str, value: str) -> 
         assert "must be" in caught.value.message
 
 
-def test_cleaning_takes_kafkas_names_and_defaults() -> None:
+def test_cleaning_has_kafkas_names_and_defaults() -> None:
     config = LogConfig.from_topic({})
     assert (config.delete, config.compact) == (True, False)
     assert (config.retention_ms, config.retention_bytes) == (7 * 86_400_000, -1)
@@ -78,13 +78,13 @@ def test_cleaning_takes_kafkas_names_and_defaults() -> None:
     [
         ({"compression.type": "gzip"}, None),
         ({"compression.type": "gzip", "compression.gzip.level": "9"}, 9),
-        ({"compression.type": "lz4"}, None),  # Kafka's default of 9 names the fast mode
+        ({"compression.type": "lz4"}, None),  # Kafka's default of 9 stands for the fast mode
         ({"compression.type": "lz4", "compression.lz4.level": "12"}, 12),
         ({"compression.type": "zstd", "compression.zstd.level": "-5"}, -5),
         ({"compression.gzip.level": "9"}, None),
     ],
 )
-def test_a_level_counts_for_its_codec_alone(configs: dict[str, str], level: int | None) -> None:
+def test_a_level_applies_to_its_codec_alone(configs: dict[str, str], level: int | None) -> None:
     assert LogConfig.from_topic(configs).compression_level == level
 
 
@@ -95,7 +95,7 @@ def test_a_level_counts_for_its_codec_alone(configs: dict[str, str], level: int 
         {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
     ],
 )
-def test_settings_that_contradict_each_other_are_refused_together(configs: dict[str, str]) -> None:
+def test_contradicting_settings_are_rejected_together(configs: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig) as caught:
         LogConfig.from_topic(configs)
     assert all(key in caught.value.message for key in configs)
@@ -104,7 +104,7 @@ def test_settings_that_contradict_each_other_are_refused_together(configs: dict[
         LogConfig.from_topic({key: value}, LogConfig.from_topic(dict(rest)))
 
 
-def test_a_setting_of_the_node_is_none_of_a_topic() -> None:
+def test_a_node_setting_is_rejected_for_a_topic() -> None:
     assert LogConfig.from_node({"producer.id.expiration.ms": "5"}).producer_id_expiration_ms == 5
     with pytest.raises(
         InvalidConfig, match=r'unknown topic setting "producer\.id\..*"; valid settings: cleanup\.policy'
@@ -112,7 +112,7 @@ def test_a_setting_of_the_node_is_none_of_a_topic() -> None:
         LogConfig.from_topic({"producer.id.expiration.ms": "5"})
 
 
-def test_a_configuration_told_and_read_again_is_the_same() -> None:
+def test_a_configuration_shown_and_parsed_again_is_the_same() -> None:
     config = LogConfig.from_topic(
         {"cleanup.policy": "compact,delete", "compression.type": "lz4", "message.format": "v0", "preallocate": "true"}
     )

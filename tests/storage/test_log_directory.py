@@ -1,4 +1,4 @@
-"""A log directory: who it belongs to, which logs it has, what it says of them. Source: KIP-858, Kafka's LogManager."""
+"""A log directory: its owner, its logs, and the offsets recorded about them. Source: KIP-858, Kafka's LogManager."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_registration_number_survives_a_crash() -> None:
     assert bench.directory.identity.last_registration == 30
 
 
-def test_meta_properties_is_kafkas() -> None:
+def test_meta_properties_has_kafkas_format() -> None:
     bench = Bench()
     bench.directory.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(1))
     lines = set(text(bench, "meta.properties").splitlines())
@@ -72,7 +72,7 @@ def test_meta_properties_is_kafkas() -> None:
 
 
 @pytest.mark.parametrize("contents", ["", "version=0\nbroker.id=1\n", "version=1\ndirectory.id=???\n"])
-def test_a_damaged_meta_properties_is_refused(contents: str) -> None:
+def test_a_damaged_meta_properties_is_rejected(contents: str) -> None:
     disk = FakeDisk()
     disk.make_directory("/data")
     write_file(disk, "/data/meta.properties", contents.encode())
@@ -80,7 +80,7 @@ def test_a_damaged_meta_properties_is_refused(contents: str) -> None:
         LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1))
 
 
-def test_a_strangers_directory_is_refused() -> None:
+def test_a_directory_with_other_files_is_rejected() -> None:
     disk = FakeDisk()
     disk.make_directory("/home/photos")
     with pytest.raises(InvalidConfig, match="not empty"):
@@ -112,7 +112,7 @@ def test_logs_come_back_with_their_topic_ids() -> None:
 
 
 def test_some_logs_can_be_loaded_before_the_others() -> None:
-    """The metadata log says how the others are configured."""
+    """The metadata log contains the settings of the others."""
     bench = Bench()
     bench.directory.create_log(OTHER, TopicId(UUID(int=77)), SMALL)
     bench.directory.close_clean()
@@ -133,7 +133,7 @@ def test_a_log_created_and_flushed_survives() -> None:
         assert len(bench.contents()) == 1
 
 
-def test_nothing_is_deleted_because_its_metadata_is_missing() -> None:
+def test_a_log_without_metadata_is_not_deleted() -> None:
     bench = Bench()
     bench.lead(b"precious")
     bench.log.flush()
@@ -158,7 +158,7 @@ def test_a_new_log_does_not_take_over_an_old_directory() -> None:
     assert [name.endswith("-stray") for name in bench.disk.list("/data") if "orders" in name] == [False, True]
 
 
-def test_a_deleted_log_is_gone_for_good() -> None:
+def test_a_deleted_log_stays_deleted() -> None:
     for seed in range(10):
         bench = Bench()
         bench.lead(b"x")
@@ -171,10 +171,10 @@ def test_a_deleted_log_is_gone_for_good() -> None:
         bench.directory.commit.request(log)
         bench.crash(seed)
         assert bench.log.log_end_offset == 0
-        assert bench.log.damage is None, "what the first life held is not missed in the second"
+        assert bench.log.damage is None, "the second process does not report the first log's records as lost"
 
 
-def test_a_deletion_that_was_cut_short_is_finished() -> None:
+def test_an_interrupted_deletion_is_completed() -> None:
     bench = Bench()
     bench.lead(b"x")
     bench.log.flush()
@@ -184,7 +184,7 @@ def test_a_deletion_that_was_cut_short_is_finished() -> None:
     assert not any("orders" in name for name in bench.disk.list("/data"))
 
 
-def test_checkpoints_are_kafkas_and_say_what_is() -> None:
+def test_checkpoints_have_kafkas_format_and_the_current_offsets() -> None:
     bench = Bench()
     for _ in range(5):
         bench.lead(b"x")
@@ -210,7 +210,7 @@ def test_checkpoints_are_written_only_when_something_changed() -> None:
     assert bench.disk.calls == calls
 
 
-def test_the_watermark_survives_a_restart_and_is_bounded_by_the_log() -> None:
+def test_the_high_watermark_survives_a_restart_and_is_at_most_the_log_end() -> None:
     bench = Bench()
     for _ in range(5):
         bench.lead(b"x")
@@ -224,9 +224,9 @@ def test_the_watermark_survives_a_restart_and_is_bounded_by_the_log() -> None:
     assert bench.log.high_watermark == 5
 
 
-def test_a_log_made_again_does_not_inherit_the_watermark_of_its_name() -> None:
-    """A topic deleted and created again has the same directory name: what the file says of the old one must be gone
-    before the new one has records."""
+def test_a_recreated_log_does_not_inherit_the_high_watermark_of_its_name() -> None:
+    """A topic that is deleted and created again has the same directory name: the recorded high watermark of the old log
+    must be gone before the new one has records."""
     bench = Bench()
     for _ in range(5):
         bench.lead()
@@ -243,8 +243,8 @@ def test_a_log_made_again_does_not_inherit_the_watermark_of_its_name() -> None:
     assert (log.topic_id, log.log_end_offset, log.high_watermark) == (again, 3, 0)
 
 
-def test_a_log_that_was_set_aside_is_not_missed() -> None:
-    """Its node has judged it: at the next start nothing is claimed for it, so nothing is damaged."""
+def test_a_log_that_was_set_aside_is_not_missing() -> None:
+    """Its node has decided so: nothing is recorded about it at the next start, so nothing is damaged."""
     bench = Bench()
     bench.lead()
     bench.commit()
@@ -255,7 +255,7 @@ def test_a_log_that_was_set_aside_is_not_missed() -> None:
     assert bench.directory.damaged() == {}
 
 
-def test_a_damaged_checkpoint_costs_a_longer_recovery_and_nothing_else() -> None:
+def test_a_damaged_checkpoint_only_lengthens_the_recovery() -> None:
     bench = Bench()
     for _ in range(50):
         bench.lead(b"x")
@@ -267,7 +267,7 @@ def test_a_damaged_checkpoint_costs_a_longer_recovery_and_nothing_else() -> None
     assert bench.log.damage is None
 
 
-def test_held_marks_are_written_after_each_group_commit_without_a_sync_of_their_own() -> None:
+def test_durable_offset_marks_are_written_after_each_group_commit_without_an_extra_sync() -> None:
     bench = Bench()
     bench.lead(b"x")
     bench.commit()
@@ -280,15 +280,16 @@ def test_held_marks_are_written_after_each_group_commit_without_a_sync_of_their_
     assert (len(data), int.from_bytes(data[20:28])) == (32, 2)
 
 
-def test_page_cache_logs_have_no_held_marks() -> None:
+def test_page_cache_logs_have_no_durable_offset_marks() -> None:
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE))
     bench.lead(b"x")
     bench.log.flush()
     assert read_file(bench.disk, "/data/held-offset-marks") == b""
 
 
-def test_the_same_directory_on_a_real_disk(tmp_path: Path) -> None:
-    """Everything once through the operating system: create, append, roll, cut, clean and unclean restarts, delete."""
+def test_the_directory_on_a_real_disk(tmp_path: Path) -> None:
+    """Everything once through the operating system: create, append, roll, truncate, clean and unclean restarts,
+    delete."""
     bench = Bench(SMALL, files=OsFiles(), path=str(tmp_path / "data"))
     key = PartitionKey(TOPIC_ID, TP.partition)
     for i in range(60):
@@ -318,8 +319,7 @@ def test_the_same_directory_on_a_real_disk(tmp_path: Path) -> None:
 
 
 def test_a_topic_with_the_longest_name_can_be_deleted_and_set_aside(tmp_path: Path) -> None:
-    """Goal: no name of a topic takes a directory offline. Method: the real file system, which takes 255 bytes a
-    name."""
+    """Goal: no topic name takes a directory offline. Method: the real file system, with 255 bytes per name."""
     directory = LogDirectory(f"{tmp_path}/data", files=OsFiles(), clock=SetClock(), rng=random.Random(1))
     for partition in (0, 9999):
         longest = TopicPartition("t" * 249, PartitionIndex(partition))
@@ -337,8 +337,8 @@ def test_a_topic_with_the_longest_name_can_be_deleted_and_set_aside(tmp_path: Pa
     again.close()
 
 
-def test_a_deletion_that_is_asked_for_twice_is_done_once() -> None:
-    """A loading that finds a directory on its way out asks for its deletion again."""
+def test_a_deletion_that_is_requested_twice_is_done_once() -> None:
+    """Loading requests the deletion again if it finds a directory whose deletion is in progress."""
     executor = Deferred()
     bench = Bench(executor=executor)
     executor.run_all()
@@ -352,10 +352,10 @@ def test_a_deletion_that_is_asked_for_twice_is_done_once() -> None:
 @pytest.mark.parametrize("stop", ["clean", "killed", *(f"crashed {seed}" for seed in range(10))])
 @pytest.mark.parametrize("first", [0, 1, 40])
 @pytest.mark.parametrize("accepted", [False, True])
-def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_borne(
+def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_accepted(
     stop: str, first: int, accepted: bool
 ) -> None:
-    """A start reads what is above the recovery point, and so would not come there."""
+    """A start reads from the recovery point on, and would not find it."""
     bench = Bench()
     for number in range(60):
         bench.lead(b"value %d" % number)
@@ -380,7 +380,7 @@ def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_borne
     assert log.log_end_offset == 60
 
 
-def test_damage_of_a_page_cache_log_is_not_taken_for_a_torn_tail() -> None:
+def test_damage_of_a_page_cache_log_is_not_recorded_as_a_torn_tail() -> None:
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE))
     for number in range(60):
         bench.lead(b"value %d" % number)
@@ -415,19 +415,19 @@ def test_a_directory_is_intact_after_a_clean_stop_or_on_the_boot_of_its_last_reg
     assert opened_on(disk, boot).identity.intact is intact
 
 
-def test_a_directory_stays_intact_where_a_process_dies_between_a_clean_stop_and_its_registration() -> None:
+def test_a_directory_stays_intact_if_a_process_dies_between_a_clean_stop_and_its_registration() -> None:
     disk = FakeDisk()
     directory = opened_on(disk, b"first")
     directory.write_registration(7)
     directory.close_clean()
-    opened_on(disk, b"second").close()  # takes the marker, and dies
+    opened_on(disk, b"second").close()  # removes the marker, and dies
     again = opened_on(disk, b"second")
     assert (again.identity.intact, again.identity.last_registration) == (True, 7)
     again.close()
     assert not opened_on(disk, b"third").identity.intact
 
 
-def test_what_was_lost_is_told_until_a_registration_has_told_it() -> None:
+def test_a_loss_is_reported_until_a_registration_has_reported_it() -> None:
     disk = FakeDisk()
     directory = opened_on(disk, b"first")
     directory.write_registration(7)

@@ -1,4 +1,4 @@
-"""The lines of the logger `storage.log`: what a log did, to which offsets, in how much time."""
+"""The messages of the logger `storage.log`: what a log did, to which offsets, in how much time."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_at_info_only_rolls_and_truncations_are_reported(caplog: pytest.LogCaptu
 
 
 def test_a_disabled_level_formats_nothing(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Method: the logger makes no record, and the arguments of the lines are not looked up."""
+    """Method: the logger creates no record, and the arguments of the messages are not evaluated."""
     caplog.set_level(logging.WARNING, logger="storage.log")
 
     def refuse(*_: object, **__: object) -> None:
@@ -159,7 +159,7 @@ def test_a_disabled_level_formats_nothing(caplog: pytest.LogCaptureFixture, monk
     bench.log.truncate_to(Offset(3))
 
 
-def test_lines_are_formatted_only_when_a_handler_asks(lines: pytest.LogCaptureFixture) -> None:
+def test_messages_are_formatted_only_for_a_handler(lines: pytest.LogCaptureFixture) -> None:
     Bench().lead(b"x")
     records = [record for record in lines.records if record.name == "storage.log"]
     assert records

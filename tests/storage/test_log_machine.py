@@ -1,9 +1,8 @@
 """A log on the worst allowed disk, driven at random against a list: append, flush, roll, truncate, crash, reopen.
 
-After every crash: all that was reported as held is there, nothing that was never appended is, what was cut stays cut,
-offsets and epochs agree with the batches, and every offset can be looked up. Covers scenarios 1 and 3 as far as one
-log shows them, and log-append-roll-flush.txt (append, maybeRoll, flush).
-"""
+After every crash: everything reported as durable exists, nothing exists that was never appended, truncated records stay
+truncated, offsets and epochs agree with the batches, and every offset can be looked up. Covers scenarios 1 and 3 as far
+as one log shows them, and log-append-roll-flush.txt (append, maybeRoll, flush)."""
 
 from __future__ import annotations
 
@@ -185,7 +184,7 @@ class LogMachine(RuleBasedStateMachine):
     def recover(self, rng: random.Random, also: list[Stored]) -> None:
         self.ticket = None
         self.bench.disk.crash(rng)
-        for crash_in in (rng.randrange(1, 60), None):  # the first recovery may be cut short as well
+        for crash_in in (rng.randrange(1, 60), None):  # the first recovery may be interrupted as well
             if crash_in is not None and rng.random() < 0.5:
                 self.bench.disk.crash_at_call(self.bench.disk.calls + crash_in)
             try:
@@ -197,7 +196,7 @@ class LogMachine(RuleBasedStateMachine):
         self.agree_after_restart(also, whole=False)
 
     def agree_after_restart(self, also: list[Stored], *, whole: bool) -> None:
-        """What came back is a beginning of what was there, and reaches at least to what was held."""
+        """The remaining log is a prefix of the previous one, and reaches at least up to the durable offset."""
         log = self.bench.log
         assert log.damage is None, log.damage
         expected = [*self.model, *also]
@@ -208,10 +207,10 @@ class LogMachine(RuleBasedStateMachine):
         assert all(stored.last < log.log_end_offset for stored in self.model if stored.last < self.durable_offset)
         self.model = expected[: len(found)]
         reached = self.model[-1].last + 1 if self.model else 0
-        starts = [stored.base for stored in also]  # of a segment that was to take them: the log may end there
+        starts = [stored.base for stored in also]  # of a segment that was to contain them: the log may end there
         assert reached <= log.log_end_offset <= max([self.end, reached, *starts])
         self.end = log.log_end_offset
-        assert log.durable_offset == self.end, "recovery makes all that it keeps durable"
+        assert log.durable_offset == self.end, "recovery makes everything that it keeps durable"
         self.durable_offset = self.end
         self.epoch = max(self.epoch, latest_epoch(log))
 
@@ -249,8 +248,8 @@ LogMachine.TestCase.settings = settings(
 test_log_machine = LogMachine.TestCase
 
 
-def test_the_machine_would_notice_a_lost_record() -> None:
-    """The check of the checks: a log that lost what it held is refused by the model."""
+def test_the_machine_notices_a_lost_record() -> None:
+    """A check of the checks: the model rejects a log that lost durable records."""
     machine = LogMachine()
     machine.lead(1, None, 0)
     machine.commit(None, 0)

@@ -1,5 +1,5 @@
-"""Several log directories on one node: each opens, fails and fills by itself, and a log is only whose it was made
-for."""
+"""Several log directories on one node: each opens, fails and fills by itself, and a log is used only for its topic
+id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nothing() -> None:
 
 
 class Node:
-    """What a node does with its directories, without the node."""
+    """The directories of a node, without the node."""
 
     def __init__(self, disk: FakeDisk, paths: Sequence[str] = PATHS, executor: Executor | None = None) -> None:
         self.disk = disk
@@ -64,7 +64,7 @@ class Node:
 
 
 def a_cluster_of_logs(disk: FakeDisk, logs: int = 6) -> None:
-    """Three directories with logs of ten records each, closed clean."""
+    """Three directories with logs of ten records each, closed cleanly."""
     node = Node(disk).load()
     node.logs.adopt(CLUSTER, NodeId(1), nothing)
     for partition in range(logs):
@@ -75,7 +75,7 @@ def a_cluster_of_logs(disk: FakeDisk, logs: int = 6) -> None:
         directory.close_clean()
 
 
-def test_new_logs_go_where_the_fewest_are_and_then_where_the_most_room_is() -> None:
+def test_a_new_log_goes_to_the_directory_with_the_fewest_logs_and_the_most_space() -> None:
     disk = FakeDisk()
     node = Node(disk)
     assert [node.make(partition)[0].path for partition in range(6)] == ["/one", "/two", "/three"] * 2
@@ -88,7 +88,7 @@ def test_new_logs_go_where_the_fewest_are_and_then_where_the_most_room_is() -> N
     assert [node.make(partition)[0].path for partition in range(10, 14)] == ["/two", "/three"] * 2
 
 
-def test_a_home_named_is_the_only_one() -> None:
+def test_a_named_directory_is_the_only_one_allowed() -> None:
     node = Node(FakeDisk())
     wanted = node.logs.directories[2]
     for partition in range(3):
@@ -98,7 +98,7 @@ def test_a_home_named_is_the_only_one() -> None:
         node.make_in(3, wanted.directory_id)
 
 
-def test_directories_are_opened_and_loaded_side_by_side_and_progress_is_told() -> None:
+def test_directories_are_opened_and_loaded_in_parallel_with_progress() -> None:
     disk, executor = FakeDisk(), Deferred()
     a_cluster_of_logs(disk)
     node = Node(disk, executor=executor)
@@ -120,7 +120,7 @@ def test_directories_are_opened_and_loaded_side_by_side_and_progress_is_told() -
 
 
 @pytest.mark.parametrize("broken", PATHS)
-def test_a_directory_that_cannot_be_opened_is_left_out_and_the_others_serve(broken: str) -> None:
+def test_a_directory_that_cannot_be_opened_is_left_out(broken: str) -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     disk.fail("open", broken, times=-1)
@@ -132,7 +132,7 @@ def test_a_directory_that_cannot_be_opened_is_left_out_and_the_others_serve(brok
     node.make(9)[1].append(batch(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
 
 
-def test_a_directory_that_fails_while_it_is_loaded_goes_offline_and_the_others_serve() -> None:
+def test_a_directory_that_fails_during_loading_goes_offline() -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     node = Node(disk)
@@ -144,7 +144,7 @@ def test_a_directory_that_fails_while_it_is_loaded_goes_offline_and_the_others_s
     assert {log.topic_partition.partition for _, log in node.logs.logs()} == {0, 2, 3, 5}
 
 
-def test_a_directory_that_fails_at_run_time_takes_only_its_logs_along() -> None:
+def test_a_directory_that_fails_at_run_time_affects_only_its_logs() -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     node = Node(disk).load()
@@ -157,7 +157,7 @@ def test_a_directory_that_fails_at_run_time_takes_only_its_logs_along() -> None:
     assert node.make(20)[0].path != "/two"
 
 
-def test_a_directory_of_another_cluster_or_node_is_left_out_by_its_name() -> None:
+def test_a_directory_of_another_cluster_or_node_is_left_out_by_name() -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     stranger, other = Node(disk, ("/stranger",)), Node(disk, ("/other",))
@@ -171,10 +171,10 @@ def test_a_directory_of_another_cluster_or_node_is_left_out_by_its_name() -> Non
     assert isinstance(node.logs.failed["/stranger"], InconsistentClusterId)
     assert isinstance(node.logs.failed["/other"], InvalidConfig)
     assert [directory.path for directory in node.logs.directories] == list(PATHS)
-    Node(disk, ("/stranger",)).logs.close()  # its lock was let go
+    Node(disk, ("/stranger",)).logs.close()  # its lock was released
 
 
-def test_a_log_is_used_only_for_the_topic_id_it_was_made_for() -> None:
+def test_a_log_is_used_only_for_its_topic_id() -> None:
     node = Node(FakeDisk())
     directory, log = node.make(0)
     assert node.logs.use(directory, log, TOPIC_ID, SMALL) is log
@@ -182,7 +182,7 @@ def test_a_log_is_used_only_for_the_topic_id_it_was_made_for() -> None:
         node.logs.use(directory, log, TopicId(UUID(int=99)), SMALL)
 
 
-def test_a_log_that_was_loaded_under_another_promise_is_loaded_again() -> None:
+def test_a_log_that_was_loaded_with_another_durability_is_loaded_again() -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     node = Node(disk).load()
@@ -197,7 +197,7 @@ def test_a_log_that_was_loaded_under_another_promise_is_loaded_again() -> None:
     assert again.log_end_offset == 10
 
 
-def test_a_defect_is_not_kept_quiet() -> None:
+def test_a_defect_is_raised() -> None:
     def broken(_path: str) -> LogDirectory:
         raise ZeroDivisionError
 

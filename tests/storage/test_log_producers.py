@@ -1,4 +1,5 @@
-"""A log and its producers: duplicates, refusals, transactions, reads by isolation, cuts, crashes, lost files."""
+"""A log and its producers: duplicates, rejections, transactions, reads by isolation, truncations, crashes, lost
+files."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def from_producer(
 
 
 class Sender:
-    """Producers that number their batches, over one bench."""
+    """Producers that number their batches, on one log."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -83,7 +84,7 @@ def commit_all(bench: Bench) -> None:
 
 
 def visible(log: Log, isolation: FetchIsolation) -> list[int]:
-    """The offsets of the data records that a consumer gets, reading on from fetch to fetch as Kafka's consumer does."""
+    """The offsets of the data records that a consumer receives, fetch by fetch as in Kafka's consumer."""
     found: list[int] = []
     offset = log.log_start_offset
     while True:
@@ -117,17 +118,17 @@ def test_a_duplicate_is_answered_with_its_first_result() -> None:
     assert again.duplicate and not first.duplicate
     assert (again.first_offset, again.last_offset, again.log_append_time) == (0, 2, first.log_append_time)
     assert (again.max_timestamp, again.last_leader_epoch) == (first.max_timestamp, 0)
-    assert again.log_start_offset == 1, "where the log starts now"
+    assert again.log_start_offset == 1, "the present log start"
     assert bench.log.log_end_offset == 4, "nothing was appended"
 
 
-def test_a_duplicate_on_a_topic_with_create_time_was_given_no_time() -> None:
+def test_a_duplicate_on_a_topic_with_create_time_has_no_append_time() -> None:
     bench = Bench()
     append(bench, from_producer(7, 0))
     assert append(bench, from_producer(7, 0)).log_append_time == -1
 
 
-def test_a_refused_batch_leaves_no_trace() -> None:
+def test_a_rejected_batch_leaves_no_trace() -> None:
     bench = Bench()
     append(bench, from_producer(7, 0, epoch=3))
     producers, size = bench.log.active_producers(), bench.log.size
@@ -142,21 +143,21 @@ def test_a_refused_batch_leaves_no_trace() -> None:
     assert (bench.log.active_producers(), bench.log.size, bench.log.log_end_offset) == (producers, size, 1)
 
 
-def test_a_producers_batch_needs_its_numbers() -> None:
+def test_a_producers_batch_must_have_sequences() -> None:
     bench = Bench()
     for broken in (from_producer(7, -1), from_producer(7, 0, epoch=-1), from_producer(-1, -1, epoch=-1, txn=True)):
         with pytest.raises(InvalidRecord):
             append(bench, broken)
 
 
-def test_old_formats_hold_no_producers() -> None:
+def test_old_formats_contain_no_producers() -> None:
     bench = Bench(LogConfig(magic=1))
     with pytest.raises(UnsupportedForMessageFormat):
         append(bench, from_producer(7, 0))
     assert bench.log.active_producers() == ()
 
 
-def test_a_follower_takes_the_producers_of_its_leader_over() -> None:
+def test_a_follower_takes_over_the_producers_of_its_leader() -> None:
     leader, follower = Bench(), Bench()
     sender = Sender(leader)
     for producer in (1, 2, 1):
@@ -169,7 +170,7 @@ def test_a_follower_takes_the_producers_of_its_leader_over() -> None:
     assert append(follower, from_producer(2, 0, 2, txn=True)).duplicate, "it may lead next"
 
 
-def test_what_spans_several_segments_leaves_a_snapshot_before_each() -> None:
+def test_an_append_over_several_segments_leaves_a_snapshot_before_each() -> None:
     leader, follower = Bench(NEVER_ROLLS), Bench(SMALL)
     sender = Sender(leader)
     for i in range(20):
@@ -191,7 +192,7 @@ def test_what_spans_several_segments_leaves_a_snapshot_before_each() -> None:
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
-def test_readers_of_decided_records_stop_at_an_open_transaction() -> None:
+def test_read_committed_readers_stop_at_an_open_transaction() -> None:
     bench = Bench()
     sender = Sender(bench)
     sender.send(1)
@@ -209,7 +210,7 @@ def test_readers_of_decided_records_stop_at_an_open_transaction() -> None:
     assert visible(log, COMMITTED) == [0, 1, 2, 3]
 
 
-def test_aborted_records_are_named() -> None:
+def test_aborted_transactions_are_listed() -> None:
     bench = Bench()
     sender = Sender(bench)
     sender.send(2, 2, txn=True)
@@ -240,7 +241,7 @@ def test_a_transaction_may_span_segments() -> None:
     assert len(indexes) == 1, "only the segment with the marker has one"
 
 
-def test_markers_of_old_coordinators_and_plain_batches_within_are_refused() -> None:
+def test_markers_of_old_coordinators_and_plain_batches_within_a_transaction_are_rejected() -> None:
     bench = Bench()
     sender = Sender(bench)
     sender.send(1, txn=True)
@@ -270,9 +271,10 @@ def test_a_moved_log_start_moves_the_unstable_offset() -> None:
 
 
 @pytest.mark.parametrize("stop", ["kill", "crash", "cut"])
-def test_what_was_deleted_in_front_still_tells_of_its_producers(stop: str) -> None:
-    """The log starts within a segment, behind a marker: the snapshot at that segment's base knows nothing of it. Were
-    it believed alone, the transaction would stay open for ever, and its producer's next batch would be refused."""
+def test_deleted_batches_below_the_start_still_update_their_producers(stop: str) -> None:
+    """The log starts within a segment, after a marker: the snapshot at the segment's base offset does not contain the
+    marker. If only the snapshot were used, the transaction would stay open forever, and its producer's next batch would
+    be rejected."""
     bench = Bench(NEVER_ROLLS)
     sender = Sender(bench)
     sender.send(1, 2, txn=True)
@@ -296,7 +298,7 @@ def test_what_was_deleted_in_front_still_tells_of_its_producers(stop: str) -> No
     assert not sender.send(2).duplicate
 
 
-def test_a_snapshot_is_of_no_use_where_what_was_deleted_behind_it_cannot_be_read() -> None:
+def test_a_snapshot_is_not_used_if_the_deleted_batches_after_it_cannot_be_read() -> None:
     bench = Bench(NEVER_ROLLS)
     sender = Sender(bench)
     sender.send(1, txn=True)
@@ -328,7 +330,7 @@ def eventful(bench: Bench, seed: int = 3, steps: int = 120) -> Sender:
 
 
 def told(log: Log) -> list[object]:
-    """What a log says of producers: what a snapshot keeps of them, and what readers may see."""
+    """The producer state of a log: what a snapshot keeps, and what readers may see."""
     return [
         sorted(state.to_snapshot() for state in log.active_producers()),
         log.first_unstable_offset,
@@ -362,8 +364,8 @@ def test_every_stop_leaves_the_same_producers(stop: str) -> None:
     assert append(bench, from_producer(1, sequence, txn=True)).duplicate is False
 
 
-def test_what_agrees_is_noted_more_seldom_the_more_segments_there_are() -> None:
-    """The note names them all: with every roll it would cost a log of thousands a tenth of a second."""
+def test_agreements_are_written_less_often_in_logs_with_more_segments() -> None:
+    """The file lists all segments: written with every roll it would cost a log of thousands a tenth of a second."""
     bench = Bench(NEVER_ROLLS)
     writes = bench.disk.fail("rename", AGREEMENT_FILE, times=1, skip=10**6)
     for _ in range(400):
@@ -374,7 +376,7 @@ def test_what_agrees_is_noted_more_seldom_the_more_segments_there_are() -> None:
 
 @pytest.mark.parametrize("damage", ["lost", "cut", "emptied", "garbled", "another's"])
 @pytest.mark.parametrize("stop", ["clean", "killed"])
-def test_a_damaged_transaction_index_never_shows_aborted_records(stop: str, damage: str) -> None:
+def test_a_damaged_transaction_index_never_exposes_aborted_records(stop: str, damage: str) -> None:
     """Vectors' README: Kafka does not rebuild a .txnindex below the recovery point, or after a clean stop."""
     bench = Bench()
     eventful(bench)
@@ -410,14 +412,14 @@ def test_a_damaged_transaction_index_never_shows_aborted_records(stop: str, dama
 
 
 def spoil_first_header(bench: Bench, base: int = 0) -> None:
-    """Whoever walks along this segment fails."""
+    """Make every walk along this segment fail."""
     file = bench.files.open(segment_path(bench.log.path, base, ".log"))
     file.pwritev([b"\x7f"], 8)
     file.sync()
     file.close()
 
 
-def test_what_agreed_once_is_not_looked_at_again_after_a_clean_stop() -> None:
+def test_an_agreed_index_is_not_verified_again_after_a_clean_stop() -> None:
     bench = Bench()
     eventful(bench)
     closed = bench.log.segments[1].base_offset
@@ -429,7 +431,7 @@ def test_what_agreed_once_is_not_looked_at_again_after_a_clean_stop() -> None:
 
 
 @pytest.mark.parametrize("damage", ["no agreement", "another index", "another log"])
-def test_what_looks_otherwise_is_looked_at_again(damage: str) -> None:
+def test_a_changed_index_is_verified_again(damage: str) -> None:
     bench = Bench()
     eventful(bench)
     second = bench.log.segments[1].base_offset
@@ -448,8 +450,8 @@ def test_what_looks_otherwise_is_looked_at_again(damage: str) -> None:
         bench.log.aborted_transactions(Offset(0), second)
 
 
-def test_a_recovery_forgets_what_agreed_before_it() -> None:
-    """A segment may be cut by recovery and grow to the size that it had."""
+def test_a_recovery_discards_earlier_agreements() -> None:
+    """Recovery may truncate a segment, which then may grow to its earlier size."""
     bench = Bench(NEVER_ROLLS)
     eventful(bench)
     bench.restart_clean()
@@ -463,7 +465,7 @@ def test_a_recovery_forgets_what_agreed_before_it() -> None:
     assert bench.files.size(path) is not None
 
 
-def test_a_cut_forgets_what_agreed_before_it() -> None:
+def test_a_truncation_discards_earlier_agreements() -> None:
     bench = Bench()
     eventful(bench)
     bench.restart_clean()
@@ -501,8 +503,8 @@ def test_damaged_snapshots_are_rebuilt_from_the_log(stop: str, which: str, damag
     assert not sender.send(1, txn=bench.log.active_producers()[0].transaction_start >= 0).duplicate
 
 
-def test_an_undecided_end_of_a_transaction_is_still_so_after_a_restart() -> None:
-    """Its marker is in the log but not replicated: it may be cut away, and the transaction end otherwise."""
+def test_a_transaction_with_an_unreplicated_marker_is_still_undecided_after_a_restart() -> None:
+    """Its marker is in the log but not replicated: the marker may be truncated, and the transaction end otherwise."""
     bench = Bench()
     sender = Sender(bench)
     sender.send(1, txn=True)
@@ -530,8 +532,8 @@ def test_each_clean_stop_leaves_one_snapshot_of_its_own() -> None:
         ]
 
 
-def test_no_state_outlives_a_cut() -> None:
-    """Scenario 3: a resend of what was cut is appended anew, not answered as a duplicate."""
+def test_no_state_survives_a_truncation() -> None:
+    """Scenario 3: a resend of a truncated batch is appended again, not answered as a duplicate."""
     bench = Bench()
     sender = Sender(bench)
     for _ in range(40):
@@ -545,7 +547,7 @@ def test_no_state_outlives_a_cut() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 37, 80, 111, 160])
-def test_a_cut_log_tells_what_the_same_log_told_when_it_ended_there(cut: int) -> None:
+def test_a_truncated_log_has_the_state_that_it_had_at_that_log_end(cut: int) -> None:
     bench, twin = Bench(), Bench()
     eventful(bench)
     bench.log.high_watermark = Offset(0)
@@ -564,8 +566,8 @@ def test_a_cut_log_tells_what_the_same_log_told_when_it_ended_there(cut: int) ->
     assert told(bench.log) == told(twin.log), "after a crash too"
 
 
-def test_a_snapshot_of_before_a_cut_does_not_come_back_in_a_crash() -> None:
-    """The log grows beyond the cut with other records; the old snapshot's removal must have been durable."""
+def test_a_snapshot_from_before_a_truncation_does_not_return_after_a_crash() -> None:
+    """The log grows past the truncation with other records; the removal of the old snapshot must have been durable."""
     for seed in range(20):
         bench = Bench()
         sender = Sender(bench)
@@ -581,8 +583,8 @@ def test_a_snapshot_of_before_a_cut_does_not_come_back_in_a_crash() -> None:
         assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 56)]
 
 
-def test_nor_does_one_come_back_behind_a_clean_stop() -> None:
-    """The power fails behind the marker: a snapshot that was removed may be there again, the newest one be lost."""
+def test_a_removed_snapshot_does_not_return_after_a_clean_stop() -> None:
+    """Power fails after the marker was written: a removed snapshot may exist again, and the newest one may be lost."""
     for seed in range(40):
         bench = Bench(NEVER_ROLLS)
         for i in range(10):
@@ -598,8 +600,8 @@ def test_nor_does_one_come_back_behind_a_clean_stop() -> None:
 
 
 @pytest.mark.parametrize("power", ["stays", "fails behind a clean stop"])
-def test_a_snapshot_beyond_the_log_is_never_believed(power: str) -> None:
-    """A page-cache log may lose records below a snapshot that the disk has kept."""
+def test_a_snapshot_above_the_log_end_is_never_used(power: str) -> None:
+    """A page-cache log may lose records below a snapshot that is on the disk."""
     for seed in range(1 if power == "stays" else 40):
         bench = Bench(NEVER_ROLLS)
         append(bench, from_producer(1, 0))
@@ -618,7 +620,7 @@ def test_a_snapshot_beyond_the_log_is_never_believed(power: str) -> None:
         assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 9)]
 
 
-def test_recovery_makes_the_transaction_indexes_of_what_it_reads() -> None:
+def test_recovery_rebuilds_the_transaction_indexes_of_the_segments_that_it_reads() -> None:
     bench = Bench()
     eventful(bench)
     names = [name for name in bench.files.list(bench.log.path) if name.endswith((".txnindex", ".snapshot"))]
@@ -636,7 +638,7 @@ def test_recovery_makes_the_transaction_indexes_of_what_it_reads() -> None:
             assert made == before[name]
 
 
-def test_an_emptied_log_knows_no_producer() -> None:
+def test_an_emptied_log_has_no_producer() -> None:
     bench = Bench()
     eventful(bench)
     bench.log.truncate_fully_and_start_at(Offset(500))
@@ -647,7 +649,7 @@ def test_an_emptied_log_knows_no_producer() -> None:
     assert [state.last_sequence for state in bench.log.active_producers()] in ([9], [])
 
 
-def test_old_segments_take_their_snapshots_along() -> None:
+def test_old_segments_are_removed_with_their_snapshots() -> None:
     bench = Bench(LogConfig(segment_bytes=2_000, retention_bytes=4_000))
     sender = Sender(bench)
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""A cut whose fsyncs run elsewhere: what holds until its end, and when it fails. What it leaves: test_truncate.py."""
+"""A truncation whose fsyncs run on another thread: the state until its end, and failures. Results: test_truncate.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.types import Offset
 
 
 class Ended:
-    """Notes how a cut has ended."""
+    """Records how a truncation has ended."""
 
     def __init__(self) -> None:
         self.outcomes: list[TidelogError | None] = []
@@ -40,7 +40,7 @@ def deferred(upto: int = 60) -> tuple[Bench, Deferred]:
     return bench, executor
 
 
-def test_what_is_above_a_cut_counts_no_more_from_its_beginning() -> None:
+def test_offsets_above_a_truncation_do_not_count_from_its_beginning() -> None:
     bench, executor = deferred()
     ended = begin(bench, 35)
     assert (bench.log.durable_offset, bench.log.recovery_point, bench.log.log_end_offset) == (35, 35, 60)
@@ -50,7 +50,7 @@ def test_what_is_above_a_cut_counts_no_more_from_its_beginning() -> None:
     assert values(bench) == [b"old %03d" % i for i in range(35)]
 
 
-def test_no_flush_begins_before_a_cut_has_ended() -> None:
+def test_no_flush_begins_during_a_truncation() -> None:
     bench, executor = deferred()
     begin(bench, 35)
     bench.commit()
@@ -63,8 +63,8 @@ def test_no_flush_begins_before_a_cut_has_ended() -> None:
     assert bench.log.durable_offset == 36
 
 
-def test_a_flush_asked_for_during_a_cut_comes_behind_it() -> None:
-    """What was not durable below the cut becomes so without being asked for again."""
+def test_a_flush_requested_during_a_truncation_runs_after_it() -> None:
+    """Records below the truncation that were not durable become durable without another request."""
     executor = Deferred()
     bench = Bench(executor=executor)
     bench.follow(*(stamped(i, epoch=1) for i in range(20)))
@@ -75,7 +75,7 @@ def test_a_flush_asked_for_during_a_cut_comes_behind_it() -> None:
     assert bench.log.durable_offset == bench.log.log_end_offset == 10
 
 
-def test_a_flush_under_way_counts_up_to_the_cut_whenever_it_ends() -> None:
+def test_a_flush_in_progress_counts_up_to_the_truncation_whenever_it_ends() -> None:
     for flush_first in (True, False):
         executor = Deferred()
         bench = Bench(executor=executor)
@@ -90,7 +90,7 @@ def test_a_flush_under_way_counts_up_to_the_cut_whenever_it_ends() -> None:
         assert (bench.log.durable_offset, bench.log.log_end_offset) == (10, 10)
 
 
-def test_a_directory_is_busy_until_its_cuts_have_ended() -> None:
+def test_a_directory_is_busy_until_its_truncations_have_ended() -> None:
     bench, executor = deferred()
     begin(bench, 35)
     assert bench.directory.commit.busy
@@ -98,8 +98,8 @@ def test_a_directory_is_busy_until_its_cuts_have_ended() -> None:
     assert not bench.directory.commit.busy
 
 
-def test_checkpoints_written_during_a_cut_claim_nothing_that_it_takes() -> None:
-    """Both ways round: the checkpoints before the cut runs and behind it; then the power fails."""
+def test_checkpoints_written_during_a_truncation_claim_nothing_that_it_removes() -> None:
+    """The checkpoints are written before and after the truncation runs; then power fails."""
     for fully in (False, True):
         for checkpoints_first in (True, False):
             bench, executor = deferred()
@@ -113,7 +113,7 @@ def test_checkpoints_written_during_a_cut_claim_nothing_that_it_takes() -> None:
             assert len(values(bench)) >= (0 if fully else 35)
 
 
-def test_power_fails_between_the_pieces_of_an_emptying() -> None:
+def test_power_fails_between_the_steps_of_an_emptying() -> None:
     for pieces in range(3):
         bench, executor = deferred()
         begin(bench, 500, fully=True)
@@ -124,8 +124,9 @@ def test_power_fails_between_the_pieces_of_an_emptying() -> None:
         assert bench.log.log_end_offset in ({60}, {0}, {500})[pieces]
 
 
-def test_a_process_that_dies_behind_the_work_of_a_cut_finds_a_log_cut() -> None:
-    """Files are cut, and indexes still name what is gone: nobody has entered the cut."""
+def test_a_process_that_dies_after_the_work_of_a_truncation_leaves_a_truncated_log() -> None:
+    """The files are truncated, and indexes still refer to removed batches: the owner did not complete the
+    truncation."""
     for offset in range(5, 60, 7):
         bench = filled(60)
         ticket = bench.log.begin_truncation(Offset(offset))
@@ -136,7 +137,7 @@ def test_a_process_that_dies_behind_the_work_of_a_cut_finds_a_log_cut() -> None:
         assert values(bench) == [b"old %03d" % i for i in range(offset)]
 
 
-def test_a_disk_that_is_full_when_claims_are_to_fall_has_cut_nothing() -> None:
+def test_a_disk_that_is_full_before_claims_are_lowered_has_truncated_nothing() -> None:
     bench, executor = deferred()
     bench.directory.write_checkpoints()
     executor.run_all()
@@ -153,7 +154,7 @@ def test_a_disk_that_is_full_when_claims_are_to_fall_has_cut_nothing() -> None:
 
 
 @pytest.mark.parametrize(("operation", "path"), [("truncate", ".log"), ("sync", ".log"), ("remove", ".log")])
-def test_a_cut_that_fails_takes_the_directory_offline(operation: str, path: str) -> None:
+def test_a_failing_truncation_takes_the_directory_offline_halfway(operation: str, path: str) -> None:
     bench, executor = deferred()
     ended = begin(bench, 35)
     bench.disk.fail(operation, path)
@@ -164,7 +165,7 @@ def test_a_cut_that_fails_takes_the_directory_offline(operation: str, path: str)
     assert bench.log.damage is None
 
 
-def test_a_cut_in_a_directory_that_failed_meanwhile_is_not_entered() -> None:
+def test_a_truncation_in_a_directory_that_failed_meanwhile_is_not_completed() -> None:
     bench, executor = deferred()
     ended = begin(bench, 35)
     bench.directory.take_offline("another log's sync failed")

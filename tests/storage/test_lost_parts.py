@@ -1,7 +1,6 @@
-"""A part of a log is gone: what was there is reported, and everything else is read on (LogLoader's stories, told anew).
+"""A part of a log is missing: the loss is reported, and everything else can be read (cases of Kafka's LogLoader).
 
-Kafka does not notice a lost segment, and believes every hole and every file that it finds.
-"""
+Kafka does not notice a lost segment, and accepts every hole and every file that it finds."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ PAGE_CACHE = replace(SHORT, durability=Durability.PAGE_CACHE)
 
 
 def filled(config: LogConfig = SHORT, *, count: int = 80) -> tuple[Bench, list[Offset], list[bytes]]:
-    """A log of several segments whose process has died, all of it durable. Returns where segments begin, and what it
-    held."""
+    """A log of several segments whose process has died, all of it durable. Returns the base offsets and the durable
+    offset."""
     bench = Bench(config)
     for i in range(count):
         bench.lead(b"value %d" % i, timestamp=NOW + i)
@@ -46,7 +45,7 @@ def lose(bench: Bench, base: int) -> None:
 
 
 def readable(bench: Bench) -> list[int]:
-    """Offsets that can be read, by asking for each of them."""
+    """The readable offsets, by reading each of them."""
     log, found = bench.log, []
     for offset in range(log.log_start_offset, log.log_end_offset):
         try:
@@ -61,7 +60,7 @@ def readable(bench: Bench) -> list[int]:
 # --- segments -------------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_segment_is_reported_and_nothing_behind_it_is_lost() -> None:
+def test_a_lost_segment_is_reported_and_later_segments_stay() -> None:
     bench, bases, _ = filled()
     lose(bench, bases[1])
     bench.reopen()
@@ -75,8 +74,8 @@ def test_a_lost_segment_is_reported_and_nothing_behind_it_is_lost() -> None:
         bench.lead(b"refused")
 
 
-def test_a_segment_lost_behind_a_clean_stop_is_missed() -> None:
-    """Nothing of the closed segments is read after a clean stop, but a producer snapshot stands where one began."""
+def test_a_segment_lost_after_a_clean_stop_is_noticed() -> None:
+    """Closed segments are not read after a clean stop, but there is a producer snapshot at the base offset of each."""
     bench, bases, _ = filled()
     bench.reopen()
     bench.directory.close_clean()
@@ -88,8 +87,8 @@ def test_a_segment_lost_behind_a_clean_stop_is_missed() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
-def test_a_lost_first_segment_is_no_deletion(*, clean: bool) -> None:
-    """Deletion says where the log starts before it takes a file; here nothing has said so."""
+def test_a_lost_first_segment_is_not_taken_for_a_deletion(*, clean: bool) -> None:
+    """A deletion records the log start before it removes a file; here no start is recorded."""
     bench, bases, _ = filled()
     if clean:
         bench.reopen()
@@ -100,10 +99,10 @@ def test_a_lost_first_segment_is_no_deletion(*, clean: bool) -> None:
     assert damage is not None
     assert (damage.first_offset, damage.end_offset) == (0, bases[1])
     assert readable(bench) == [*range(bases[1], 80)]
-    assert bench.log.log_start_offset == 0, "what is lost is missed, not deleted"
+    assert bench.log.log_start_offset == 0, "the lost offsets are missing, not deleted"
 
 
-def test_a_deleted_front_is_not_missed() -> None:
+def test_deleted_segments_are_not_reported() -> None:
     bench, bases, _ = filled()
     bench.reopen()
     bench.log.advance_high_watermark(Offset(80))
@@ -115,7 +114,7 @@ def test_a_deleted_front_is_not_missed() -> None:
     assert (bench.log.damage, bench.log.log_start_offset) == (None, bases[2])
 
 
-def test_what_lies_between_two_lost_segments_is_read() -> None:
+def test_segments_between_two_lost_ones_can_be_read() -> None:
     bench, bases, _ = filled()
     lose(bench, bases[1])
     lose(bench, bases[3])
@@ -144,7 +143,7 @@ def test_a_lost_end_of_a_closed_segment_is_reported() -> None:
     assert readable(bench) == [*range(bases[3] - 1), *range(bases[3], 80)]
 
 
-def test_a_hole_that_the_cleaner_left_is_none() -> None:
+def test_a_hole_of_compaction_is_no_damage() -> None:
     bench, bases, _ = filled(replace(SHORT, compact=True, delete=False))
     lose(bench, bases[1])
     write_file(bench.disk, f"/data/{CLEANER_CHECKPOINT}", encode_offsets({TP: bases[2]}))
@@ -154,7 +153,7 @@ def test_a_hole_that_the_cleaner_left_is_none() -> None:
     bench.lead(b"goes on")
 
 
-def test_a_hole_above_where_the_cleaner_came_is_damage() -> None:
+def test_a_hole_above_the_cleaned_offset_is_damage() -> None:
     bench, bases, _ = filled(replace(SHORT, compact=True, delete=False))
     lose(bench, bases[3])
     write_file(bench.disk, f"/data/{CLEANER_CHECKPOINT}", encode_offsets({TP: bases[2]}))
@@ -163,10 +162,10 @@ def test_a_hole_above_where_the_cleaner_came_is_damage() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
-def test_kafkas_compacted_log_is_believed_where_nothing_says_how_far_it_was_cleaned(*, clean: bool) -> None:
-    """A directory that comes from Kafka: no marks of ours. A follower there begins a segment where its leader has a
-    batch, behind a hole that the leader's cleaner made. Were that taken for lost batches, all behind it would be set
-    aside."""
+def test_a_compacted_log_from_kafka_is_accepted_without_a_cleaned_offset(*, clean: bool) -> None:
+    """A directory from Kafka has no durable-offset marks. A follower in Kafka begins a segment at a batch of its
+    leader, after a hole that the leader's cleaner made. If that counted as lost batches, all later segments would be
+    set aside."""
     bench, bases, _ = filled(replace(PAGE_CACHE, compact=True, delete=False))
     lose(bench, bases[1])
     bench.disk.remove(segment_path("/data/orders-0", bases[1], ".snapshot"))
@@ -176,13 +175,13 @@ def test_kafkas_compacted_log_is_believed_where_nothing_says_how_far_it_was_clea
     else:
         bench.disk.remove(f"/data/{RECOVERY_POINT_CHECKPOINT}")
     bench.disk.remove("/data/held-offset-marks")
-    for _ in range(3):  # and that it was so is known later on
+    for _ in range(3):  # and later starts accept it too
         bench.reopen()
         assert (bench.log.damage, bench.log.log_end_offset) == (None, 80)
         bench.disk.kill()
 
 
-def test_the_lost_active_segment_ends_the_log_where_the_last_one_ends() -> None:
+def test_a_lost_active_segment_ends_the_log_at_the_end_of_the_last_segment() -> None:
     bench, bases, _ = filled(PAGE_CACHE)
     lose(bench, bases[-1])
     write_file(bench.disk, f"/data/{RECOVERY_POINT_CHECKPOINT}", encode_offsets({TP: bases[-1]}))
@@ -191,8 +190,9 @@ def test_the_lost_active_segment_ends_the_log_where_the_last_one_ends() -> None:
     bench.lead(b"goes on")
 
 
-def test_a_log_that_ends_below_its_start_is_set_aside_and_starts_anew() -> None:
-    """Records were deleted up to 70, durably, and then power took the end of the log: what is left is all deleted."""
+def test_a_log_that_ends_below_its_start_is_set_aside_and_starts_there() -> None:
+    """Records up to 70 were deleted durably, and then a power loss removed the end of the log: all remaining records
+    are deleted ones."""
     bench, bases, _ = filled(PAGE_CACHE)
     write_file(bench.disk, "/data/log-start-offset-checkpoint", encode_offsets({TP: 79}))
     write_file(bench.disk, f"/data/{RECOVERY_POINT_CHECKPOINT}", encode_offsets({TP: 20}))
@@ -209,7 +209,7 @@ def test_a_log_that_ends_below_its_start_is_set_aside_and_starts_anew() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
-def test_an_index_entry_past_the_end_does_not_move_the_log_end(*, clean: bool) -> None:
+def test_an_index_entry_after_the_end_does_not_move_the_log_end(*, clean: bool) -> None:
     bench, bases, contents = filled()
     if clean:
         bench.reopen()
@@ -224,7 +224,7 @@ def test_an_index_entry_past_the_end_does_not_move_the_log_end(*, clean: bool) -
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("which", [0, 2, -1])
-def test_an_index_that_is_gone_or_empty_is_made_again(suffix: str, which: int) -> None:
+def test_a_missing_or_empty_index_is_rebuilt(suffix: str, which: int) -> None:
     bench, bases, contents = filled()
     path = segment_path("/data/orders-0", bases[which], suffix)
     spoils: list[Callable[[], None]] = [
@@ -255,7 +255,7 @@ def old_format(bench: Bench, config: LogConfig) -> Bench:
 
 
 @pytest.mark.parametrize("spoil", [None, b"0\n1\n4 x\n"], ids=["missing", "damaged"])
-def test_a_log_of_v1_that_lost_its_epochs_is_damaged_and_can_be_read(spoil: bytes | None) -> None:
+def test_a_v1_log_that_lost_its_epochs_is_damaged_and_readable(spoil: bytes | None) -> None:
     config = replace(SMALL, magic=1)
     bench = old_format(Bench(config), config)
     contents = bench.contents()
@@ -266,15 +266,15 @@ def test_a_log_of_v1_that_lost_its_epochs_is_damaged_and_can_be_read(spoil: byte
     assert damage is not None
     assert (damage.path, damage.first_offset, damage.end_offset) == (EPOCHS, 0, 5)
     assert "epochs" in damage.reason
-    assert bench.contents() == contents, "the records are there"
-    assert bench.log.epoch_entries() == (), "and no epoch is made up"
+    assert bench.contents() == contents, "the records exist"
+    assert bench.log.epoch_entries() == (), "and no epoch is invented"
     with pytest.raises(CorruptLog):
         bench.lead(b"refused", epoch=4)
 
 
 @pytest.mark.parametrize("spoil", [None, b"0\n1\n\xb0 0\n"], ids=["gone", "rotten"])
-def test_the_next_start_finds_that_epochs_are_lost_too(spoil: bytes | None) -> None:
-    """A flush between the two starts does not write a file that says that there have been none."""
+def test_the_next_start_also_finds_the_lost_epochs(spoil: bytes | None) -> None:
+    """A flush between the two starts does not write an empty epoch file."""
     config = replace(SMALL, magic=1)
     bench = old_format(Bench(config), config)
     bench.log.flush()
@@ -289,23 +289,23 @@ def test_the_next_start_finds_that_epochs_are_lost_too(spoil: bytes | None) -> N
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
-def test_a_log_of_v1_that_kafka_wrote_had_no_epochs_to_lose(*, clean: bool) -> None:
+def test_a_v1_log_from_kafka_has_no_epochs_to_lose(*, clean: bool) -> None:
     config = replace(SMALL, magic=1, durability=Durability.PAGE_CACHE)
     bench = old_format(Bench(config), config)
     contents = bench.contents()
     bench.directory.close_clean() if clean else bench.disk.kill()
     bench.disk.remove(EPOCHS)
     bench.disk.remove("/data/held-offset-marks")
-    for _ in range(2):  # the second start finds the empty file that the first one made
+    for _ in range(2):  # the second start finds the empty file that the first one wrote
         bench.reopen()
         assert (bench.contents(), bench.log.epoch_entries(), bench.log.damage) == (contents, (), None)
         assert read_file(bench.disk, EPOCHS) == b"0\n0\n"
         bench.disk.kill()
 
 
-def test_epochs_of_a_file_stay_where_no_batch_contradicts_them() -> None:
-    """The first records of epoch 3 were cleaned away, and the log was trimmed into epoch 2: the batches alone would
-    let both begin later."""
+def test_epoch_file_entries_stay_unless_a_batch_contradicts_them() -> None:
+    """The first records of epoch 3 were cleaned, and the log start moved into epoch 2: from the batches alone both
+    would begin later."""
     bench = Bench(PAGE_CACHE)
     for offset, epoch in ((8, 2), (9, 2), (30, 3)):
         bench.follow(stamped(offset, epoch=epoch))
@@ -315,7 +315,7 @@ def test_epochs_of_a_file_stay_where_no_batch_contradicts_them() -> None:
     assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(2, 9), (3, 20)]
 
 
-def test_epochs_of_a_file_that_batches_contradict_go() -> None:
+def test_epoch_file_entries_that_batches_contradict_are_removed() -> None:
     bench = Bench(PAGE_CACHE)
     for offset, epoch in ((0, 2), (1, 5), (2, 5)):
         bench.follow(stamped(offset, epoch=epoch))
@@ -338,8 +338,8 @@ SPOILED: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_a_false_clean_marker_costs_nothing_but_a_recovery(name: str) -> None:
-    """Kafka stops where such a log ends in zeros, and appends behind garbage."""
+def test_a_false_clean_marker_only_costs_a_recovery(name: str) -> None:
+    """Kafka stops if such a log ends in zeros, and appends after garbage."""
     bench, bases, contents = filled()
     bench.reopen()
     bench.directory.close_clean()
@@ -357,7 +357,7 @@ def test_a_false_clean_marker_costs_nothing_but_a_recovery(name: str) -> None:
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
-def test_progress_is_told_segment_by_segment() -> None:
+def test_progress_is_reported_segment_by_segment() -> None:
     bench, bases, _ = filled()
     bench.disk.heal()
     write_file(bench.disk, f"/data/{RECOVERY_POINT_CHECKPOINT}", encode_offsets({TP: bases[2]}))

@@ -1,4 +1,4 @@
-"""What is done to logs from time to time: each kind at its own interval, on its own thread, until it stops."""
+"""Periodic work on logs: each kind at its own interval, on its own thread, until it stops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ROLLING = replace(SMALL, segment_bytes=600)
 
 
 class Owner:
-    """Notes what it is told."""
+    """Records the results of maintenance."""
 
     def __init__(self) -> None:
         self.troubles: list[TidelogError] = []
@@ -76,7 +76,7 @@ class Owner:
 
 
 class World:
-    """A directory, its upkeep, and a clock for both."""
+    """A directory, its maintenance, and a clock for both."""
 
     def __init__(self, background: Executor | None = None, config: MaintenanceConfig = CONFIG) -> None:
         self.disk = FakeDisk()
@@ -111,7 +111,7 @@ class World:
             self.maintenance.tick(self.now)
 
 
-def test_retention_comes_at_its_interval_and_files_go_after_their_delay() -> None:
+def test_retention_runs_at_its_interval_and_files_are_removed_after_their_delay() -> None:
     world = World()
     log = world.make("orders", replace(ROLLING, retention_bytes=1_000, file_delete_delay_ms=8_000))
     world.fill(log, 30)
@@ -143,7 +143,7 @@ def test_checkpoints_are_written_at_their_interval() -> None:
         assert written() == end
 
 
-def test_the_metadata_log_is_left_alone() -> None:
+def test_the_metadata_log_is_not_maintained() -> None:
     world = World()
     log = world.make(METADATA_TOPIC, replace(ROLLING, retention_bytes=1_000, compact=True, min_cleanable_ratio=0.0))
     world.fill(log, 30)
@@ -199,7 +199,7 @@ def test_stopping_in_the_middle_of_a_cleaning_leaves_the_log_as_it_was() -> None
     assert (found.size, found.log_end_offset, found.damage) == (size, end, None)
 
 
-def test_the_room_is_looked_at_and_changes_are_told_once() -> None:
+def test_free_space_is_checked_and_changes_are_reported_once() -> None:
     world = World()
     log = world.make("orders", ROLLING)
     world.disk.capacity = world.disk.used + 5_000
@@ -225,7 +225,7 @@ def test_producers_expire() -> None:
     assert log.active_producers() == ()
 
 
-def test_trouble_with_one_log_does_not_keep_the_others_waiting() -> None:
+def test_a_failure_of_one_log_does_not_delay_the_others() -> None:
     world = World()
     config = replace(ROLLING, retention_bytes=1_000)
     first, second = world.make("a", config), world.make("b", config)
@@ -237,7 +237,7 @@ def test_trouble_with_one_log_does_not_keep_the_others_waiting() -> None:
     assert second.log_start_offset > 0
 
 
-def test_many_logs_are_looked_at_a_few_with_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_examines_a_limited_number_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.directory.maintenance._LOGS_AT_ONCE", 16)
     world = World()
     logs = [world.make(f"t{number}", replace(ROLLING, retention_bytes=1_000)) for number in range(40)]

@@ -1,4 +1,5 @@
-"""The map of compaction: keys to offsets in memory of a fixed size. Covers what applies of Kafka's OffsetMapTest."""
+"""The map of compaction: keys to offsets in memory of a fixed size. Covers the applicable cases of Kafka's
+OffsetMapTest."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ KEYS = st.binary(max_size=8)
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(1, 1000)), max_size=200))
-def test_it_is_a_dictionary(steps: list[tuple[bytes, int]]) -> None:
+def test_it_equals_a_dictionary(steps: list[tuple[bytes, int]]) -> None:
     offsets, model, offset = OffsetMap(8 * BUCKET_BYTES), {}, 0
     for key, step in steps:
         offset += step
@@ -23,7 +24,7 @@ def test_it_is_a_dictionary(steps: list[tuple[bytes, int]]) -> None:
     assert offsets.get(b"a key that nobody put") == -1
 
 
-def test_a_full_map_takes_known_keys_only() -> None:
+def test_a_full_map_accepts_known_keys_only() -> None:
     offsets = OffsetMap(BUCKET_BYTES)
     taken = 0
     while offsets.put(b"%d" % taken, taken):
@@ -36,7 +37,7 @@ def test_a_full_map_takes_known_keys_only() -> None:
     assert offsets.get(b"3") == 100
 
 
-def test_buckets_that_overflow_lend_room_from_the_next() -> None:
+def test_full_buckets_use_the_next_bucket() -> None:
     """At nine tenths, some of many buckets are full."""
     offsets = OffsetMap(100 * BUCKET_BYTES)
     count = offsets.entries_max
@@ -47,7 +48,7 @@ def test_buckets_that_overflow_lend_room_from_the_next() -> None:
     assert [offsets.get(b"other %d" % number) for number in range(count)] == [-1] * count
 
 
-def test_memory_is_what_was_given_and_no_more_than_is_needed() -> None:
+def test_memory_is_limited_and_no_more_than_needed() -> None:
     assert OffsetMap(10 << 20).memory_bytes <= 10 << 20
     assert OffsetMap.for_records(1000, 10 << 20).memory_bytes < 40_000
     assert OffsetMap.for_records(1000, 10 << 20).entries_max >= 1000

@@ -1,4 +1,4 @@
-"""Directories of Kafka before 3.7: without an id of their own, and of ZooKeeper's days without topic ids (KIP-516,
+"""Directories of Kafka before 3.7: without a directory id, and of ZooKeeper-based Kafka without topic ids (KIP-516,
 KIP-858)."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_it_gets_an_id_and_keeps_node_and_cluster(properties: str) -> None:
 
 
 def test_partitions_of_one_topic_have_one_id_in_every_directory() -> None:
-    """Two brokers that are moved one after the other agree without having spoken."""
+    """Two brokers that are upgraded one after the other derive the same ids independently."""
     names = ("orders-0", "orders-7", "paid-0")
     first, second = opened(directory_with(ZOOKEEPER, *names)), opened(directory_with(ZOOKEEPER, *names), seed=9)
     ids = {str(tp): log.topic_id for tp, log in first.logs.items()}
@@ -62,7 +62,7 @@ def test_partitions_of_one_topic_have_one_id_in_every_directory() -> None:
     assert first.directory_id != second.directory_id
 
 
-def test_a_topic_id_that_is_there_stays() -> None:
+def test_an_existing_topic_id_stays() -> None:
     disk = directory_with(ZOOKEEPER, "orders-0")
     text = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
     write_file(disk, "/data/orders-0/partition.metadata", text)
@@ -70,8 +70,8 @@ def test_a_topic_id_that_is_there_stays() -> None:
     assert log.topic_id.int == 1
 
 
-def test_power_fails_in_any_call_of_it() -> None:
-    """Before all topic ids are durable the directory is an old one, and the work is done again."""
+def test_power_fails_at_any_call_of_the_upgrade() -> None:
+    """Until all topic ids are durable the directory counts as old, and the upgrade is repeated."""
     for call in range(1, 200):
         disk = directory_with(ZOOKEEPER, "orders-0", "paid-0")
         disk.crash_at_call(disk.calls + call)
@@ -101,7 +101,7 @@ def test_power_fails_in_any_call_of_it() -> None:
         "version=2\nbroker.id=1\ncluster.id=gXd6PjvtQ4GCTu5KP7ko8w\n",
     ],
 )
-def test_what_is_no_such_directory_is_refused_and_left_alone(properties: str) -> None:
+def test_other_directories_are_rejected_and_unchanged(properties: str) -> None:
     disk = directory_with(properties, "orders-0")
     with pytest.raises(InvalidConfig):
         opened(disk)
