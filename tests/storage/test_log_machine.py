@@ -51,8 +51,8 @@ class LogMachine(RuleBasedStateMachine):
     def attempt(
         self, work: Callable[[], None], crash_in: int | None, seed: int, also: list[Stored], floor: int
     ) -> bool:
-        """Do one step, perhaps with a crash in it. also: batches that may be there after a crash. floor: offsets below
-        it that were held must be there. Returns whether the step ended."""
+        """Run one step, possibly with a crash in it. also: batches that may exist after a crash. floor: offsets below
+        it that were durable must exist. Returns True if the step ended."""
         disk = self.bench.disk
         if crash_in is not None:
             disk.crash_at_call(disk.calls + crash_in)

@@ -1,4 +1,4 @@
-"""A bounded number of closed segments is open, whatever is read; what shares their handles is not disturbed."""
+"""A limited number of closed segments is open, whatever is read; users of shared handles are not affected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_closed(bench: Bench) -> int:
 
 
 def open_below(directory: Path) -> list[Path]:
-    """The files below the directory that this process has open: other tests of it have theirs elsewhere."""
+    """The files below the directory that this process has open."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
@@ -46,7 +46,7 @@ def filled(bench: Bench, most: int) -> Bench:
     return bench
 
 
-def test_reading_everything_leaves_so_many_open_and_no_more() -> None:
+def test_reading_everything_leaves_a_limited_number_open() -> None:
     bench = filled(Bench(TINY), most=3)
     for _ in range(2):
         assert len(contents(bench.log)) == bench.log.log_end_offset
@@ -57,7 +57,7 @@ def test_reading_everything_leaves_so_many_open_and_no_more() -> None:
     assert len(bench.directory.open_segments) == open_closed(bench)
 
 
-def test_the_least_recently_used_one_is_closed() -> None:
+def test_the_least_recently_used_segment_is_closed() -> None:
     bench = filled(Bench(TINY), most=2)
     first, second, third = bench.log.segments[:3]
 
@@ -71,8 +71,8 @@ def test_the_least_recently_used_one_is_closed() -> None:
     assert [is_open(segment) for segment in (first, second, third)] == [True, False, True]
 
 
-def test_what_is_not_durable_stays_open_until_it_is() -> None:
-    """An fsync through a descriptor opened later might miss the error that it was to be told of."""
+def test_a_segment_that_is_not_durable_stays_open() -> None:
+    """An fsync through a descriptor opened later might not report the error."""
     bench = Bench(replace(TINY, durability=Durability.PAGE_CACHE))
     bench.directory.open_segments._most = 1
     durable_offset = [bench.log.active.file]
@@ -87,7 +87,7 @@ def test_what_is_not_durable_stays_open_until_it_is() -> None:
     assert open_closed(bench) == 1
 
 
-def test_a_flush_and_a_shared_handle_outlive_the_closing() -> None:
+def test_flushes_and_shared_handles_outlive_the_closing() -> None:
     bench = filled(Bench(TINY), most=1)
     segment = bench.log.segments[0]
     handle = segment.file.share()
@@ -98,7 +98,7 @@ def test_a_flush_and_a_shared_handle_outlive_the_closing() -> None:
     handle.close()
 
 
-def test_a_segment_that_takes_appends_again_is_never_closed() -> None:
+def test_a_segment_that_accepts_appends_again_is_never_closed() -> None:
     bench = filled(Bench(TINY), most=1)
     bench.log.truncate_to(Offset(bench.log.segments[4].base_offset + 2))
     active = bench.log.active
@@ -111,7 +111,7 @@ def test_a_segment_that_takes_appends_again_is_never_closed() -> None:
     assert len(contents(bench.log)) == end + 1
 
 
-def test_a_log_that_goes_leaves_nothing_open() -> None:
+def test_a_closed_log_leaves_nothing_open() -> None:
     bench = filled(Bench(TINY), most=5)
     contents(bench.log)
     bench.directory.delete_log(bench.log.topic_partition)
@@ -126,7 +126,7 @@ def test_recovery_leaves_no_more_open_than_reading() -> None:
     assert open_closed(bench) == 2
 
 
-def test_descriptors_of_the_system_are_bounded(tmp_path: Path) -> None:
+def test_descriptors_of_the_operating_system_are_limited(tmp_path: Path) -> None:
     bench = filled(Bench(TINY, files=OsFiles(), path=str(tmp_path / "data")), most=4)
 
     def descriptors() -> int:
@@ -139,7 +139,7 @@ def test_descriptors_of_the_system_are_bounded(tmp_path: Path) -> None:
     assert open_below(tmp_path) == []
 
 
-def test_the_pool_alone() -> None:
+def test_the_least_recently_used_list() -> None:
     pool = OpenSegments(most=2)
     bench = filled(Bench(TINY), most=1_000)
     closed = bench.log.segments[:4]

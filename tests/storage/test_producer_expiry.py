@@ -1,4 +1,4 @@
-"""When a log forgets its producers: by the time since their last append, whatever their records say of their own."""
+"""Expiry of producers: by the time since their last append, whatever the timestamps of their records."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tidelog.types import Offset
 DAY = 86_400_000
 
 
-def test_idle_producers_are_forgotten_in_time_however_old_their_records_are() -> None:
-    """Time counts from the append on the leader's clock: the records may be of the past, or of the future."""
+def test_idle_producers_expire_whatever_their_timestamps() -> None:
+    """Time counts from the append on the leader's clock: timestamps may be in the past or in the future."""
     bench = Bench(LogConfig(producer_id_expiration_ms=60_000))
     append(bench, from_producer(1, 0, at=NOW - 2 * DAY))
     append(bench, from_producer(2, 0, at=NOW + 2_000_000))
@@ -28,14 +28,14 @@ def test_idle_producers_are_forgotten_in_time_however_old_their_records_are() ->
     assert [state.producer_id for state in bench.log.active_producers()] == [2]
     bench.clock.now += 59_999
     assert bench.log.producers.state.expire(bench.clock.wall_ms()) == 1
-    assert append(bench, from_producer(2, 55)).last_offset == 3, "a producer that was forgotten may begin anywhere"
+    assert append(bench, from_producer(2, 55)).last_offset == 3, "an expired producer may begin with any sequence"
 
 
 @pytest.mark.parametrize("again", [Bench.restart_clean, Bench.kill, Bench.crash])
 def test_producers_of_old_records_are_known_after_a_restart(again: Callable[[Bench], Log]) -> None:
-    """A backfill two days old, over several segments, some with snapshots: what was appended is a duplicate, whatever
-    the stop was. From the start on each producer has its whole time again, since a snapshot does not say when its last
-    batch was appended; after that it is forgotten."""
+    """A backfill two days old, over several segments, some with snapshots: appended batches are duplicates after any
+    kind of stop. From the start on each producer has its full expiration time again, because a snapshot does not
+    contain the append time."""
     bench = Bench()
     sent = [from_producer(1 + i % 3, i // 3, at=NOW - 2 * DAY + i, size=50) for i in range(40)]
     results = [append(bench, data) for data in sent]
@@ -54,9 +54,9 @@ def test_producers_of_old_records_are_known_after_a_restart(again: Callable[[Ben
     assert bench.log.active_producers() == ()
 
 
-def test_producers_of_old_records_are_known_after_a_cut() -> None:
-    """On a follower, which is cut and fetches again, and then leads. Of one producer only a snapshot below the cut
-    tells."""
+def test_producers_of_old_records_are_known_after_a_truncation() -> None:
+    """On a follower that is truncated, fetches again, and then leads. Of one producer only a snapshot below the
+    truncation remains."""
     bench = Bench()
     early = from_producer(9, 0, at=NOW - 2 * DAY)
     append(bench, early)

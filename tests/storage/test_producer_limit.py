@@ -1,4 +1,4 @@
-"""Producers that no log can forget fast enough: beyond a limit the oldest of all logs go, as if they had expired."""
+"""The limit of known producers: above it the oldest ones of all logs are removed, as if they had expired."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def known(log: Log) -> set[int]:
     return {int(state.producer_id) for state in log.active_producers()}
 
 
-def test_the_oldest_of_all_logs_are_forgotten() -> None:
+def test_the_oldest_producers_of_all_logs_are_removed() -> None:
     world = World(config=replace(CONFIG, producers_max=32))
     one, other = world.make("one", LogConfig()), world.make("other", LogConfig())
     append(one, batch_of(1_000, timestamp=NOW - 1_000, transactional=True))
@@ -43,11 +43,11 @@ def test_the_oldest_of_all_logs_are_forgotten() -> None:
     assert known(one) | known(other) == {1_000, *range(40 - counted + 1, 40)}
     append(other, batch_of(38, sequence=1, timestamp=NOW + 41))
     append(other, batch_of(0, sequence=7, timestamp=NOW + 42))
-    assert {0, 38} <= known(other), "one that was forgotten begins anew with any sequence, as one that expired does"
+    assert {0, 38} <= known(other), "a removed producer may begin with any sequence, like an expired one"
 
 
-def test_after_a_restart_those_with_the_oldest_records_are_forgotten() -> None:
-    """When they appended is not known any more: all are as old as the start."""
+def test_after_a_restart_the_producers_with_the_oldest_records_are_removed() -> None:
+    """The append times are unknown after a restart: all are equal."""
     world = World(config=replace(CONFIG, producers_max=32))
     log = world.make("one", LogConfig())
     for i in range(40):
@@ -56,7 +56,7 @@ def test_after_a_restart_those_with_the_oldest_records_are_forgotten() -> None:
     assert known(log) == set(range(40 - world.owner.producers[-1][0], 40))
 
 
-def test_below_the_limit_nobody_is_forgotten() -> None:
+def test_below_the_limit_no_producer_is_removed() -> None:
     world = World(config=replace(CONFIG, producers_max=32))
     log = world.make("one", LogConfig())
     for i in range(32):

@@ -1,4 +1,4 @@
-"""Producer snapshots: Kafka's bytes, read and written; damaged ones refused."""
+"""Producer snapshots: Kafka's bytes, read and written; damaged ones are rejected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRIES = st.lists(st.builds(ProducerSnapshot, INT64, INT16, INT32, INT64, INT32
 
 
 @pytest.mark.parametrize("directory", ["cluster", "unclean"])
-def test_every_snapshot_that_kafka_wrote_reads_as_kafka_reads_it(directory: str) -> None:
+def test_every_snapshot_that_kafka_wrote_is_read_as_by_kafka(directory: str) -> None:
     compared = 0
     for partition, told in told_of(directory).items():
         for name, producers in (told["snapshots"] or {}).items():
@@ -53,7 +53,7 @@ def test_a_log_without_producers_has_a_snapshot_of_ten_bytes() -> None:
 
 
 @given(ENTRIES)
-def test_what_is_written_is_read(entries: list[ProducerSnapshot]) -> None:
+def test_a_written_snapshot_is_read_back(entries: list[ProducerSnapshot]) -> None:
     assert decode_snapshot(encode_snapshot(entries), "x") == entries
 
 
@@ -67,7 +67,7 @@ def test_a_flipped_bit_is_always_found(entries: list[ProducerSnapshot], data: st
 
 
 @given(ENTRIES, st.data())
-def test_a_cut_or_lengthened_snapshot_is_refused(entries: list[ProducerSnapshot], data: st.DataObject) -> None:
+def test_a_truncated_or_extended_snapshot_is_rejected(entries: list[ProducerSnapshot], data: st.DataObject) -> None:
     encoded = encode_snapshot(entries)
     with pytest.raises(CorruptLog):
         decode_snapshot(encoded[: data.draw(st.integers(0, len(encoded) - 1))], "x")

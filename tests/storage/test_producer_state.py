@@ -35,7 +35,7 @@ CLIENT, REPLICATION, COORDINATOR = Origin.CLIENT, Origin.REPLICATION, Origin.COO
 def data(
     offset: int, producer: int, sequence: int, count: int = 1, *, epoch: int = 0, txn: bool = False, at: int = 0
 ) -> bytes:
-    """A batch of `count` records, as it lies in a log."""
+    """A batch of `count` records, as stored in a log."""
     builder = RecordBatchBuilder(
         base_offset=offset,
         producer_id=producer,
@@ -50,7 +50,7 @@ def data(
 
 
 def marker(offset: int, producer: int, *, commit: bool = False, epoch: int = 0, coordinator: int = 0) -> bytes:
-    """The end of a transaction, as it lies in a log."""
+    """The end of a transaction, as stored in a log."""
     end = EndTxnMarker(committed=commit, coordinator_epoch=coordinator)
     return control_batch(
         end, timestamp=0, base_offset=offset, producer_id=producer, producer_epoch=epoch, leader_epoch=0
@@ -58,7 +58,7 @@ def marker(offset: int, producer: int, *, commit: bool = False, epoch: int = 0, 
 
 
 def producer_batches(buffer: bytes) -> list[ProducerBatch]:
-    """The batches of producers in a buffer, with what their markers say."""
+    """The batches of producers in a buffer, with their markers."""
     return [
         ProducerBatch(batch.header, read_marker(batch) if batch.is_control else None)
         for batch in iter_batches(buffer)
@@ -67,7 +67,7 @@ def producer_batches(buffer: bytes) -> list[ProducerBatch]:
 
 
 class Producers:
-    """A manager over a directory, driven by bytes."""
+    """A ProducerStateManager over a directory, driven by bytes."""
 
     def __init__(self) -> None:
         self.disk = FakeDisk()
@@ -106,7 +106,7 @@ def test_sequences_follow_one_another(producers: Producers) -> None:
     for wrong in (5, 1, 0):
         with pytest.raises(OutOfOrderSequenceNumber):
             producers.append(data(4, 1, wrong))
-    assert producers.of(1).last_sequence == 3, "a refusal leaves no trace"
+    assert producers.of(1).last_sequence == 3, "a rejection leaves no trace"
     producers.append(data(4, 1, 4))
 
 
@@ -116,7 +116,7 @@ def test_sequence_0_follows_the_largest(producers: Producers) -> None:
     assert producers.of(1).last_sequence == 0
 
 
-def test_a_batch_may_wrap_within(producers: Producers) -> None:
+def test_sequences_may_wrap_within_a_batch(producers: Producers) -> None:
     producers.append(data(0, 1, SEQUENCE_MAX - 10, 9))
     producers.append(data(9, 1, SEQUENCE_MAX - 1, 11))
     assert producers.of(1).last_sequence == 8
@@ -124,8 +124,8 @@ def test_a_batch_may_wrap_within(producers: Producers) -> None:
     producers.append(data(20, 1, 9))
 
 
-def test_a_producer_that_is_not_known_may_begin_anywhere(producers: Producers) -> None:
-    """Its state may have expired, or gone with its records: KIP-360."""
+def test_an_unknown_producer_may_begin_with_any_sequence(producers: Producers) -> None:
+    """Its state may have expired, or been deleted with its records: KIP-360."""
     producers.append(data(0, 1, 17))
     producers.append(data(1, 1, 18))
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -157,18 +157,18 @@ def test_after_a_marker_of_a_new_epoch_that_epoch_begins_at_0(producers: Produce
     producers.append(data(2, 1, 0, epoch=1, txn=True))
 
 
-def test_what_a_leader_took_a_follower_takes_over(producers: Producers) -> None:
-    """No sequence, epoch or coordinator check in replication: the leader has made them."""
+def test_a_follower_accepts_what_its_leader_accepted(producers: Producers) -> None:
+    """Replication checks no sequence, epoch or coordinator: the leader has done so."""
     producers.append(data(0, 1, 0, epoch=5), REPLICATION)
     producers.append(data(1, 1, 70, epoch=5), REPLICATION)
     producers.append(data(2, 1, 9, epoch=4), REPLICATION)
     assert (producers.of(1).epoch, producers.of(1).last_sequence) == (4, 9)
     producers.append(data(3, 1, 9, epoch=4), REPLICATION)
-    assert len(producers.of(1).batches) == 2, "a follower knows no duplicates"
+    assert len(producers.of(1).batches) == 2, "a follower detects no duplicates"
 
 
 def test_the_coordinator_sends_data_without_sequences(producers: Producers) -> None:
-    """Offsets committed in a transaction: __consumer_offsets of the vectors holds such batches."""
+    """Offsets committed in a transaction: __consumer_offsets of the vectors contains such batches."""
     producers.append(data(0, 1, -1, 3, txn=True), COORDINATOR)
     producers.append(data(3, 1, -1, txn=True), COORDINATOR)
     assert (producers.of(1).last_sequence, producers.of(1).transaction_start) == (-1, 0)
@@ -186,7 +186,7 @@ SEQUENCES = st.sampled_from((-1, 0, 1, 2, 3, SEQUENCE_MAX - 1, SEQUENCE_MAX))
     st.booleans(),
     st.sampled_from((CLIENT, REPLICATION, COORDINATOR)),
 )
-def test_a_batch_that_simply_follows_is_entered_like_any_other(
+def test_the_fast_path_gives_the_same_state(
     before: list[tuple[int, int]], last: tuple[int, int, int, bool], in_transaction: bool, origin: Origin
 ) -> None:
     state, offset = ProducerState(ProducerId(1)), 0
@@ -202,7 +202,7 @@ def test_a_batch_that_simply_follows_is_entered_like_any_other(
         assert state.after(batch, origin) == (simply, None)
 
 
-def test_the_last_five_batches_are_known_again(producers: Producers) -> None:
+def test_the_last_five_batches_are_detected_as_duplicates(producers: Producers) -> None:
     for i in range(7):
         producers.append(data(i * 2, 1, i * 2, 2, at=100 + i))
     for i in range(2, 7):
@@ -220,7 +220,7 @@ def test_part_of_a_batch_is_no_duplicate(producers: Producers) -> None:
             producers.append(data(9, 1, first, count))
 
 
-def test_the_batches_of_an_older_epoch_are_not_known_again(producers: Producers) -> None:
+def test_batches_of_an_older_epoch_are_no_duplicates(producers: Producers) -> None:
     producers.append(data(0, 1, 0))
     producers.append(data(1, 1, 0, epoch=1))
     with pytest.raises(InvalidProducerEpoch):
@@ -230,7 +230,7 @@ def test_the_batches_of_an_older_epoch_are_not_known_again(producers: Producers)
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
-def test_a_transaction_is_open_until_its_marker_is_below_the_watermark(producers: Producers) -> None:
+def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(producers: Producers) -> None:
     producers.append(data(5, 1, 0, txn=True))
     producers.append(data(6, 1, 1, txn=True))
     assert producers.state.first_unstable_offset == 5
@@ -242,7 +242,7 @@ def test_a_transaction_is_open_until_its_marker_is_below_the_watermark(producers
     assert producers.state.first_unstable_offset is None
 
 
-def test_the_oldest_transaction_holds(producers: Producers) -> None:
+def test_the_oldest_transaction_is_the_first_unstable_offset(producers: Producers) -> None:
     producers.append(data(0, 1, 0, txn=True))
     producers.append(data(1, 2, 0, txn=True))
     producers.append(marker(2, 2), COORDINATOR)
@@ -254,7 +254,7 @@ def test_the_oldest_transaction_holds(producers: Producers) -> None:
     assert producers.state.first_unstable_offset == 3
 
 
-def test_an_aborted_transaction_says_how_far_the_log_was_stable(producers: Producers) -> None:
+def test_an_aborted_transaction_has_the_last_stable_offset(producers: Producers) -> None:
     producers.append(data(0, 1, 0, txn=True))
     producers.append(data(1, 2, 0, txn=True))
     assert producers.append(marker(2, 2), COORDINATOR) == [
@@ -265,7 +265,7 @@ def test_an_aborted_transaction_says_how_far_the_log_was_stable(producers: Produ
     ]
 
 
-def test_transactions_within_one_append_of_a_follower_are_told_as_if_they_came_alone(producers: Producers) -> None:
+def test_several_transactions_in_one_append_equal_separate_appends(producers: Producers) -> None:
     found = producers.append(
         data(0, 1, 0, txn=True) + marker(1, 1) + data(2, 2, 0, txn=True) + data(3, 1, 1, txn=True) + marker(4, 1),
         REPLICATION,
@@ -277,13 +277,13 @@ def test_transactions_within_one_append_of_a_follower_are_told_as_if_they_came_a
     assert producers.state.open_transactions == {2: 2}
 
 
-def test_a_marker_without_records_before_it_changes_nothing_for_readers(producers: Producers) -> None:
+def test_a_marker_without_records_has_no_effect_for_readers(producers: Producers) -> None:
     assert producers.append(marker(0, 1, coordinator=3), COORDINATOR) == []
     assert producers.state.first_unstable_offset is None
     assert producers.of(1).coordinator_epoch == 3
 
 
-def test_a_plain_batch_within_a_transaction_is_refused(producers: Producers) -> None:
+def test_a_plain_batch_within_a_transaction_is_rejected(producers: Producers) -> None:
     producers.append(data(0, 1, 0, txn=True))
     with pytest.raises(InvalidTxnState):
         producers.append(data(1, 1, 1))
@@ -297,7 +297,7 @@ def test_an_older_coordinator_is_fenced(producers: Producers) -> None:
     producers.append(marker(2, 1, coordinator=2), COORDINATOR)
 
 
-def test_an_emptied_marker_of_the_cleaner_says_nothing(producers: Producers) -> None:
+def test_a_marker_emptied_by_the_cleaner_has_no_effect(producers: Producers) -> None:
     empty = empty_batch(RecordBatch(marker(3, 1)))
     producers.append(data(0, 1, 0, txn=True))
     producers.append(empty, REPLICATION)
@@ -322,7 +322,7 @@ def test_a_snapshot_keeps_the_last_batch_and_the_open_transaction(producers: Pro
 
 
 def test_idle_producers_expire_and_open_transactions_do_not(producers: Producers) -> None:
-    """Time counts from the append, or from the loading: what the records say of it means nothing."""
+    """Time counts from the append or from loading, not by the timestamps of the records."""
     producers.append(data(0, 1, 0, at=7 * DAY), now=1_000)
     producers.append(data(1, 2, 0, txn=True), now=1_000)
     producers.append(data(2, 3, 0), now=1_001)
@@ -339,7 +339,7 @@ def test_idle_producers_expire_and_open_transactions_do_not(producers: Producers
     assert [state.producer_id for state in again.active_producers()] == [2]
 
 
-def test_a_damaged_snapshot_gives_way_to_the_one_before_it(producers: Producers) -> None:
+def test_a_damaged_snapshot_is_replaced_by_the_one_before_it(producers: Producers) -> None:
     producers.append(data(0, 1, 0))
     producers.state.take_snapshot(Offset(1))
     producers.append(data(1, 1, 1))
@@ -353,7 +353,7 @@ def test_a_damaged_snapshot_gives_way_to_the_one_before_it(producers: Producers)
     assert producers.opened().load(Offset(2)) == (2, [])
 
 
-def test_no_snapshot_is_taken_twice_nor_of_nothing(producers: Producers) -> None:
+def test_a_snapshot_is_written_once_and_never_of_offset_0(producers: Producers) -> None:
     producers.state.take_snapshot(Offset(0))
     assert producers.state.snapshots == []
     producers.state.take_snapshot(Offset(4))
@@ -363,9 +363,9 @@ def test_no_snapshot_is_taken_twice_nor_of_nothing(producers: Producers) -> None
     assert producers.disk.list(DIRECTORY) == before == ["00000000000000000004.snapshot"]
 
 
-def test_a_snapshot_that_goes_before_it_is_synced_leaves_that_to_the_next(producers: Producers) -> None:
-    """Retention syncs beside the loop, where compaction takes the snapshots of the segments that it has merged: the
-    missing file once took the log directory offline (world 2914559799)."""
+def test_if_a_snapshot_is_removed_before_its_sync_the_next_one_is_synced(producers: Producers) -> None:
+    """Retention syncs off the loop while compaction removes the snapshots of joined segments: the missing file once
+    took the log directory offline (world 2914559799)."""
     for offset in (5, 10, 15):
         producers.append(data(offset, offset, 0))
         producers.state.take_snapshot(Offset(offset + 1))
@@ -377,7 +377,7 @@ def test_a_snapshot_that_goes_before_it_is_synced_leaves_that_to_the_next(produc
     assert 11 in producers.opened().snapshots
 
 
-def test_snapshots_above_a_cut_and_of_no_segment_go(producers: Producers) -> None:
+def test_snapshots_above_a_truncation_and_without_a_segment_are_removed(producers: Producers) -> None:
     for offset in (5, 10, 15, 20):
         producers.state.take_snapshot(Offset(offset))
     assert producers.state.remove_snapshots_above(Offset(15))
@@ -393,7 +393,7 @@ def test_snapshots_above_a_cut_and_of_no_segment_go(producers: Producers) -> Non
 
 
 class ProducersMachine(RuleBasedStateMachine):
-    """One log's producers against a list of what was appended: the model looks all up in the list."""
+    """The producers of one log, compared with a list of the appended batches."""
 
     IDS = st.integers(1, 3)
 
@@ -407,7 +407,7 @@ class ProducersMachine(RuleBasedStateMachine):
         self.reloaded_at = 0
 
     def last(self, producer: int) -> tuple[int, int, bool]:
-        """Epoch, next sequence and whether a transaction is open, as the list tells."""
+        """Epoch, next sequence and whether a transaction is open, according to the list."""
         epoch, following, is_open = -1, 0, False
         for who, its_epoch, first, count, _, txn in self.log:
             if who != producer:
@@ -448,8 +448,8 @@ class ProducersMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log)
     @rule(choice=st.data())
     def send_again(self, choice: st.DataObject) -> None:
-        """One of the last batches comes again: a duplicate where it is one of the last five of its epoch since the
-        state was loaded (a snapshot keeps one), else refused."""
+        """Resend one of the last batches: a duplicate if it is one of the last five of its epoch since the state was
+        loaded (a snapshot keeps one), otherwise rejected."""
         producer, epoch, first, count, offset, txn = choice.draw(st.sampled_from(self.log))
         if not count:
             return

@@ -43,7 +43,7 @@ def test_a_read_from_inside_a_batch_returns_it_whole() -> None:
     assert read.next_offset == 8
 
 
-def test_as_many_whole_batches_as_fit() -> None:
+def test_a_read_returns_as_many_whole_batches_as_fit() -> None:
     bench = filled()
     stored = bench.contents()
     two = len(stored[0]) + len(stored[1])
@@ -62,14 +62,14 @@ def test_without_min_one_batch_a_small_limit_gives_nothing() -> None:
     assert (bytes(read.records), read.next_offset) == (b"", 0)
 
 
-def test_a_batch_larger_than_the_limit_comes_alone() -> None:
+def test_a_batch_larger_than_the_limit_is_returned_alone() -> None:
     bench = Bench(LogConfig())
     bench.lead(b"x" * 100_000)
     bench.lead(b"y")
     assert bytes(bench.log.read(Offset(0), 1_000, up_to=ALL).records) == bench.contents()[0]
 
 
-def test_nothing_at_or_above_the_watermark_is_read() -> None:
+def test_nothing_at_or_above_the_bound_is_read() -> None:
     bench = filled(10)
     read = bench.log.read(Offset(0), 1 << 20, up_to=Offset(6))
     assert bytes(read.records) == b"".join(bench.contents()[:3])
@@ -86,7 +86,7 @@ def test_outside_the_log_is_out_of_range(offset: int) -> None:
         bench.log.read(Offset(offset), 100, up_to=Offset(6))
 
 
-def test_reading_on_goes_through_all_segments() -> None:
+def test_consecutive_reads_pass_through_all_segments() -> None:
     bench = filled(60)
     assert len(bench.log.segments) > 3
     offset, data = Offset(0), b""
@@ -97,7 +97,7 @@ def test_reading_on_goes_through_all_segments() -> None:
     assert data == b"".join(bench.contents())
 
 
-def test_a_reader_that_waits_at_the_end_reads_on_behind_a_roll() -> None:
+def test_a_reader_at_the_log_end_continues_after_a_roll() -> None:
     bench = filled(3)
     end = bench.log.log_end_offset
     bench.log.read(Offset(0), 1 << 20, up_to=ALL)
@@ -107,7 +107,7 @@ def test_a_reader_that_waits_at_the_end_reads_on_behind_a_roll() -> None:
     assert b"new 0" in bytes(read.records)
 
 
-def test_the_epochs_over_what_is_read() -> None:
+def test_a_read_returns_the_epochs_of_its_range() -> None:
     bench = Bench()
     for epoch, base in ((1, 0), (1, 1), (4, 2), (4, 3), (6, 4)):
         bench.follow(stamped(base, b"v", epoch=epoch))
@@ -123,9 +123,9 @@ SHORT = replace(SMALL, segment_bytes=300)
 
 
 @pytest.mark.parametrize("config", [SHORT, LogConfig()], ids=["several segments", "one segment"])
-def test_no_flipped_bit_leaves_a_reader_without_an_answer(config: LogConfig) -> None:
-    """A batch that claims to reach beyond what may be read looks like one that is not decided yet: whoever waits for
-    that hears nothing, and nobody makes the log anew."""
+def test_no_flipped_bit_leaves_a_reader_waiting(config: LogConfig) -> None:
+    """A batch that claims to reach beyond the readable range looks undecided: a reader would wait forever, and the log
+    would not be repaired."""
     bench = filled(6, config)
     log, end = bench.log, bench.log.log_end_offset
     for segment in log.segments:
@@ -142,9 +142,9 @@ def test_no_flipped_bit_leaves_a_reader_without_an_answer(config: LogConfig) -> 
 @pytest.mark.parametrize("batches", [1, 2, 100])
 @pytest.mark.parametrize("cold", [False, True], ids=["at once", "read elsewhere"])
 @pytest.mark.parametrize("config", [SHORT, SMALL, LogConfig()], ids=["several segments", "indexed", "one segment"])
-def test_no_flipped_bit_gives_records_another_offset(config: LogConfig, cold: bool, batches: int) -> None:
-    """No checksum covers where a batch begins. What the batch behind it contradicts, or the next segment, is not given:
-    a follower would take it, and what it lacks then, for what was written."""
+def test_no_flipped_bit_moves_records_to_another_offset(config: LogConfig, cold: bool, batches: int) -> None:
+    """No checksum covers a base offset. A batch that contradicts the next batch or the next segment is not returned: a
+    follower would store it with the wrong offsets."""
     bench = filled(6, config)
     log, end, size = bench.log, bench.log.log_end_offset, len(bench.contents()[0])
     written = {header.base_offset: header.crc for stored in bench.contents() for header in walk_headers(stored)}
@@ -178,7 +178,7 @@ def test_a_batch_that_claims_to_reach_beyond_the_log_is_damage() -> None:
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (4, 6)
 
 
-def test_damage_met_by_a_read_is_told_and_appends_go_on_in_another_segment() -> None:
+def test_damage_found_by_a_read_is_reported_and_appends_continue_in_another_segment() -> None:
     bench = filled(5)
     size = len(bench.contents()[0])
     bench.disk.flip_bit(bench.segment_path, size + 11, 5)  # the second batch's length
@@ -239,7 +239,7 @@ def test_a_time_above_the_watermark_is_not_found() -> None:
     assert bench.log.offset_for_timestamp(NOW + 40, up_to=Offset(10)) == (8, NOW + 40, 0)
 
 
-def test_times_out_of_order() -> None:
+def test_lookups_with_timestamps_out_of_order() -> None:
     bench = Bench(SMALL)
     times = [50, 10, 90, 20, 70, 95, 5, 60] * 6
     for time in times:
@@ -250,7 +250,7 @@ def test_times_out_of_order() -> None:
         assert found == (None if first is None else (first, NOW + times[first], 0))
 
 
-def test_what_list_offsets_asks() -> None:
+def test_list_offsets() -> None:
     """fetchOffsetByTimestamp: earliest, latest, the largest timestamp (KIP-734), a time."""
     bench = filled()
     bench.lead(b"x", epoch=4, timestamp=NOW - 5)
@@ -264,7 +264,7 @@ def test_what_list_offsets_asks() -> None:
         bench.log.fetch_offset_by_timestamp(-4, up_to=end)
 
 
-def test_a_topic_without_timestamps_is_not_asked_by_time() -> None:
+def test_a_topic_without_timestamps_rejects_lookups_by_time() -> None:
     """Kafka answers UNSUPPORTED_FOR_MESSAGE_FORMAT for format v0."""
     bench = Bench(replace(SMALL, magic=0))
     bench.lead(b"a")
@@ -298,8 +298,8 @@ def test_the_largest_timestamp_equals_its_slow_twin(times: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(2, Codec.NONE), (2, Codec.GZIP), (1, Codec.GZIP)])
-def test_the_largest_timestamp_where_a_batch_lies_in_part_below_the_log_start(magic: int, codec: Codec) -> None:
-    """A batch's own largest timestamp may be that of a record that was deleted: then it is no answer."""
+def test_the_largest_timestamp_with_a_batch_partly_below_the_log_start(magic: int, codec: Codec) -> None:
+    """The largest timestamp of a batch may belong to a deleted record: then it is not the result."""
     bench = Bench(replace(SMALL, magic=magic, codec=codec))
     builder = RecordBatchBuilder()
     for time in (50, 30, 40):
@@ -315,7 +315,8 @@ def test_the_largest_timestamp_where_a_batch_lies_in_part_below_the_log_start(ma
 
 
 def test_the_largest_timestamp_is_found_without_reading_the_segment() -> None:
-    """Goal: a question costs the same however large the segment is. Method: damage that only a walk would meet."""
+    """Goal: the cost of a query does not depend on the size of the segment. Method: damage that only a walk would
+    find."""
     bench = Bench(LogConfig(index_interval_bytes=200))
     for i in range(300):
         bench.lead(b"x" * 30, timestamp=NOW + i)
@@ -324,7 +325,7 @@ def test_the_largest_timestamp_is_found_without_reading_the_segment() -> None:
     assert bench.log.largest_timestamp(up_to=Offset(150)) == (149, NOW + 149, 0)
 
 
-def test_times_inside_a_batch() -> None:
+def test_lookups_by_time_inside_a_batch() -> None:
     bench = Bench()
     builder = batch(b"a", b"b")
     bench.log.append(builder, assign_offsets=True, leader_epoch=LeaderEpoch(0))
@@ -332,7 +333,7 @@ def test_times_inside_a_batch() -> None:
     assert bench.log.offset_for_timestamp(NOW + 1, up_to=ALL) is None
 
 
-def test_lookups_do_without_indexes() -> None:
+def test_lookups_work_after_indexes_were_deleted() -> None:
     """Any index can be deleted; it is rebuilt when the log is opened."""
     bench = filled(60)
     expected = [bench.log.offset_for_timestamp(NOW + 10 * i, up_to=ALL) for i in range(60)]
@@ -350,7 +351,7 @@ def test_lookups_do_without_indexes() -> None:
 # --- watermark and epochs -------------------------------------------------------------------------------------------
 
 
-def test_the_watermark_never_moves_back_nor_beyond_the_log_end() -> None:
+def test_the_high_watermark_never_decreases_nor_passes_the_log_end() -> None:
     bench = filled(5)
     assert bench.log.advance_high_watermark(Offset(4))
     assert not bench.log.advance_high_watermark(Offset(3))
@@ -358,7 +359,7 @@ def test_the_watermark_never_moves_back_nor_beyond_the_log_end() -> None:
     assert bench.log.high_watermark == 10
 
 
-def test_where_epochs_end() -> None:
+def test_the_end_offsets_of_epochs() -> None:
     bench = Bench()
     assert bench.log.epoch_end(LeaderEpoch(3)) == EpochEnd(LeaderEpoch(-1), Offset(0))
     for epoch, base in ((2, 0), (2, 1), (5, 2), (7, 3)):
@@ -377,9 +378,9 @@ def test_where_epochs_end() -> None:
     ]
 
 
-def test_a_batch_that_nobody_can_read_does_not_damage_the_log() -> None:
-    """Goal: a producer cannot stop a partition. Method: a batch with a right checksum over bytes that are no gzip: a
-    leader refuses it, a follower takes what its leader has."""
+def test_a_batch_with_unreadable_records_does_not_damage_the_log() -> None:
+    """Goal: a producer cannot stop a partition. Method: a batch with a correct checksum over bytes that are no gzip: a
+    leader rejects it, a follower stores what its leader has."""
     data = bytearray(batch(b"x" * 60, timestamp=NOW + 5))
     data[61:] = b"\xff" * (len(data) - 61)
     struct.pack_into(">h", data, 21, Codec.GZIP.value)
@@ -400,6 +401,6 @@ def test_a_batch_that_nobody_can_read_does_not_damage_the_log() -> None:
     assert bench.log.offset_for_timestamp(NOW + 9, up_to=ALL) == (2, NOW + 9, 0)
     bench.commit()
     record = bench.log.active.size - len(batch(b"b")) + HEADER_BYTES
-    bench.disk.flip_bit(bench.segment_path, record, 6)  # the length of the last record: this is the disk's doing
+    bench.disk.flip_bit(bench.segment_path, record, 6)  # the length of the last record: this is damage of the disk
     with pytest.raises(CorruptLog, match="checksum"):
         bench.log.offset_for_timestamp(NOW + 9, up_to=ALL)

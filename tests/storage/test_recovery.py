@@ -1,7 +1,7 @@
-"""Opening a log after a kill, a power failure, or rot: what is cut, what is kept, what is reported.
+"""Opening a log after a kill, a power failure, or corruption: what is truncated, kept and reported.
 
-log-append-roll-flush.txt (recovery point), index-files.txt (rebuilding), scenarios 1, 8 and 14 as far as one log shows.
-"""
+log-append-roll-flush.txt (recovery point), index-files.txt (rebuilding), scenarios 1, 8 and 14 as far as one log
+shows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def filled(count: int = 40, config: LogConfig = SMALL) -> Bench:
 
 
 def put(bench: Bench, path: str, data: bytes) -> None:
-    """Change a file behind the log's back, durably."""
+    """Change a file from outside, durably."""
     file = bench.disk.open(path, create=True)
     file.truncate(0)
     file.pwritev([data], 0)
@@ -44,7 +44,7 @@ def get(bench: Bench, path: str) -> bytes:
 # --- torn tails -----------------------------------------------------------------------------------------------------
 
 
-def test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch() -> None:
+def test_a_torn_tail_is_truncated_at_every_byte_of_the_last_batch() -> None:
     bench = filled(5)
     path, whole, kept = bench.segment_path, get(bench, bench.segment_path), bench.contents()
     last = len(kept[-1])
@@ -62,7 +62,7 @@ def test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch() -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 200, b"\0" * 11, b"garbage " * 30, b"\xff" * 61])
-def test_a_tail_of_zeros_or_garbage_is_cut(tail: bytes) -> None:
+def test_a_tail_of_zeros_or_garbage_is_truncated(tail: bytes) -> None:
     bench = filled(5)
     kept, whole = bench.contents(), get(bench, bench.segment_path)
     bench.disk.kill()
@@ -73,7 +73,7 @@ def test_a_tail_of_zeros_or_garbage_is_cut(tail: bytes) -> None:
     bench.lead(b"goes on")
 
 
-def test_after_a_kill_everything_written_is_there() -> None:
+def test_after_a_kill_everything_written_exists() -> None:
     bench = filled(60)
     before, epochs = bench.contents(), bench.log.epoch_entries()
     bench.kill()
@@ -82,7 +82,7 @@ def test_after_a_kill_everything_written_is_there() -> None:
     assert bench.log.durable_offset == bench.log.log_end_offset == 60
 
 
-def test_segments_behind_a_cut_are_set_aside() -> None:
+def test_segments_after_a_truncation_are_set_aside() -> None:
     bench = filled(60, replace(SMALL, durability=Durability.PAGE_CACHE, segment_bytes=1_000))
     bases = [segment.base_offset for segment in bench.log.segments]
     second = segment_path(bench.log.path, bases[1], ".log")
@@ -95,7 +95,7 @@ def test_segments_behind_a_cut_are_set_aside() -> None:
     bench.lead(b"goes on")
 
 
-def test_indexes_are_rebuilt_as_the_appends_made_them() -> None:
+def test_indexes_are_rebuilt_as_the_appends_wrote_them() -> None:
     bench = filled(60)
     bench.log.close()
     names = [name for name in bench.disk.list(bench.log.path) if name.endswith("index")]
@@ -123,7 +123,7 @@ def test_garbage_in_an_index_is_noticed_and_rebuilt() -> None:
             bench.lead(b"goes on")
 
 
-def test_epochs_are_rebuilt_from_the_batches_where_the_file_is_gone_or_damaged() -> None:
+def test_a_missing_or_damaged_epoch_file_is_rebuilt_from_the_batches() -> None:
     for damage in (None, b"", b"0\n7\n1 2\n", b"nonsense", b"0\n2\n5 10\n4 20\n"):
         bench = Bench()
         for epoch in (1, 1, 3, 3, 8):
@@ -156,7 +156,7 @@ def test_a_clean_start_reads_little_and_changes_nothing() -> None:
     assert bench.contents() == before
 
 
-def test_the_marker_of_a_clean_stop_is_gone_once_the_directory_is_open() -> None:
+def test_the_clean_stop_marker_is_removed_when_the_directory_is_opened() -> None:
     for seed in range(10):
         bench = filled(3)
         bench.restart_clean()
@@ -165,8 +165,9 @@ def test_the_marker_of_a_clean_stop_is_gone_once_the_directory_is_open() -> None
         assert not bench.directory.identity.was_clean
 
 
-def test_a_false_clean_marker_is_not_believed() -> None:
-    """Kafka believes it: nothing is cut, and an index entry behind the torn end puts the log end back to the base."""
+def test_a_false_clean_marker_is_rejected() -> None:
+    """Kafka accepts it: nothing is truncated, and an index entry after the torn end moves the log end back to the base
+    offset."""
     bench = filled(30)
     kept = bench.contents()
     bench.log.flush()
@@ -181,8 +182,8 @@ def test_a_false_clean_marker_is_not_believed() -> None:
     assert bench.contents() == kept
 
 
-def test_a_clean_marker_over_records_that_were_not_flushed_is_not_believed() -> None:
-    """Batches and indexes are in order; only the recovery point tells that the last record may be on no disk."""
+def test_a_clean_marker_over_unflushed_records_is_rejected() -> None:
+    """Batches and indexes are consistent; only the recovery point shows that the last record may not be on the disk."""
     bench = filled(30, LogConfig(index_interval_bytes=1 << 20))
     bench.restart_clean()
     bench.lead(b"written, not synced")
@@ -193,7 +194,7 @@ def test_a_clean_marker_over_records_that_were_not_flushed_is_not_believed() -> 
     assert bench.log.durable_offset == 31
     for seed in range(5):
         bench.crash(seed)
-        assert bench.log.log_end_offset == 31, "it was made durable before it counted as held"
+        assert bench.log.log_end_offset == 31, "it became durable before it counted as durable"
 
 
 def test_a_clean_marker_over_a_log_that_lost_its_end_finds_the_damage() -> None:
@@ -216,8 +217,9 @@ def durable_offset(count: int = 30) -> Bench:
     return bench
 
 
-def test_rot_below_what_was_held_is_reported_and_not_cut() -> None:
-    """Scenario 8, variant: rot above the recovery point, found after an unclean stop, is not taken for a torn tail."""
+def test_corruption_below_the_durable_offset_is_reported_and_not_truncated() -> None:
+    """Scenario 8, variant: corruption above the recovery point, found after an unclean stop, is not treated as a torn
+    tail."""
     bench = durable_offset()
     bench.disk.kill()
     size = bench.disk.size(bench.segment_path) or 0
@@ -226,14 +228,14 @@ def test_rot_below_what_was_held_is_reported_and_not_cut() -> None:
     damage = bench.log.damage
     assert damage is not None
     assert (damage.first_offset, damage.end_offset, damage.path) == (29, 30, bench.segment_path)
-    assert bench.log.log_end_offset == 30, "what is there is not given up"
+    assert bench.log.log_end_offset == 30, "existing records are kept"
     assert bench.disk.size(bench.segment_path) == size
     assert bench.directory.damaged() == {PartitionKey(bench.log.topic_id, bench.log.topic_partition.partition): damage}
     with pytest.raises(CorruptLog, match="takes no appends"):
         bench.lead()
 
 
-def test_a_lost_end_below_what_was_held_is_reported() -> None:
+def test_a_lost_end_below_the_durable_offset_is_reported() -> None:
     bench = durable_offset()
     bench.disk.kill()
     put(bench, bench.segment_path, get(bench, bench.segment_path)[:-200])
@@ -243,7 +245,7 @@ def test_a_lost_end_below_what_was_held_is_reported() -> None:
     assert bench.log.durable_offset == bench.log.damage.first_offset == bench.log.log_end_offset < 30
 
 
-def test_a_broken_chain_keeps_the_bytes_behind_it() -> None:
+def test_a_broken_chain_keeps_the_bytes_after_it() -> None:
     bench = durable_offset()
     active = bench.log.active
     bench.disk.kill()
@@ -284,7 +286,7 @@ def test_a_damaged_log_is_emptied_and_refetched() -> None:
     assert (bench.log.damage, bench.log.durable_offset) == (None, 1)
 
 
-def test_a_damaged_log_can_be_cut_below_the_damage() -> None:
+def test_a_damaged_log_can_be_truncated_below_the_damage() -> None:
     bench = durable_offset()
     active = bench.log.active
     bench.disk.kill()
@@ -303,11 +305,11 @@ def test_a_damaged_log_can_be_cut_below_the_damage() -> None:
 @pytest.mark.parametrize("segment", [0, -1])
 @pytest.mark.parametrize("batch", [0, 1, 3])
 @pytest.mark.parametrize("bits", [(3,), (10,), (11,), (16, 17), (8, 9, 10, 11, 17), (66,)])
-def test_a_damaged_log_goes_on_where_the_damage_began(
+def test_a_damaged_log_continues_where_the_damage_began(
     bits: tuple[int, ...], batch: int, segment: int, clean: bool
 ) -> None:
-    """Cut there it is sound: nothing of what lay behind comes back, though what is written next is as long as what was
-    damaged, and so ends where the next one had begun."""
+    """Truncated there it is sound: no later batch returns, although the next append is as long as the damaged batch and
+    ends where the next one had begun."""
     bench = durable_offset()
     whole, rotten = bench.contents(), bench.log.segments[segment]
     before = whole[rotten.base_offset : rotten.base_offset + batch]
@@ -316,7 +318,7 @@ def test_a_damaged_log_goes_on_where_the_damage_began(
         bench.disk.flip_bit(rotten.path, sum(map(len, before)) + byte, bit=2)
     bench.reopen()
     damage = bench.log.damage
-    if damage is None:  # put right, or it lies where only a reader or the scrub looks
+    if damage is None:  # repaired, or in a place where only a reader or the scrub looks
         return
     bench.log.truncate_to(damage.first_offset)
     assert bench.log.damage is None
@@ -333,7 +335,7 @@ def test_a_damaged_log_goes_on_where_the_damage_began(
     assert bench.contents() == after
 
 
-def test_a_log_whose_files_are_gone_is_damaged() -> None:
+def test_a_log_without_its_files_is_damaged() -> None:
     bench = durable_offset()
     bench.disk.kill()
     for name in bench.disk.list(bench.log.path):
@@ -344,7 +346,7 @@ def test_a_log_whose_files_are_gone_is_damaged() -> None:
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (0, 30)
 
 
-def test_a_log_whose_directory_is_gone_is_missing() -> None:
+def test_a_log_without_its_directory_is_missing() -> None:
     bench = durable_offset()
     key = PartitionKey(bench.log.topic_id, bench.log.topic_partition.partition)
     bench.disk.kill()
@@ -365,8 +367,8 @@ def test_page_cache_topics_lose_their_tail_without_damage() -> None:
     assert bench.log.log_end_offset < 30
 
 
-def test_what_was_durable_is_not_read_again() -> None:
-    """Recovery checks from the recovery point on; rot below it is for readers and the scrub to find."""
+def test_durable_batches_are_not_read_again() -> None:
+    """Recovery checks from the recovery point on; readers and the scrub find corruption below it."""
     bench = durable_offset()
     bench.directory.write_checkpoints()
     bench.lead(b"one more")
@@ -390,8 +392,8 @@ def test_a_broken_chain_below_the_recovery_point_is_damage() -> None:
 
 
 @pytest.mark.parametrize("durable", [False, True], ids=["durable", "below the recovery point"])
-def test_a_last_batch_that_claims_fewer_bytes_is_damage_and_no_torn_tail(durable: bool) -> None:
-    """Its length has rotted: what seems to lie behind it are bytes of its own. They are not cut, and nothing is
+def test_a_last_batch_with_a_shorter_length_is_damage_and_no_torn_tail(durable: bool) -> None:
+    """Its length is corrupt: the bytes that seem to follow it are its own. They are not truncated, and nothing is
     appended where they begin."""
     bench = durable_offset(29)
     bench.lead(b"x" * 62)
@@ -412,14 +414,14 @@ def test_a_last_batch_that_claims_fewer_bytes_is_damage_and_no_torn_tail(durable
         bench.lead()
     bench.disk.flip_bit(bench.segment_path, last.position + 11, bit=3)
     bench.kill()
-    assert (bench.log.damage, bench.log.log_end_offset) == (None, 30), "put right, nothing is missing"
+    assert (bench.log.damage, bench.log.log_end_offset) == (None, 30), "after a repair nothing is missing"
 
 
 @pytest.mark.parametrize("durability", list(Durability))
 @pytest.mark.parametrize("bit", range(5))
-def test_a_base_offset_that_rots_up_to_the_recovery_point_is_damage(durability: Durability, bit: int) -> None:
-    """No checksum covers it: by the headers alone the log seems to end with that batch, where it should, and what lies
-    behind it seems to be a torn tail."""
+def test_a_base_offset_corrupted_to_the_recovery_point_is_damage(durability: Durability, bit: int) -> None:
+    """No checksum covers it: by the headers alone the log seems to end with that batch at the right offset, and the
+    bytes after it seem to be a torn tail."""
     bench = filled(32, LogConfig(durability=durability))
     bench.log.flush()
     bench.commit()
@@ -435,8 +437,8 @@ def test_a_base_offset_that_rots_up_to_the_recovery_point_is_damage(durability: 
 
 
 @pytest.mark.parametrize("durability", list(Durability))
-def test_a_base_offset_that_rots_up_before_a_hole_is_damage_and_no_torn_tail(durability: Durability) -> None:
-    """A compacted leader has left a hole behind the batch: nothing tells where the batch belongs."""
+def test_a_base_offset_corrupted_before_a_hole_is_damage_and_no_torn_tail(durability: Durability) -> None:
+    """A compacted leader left a hole after the batch: nothing shows where the batch belongs."""
     bench = Bench(LogConfig(durability=durability))
     for offset in (*range(16), *range(18, 32)):
         bench.follow(stamped(offset, b"value %d" % offset))
@@ -455,12 +457,12 @@ def test_a_base_offset_that_rots_up_before_a_hole_is_damage_and_no_torn_tail(dur
     assert bench.disk.size(bench.segment_path) == len(whole)
     bench.disk.flip_bit(bench.segment_path, rotten.position + 7, 4)
     bench.kill()
-    assert (bench.contents(), bench.log.damage) == (before, None), "put right, nothing is missing"
+    assert (bench.contents(), bench.log.damage) == (before, None), "after a repair nothing is missing"
 
 
 @pytest.mark.parametrize("durable", [False, True], ids=["durable", "below the recovery point"])
-def test_the_last_byte_of_a_closed_segment_is_no_zero_that_was_preallocated(durable: bool) -> None:
-    """The length of its last batch has rotted down by one. A record without headers ends with a zero."""
+def test_the_last_byte_of_a_closed_segment_is_no_preallocated_zero(durable: bool) -> None:
+    """The length of its last batch is smaller by one. A record without headers ends with a zero."""
     bench = Bench(replace(SMALL, segment_bytes=1000))
     for number in range(30):
         bench.lead(b"value %d" % number, b"ab"[: number % 2 + 1])
@@ -481,13 +483,13 @@ def test_the_last_byte_of_a_closed_segment_is_no_zero_that_was_preallocated(dura
     assert bench.disk.size(segment.path) == len(whole)
     bench.disk.flip_bit(segment.path, last.position + 11, 0)
     bench.kill()
-    assert (bench.contents(), bench.log.damage) == (before, None), "put right, nothing is missing"
+    assert (bench.contents(), bench.log.damage) == (before, None), "after a repair nothing is missing"
 
 
 @pytest.mark.parametrize("bit", range(8))
 @pytest.mark.parametrize("byte", range(23, 27))
-def test_a_damaged_batch_takes_no_offsets_from_those_behind_it(byte: int, bit: int) -> None:
-    """Its last offset has rotted: the log ends where it did, and no segment behind it is set aside."""
+def test_a_damaged_batch_does_not_affect_the_offsets_after_it(byte: int, bit: int) -> None:
+    """Its last offset is corrupt: the log keeps its end, and no later segment is set aside."""
     bench = filled(12, replace(SMALL, segment_bytes=500))
     bench.commit()
     files = [segment.path for segment in bench.log.segments]
@@ -501,7 +503,7 @@ def test_a_damaged_batch_takes_no_offsets_from_those_behind_it(byte: int, bit: i
     assert [segment.path for segment in bench.log.segments] == files
 
 
-def test_an_idle_log_costs_a_killed_node_no_sync() -> None:
+def test_an_idle_log_needs_no_sync_after_a_kill() -> None:
     bench = durable_offset()
     bench.directory.write_checkpoints()
     bench.disk.kill()
@@ -511,8 +513,8 @@ def test_an_idle_log_costs_a_killed_node_no_sync() -> None:
     assert (bench.log.durable_offset, bench.log.recovery_point, bench.log.log_end_offset) == (30, 30, 30)
 
 
-def test_a_log_that_was_never_flushed_makes_its_names_durable_first() -> None:
-    """Scenario 14 for names: the first fsyncs failed, the restarted process holds the records, power fails."""
+def test_a_log_that_was_never_flushed_syncs_its_names_first() -> None:
+    """Scenario 14 for names: the first fsyncs failed, the restarted process keeps the records, power fails."""
     for seed in range(10):
         executor = Deferred()
         bench = Bench(executor=executor)
@@ -533,8 +535,8 @@ def test_a_log_that_was_never_flushed_makes_its_names_durable_first() -> None:
 # --- power failures -------------------------------------------------------------------------------------------------
 
 
-def test_what_was_only_appended_may_be_lost_and_what_was_held_is_not() -> None:
-    """Scenario 1, one replica's view: it comes back with log end 80 and knows that it held no more."""
+def test_only_records_above_the_durable_offset_may_be_lost() -> None:
+    """Scenario 1, as one replica sees it: it restarts with log end 80 and reports no more as durable."""
     ends = set()
     for seed in range(30):
         bench = filled(20)
@@ -552,11 +554,10 @@ def test_what_was_only_appended_may_be_lost_and_what_was_held_is_not() -> None:
     assert {20, 26} <= ends
 
 
-def test_what_recovery_keeps_is_written_again_before_it_counts_as_held() -> None:
-    """Scenario 14: fsync fails, the pages are called clean; a restarted process syncs without error; power fails.
+def test_recovery_rewrites_what_it_keeps_before_it_counts_as_durable() -> None:
+    """Scenario 14: fsync fails, the pages are marked clean; a restarted process syncs without error; power fails.
 
-    Without writing the bytes again they would be gone, although they were reported as held after the restart.
-    """
+    Without the rewrite the bytes would be lost, although they were reported as durable after the restart."""
     for seed in range(10):
         bench = filled(20)
         bench.disk.fail("sync", ".log")
@@ -572,7 +573,7 @@ def test_what_recovery_keeps_is_written_again_before_it_counts_as_held() -> None
         assert bench.log.durable_offset == 20
 
 
-def test_power_fails_in_any_call_of_recovery() -> None:
+def test_power_fails_at_any_call_of_recovery() -> None:
     for call in range(1, 400):
         bench = filled(40)
         bench.commit()
@@ -598,7 +599,7 @@ def test_power_fails_in_any_call_of_recovery() -> None:
     raise AssertionError("recovery never ended")
 
 
-def test_a_disk_that_fails_while_it_is_read_takes_the_directory_offline() -> None:
+def test_a_disk_that_fails_during_recovery_takes_the_directory_offline() -> None:
     bench = filled(10)
     bench.disk.kill()
     bench.disk.fail("read", ".log")
@@ -608,8 +609,9 @@ def test_a_disk_that_fails_while_it_is_read_takes_the_directory_offline() -> Non
     assert directory.offline is not None
 
 
-def test_a_hole_that_no_segment_can_hold_is_no_loss_wherever_recovery_begins() -> None:
-    """A follower of a compacted log may have one. It was taken for a loss once it lay below the recovery point."""
+def test_a_hole_that_no_segment_can_span_is_no_loss() -> None:
+    """A follower of a compacted log may have such a hole. It was treated as a loss once it lay below the recovery
+    point."""
     bench = Bench()
     bench.follow(stamped(0, b"a"), stamped(2**31, b"b"))
     stored = bench.contents()
@@ -620,9 +622,9 @@ def test_a_hole_that_no_segment_can_hold_is_no_loss_wherever_recovery_begins() -
         assert bench.contents() == stored
 
 
-def test_a_closed_segment_that_lost_its_last_batch_whole_ends_the_log() -> None:
-    """Its file ends behind a whole batch and the next segment is there: taken for a hole, the log would go on behind
-    records that this replica never held."""
+def test_a_closed_segment_without_its_last_batch_ends_the_log() -> None:
+    """The file ends after a whole batch and the next segment exists: treated as a hole, the log would continue after
+    records that this replica never had."""
     bench = Bench(replace(SMALL, segment_bytes=400), executor=Deferred())
     while len(bench.log.segments) < 3:
         bench.lead(b"value", timestamp=NOW)

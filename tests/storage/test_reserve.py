@@ -1,4 +1,5 @@
-"""A directory that runs full keeps a reserve: appends are refused, what makes room goes on, it recovers alone."""
+"""A directory on a nearly full disk keeps a reserve: appends are rejected, work that frees space continues, and appends
+resume."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ VALUE = b"v" * 10_000
 
 
 def full_directory(room: int = 400_000) -> tuple[FakeDisk, LogDirectory, Log]:
-    """A log in a directory with a reserve, filled until it refused."""
+    """A log in a directory with a reserve, filled until it rejects appends."""
     disk = FakeDisk()
     directory = LogDirectory("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
     log = directory.create_log(TP, TOPIC_ID, LogConfig(segment_bytes=50_000, segment_index_bytes=240))
@@ -39,7 +40,7 @@ def append(log: Log, origin: Origin = Origin.CLIENT) -> None:
     log.append(batch(VALUE), assign_offsets=True, leader_epoch=LeaderEpoch(0), origin=origin)
 
 
-def test_the_refusal_names_directory_room_reserve_and_what_to_do() -> None:
+def test_the_error_has_directory_space_reserve_and_next_step() -> None:
     disk, _, log = full_directory()
     end = log.log_end_offset
     with pytest.raises(DiskFull, match=r"/data is full but for its reserve.*100000; .* 125000 are free: delete topics"):
@@ -47,11 +48,11 @@ def test_the_refusal_names_directory_room_reserve_and_what_to_do() -> None:
     with pytest.raises(DiskFull):
         log.append(stamped(end, VALUE), assign_offsets=False, leader_epoch=LeaderEpoch(0))
     assert log.log_end_offset == end
-    assert end > 10, "it filled what was above the reserve"
+    assert end > 10, "appends used what was above the reserve"
     assert disk.space("/data").free > 0, "the disk itself is not full"
 
 
-def test_reads_truncation_checkpoints_and_a_clean_stop_go_on() -> None:
+def test_reads_truncation_checkpoints_and_a_clean_stop_continue() -> None:
     disk, directory, log = full_directory()
     assert len(log.read(Offset(0), 1, up_to=log.log_end_offset).records) > len(VALUE)
     log.truncate_to(Offset(log.log_end_offset - 1))
@@ -64,7 +65,7 @@ def test_reads_truncation_checkpoints_and_a_clean_stop_go_on() -> None:
     assert again.logs[TP].log_end_offset == log.log_end_offset
 
 
-def test_new_logs_are_refused_and_the_metadata_log_is_not() -> None:
+def test_new_logs_are_rejected_except_the_metadata_log() -> None:
     _, directory, log = full_directory()
     other = TopicPartition("events", PartitionIndex(0))
     with pytest.raises(DiskFull, match="reserve"):
@@ -74,11 +75,11 @@ def test_new_logs_are_refused_and_the_metadata_log_is_not() -> None:
     assert metadata.log_end_offset == 1
 
 
-def test_it_takes_appends_again_by_itself_once_a_quarter_more_is_free() -> None:
+def test_appends_resume_when_a_quarter_more_is_free() -> None:
     disk, directory, log = full_directory()
     assert disk.capacity is not None
     missing = RESERVE - disk.space("/data").free
-    disk.capacity += missing + RESERVE // 10  # above the reserve, but only just
+    disk.capacity += missing + RESERVE // 10  # just above the reserve
     with pytest.raises(DiskFull):
         append(log)
     disk.capacity += RESERVE // 4
@@ -86,7 +87,7 @@ def test_it_takes_appends_again_by_itself_once_a_quarter_more_is_free() -> None:
     assert not directory.reserve.low
 
 
-def test_deleting_a_log_makes_room_for_the_others() -> None:
+def test_deleting_a_log_frees_space_for_the_others() -> None:
     disk, directory, log = full_directory(room=600_000)
     assert disk.capacity is not None
     other = TopicPartition("events", PartitionIndex(0))
@@ -100,7 +101,7 @@ def test_deleting_a_log_makes_room_for_the_others() -> None:
     append(small)
 
 
-def test_the_file_system_is_not_asked_for_every_append() -> None:
+def test_the_file_system_is_not_queried_for_every_append() -> None:
     class Counting(FakeDisk):
         asked = 0
 
@@ -123,6 +124,6 @@ def test_the_automatic_reserve_is_a_tenth_of_a_small_disk_and_64_mib_of_a_large_
         assert Reserve(disk, "/data", AUTOMATIC).required == required
 
 
-def test_the_real_file_system_tells_its_room(tmp_path: object) -> None:
+def test_the_real_file_system_reports_its_space(tmp_path: object) -> None:
     room = OsFiles().space(str(tmp_path))
     assert 0 < room.free <= room.total

@@ -1,8 +1,7 @@
-"""What goes from the front of a log: by time, by size, by its start; and what never goes.
+"""What is removed from the front of a log: by time, by size, by the log start; and what is never removed.
 
-Covers what applies of UnifiedLogTest, LocalLogTest and LogManagerTest (retention, DeleteRecords), scenario 10's second
-variant, and log-append-roll-flush.txt's segments as the unit of deletion.
-"""
+Covers the applicable cases of UnifiedLogTest, LocalLogTest and LogManagerTest (retention, DeleteRecords), scenario 10's
+second variant, and log-append-roll-flush.txt's segments as the unit of deletion."""
 
 from __future__ import annotations
 
@@ -51,18 +50,18 @@ def leftovers(bench: Bench) -> list[str]:
 # --- by time ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_segment_goes_when_its_youngest_record_is_too_old() -> None:
+def test_a_segment_is_removed_when_its_youngest_record_expires() -> None:
     bench = filled()
     before = bases(bench)
     second_last = bench.log.segments[1].largest.timestamp
-    assert delete_old_segments(bench.log, Millis(second_last + DAY)) == 1, "the second is just old enough to stay"
+    assert delete_old_segments(bench.log, Millis(second_last + DAY)) == 1, "the second is just young enough to stay"
     assert bases(bench) == before[1:]
     assert bench.log.log_start_offset == before[1]
     assert delete_old_segments(bench.log, Millis(second_last + DAY)) == 0
 
 
-def test_a_young_record_keeps_all_that_come_behind_it() -> None:
-    """Timestamps are the producers': only the front goes, so a hole never comes to be."""
+def test_a_young_record_keeps_all_later_segments() -> None:
+    """Producers set the timestamps: only segments at the front are removed, so there is never a hole."""
     bench = Bench(BY_TIME)
     for number in range(12):
         bench.lead(b"." * 60, timestamp=NOW - 10 * DAY if number != 5 else NOW)
@@ -72,8 +71,8 @@ def test_a_young_record_keeps_all_that_come_behind_it() -> None:
     assert bench.log.log_start_offset <= 5 < bench.log.segments[1].base_offset
 
 
-def test_an_expired_active_segment_is_rolled_and_goes() -> None:
-    """Kafka: a log that gets no more records is empty after retention.ms, and still knows where it ends."""
+def test_an_expired_active_segment_is_rolled_and_removed() -> None:
+    """Kafka: a log without new records is empty after retention.ms and keeps its log end."""
     bench = filled()
     end = bench.log.log_end_offset
     gone = len(bases(bench))
@@ -86,8 +85,8 @@ def test_an_expired_active_segment_is_rolled_and_goes() -> None:
     assert bench.log.damage is None
 
 
-def test_what_is_not_replicated_stays_however_old_it_says_it_is() -> None:
-    """Scenario 10: followers would start at the leader's log start and hold what was never replicated."""
+def test_unreplicated_records_stay_whatever_their_timestamps() -> None:
+    """Scenario 10: followers would start at the leader's log start without records that were never replicated."""
     bench = filled(timestamp=1)
     bench.log.high_watermark = Offset(5)
     delete_old_segments(bench.log, Millis(NOW))
@@ -95,8 +94,8 @@ def test_what_is_not_replicated_stays_however_old_it_says_it_is() -> None:
     assert bench.log.segments[1].base_offset > 5
 
 
-def test_what_is_not_durable_stays() -> None:
-    """A page-cache topic: recovery looks for everything from the recovery point on."""
+def test_records_that_are_not_durable_stay() -> None:
+    """A page-cache topic: recovery expects everything from the recovery point on."""
     bench = Bench(replace(BY_TIME, durability=Durability.PAGE_CACHE, segment_bytes=100_000))
     for _ in range(5):
         bench.lead(b"." * 60, timestamp=1)
@@ -106,7 +105,7 @@ def test_what_is_not_durable_stays() -> None:
 
 
 def test_records_without_timestamps_age_by_the_clock() -> None:
-    """Not by the file's time: a copied directory would be young again, a restored one old."""
+    """Not by the file's modification time: a copied directory would be young again, a restored one old."""
     bench = Bench(BY_TIME)
     for _ in range(12):
         bench.lead(b"." * 60, timestamp=-1)
@@ -127,19 +126,19 @@ def test_a_topic_that_is_only_compacted_is_not_deleted_by_age_or_size() -> None:
     bench = filled(replace(BY_SIZE, retention_ms=1, delete=False, compact=True), timestamp=1)
     assert delete_old_segments(bench.log, Millis(NOW)) == 0
     delete_records(bench.log, bench.log.segments[2].base_offset)
-    assert delete_old_segments(bench.log, Millis(NOW)) == 2, "what lies below its start goes"
+    assert delete_old_segments(bench.log, Millis(NOW)) == 2, "segments below its start are removed"
 
 
 # --- by size ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_oldest_segments_go_while_more_than_retention_bytes_would_stay() -> None:
+def test_the_oldest_segments_are_removed_while_the_log_exceeds_retention_bytes() -> None:
     bench = filled(BY_SIZE, batches=30)
     delete_old_segments(bench.log, Millis(NOW))
     assert bench.log.size >= 1000 > bench.log.size - bench.log.segments[0].size
 
 
-def test_no_bytes_to_keep_leaves_an_empty_log() -> None:
+def test_retention_bytes_of_0_leaves_an_empty_log() -> None:
     bench = filled(replace(BY_SIZE, retention_bytes=0))
     delete_old_segments(bench.log, Millis(NOW))
     assert (bench.log.size, bench.log.log_start_offset) == (0, bench.log.log_end_offset)
@@ -148,7 +147,7 @@ def test_no_bytes_to_keep_leaves_an_empty_log() -> None:
 # --- log start --------------------------------------------------------------------------------------------------------
 
 
-def test_delete_records_moves_the_start_at_once_and_files_go_later() -> None:
+def test_a_deletion_of_records_moves_the_start_at_once_and_removes_files_later() -> None:
     bench = filled(replace(BY_TIME, retention_ms=-1))
     before = bases(bench)
     delete_records(bench.log, Offset(before[2] + 1))
@@ -162,7 +161,7 @@ def test_delete_records_moves_the_start_at_once_and_files_go_later() -> None:
     assert len(contents(bench.log)) == 12 - before[2] - 1
 
 
-def test_delete_records_reaches_only_up_to_the_high_watermark() -> None:
+def test_a_deletion_of_records_is_limited_to_the_high_watermark() -> None:
     bench = filled()
     bench.log.high_watermark = Offset(6)
     for offset in (7, -1):
@@ -170,10 +169,10 @@ def test_delete_records_reaches_only_up_to_the_high_watermark() -> None:
             delete_records(bench.log, Offset(offset))
     delete_records(bench.log, Offset(6))
     delete_records(bench.log, Offset(3))
-    assert bench.log.log_start_offset == 6, "it does not go back"
+    assert bench.log.log_start_offset == 6, "it never moves back"
 
 
-def test_a_follower_takes_the_leaders_start_as_far_as_it_knows_records_to_be_committed() -> None:
+def test_a_log_start_moves_at_most_to_the_high_watermark() -> None:
     bench = filled()
     bench.log.high_watermark = Offset(4)
     bench.directory.move_log_start(bench.log, Offset(9))
@@ -182,7 +181,7 @@ def test_a_follower_takes_the_leaders_start_as_far_as_it_knows_records_to_be_com
     assert bench.log.log_start_offset == 4, "it never moves back"
 
 
-def test_the_start_survives_a_crash_as_soon_as_it_was_told() -> None:
+def test_a_reported_log_start_survives_a_crash() -> None:
     for seed in range(8):
         bench = filled(replace(BY_TIME, retention_ms=-1))
         delete_records(bench.log, Offset(5))
@@ -190,8 +189,8 @@ def test_the_start_survives_a_crash_as_soon_as_it_was_told() -> None:
         assert bench.log.log_end_offset == 12
 
 
-def test_epochs_below_the_start_are_forgotten() -> None:
-    """The vectors' `trimmed` and `expired`: the epoch in force begins at the log start then."""
+def test_epochs_below_the_start_are_removed() -> None:
+    """The vectors' `trimmed` and `expired`: the epoch in force then begins at the log start."""
     bench = Bench(replace(BY_TIME, retention_ms=-1))
     for epoch in (0, 2, 5):
         for _ in range(4):
@@ -203,7 +202,7 @@ def test_epochs_below_the_start_are_forgotten() -> None:
     assert epochs(bench) == [(2, 6), (5, 8)]
     delete_records(bench.log, Offset(8))
     assert epochs(bench) == [(5, 8)]
-    assert bench.log.epoch_end(LeaderEpoch(2)).end_offset == 8, "nothing of it is left"
+    assert bench.log.epoch_end(LeaderEpoch(2)).end_offset == 8, "no record of it is left"
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -219,11 +218,11 @@ def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
     due = bench.log.front.deleted.take(Millis(NOW + 2 * DAY + 1000))
     assert sorted(name.rpartition("/")[2] for name in due) == leftovers(bench)
     remove_files(bench.files, due)
-    remove_files(bench.files, due)  # its log's directory may have got another name meanwhile
+    remove_files(bench.files, due)  # its log's directory may have been renamed meanwhile
     assert leftovers(bench) == []
 
 
-def test_a_restart_removes_them() -> None:
+def test_a_restart_removes_deleted_files() -> None:
     bench = filled()
     delete_old_segments(bench.log, Millis(NOW + 2 * DAY))
     assert leftovers(bench)
@@ -231,7 +230,7 @@ def test_a_restart_removes_them() -> None:
     assert leftovers(bench) == []
 
 
-def test_a_flush_under_way_keeps_the_file_that_it_syncs() -> None:
+def test_a_flush_in_progress_keeps_the_file_that_it_syncs() -> None:
     bench = filled(replace(BY_TIME, durability=Durability.PAGE_CACHE))
     bench.log.flush()
     bench.lead(b"one more", timestamp=NOW)
@@ -243,7 +242,7 @@ def test_a_flush_under_way_keeps_the_file_that_it_syncs() -> None:
     assert bench.log.recovery_point == bench.log.log_end_offset
 
 
-def test_deleted_files_are_taken_in_order() -> None:
+def test_deleted_files_are_returned_in_order() -> None:
     waiting = DeletedFiles()
     waiting.put(["a", "b"], 10)
     waiting.put(["c"], 5)
@@ -255,7 +254,7 @@ def test_deleted_files_are_taken_in_order() -> None:
 # --- trouble ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_keeps_the_log_as_it_was() -> None:
+def test_a_full_disk_leaves_the_log_unchanged() -> None:
     bench = filled()
     before = bases(bench)
     bench.disk.fail("write", "log-start-offset-checkpoint", error=errno.ENOSPC, times=-1)
@@ -277,8 +276,8 @@ def test_a_broken_disk_takes_the_directory_offline() -> None:
     assert bench.directory.offline is not None
 
 
-def test_a_crash_at_any_call_of_a_deletion_loses_nothing_that_should_stay() -> None:
-    """Crash at each call of a deletion of some segments, and of all; the log opens, whole from its start on."""
+def test_a_crash_at_any_call_of_a_deletion_loses_nothing_that_must_stay() -> None:
+    """Crash at each call of a deletion of some segments, and of all; the log opens complete from its start on."""
     crashes = 0
     for age in (NOW + DAY + 6, NOW + 2 * DAY):
         call = 0

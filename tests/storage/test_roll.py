@@ -1,4 +1,4 @@
-"""When a segment is full, old, or indexed to the brim: log-append-roll-flush.txt (maybeRoll, roll)."""
+"""When a segment is full or old, or its index is full: log-append-roll-flush.txt (maybeRoll, roll)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bases(bench: Bench) -> list[int]:
     return [segment.base_offset for segment in bench.log.segments]
 
 
-def test_by_size_before_the_append_that_would_not_fit() -> None:
+def test_roll_by_size_before_the_append_that_would_not_fit() -> None:
     size = len(batch(b"x"))
     bench = Bench(LogConfig(segment_bytes=2 * size))
     for _ in range(5):
@@ -30,7 +30,7 @@ def test_by_size_before_the_append_that_would_not_fit() -> None:
     assert [segment.size for segment in bench.log.segments] == [2 * size, 2 * size, size]
 
 
-def test_by_age_told_by_timestamps() -> None:
+def test_roll_by_age_according_to_timestamps() -> None:
     """The first batch's largest timestamp counts, as in Kafka; the clock does not."""
     bench = Bench(LogConfig(segment_ms=100))
     bench.lead(timestamp=NOW)
@@ -49,7 +49,7 @@ def test_age_survives_a_restart() -> None:
     assert bases(bench) == [0, 1]
 
 
-def test_by_the_clock_where_there_are_no_timestamps() -> None:
+def test_roll_by_the_clock_without_timestamps() -> None:
     bench = Bench(LogConfig(segment_ms=100))
     bench.lead(timestamp=-1)
     bench.clock.now += 100
@@ -71,8 +71,8 @@ def test_jitter_rolls_earlier() -> None:
     assert bases(bench) == [0, 2]
 
 
-def test_by_a_full_index() -> None:
-    """60 bytes have room for 7 offset entries, and for 4 time entries beside the one kept for rolling."""
+def test_roll_by_a_full_index() -> None:
+    """60 bytes have space for 7 offset entries, and for 4 time entries beside the one reserved for rolling."""
     bench = Bench(LogConfig(index_interval_bytes=0, segment_index_bytes=60))
     for i in range(12):
         bench.lead(timestamp=NOW + i)
@@ -81,8 +81,8 @@ def test_by_a_full_index() -> None:
     assert bench.disk.size(segment_path(bench.log.path, 0, ".timeindex")) == 4 * 12
 
 
-def test_by_a_full_offset_index_alone() -> None:
-    """No timestamp grows, so that the time index gets no entries: 60 bytes have room for 7 offset entries."""
+def test_roll_by_a_full_offset_index_alone() -> None:
+    """No timestamp grows, so the time index gets no entries: 60 bytes have space for 7 offset entries."""
     bench = Bench(LogConfig(index_interval_bytes=0, segment_index_bytes=60))
     for _ in range(18):
         bench.lead(timestamp=NOW)
@@ -91,7 +91,7 @@ def test_by_a_full_offset_index_alone() -> None:
     assert bench.disk.size(segment_path(bench.log.path, 0, ".index")) == 7 * 8
 
 
-def test_by_relative_offset_overflow() -> None:
+def test_roll_by_relative_offset_overflow() -> None:
     bench = Bench()
     bench.follow(stamped(0, b"a"))
     bench.follow(stamped(2**31, b"b"))
@@ -100,9 +100,9 @@ def test_by_relative_offset_overflow() -> None:
     assert bases(bench) == [0, 1, 2**33]
 
 
-def test_a_follower_rolls_to_its_log_end_not_behind_a_hole() -> None:
-    """Kafka names the segment by the first offset of the append. Then recovery could not tell a hole from records that
-    a closed segment has lost."""
+def test_a_follower_rolls_at_its_log_end_not_after_a_hole() -> None:
+    """Kafka names the segment by the first offset of the append. Then recovery could not distinguish a hole from
+    records that a closed segment has lost."""
     bench = Bench(replace(SMALL, segment_bytes=200))
     bench.follow(stamped(0, b"x" * 100))
     bench.follow(stamped(40, b"x" * 100))
@@ -140,7 +140,7 @@ def test_a_roll_flushes_up_to_the_new_base_in_the_background() -> None:
     assert bench.log.recovery_point == 1
 
 
-def test_the_indexes_of_a_closed_segment_are_durable_once_its_records_are_held() -> None:
+def test_the_indexes_of_a_closed_segment_are_durable_with_its_records() -> None:
     for seed in range(10):
         bench = Bench()
         for i in range(60):
@@ -154,7 +154,7 @@ def test_the_indexes_of_a_closed_segment_are_durable_once_its_records_are_held()
         assert [read_file(bench.disk, path) for path in paths] == before
 
 
-def test_settings_that_change_count_from_the_next_append_on() -> None:
+def test_changed_settings_apply_from_the_next_append_on() -> None:
     bench = Bench(LogConfig(segment_bytes=10_000))
     bench.lead(b"x" * 20)
     bench.log.reconfigure(LogConfig(segment_bytes=100))
@@ -173,7 +173,7 @@ def test_index_entries_follow_the_rule_of_kafka_4() -> None:
     assert [times.entry(slot) for slot in range(times.entries)] == [(NOW + 3, 3), (NOW + 100, 6)]
 
 
-def test_a_follower_that_appends_many_batches_at_once_makes_the_same_files() -> None:
+def test_a_follower_that_appends_many_batches_at_once_writes_the_same_files() -> None:
     config = LogConfig(index_interval_bytes=300)
     leader, follower = Bench(config), Bench(config)
     for i in range(40):
@@ -188,8 +188,8 @@ def test_a_follower_that_appends_many_batches_at_once_makes_the_same_files() -> 
         assert read_file(leader.disk, path) == read_file(follower.disk, path)
 
 
-def test_a_preallocated_segment_takes_its_room_and_gives_back_what_it_did_not_need() -> None:
-    """preallocate=true: the open segment ends in zeros, which are no part of the log."""
+def test_a_preallocated_segment_allocates_its_space_and_frees_the_unused_part() -> None:
+    """preallocate=true: the open segment ends in zeros that are not part of the log."""
     bench = Bench(replace(SMALL, preallocate=True))
     first = bench.log.active
     assert bench.disk.size(first.path) == SMALL.segment_bytes
@@ -199,7 +199,7 @@ def test_a_preallocated_segment_takes_its_room_and_gives_back_what_it_did_not_ne
     assert bench.disk.size(bench.segment_path) == SMALL.segment_bytes
     stored = bench.contents()
     assert bench.kill() is bench.log
-    assert bench.disk.size(bench.segment_path) == bench.log.active.size, "recovery cuts the zeros"
+    assert bench.disk.size(bench.segment_path) == bench.log.active.size, "recovery truncates the zeros"
     assert bench.contents() == stored
     bench.lead(b"more")
     bench.restart_clean()
@@ -208,7 +208,7 @@ def test_a_preallocated_segment_takes_its_room_and_gives_back_what_it_did_not_ne
     assert bench.log.notes == ()
 
 
-def test_a_preallocated_log_is_closed_to_its_size() -> None:
+def test_a_preallocated_log_is_truncated_to_its_size_when_closed() -> None:
     bench = Bench(replace(SMALL, preallocate=True))
     bench.lead(b"a")
     bench.restart_clean()
@@ -216,7 +216,7 @@ def test_a_preallocated_log_is_closed_to_its_size() -> None:
     assert bench.disk.size(bench.segment_path) == bench.log.active.size
 
 
-def test_a_segment_that_finds_no_room_is_not_begun() -> None:
+def test_a_full_disk_starts_no_segment() -> None:
     bench = Bench(replace(SMALL, preallocate=True))
     bench.lead(b"x" * 1_500)
     bench.disk.capacity = bench.disk.used + SMALL.segment_bytes - 1
@@ -229,7 +229,7 @@ def test_a_segment_that_finds_no_room_is_not_begun() -> None:
 
 
 @pytest.mark.parametrize(("age", "jitter"), [(1_000, 400), (400, 10**9), (1_000, 1_000), (1_000, 0)])
-def test_each_segment_draws_its_jitter_up_to_the_setting_and_the_age(age: int, jitter: int) -> None:
+def test_the_jitter_of_each_segment_is_limited_by_the_setting_and_the_age(age: int, jitter: int) -> None:
     disk, rng, config = FakeDisk(), random.Random(1), LogConfig(segment_ms=age, segment_jitter_ms=jitter)
     disk.make_directory("/orders-0")
     drawn = [make_segment(disk, "/orders-0", Offset(base), config, rng, NOW).jitter_ms for base in range(200)]

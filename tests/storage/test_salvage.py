@@ -1,4 +1,5 @@
-"""Giving up what a damaged log lost, on real files: a copy stays whole, and every record that can be read stays."""
+"""Removing the lost records from a damaged log, on real files: a copy stays complete, and every readable record
+stays."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def bench_of(tmp_path: Path, config: object = ROOMY) -> Bench:
 
 
 def position_of(log: Log, offset: int) -> tuple[Path, int, int]:
-    """The file of a batch, and where in it that begins and ends."""
+    """The file of a batch, and the batch's first and last byte in it."""
     segment = next(each for each in reversed(log.segments) if each.base_offset <= offset)
     header = segment.find(Offset(offset))
     assert header is not None
@@ -46,7 +47,7 @@ def position_of(log: Log, offset: int) -> tuple[Path, int, int]:
 
 
 def damaged(bench: Bench, offset: int, byte: int, value: bytes) -> None:
-    """Another byte of a batch, while the process is gone."""
+    """Change a byte of a batch while the process is stopped."""
     path, position, end = position_of(bench.log, offset)
     bench.directory.close()
     data = bytearray(path.read_bytes())
@@ -63,7 +64,7 @@ def files_of(directory: str) -> dict[str, bytes]:
 
 
 def given_up(bench: Bench) -> str | TidelogError:
-    """The log goes on without what it lost. Returns where the copy lies, or why nothing was done."""
+    """Remove the lost records. Returns the path of the copy, or the error."""
     told: list[tuple[Log, str | TidelogError]] = []
     remove_lost_records(bench.directory, bench.log, lambda log, outcome: told.append((log, outcome)))
     ((bench.log, outcome),) = told
@@ -87,7 +88,7 @@ HEADER = b"\x55" * 60
     ("offset", "byte", "value"),
     [(0, 0, HEADER), (0, -3, b"??"), (3_000, -3, b"??"), (3_000, 0, HEADER), (5_700, -3, b"??"), (5_700, 0, HEADER)],
 )
-def test_one_batch_is_given_up_and_no_other(
+def test_one_batch_is_removed_and_no_other(
     tmp_path: Path, config: object, offset: int, byte: int, value: bytes
 ) -> None:
     bench = bench_of(tmp_path, config)
@@ -96,14 +97,14 @@ def test_one_batch_is_given_up_and_no_other(
     copy = given_up(bench)
     assert isinstance(copy, str)
     assert copy.endswith("-stray")
-    assert files_of(copy) == before, "the copy is whole"
+    assert files_of(copy) == before, "the copy is complete"
     assert bench.log.damage is None
     left = but(offset)
     assert offsets(bench) == left
     assert (bench.log.log_end_offset, bench.log.durable_offset) == (left[-1] + 1,) * 2
     bench.log.append(batch(b"on"), assign_offsets=True, leader_epoch=LeaderEpoch(1))
     bench.commit()
-    assert files_of(copy) == before, "what is appended does not show in the copy"
+    assert files_of(copy) == before, "appends do not change the copy"
     for again in (bench.reopen, bench.restart_clean):
         if again == bench.reopen:
             bench.directory.close()
@@ -121,7 +122,7 @@ def test_the_dump_tool_reads_the_copy(tmp_path: Path) -> None:
     assert found[-1].last_offset == BATCHES * PER_BATCH - 1
 
 
-def test_what_would_be_lost_is_told_before_and_nothing_is_written(tmp_path: Path) -> None:
+def test_the_loss_is_reported_before_and_nothing_is_written(tmp_path: Path) -> None:
     bench = bench_of(tmp_path)
     damaged(bench, 3_000, 0, HEADER)
     names, before = sorted(Path(bench.directory.path).iterdir()), files_of(bench.log.path)
@@ -131,7 +132,7 @@ def test_what_would_be_lost_is_told_before_and_nothing_is_written(tmp_path: Path
     assert (sorted(Path(bench.directory.path).iterdir()), files_of(bench.log.path)) == (names, before)
 
 
-def test_a_lost_tail_is_told_too(tmp_path: Path) -> None:
+def test_a_lost_tail_is_reported_too(tmp_path: Path) -> None:
     bench = bench_of(tmp_path)
     path, position, _ = position_of(bench.log, 5_700)
     bench.directory.close()
@@ -144,17 +145,17 @@ def test_a_lost_tail_is_told_too(tmp_path: Path) -> None:
     assert (bench.log.damage, bench.log.log_end_offset) == (None, 5_700)
 
 
-def test_closed_segments_that_are_sound_take_no_room_a_second_time(tmp_path: Path) -> None:
+def test_sound_closed_segments_share_their_space_with_the_copy(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, MANY)
     damaged(bench, 3_000, -3, b"??")
     copy = given_up(bench)
     sound = Path(bench.log.segments[0].path)
     assert sound.samefile(f"{copy}/{sound.name}")
     active = Path(bench.log.active.path)
-    assert not active.samefile(f"{copy}/{active.name}"), "it is written on"
+    assert not active.samefile(f"{copy}/{active.name}"), "it is appended to"
 
 
-def test_a_full_disk_gives_nothing_up() -> None:
+def test_a_full_disk_removes_no_record() -> None:
     bench = Bench(SMALL)
     for number in range(60):
         bench.lead(b"value %d" % number)
@@ -167,7 +168,7 @@ def test_a_full_disk_gives_nothing_up() -> None:
     assert isinstance(given_up(bench), DiskFull)
     assert bench.log.damage is not None
     assert [bench.disk.size(path) for path in logs] == before
-    assert not [name for name in bench.disk.list("/data") if name.endswith("-stray")], "no half copy is left"
+    assert not [name for name in bench.disk.list("/data") if name.endswith("-stray")], "no partial copy is left"
     bench.disk.capacity = None
     assert isinstance(given_up(bench), str)
     assert bench.log.damage is None
@@ -175,7 +176,7 @@ def test_a_full_disk_gives_nothing_up() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_power_may_fail_at_any_call(seed: int) -> None:
-    """The log is as damaged as it was, or in order; the copy, or the log itself, has what there was."""
+    """The log is as damaged as before, or repaired; the copy, or the log itself, has all previous records."""
 
     def story(crash_at: int | None) -> tuple[Bench, int]:
         bench = Bench(SMALL, seed=seed)
@@ -207,8 +208,8 @@ def test_power_may_fail_at_any_call(seed: int) -> None:
         assert bench.contents() == wanted, f"power failed at call {number}"
 
 
-def test_the_owner_is_not_kept_waiting() -> None:
-    """What is read and copied waits for the executor; the log is closed meanwhile, and no clean stop is claimed."""
+def test_the_owners_thread_does_not_wait() -> None:
+    """Reading and copying run on the executor; the log is closed meanwhile, and no clean stop is recorded."""
     executor = Deferred()
     bench = Bench(SMALL, executor=executor)
     told: list[Log] = []
@@ -219,15 +220,15 @@ def test_the_owner_is_not_kept_waiting() -> None:
     assert not bench.open_directory().identity.was_clean
 
 
-def test_the_batch_in_which_the_log_starts_stays(tmp_path: Path) -> None:
-    """The epochs of what was deleted are forgotten, so the epoch file names none for where that batch begins."""
+def test_the_batch_that_contains_the_log_start_stays(tmp_path: Path) -> None:
+    """The epochs of deleted records are removed, so the epoch file has no entry for the batch's base offset."""
     bench = Bench(MANY, files=OsFiles(), path=f"{tmp_path}/data")
     for number in range(BATCHES):
         if number == BATCHES // 2:
             bench.commit()
             bench.log.advance_high_watermark(bench.log.log_end_offset)
             delete_records(bench.log, Offset(450))
-            bench.directory.write_checkpoints()  # no later start reads what is below
+            bench.directory.write_checkpoints()  # no later start reads the batches below
         bench.lead(*(b"%d" % (number * PER_BATCH + each) for each in range(PER_BATCH)))
     bench.commit()
     damaged(bench, 5_700, 0, HEADER)
@@ -236,9 +237,8 @@ def test_the_batch_in_which_the_log_starts_stays(tmp_path: Path) -> None:
     assert [offset for offset in offsets(bench) if offset >= 450] == [*range(450, 5_700)]
 
 
-def test_segments_that_are_on_their_way_out_are_out_before_anything_is_read(tmp_path: Path) -> None:
-    """Their files are renamed on another thread than the one that reads: one that went meanwhile was taken for an error
-    of the disk."""
+def test_segments_that_are_being_removed_are_renamed_before_anything_is_read(tmp_path: Path) -> None:
+    """Another thread renames their files: a file that disappeared meanwhile was taken for a disk failure."""
     bench = bench_of(tmp_path, MANY)
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     damaged(bench, 5_700, 0, HEADER)
@@ -256,8 +256,8 @@ def test_segments_that_are_on_their_way_out_are_out_before_anything_is_read(tmp_
     assert all(Path(segment.path).exists() for segment in log.segments)
 
 
-def test_the_owner_waits_for_no_disk_while_a_log_is_put_in_order() -> None:
-    """The log was loaded again by the owner: that reads all segments that were written anew."""
+def test_the_owners_thread_waits_for_no_disk_while_a_log_is_repaired() -> None:
+    """The owner's thread loaded the log again, which reads all rewritten segments."""
     executor = Elsewhere()
     bench = Bench(SMALL, executor=executor)
     for number in range(60):
@@ -275,4 +275,4 @@ def test_the_owner_waits_for_no_disk_while_a_log_is_put_in_order() -> None:
     executor.run_all()
     bench.disk.on_call = None
     assert isinstance(told[0], str)
-    assert set(owners) <= {"write"}, "the held mark, into the page cache"
+    assert set(owners) <= {"write"}, "the durable-offset mark, into the page cache"

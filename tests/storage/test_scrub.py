@@ -1,4 +1,4 @@
-"""The scrub reads closed segments again and finds each kind of rot, and puts right what it can."""
+"""The scrub reads closed segments again, finds each kind of corruption, and repairs indexes."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def test_a_sound_log_is_read_once_and_nothing_is_found() -> None:
     assert world.scrub.bytes_read == sum(segment.size for segment in closed)
     for _ in range(100):
         world.tick()
-    assert world.scrub.segments_read == len(closed), "not again before its time"
+    assert world.scrub.segments_read == len(closed), "not again before its interval"
     world.tick(WEEK)
     world.tick()
     assert world.one_round() == []
     assert world.scrub.segments_read == 2 * len(closed)
 
 
-def test_a_flipped_payload_is_damage_of_that_batch() -> None:
+def test_a_flipped_payload_bit_is_damage_of_its_batch() -> None:
     world = World()
     world.rot(1, HEADER_BYTES + 10)
     [finding] = world.one_round()
@@ -117,7 +117,7 @@ def test_a_flipped_payload_is_damage_of_that_batch() -> None:
     assert "not repaired" in str(finding)
 
 
-def test_what_lies_behind_damage_is_looked_at_as_well() -> None:
+def test_batches_after_damage_are_checked_as_well() -> None:
     world = World()
     size = world.log.segments[1].size
     world.rot(1, HEADER_BYTES + 10)
@@ -125,7 +125,7 @@ def test_what_lies_behind_damage_is_looked_at_as_well() -> None:
     assert [finding.kind for finding in world.one_round()] == [FindingKind.LOG] * 2
 
 
-def test_a_broken_length_is_damage_to_the_end_of_the_segment() -> None:
+def test_a_broken_length_is_damage_up_to_the_end_of_the_segment() -> None:
     world = World()
     world.rot(2, 8)  # the batch claims 16 MiB
     [finding] = world.one_round()
@@ -135,9 +135,9 @@ def test_a_broken_length_is_damage_to_the_end_of_the_segment() -> None:
 
 @pytest.mark.parametrize("which", [0, 3, -1])
 @pytest.mark.parametrize(("byte", "bit"), [(0, 0), (5, 3), (7, 4), (7, 7)])
-def test_a_batch_that_reaches_into_the_next_segment_is_damage_where_it_lies(which: int, byte: int, bit: int) -> None:
-    """No checksum covers where it begins. What it claims is not believed: neither is its epoch compared with another
-    offset's and written over, nor does a start after this one look for the damage there."""
+def test_a_batch_that_reaches_into_the_next_segment_is_damage_at_its_position(which: int, byte: int, bit: int) -> None:
+    """No checksum covers its base offset, so the claimed offset is not used: its epoch is not compared with that of
+    another offset, and the next start does not look for the damage there."""
     world = World()
     world.bench.directory.write_checkpoints()
     batch = list(world.log.segments[1].walk())[which]
@@ -163,7 +163,7 @@ def test_a_flipped_magic_is_damage(bit: int) -> None:
     [finding] = world.one_round()
     assert (finding.kind, finding.repaired) == (FindingKind.LOG, False)
     assert finding.first_offset == world.log.segments[1].base_offset
-    assert world.data(1) == rotten, "the log's bytes stay"
+    assert world.data(1) == rotten, "the log's bytes are unchanged"
 
 
 @pytest.mark.parametrize(("number", "bit"), [(0, 0), (3, 2), (3, 6)])
@@ -177,8 +177,8 @@ def test_a_wrong_epoch_is_damage_of_its_batch(number: int, bit: int) -> None:
     assert world.data(number) == rotten
 
 
-def test_of_many_batches_that_differ_from_the_epoch_cache_the_first_is_reported() -> None:
-    """It may be the cache that is wrong, for all of the segment."""
+def test_of_many_batches_that_contradict_the_epoch_cache_the_first_is_reported() -> None:
+    """The cache may be wrong, for the whole segment."""
     world = World()
     second = world.log.read(Offset(1), 1, up_to=Offset(2))
     for position in (0, len(second.records)):
@@ -247,7 +247,7 @@ def test_a_wrong_index_is_rebuilt(kind: str, change: Callable[[bytearray], None]
 
 
 def scrub_once(directory: LogDirectory) -> tuple[int, list[Finding]]:
-    """One round over all logs of a directory. Returns how many segments were read, and what was found."""
+    """Run one round over all logs of a directory. Returns the number of segments read, and the findings."""
     found: list[Finding] = []
     now = 0
     scrub = Scrub(
@@ -266,7 +266,7 @@ def scrub_once(directory: LogDirectory) -> tuple[int, list[Finding]]:
 
 
 @pytest.mark.parametrize("archive", ["cluster", "unclean", "old"])
-def test_what_kafka_wrote_is_sound(archive: str, tmp_path: Path) -> None:
+def test_logs_written_by_kafka_are_sound(archive: str, tmp_path: Path) -> None:
     """All segments of three brokers: every format, cleaned ones, transactions, and indexes by an older rule."""
     directory = open_directory(unpack(archive, tmp_path), archive, NOW)
     read, found = scrub_once(directory)
@@ -275,8 +275,8 @@ def test_what_kafka_wrote_is_sound(archive: str, tmp_path: Path) -> None:
     directory.close()
 
 
-def test_every_byte_of_a_closed_segment_is_watched() -> None:
-    """Whatever single bit of a .log goes, the scrub finds it, or puts it right: none passes for sound."""
+def test_every_byte_of_a_closed_segment_is_checked() -> None:
+    """The scrub finds any single flipped bit of a .log, or repairs its effect: none passes as sound."""
     world = World()
     chance = random.Random(3)
     whole = world.data(1)
@@ -285,7 +285,7 @@ def test_every_byte_of_a_closed_segment_is_watched() -> None:
         scrub = world.scrub = world.new_scrub(1 << 20)
         findings = world.one_round()
         assert scrub.segments_read == SEGMENTS - 1
-        assert findings, f"byte {position} was changed unseen"
+        assert findings, f"the change of byte {position} was not noticed"
         if all(finding.repaired for finding in findings):
             assert world.data(1) == whole
         file = world.disk.open(world.path(1))
@@ -293,25 +293,25 @@ def test_every_byte_of_a_closed_segment_is_watched() -> None:
         file.close()
 
 
-def test_the_rate_holds() -> None:
+def test_the_rate_is_limited() -> None:
     world = World(rate=400)
     total = sum(segment.size for segment in world.log.segments[:-1])
     ticks = 0
     while world.scrub.segments_read < SEGMENTS - 1:
         world.tick(500)
         ticks += 1
-        assert world.scrub.bytes_read <= 200 * ticks + 2 * 130, "half a second's worth, and the batch that it ends in"
+        assert world.scrub.bytes_read <= 200 * ticks + 2 * 130, "half a second's worth, and the batch in which it ends"
     assert ticks >= total // 400
 
 
-def test_a_rate_of_nothing_reads_nothing() -> None:
+def test_a_rate_of_0_reads_nothing() -> None:
     world = World(rate=0)
     for _ in range(100):
         world.tick()
     assert world.scrub.bytes_read == 0
 
 
-def test_the_longest_unread_comes_first() -> None:
+def test_the_longest_unread_segment_is_read_first() -> None:
     world = World(rate=1_000)
     world.tick()
     assert world.scrub.segments_read <= 1
@@ -327,8 +327,8 @@ def test_the_longest_unread_comes_first() -> None:
     assert world.scrub.segments_read == read_before + 2, "only those that were never read"
 
 
-def test_a_short_interval_is_not_waited_for_longer() -> None:
-    """A look at which nothing was closed puts off the next one by the interval, not by a minute."""
+def test_a_short_interval_is_observed() -> None:
+    """A search without closed segments delays the next one by the interval, not by a minute."""
     world = World(interval_ms=0)
     for _ in range(10):
         world.tick()
@@ -342,7 +342,7 @@ def test_a_short_interval_is_not_waited_for_longer() -> None:
 
 
 @pytest.mark.parametrize("what", ["truncated", "deleted", "emptied"])
-def test_what_changes_while_it_is_read_is_no_finding(what: str) -> None:
+def test_a_segment_that_changes_while_it_is_read_is_no_finding(what: str) -> None:
     executor = Deferred()
     world = World(executor=executor)
     world.rot(1, HEADER_BYTES + 10)
@@ -363,20 +363,20 @@ def test_what_changes_while_it_is_read_is_no_finding(what: str) -> None:
     assert world.bench.directory.offline is None
 
 
-def test_what_was_read_wrong_only_once_is_no_finding() -> None:
-    """The bytes in the segment are right again when the owner looks: it was the reading that failed."""
+def test_a_read_error_seen_only_once_is_no_finding() -> None:
+    """The bytes in the segment are right when the owner checks them: the read had failed."""
     world = World(rate=200)
     world.rot(0, HEADER_BYTES + 10)
     while world.scrub.bytes_read == 0:
         world.tick()
-    assert world.scrub.segments_read == 0, "it is in the middle of the segment, behind the bad batch"
+    assert world.scrub.segments_read == 0, "it is in the middle of the segment, after the bad batch"
     world.rot(0, HEADER_BYTES + 10)
     while world.scrub.segments_read == 0:
         world.tick()
     assert world.findings == []
 
 
-def test_a_disk_that_cannot_be_read_goes_offline() -> None:
+def test_an_unreadable_disk_takes_the_directory_offline() -> None:
     world = World()
     world.disk.fail("read", world.path(2), times=-1)
     for _ in range(5):
@@ -389,8 +389,8 @@ def test_a_disk_that_cannot_be_read_goes_offline() -> None:
     ("position", "reason"),
     [(9, "belongs to producer"), (25, "no abort marker"), (1, "version"), (19, "no abort marker")],
 )
-def test_a_wrong_transaction_index_is_told(position: int, reason: str, tmp_path: Path) -> None:
-    """Of the `txn` topic of Kafka's cluster: whoever opens the log anew rebuilds it."""
+def test_a_wrong_transaction_index_is_reported(position: int, reason: str, tmp_path: Path) -> None:
+    """Of the `txn` topic of Kafka's cluster: the next start rebuilds it."""
     root = unpack("cluster", tmp_path)
     paths = sorted(path for path in (root / "txn-0").glob("*.txnindex") if path.stat().st_size)
     directory = open_directory(root, "cluster", NOW)

@@ -1,6 +1,5 @@
-"""append-as-leader.txt, step by step: what the leader does with records of every format before they are in the log,
-and what it says of them. Offsets, epochs and sizes of v2 alone: test_append_leader.py.
-"""
+"""append-as-leader.txt, step by step: what the leader does with records of every format before they are in the log, and
+the results. Offsets, epochs and sizes of v2 alone: test_append_leader.py."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def stored(bench: Bench) -> list[Record]:
 
 
 def refused(bench: Bench, data: bytes, error: type[TidelogError], match: str | None = None) -> TidelogError:
-    """The append is refused, and nothing of it is to be found."""
+    """The append is rejected and leaves no trace."""
     before = (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries())
     with pytest.raises(error, match=match) as caught:
         lead(bench, data)
@@ -74,7 +73,7 @@ def refused(bench: Bench, data: bytes, error: type[TidelogError], match: str | N
 # --- who may append ----------------------------------------------------------------------------------------------
 
 
-def test_ordinary_writers_do_not_write_internal_topics() -> None:
+def test_clients_do_not_write_internal_topics() -> None:
     """非admin客户端写入__consumer_offsets等特殊主题."""
     bench = Bench()
     internal = bench.directory.create_log(TopicPartition("__consumer_offsets", PartitionIndex(0)), TOPIC_ID, SMALL)
@@ -85,7 +84,7 @@ def test_ordinary_writers_do_not_write_internal_topics() -> None:
     assert internal.log_end_offset == 1
 
 
-def test_a_closed_log_takes_nothing() -> None:
+def test_a_closed_log_rejects_appends() -> None:
     """checkIfMemoryMappedBufferClosed: KafkaStorageException."""
     bench = Bench()
     lead(bench, batch(b"a"))
@@ -94,8 +93,8 @@ def test_a_closed_log_takes_nothing() -> None:
         lead(bench, batch(b"b"))
 
 
-def test_an_error_of_the_disk_takes_its_directory_offline() -> None:
-    """maybeHandleIOException: the directory is noted, and the caller gets KafkaStorageException."""
+def test_a_disk_failure_takes_the_directory_offline() -> None:
+    """maybeHandleIOException: the directory is recorded as failed, and the caller gets KafkaStorageException."""
     bench = Bench()
     bench.disk.fail("write", ".log", error=errno.EIO)
     with pytest.raises(KafkaStorageError):
@@ -118,7 +117,7 @@ def test_without_a_whole_batch_the_result_is_empty(magic: int) -> None:
 
 
 @each_magic
-def test_a_partial_tail_is_trimmed(magic: int) -> None:
+def test_a_partial_batch_at_the_end_is_not_counted(magic: int) -> None:
     """trimInvalidBytes: validBytes counts whole batches."""
     bench = Bench(replace(SMALL, magic=magic))
     whole = sent(magic)
@@ -133,7 +132,7 @@ def test_a_partial_tail_is_trimmed(magic: int) -> None:
 @each_magic
 @pytest.mark.parametrize("came", [0, 1, 2])
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_of_any_format_are_stored_in_the_topics(magic: int, came: int, codec: Codec) -> None:
+def test_records_of_any_format_are_stored_in_the_topics_format(magic: int, came: int, codec: Codec) -> None:
     """validateMessagesAndAssignOffsets(..., messageFormatVersion, ...): offsets from the log end on, one conversion."""
     bench = Bench(LogConfig(magic=magic))
     lead(bench, sent(2, [THREE[0]]))
@@ -159,7 +158,7 @@ def test_records_of_any_format_are_stored_in_the_topics(magic: int, came: int, c
 
 @each_magic
 @pytest.mark.parametrize("wanted", CODECS)
-def test_the_topics_codec_comes_before_the_producers(magic: int, wanted: Codec) -> None:
+def test_the_topics_codec_has_precedence_over_the_producers(magic: int, wanted: Codec) -> None:
     """compression.type (targetCodec): "producer" leaves the source codec, any other is what is stored."""
     bench = Bench(LogConfig(magic=magic, codec=wanted))
     info = lead(bench, sent(magic, THREE, Codec.GZIP))
@@ -167,10 +166,10 @@ def test_the_topics_codec_comes_before_the_producers(magic: int, wanted: Codec) 
     assert {found.codec for data in bench.contents() for found in iter_batches(data)} == {wanted}
     assert [record.value for record in stored(bench)] == [record.value for record in THREE]
     assert info.stats.temporary_bytes > 0
-    assert info.stats.converted_records == 0, "the format stays"
+    assert info.stats.converted_records == 0, "the format is unchanged"
 
 
-def test_conversion_takes_the_time_that_the_clock_says() -> None:
+def test_the_conversion_time_comes_from_the_clock() -> None:
     """recordsProcessingStats."""
     bench = Bench(LogConfig(magic=1))
 
@@ -184,7 +183,7 @@ def test_conversion_takes_the_time_that_the_clock_says() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_an_older_format_cannot_hold_is_refused(magic: int) -> None:
+def test_records_that_an_older_format_cannot_represent_are_rejected(magic: int) -> None:
     bench = Bench(replace(SMALL, magic=magic))
     headers = [THREE[0]._replace(headers=(("h", b"1"),))]
     assert "headers" in refused(bench, sent(2, headers), UnsupportedForMessageFormat).message
@@ -198,7 +197,7 @@ def test_what_an_older_format_cannot_hold_is_refused(magic: int) -> None:
 @each_magic
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_log_append_time_is_the_leaders_clock(magic: int, codec: Codec) -> None:
-    """If LOG_APPEND_TIME, appendInfo.logAppendTime = now; v0 has no place for it."""
+    """If LOG_APPEND_TIME, appendInfo.logAppendTime = now; v0 has no field for it."""
     bench = Bench(LogConfig(magic=magic, timestamp_type=TimestampType.LOG_APPEND_TIME))
     bench.clock.now = NOW + 1_000
     info = lead(bench, sent(magic, THREE, codec))
@@ -210,8 +209,8 @@ def test_log_append_time_is_the_leaders_clock(magic: int, codec: Codec) -> None:
 
 @pytest.mark.parametrize("magic", [1, 2])
 @pytest.mark.parametrize(("off", "fits"), [(-1_001, False), (-1_000, True), (500, True), (501, False)])
-def test_create_times_have_bounds_on_both_sides(magic: int, off: int, fits: bool) -> None:
-    """messageTimestampDifferenceMaxMs, as its two successors; which records are meant is told."""
+def test_create_times_are_limited_in_both_directions(magic: int, off: int, fits: bool) -> None:
+    """messageTimestampDifferenceMaxMs, as its two successors; the error names the records."""
     bench = Bench(LogConfig(magic=magic, timestamp_before_ms_max=1_000, timestamp_after_ms_max=500))
     data = sent(magic, [THREE[0], THREE[1]._replace(timestamp=Millis(NOW + off))])
     if fits:
@@ -224,7 +223,7 @@ def test_create_times_have_bounds_on_both_sides(magic: int, off: int, fits: bool
 # --- limits ------------------------------------------------------------------------------------------------------
 
 
-def test_sizes_are_checked_again_where_storing_made_them_larger() -> None:
+def test_sizes_are_checked_again_if_conversion_made_them_larger() -> None:
     """messageSizeMaybeChanged: RecordTooLargeException; the statistics count what was sent, before trimming."""
     compressed = sent(2, [THREE[0]._replace(value=b"x" * 5_000)], Codec.GZIP)
     bench = Bench(LogConfig(codec=Codec.NONE, max_message_bytes=4_000))
@@ -235,7 +234,7 @@ def test_sizes_are_checked_again_where_storing_made_them_larger() -> None:
     assert bench.log.bytes_rejected > len(compressed) + 5_000
 
 
-def test_what_no_segment_can_hold_is_refused() -> None:
+def test_an_append_larger_than_a_segment_is_rejected() -> None:
     """RecordBatchTooLargeException: against segment.bytes, as it would be stored."""
     compressed = sent(2, [THREE[0]._replace(value=b"x" * 5_000)], Codec.GZIP)
     bench = Bench(LogConfig(codec=Codec.NONE, segment_bytes=4_000))
@@ -245,8 +244,8 @@ def test_what_no_segment_can_hold_is_refused() -> None:
 
 @each_magic
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_a_compacted_topic_wants_keys(magic: int, codec: Codec) -> None:
-    """config.compact: a record without a key is refused, and with it its batch."""
+def test_a_compacted_topic_requires_keys(magic: int, codec: Codec) -> None:
+    """config.compact: a record without a key is rejected with its batch."""
     bench = Bench(replace(SMALL, magic=magic, compact=True))
     data = sent(magic, [THREE[0], THREE[1]._replace(key=None)], codec)
     error = refused(bench, data, InvalidRecord, "no key")
@@ -284,8 +283,8 @@ def test_a_duplicate_is_answered_with_its_first_result(stamped: bool) -> None:
 
 
 @each_magic
-def test_the_epoch_cache_knows_the_epoch_of_every_format(magic: int) -> None:
-    """The document enters epochs of v2 batches only; v0 and v1 hold none, and get them from the cache (design section
+def test_the_epoch_cache_has_the_epochs_of_every_format(magic: int) -> None:
+    """The document adds epochs of v2 batches only; v0 and v1 contain none, and get them from the cache (design section
     2)."""
     bench = Bench(replace(SMALL, magic=magic))
     info = bench.log.append(sent(magic), assign_offsets=True, leader_epoch=LeaderEpoch(1))
@@ -297,8 +296,9 @@ def test_the_epoch_cache_knows_the_epoch_of_every_format(magic: int) -> None:
 
 
 @pytest.mark.parametrize("durability", list(Durability))
-def test_no_byte_of_an_old_format_outlives_its_epoch_entry(durability: Durability) -> None:
-    """Goal: the epoch of a v1 record is known wherever the record is. Method: power fails at each call of an append."""
+def test_no_byte_of_an_old_format_survives_without_its_epoch_entry(durability: Durability) -> None:
+    """Goal: the epoch of a v1 record is known wherever the record exists. Method: power fails at each call of an
+    append."""
     for number in range(1, 20):
         for seed in range(4):
             bench = Bench(replace(SMALL, magic=1, durability=durability))
@@ -319,7 +319,7 @@ def test_no_byte_of_an_old_format_outlives_its_epoch_entry(durability: Durabilit
 # --- flush -------------------------------------------------------------------------------------------------------
 
 
-def test_flush_messages_counts_what_is_not_flushed() -> None:
+def test_flush_messages_counts_unflushed_records() -> None:
     """unflushedMessages >= config.flushInterval: log end less recovery point."""
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE, flush_messages=6))
     lead(bench, sent(2))

@@ -1,6 +1,5 @@
-"""log-append-roll-flush.txt: maybeRoll, roll, flush and LogSegment.append, for what test_roll.py and test_flush.py do
-not tell already. Where Kafka 4.1 has another rule than the document, the test says so.
-"""
+"""log-append-roll-flush.txt: maybeRoll, roll, flush and LogSegment.append, beyond test_roll.py and test_flush.py. If
+Kafka 4.1 has another rule than the document, the test says so."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ def bases(bench: Bench) -> list[int]:
     return [segment.base_offset for segment in bench.log.segments]
 
 
-def test_a_message_lies_in_the_file_as_offset_size_and_bytes() -> None:
+def test_a_stored_message_is_offset_size_and_bytes() -> None:
     """MessageSet => [Offset MessageSize Message]; writeMessage: putLong(offset), putInt(message.size), put(buffer)."""
     bench = Bench(LogConfig(magic=0))
     record = Record(Offset(0), Millis(-1), b"key", b"value")
@@ -61,9 +60,9 @@ def test_segments_without_timestamps_age_by_the_clock() -> None:
     assert bases(bench) == [0, 2]
 
 
-def test_an_index_entry_stands_before_its_batch_counts() -> None:
+def test_an_index_entry_is_added_before_its_batch_counts() -> None:
     """if (bytesSinceLastIndexEntry > indexIntervalBytes) index.append(...): before the write, then counted from zero.
-    The document enters the batch's first offset; since 4.1 it is the last one (design section 3)."""
+    The document adds the batch's first offset; since 4.1 it is the last one (design section 3)."""
     size = len(batch(b"a", b"b"))
     bench = Bench(LogConfig(index_interval_bytes=2 * size))
     for _ in range(8):
@@ -72,7 +71,7 @@ def test_an_index_entry_stands_before_its_batch_counts() -> None:
     assert [tuple(index.entry(slot)) for slot in range(index.entries)] == [(7, 3 * size), (13, 6 * size)]
 
 
-def test_a_refused_roll_leaves_the_old_segment_active() -> None:
+def test_a_failed_roll_leaves_the_old_segment_active() -> None:
     bench = Bench()
     bench.lead(b"x" * 1_500)
     bench.disk.fail("map", "00000000000000000001.timeindex", error=errno.ENOSPC)
@@ -87,7 +86,7 @@ def test_a_refused_roll_leaves_the_old_segment_active() -> None:
 
 
 def test_a_write_that_fails_halfway_leaves_no_byte() -> None:
-    """catch IOException: KafkaStorageException. What came of the write is cut away."""
+    """catch IOException: KafkaStorageException. The written part is truncated."""
     bench = Bench()
     bench.lead(b"a")
     size = bench.log.active.size
@@ -101,7 +100,7 @@ def test_a_write_that_fails_halfway_leaves_no_byte() -> None:
         bench.lead(b"c")
 
 
-def test_a_flush_moves_the_recovery_point_and_the_time_and_never_back() -> None:
+def test_a_flush_advances_the_recovery_point_and_never_lowers_it() -> None:
     """flush(offset): nothing at or below the recovery point; lastflushedTime is set where it moves."""
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE))
     bench.lead(b"a")
@@ -129,14 +128,16 @@ def test_a_flush_syncs_each_segment_from_the_recovery_point_on() -> None:
     assert ticket is not None
     synced = [int(handle.path[-24:-4]) for handle in ticket.handles if handle.path.endswith(".log")]
     assert bases(bench)[-2:] == [3, 4]
-    assert synced == [3, 4, 2], "the segments below were flushed; the last of them was cut to size when it was closed"
+    assert synced == [3, 4, 2], (
+        "the segments below were flushed; the last of them was truncated to its size when it was closed"
+    )
     ticket.run()
     bench.log.finish_flush(ticket)
     assert bench.log.recovery_point == 5
 
 
 def test_an_empty_append_changes_nothing() -> None:
-    """if (messages.sizeInBytes > 0): a segment is not touched for nothing."""
+    """if (messages.sizeInBytes > 0): an empty append does not touch the segment."""
     bench = Bench()
     bench.lead(b"a")
     calls = bench.disk.calls

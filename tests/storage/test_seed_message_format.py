@@ -1,6 +1,5 @@
-"""message-format-and-validation.txt, as far as a log shows it: one file of [Offset MessageSize Message], wrappers that
-stand at their last offset, what is read from an offset on, and what a leader and a follower check.
-"""
+"""message-format-and-validation.txt, as far as a log shows it: one file of [Offset MessageSize Message], wrappers with
+their last offset, reads from an offset on, and the checks of leader and follower."""
 
 from __future__ import annotations
 
@@ -38,13 +37,13 @@ def lead(bench: Bench, data: bytes, epoch: int = 0) -> int:
 
 
 def of_format(bench: Bench, magic: int) -> None:
-    """The topic's message.format is changed: the log goes on in another one."""
+    """Change the topic's message.format: the log continues in another one."""
     bench.config = replace(bench.config, magic=magic)
     bench.log.reconfigure(bench.config)
 
 
 def mixed() -> Bench:
-    """One log with wrappers and bare messages of v0 and v1 and with batches of v2, in many segments."""
+    """One log with wrappers and plain messages of v0 and v1 and with batches of v2, in many segments."""
     bench = Bench(replace(SMALL, segment_bytes=700))
     for magic in (0, 1, 2, 1, 0, 2):
         of_format(bench, magic)
@@ -57,7 +56,7 @@ def mixed() -> Bench:
 
 
 @each_old
-def test_a_wrapper_stands_at_the_offset_of_its_last_message(magic: int) -> None:
+def test_a_wrapper_has_the_offset_of_its_last_message(magic: int) -> None:
     bench = Bench(replace(SMALL, magic=magic))
     assert lead(bench, message_set(magic, 5, Codec.GZIP)) == 4
     assert lead(bench, message_set(magic, 3, Codec.GZIP)) == 7
@@ -67,7 +66,7 @@ def test_a_wrapper_stands_at_the_offset_of_its_last_message(magic: int) -> None:
 
 @each_old
 def test_a_fetch_from_inside_a_wrapper_returns_it_whole(magic: int) -> None:
-    """The broker finds the first message whose offset is not below the one asked for."""
+    """The broker finds the first message whose offset is not below the requested one."""
     bench = Bench(replace(SMALL, magic=magic))
     for _ in range(3):
         lead(bench, message_set(magic, 5, Codec.GZIP))
@@ -78,7 +77,7 @@ def test_a_fetch_from_inside_a_wrapper_returns_it_whole(magic: int) -> None:
 
 
 @each_old
-def test_relative_offsets_spare_a_wrapper_its_compression(magic: int) -> None:
+def test_a_wrapper_with_relative_offsets_is_not_compressed_again(magic: int) -> None:
     """KIP-31: v1 keeps the compressed bytes, v0 has absolute offsets inside and is compressed again."""
     bench = Bench(replace(SMALL, magic=magic))
     lead(bench, message_set(magic, 1))
@@ -89,7 +88,7 @@ def test_relative_offsets_spare_a_wrapper_its_compression(magic: int) -> None:
     assert [record.offset for record in iter_records(stored)] == [1, 2, 3, 4, 5]
 
 
-def test_several_compressed_messages_become_one_and_its_size_counts() -> None:
+def test_several_compressed_messages_are_joined_and_the_size_is_checked() -> None:
     """KAFKA-1718: the joined message may be larger than any that was sent."""
     parts = [
         build_message_set([Record(Offset(0), NOW, b"k", bytes(range(n, n + 100)) * 3)], 1, Codec.GZIP) for n in (0, 9)
@@ -112,7 +111,7 @@ def test_several_compressed_messages_become_one_and_its_size_counts() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_a_read_is_bounded_by_bytes_and_offset_and_begins_at_the_right_message(data: st.DataObject) -> None:
+def test_a_read_is_limited_by_bytes_and_offset_and_begins_at_the_right_message(data: st.DataObject) -> None:
     """Log.read(startOffset, maxLength, maxOffset): the same messages as a walk over the whole log."""
     bench = mixed()
     whole = [found for chunk in contents(bench.log) for found in iter_batches(chunk)]
@@ -127,12 +126,12 @@ def test_a_read_is_bounded_by_bytes_and_offset_and_begins_at_the_right_message(d
     assert got == [(found.last_offset, bytes(found.buffer)) for found in due[: len(got)]]
     assert got or not due
     if len(read.records) > limit:
-        assert len(got) == 1, "beyond the limit there is one message, and no more"
+        assert len(got) == 1, "above the limit there is one message, and no more"
     assert read.next_offset == got[-1][0] + 1
 
 
-def test_offsets_by_time_in_a_log_of_all_formats() -> None:
-    """KIP-32, KIP-33: v0 has no time and is never found by one."""
+def test_lookups_by_time_in_a_log_of_all_formats() -> None:
+    """KIP-32, KIP-33: v0 has no timestamp and is never found by one."""
     bench = mixed()
     everything = [record for data in bench.contents() for record in iter_records(data)]
     for asked in range(NOW - 1, NOW + 90):
@@ -142,7 +141,7 @@ def test_offsets_by_time_in_a_log_of_all_formats() -> None:
 
 
 @pytest.mark.parametrize("how", ["clean", "killed", "killed after a commit", "without indexes"])
-def test_a_log_of_all_formats_is_loaded_as_it_was(how: str) -> None:
+def test_a_log_of_all_formats_is_loaded_unchanged(how: str) -> None:
     bench = mixed()
     before = (bench.contents(), bench.log.log_end_offset, bench.log.epoch_entries())
     if how == "clean":
@@ -165,8 +164,8 @@ def test_a_log_of_all_formats_is_loaded_as_it_was(how: str) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 70), st.booleans())
-def test_a_log_of_all_formats_is_cut_anywhere(offset: int, restarted: bool) -> None:
-    """A wrapper that holds the offset goes whole."""
+def test_a_log_of_all_formats_can_be_truncated_anywhere(offset: int, restarted: bool) -> None:
+    """A wrapper that contains the offset is removed whole."""
     bench = mixed()
     kept = [found for data in bench.contents() for found in iter_batches(data) if found.last_offset < offset]
     bench.log.truncate_to(Offset(offset))
@@ -181,8 +180,8 @@ def test_a_log_of_all_formats_is_cut_anywhere(offset: int, restarted: bool) -> N
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_a_checksum_that_does_not_fit_is_refused_by_leader_and_follower(magic: int, codec: Codec) -> None:
-    """The checksum covers what follows it; offset and size are the broker's to set, and are left out."""
+def test_a_wrong_checksum_is_rejected_by_leader_and_follower(magic: int, codec: Codec) -> None:
+    """The checksum covers what follows it; the broker sets offset and size, which it does not cover."""
     good = message_set(magic, 1, codec)
     for position in (17, len(good) // 2, len(good) - 1):
         bad = bytearray(good)
@@ -195,8 +194,8 @@ def test_a_checksum_that_does_not_fit_is_refused_by_leader_and_follower(magic: i
 
 
 @each_old
-def test_what_a_leader_stored_a_follower_takes_with_its_epochs(magic: int) -> None:
-    """assignOffsets false: offsets are taken as they are given; epochs come with the answer, the bytes have none."""
+def test_a_follower_stores_its_leaders_bytes_with_their_epochs(magic: int) -> None:
+    """assignOffsets false: offsets stay as given; epochs come with the response, the bytes have none."""
     leader, follower = Bench(replace(SMALL, magic=magic)), Bench(replace(SMALL, magic=magic))
     for epoch in (0, 3, 4):
         for codec in CODECS:
@@ -224,7 +223,7 @@ def test_without_epochs_from_its_leader_the_epoch_in_force_stays(magic: int) -> 
 
 
 @each_old
-def test_offsets_that_do_not_grow_are_refused(magic: int) -> None:
+def test_offsets_that_do_not_grow_are_rejected(magic: int) -> None:
     """offsetsMonotonic, and firstOffset < nextOffset: "Out of order offsets"."""
     bench = Bench(replace(SMALL, magic=magic))
     first, second = message_set(magic, 3), message_set(magic, 3, first=3)
@@ -234,11 +233,11 @@ def test_offsets_that_do_not_grow_are_refused(magic: int) -> None:
     bench.follow(first, second)
     with pytest.raises(OffsetsNotMonotonic, match="below the log end 6"):
         bench.follow(second)
-    assert bench.follow(message_set(magic, 1, first=20)) == 20, "holes are fine"
+    assert bench.follow(message_set(magic, 1, first=20)) == 20, "holes are accepted"
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_sizes_below_the_smallest_message_are_corrupt_and_a_short_rest_is_not(magic: int) -> None:
+def test_a_size_below_the_smallest_message_is_corrupt_and_a_short_rest_is_not(magic: int) -> None:
     """makeNextOuter: fewer than 12 bytes, or fewer than the size says, end it; a size below the smallest raises."""
     good = message_set(magic, 1)
     for rest in (good[:11], good[:12], good[:-1]):
@@ -254,9 +253,9 @@ def test_sizes_below_the_smallest_message_are_corrupt_and_a_short_rest_is_not(ma
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_v2_batch_whose_magic_was_flipped_passes_no_walk(magic: int) -> None:
-    """Goal: a byte that no checksum covers is not believed. Method: the magic of a stored v2 batch becomes an older
-    one, and a read says where."""
+def test_a_v2_batch_with_a_flipped_magic_is_found_by_every_walk(magic: int) -> None:
+    """Goal: a byte that no checksum covers is not trusted. Method: the magic of a stored v2 batch becomes an older one,
+    and a read reports its position."""
     bench = Bench(replace(SMALL, segment_bytes=1 << 20))
     for i in range(10):
         lead(bench, batch(b"x" * 20, b"y" * 20, timestamp=NOW + i))

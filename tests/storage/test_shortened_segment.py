@@ -1,5 +1,5 @@
-"""A segment file that another program truncated or removed while the log is open: every read of what is gone is refused
-by offset, every other offset is read, and the scrub reports it."""
+"""A segment file that another program truncated or removed while the log is open: every read of a lost offset raises,
+every other offset can be read, and the scrub reports the loss."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cut(bench: Bench, path: str, size: int) -> None:
 
 
 def read(log: Log, offset: int, max_bytes: int) -> LogRead:
-    """As a node reads: through tickets where memory does not have the bytes."""
+    """Read as a node does: through tickets if the bytes are not in memory."""
     ticket = None
     for _ in range(TRIES_MAX):
         found = log.try_fetch(Offset(offset), max_bytes, FetchIsolation.LOG_END, ticket)
@@ -48,7 +48,7 @@ def read(log: Log, offset: int, max_bytes: int) -> LogRead:
 
 
 def readable(log: Log, max_bytes: int) -> list[int]:
-    """The offsets that a reader gets which asks for each."""
+    """The offsets that a reader receives by reading each of them."""
     found = []
     for offset in range(log.log_start_offset, log.log_end_offset):
         try:
@@ -69,7 +69,7 @@ def readable(log: Log, max_bytes: int) -> list[int]:
 @pytest.mark.parametrize("number", [1, -1])
 @pytest.mark.parametrize("into", [0, 1, 12, 60, 61, 62, 100])
 @pytest.mark.parametrize("which", [0, 3, -1])
-def test_what_is_gone_is_refused_and_the_rest_is_read(
+def test_lost_offsets_are_rejected_and_the_rest_can_be_read(
     number: int, which: int, into: int, max_bytes: int, *, cold: bool
 ) -> None:
     world = World()
@@ -121,7 +121,7 @@ def test_the_scrub_reports_a_shorter_file(which: int, into: int) -> None:
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_the_scrub_reports_a_removed_file(*, closed: bool) -> None:
-    """Also one that is still open here: the next start would not find it."""
+    """Also a file that is still open here: the next start would not find it."""
     world = World()
     segment, end = world.log.segments[1], world.log.segments[2].base_offset
     if closed:
@@ -133,8 +133,7 @@ def test_the_scrub_reports_a_removed_file(*, closed: bool) -> None:
 
 @pytest.mark.parametrize("compact", [False, True])
 def test_offsets_missing_before_the_next_segment_are_damage_unless_compaction_removed_them(*, compact: bool) -> None:
-    """The last batches were cut off while the node was stopped: nothing of a closed segment is read after a clean
-    stop."""
+    """The last batches were truncated while the node was stopped: closed segments are not read after a clean stop."""
     world = World()
     segment, end = world.log.segments[1], world.log.segments[2].base_offset
     batch = list(segment.walk())[-2]
@@ -152,8 +151,8 @@ def test_offsets_missing_before_the_next_segment_are_damage_unless_compaction_re
     assert readable(world.log, LARGE) == left
 
 
-def test_a_file_that_is_removed_before_its_flush_is_a_failure_of_the_disk() -> None:
-    """What it had was not durable: the log directory cannot be trusted."""
+def test_a_file_that_is_removed_before_its_flush_is_a_disk_failure() -> None:
+    """Its bytes were not durable: the log directory cannot be trusted."""
     world = World()
     world.bench.lead(b"not flushed", epoch=5)
     world.log.active.close()
@@ -164,7 +163,7 @@ def test_a_file_that_is_removed_before_its_flush_is_a_failure_of_the_disk() -> N
 
 
 @pytest.mark.parametrize("cut_back", [False, True])
-def test_a_file_that_goes_while_the_scrub_confirms_a_finding_is_damage(*, cut_back: bool) -> None:
+def test_a_file_that_is_removed_while_the_scrub_confirms_a_finding_is_damage(*, cut_back: bool) -> None:
     executor = Deferred()
     world = World(executor=executor)
     world.rot(0, 100)

@@ -1,4 +1,4 @@
-"""The index of aborted transactions: Kafka's bytes, searches that stop early, cuts, damage."""
+"""The index of aborted transactions: Kafka's bytes, searches that stop early, truncation, damage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def put(index: TransactionIndex, data: bytes) -> TransactionIndex:
 
 
 @pytest.mark.parametrize("directory", ["cluster", "unclean"])
-def test_every_index_that_kafka_wrote_reads_as_kafka_reads_it(directory: str) -> None:
+def test_every_index_that_kafka_wrote_is_read_as_by_kafka(directory: str) -> None:
     compared = 0
     for partition, told in told_of(directory).items():
         for segment in told["segments"]:
@@ -68,7 +68,7 @@ def test_a_segment_without_aborted_transactions_has_no_file() -> None:
     assert on_disk(index) is None
 
 
-def test_it_is_read_again_after_it_was_opened_again() -> None:
+def test_it_is_read_again_after_it_was_reopened() -> None:
     index = an_index(*FOUR)
     again = TransactionIndex(index._files, PATH, Offset(0))
     again.append(aborted(4, 51, 60, 61))
@@ -88,14 +88,14 @@ def test_it_is_read_again_after_it_was_opened_again() -> None:
         (0, 1, [0], True),
     ],
 )
-def test_a_search_finds_what_overlaps_and_stops_where_no_more_can(
+def test_a_search_finds_overlaps_and_stops_as_early_as_possible(
     start: int, end: int, found: list[int], complete: bool
 ) -> None:
-    """Complete: an entry says that the log was stable up to the end of the range."""
+    """Complete: an entry shows that the log was stable up to the end of the range."""
     assert an_index(*FOUR).collect(Offset(start), Offset(end)) == (tuple(FOUR[i] for i in found), complete)
 
 
-def test_markers_come_in_order() -> None:
+def test_markers_must_be_in_order() -> None:
     index = an_index(aborted(0, 0, 10, 11))
     for last in (10, 9):
         with pytest.raises(CorruptIndex):
@@ -103,7 +103,7 @@ def test_markers_come_in_order() -> None:
     assert list(index.entries) == [aborted(0, 0, 10, 11)]
 
 
-def test_a_cut_forgets_transactions_whose_markers_went() -> None:
+def test_a_truncation_removes_transactions_whose_markers_are_removed() -> None:
     index = an_index(*FOUR)
     index.truncate_to(Offset(51))
     assert list(index.entries) == FOUR
@@ -115,7 +115,7 @@ def test_a_cut_forgets_transactions_whose_markers_went() -> None:
     assert on_disk(index) is None
 
 
-def test_a_full_disk_loses_nothing_and_the_file_catches_up() -> None:
+def test_a_full_disk_loses_nothing_and_a_later_append_completes_the_file() -> None:
     index = an_index(FOUR[0])
     disk = index._files
     assert isinstance(disk, FakeDisk)
@@ -127,7 +127,7 @@ def test_a_full_disk_loses_nothing_and_the_file_catches_up() -> None:
     assert on_disk(index) == encode_transactions(FOUR[:3])
 
 
-def test_what_a_crash_left_of_an_entry_is_overwritten() -> None:
+def test_an_incomplete_entry_of_a_crash_is_overwritten() -> None:
     index = put(an_index(), encode_transactions(FOUR[:2]) + encode_transactions(FOUR[2:3])[:20])
     assert list(index.entries) == FOUR[:2]
     index.append(FOUR[3])
@@ -143,13 +143,13 @@ def test_what_a_crash_left_of_an_entry_is_overwritten() -> None:
         ([FOUR[1], FOUR[0]], 0),
     ],
 )
-def test_an_index_that_cannot_be_right_is_refused(entries: list[AbortedTransaction], base: int) -> None:
+def test_an_impossible_index_is_rejected(entries: list[AbortedTransaction], base: int) -> None:
     index = put(an_index(base=base), encode_transactions(entries))
     with pytest.raises(CorruptIndex):
         _ = index.entries
 
 
-def test_an_unknown_version_is_refused() -> None:
+def test_an_unknown_version_is_rejected() -> None:
     with pytest.raises(CorruptIndex):
         _ = put(an_index(), b"\0\x01" + encode_transactions(FOUR)[2:]).entries
 

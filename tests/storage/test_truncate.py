@@ -1,4 +1,4 @@
-"""Cutting a log back, in the order of design section 3; scenario 3 as far as one log shows it."""
+"""Truncation of a log, in the order of design section 3; scenario 3 as far as one log shows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.types import Durability, EpochStart, LeaderEpoch, Offset
 
 
 def filled(upto: int = 100, epoch: int = 1, bench: Bench | None = None) -> Bench:
-    """One record a batch, offsets up to `upto`, over several segments, all of it flushed."""
+    """One record per batch, offsets up to `upto`, over several segments, all of it flushed."""
     bench = bench or Bench()
     bench.follow(*(stamped(i, b"old %03d" % i, epoch=epoch, timestamp=NOW + i) for i in range(upto)))
     bench.commit()
@@ -27,7 +27,7 @@ def values(bench: Bench) -> list[bytes]:
     return [data[-8:-1] for data in bench.contents()]
 
 
-def test_what_is_cut_is_gone_and_what_is_kept_stays() -> None:
+def test_truncated_records_are_gone_and_others_stay() -> None:
     bench = filled()
     before = bench.contents()
     bench.log.truncate_to(Offset(60))
@@ -47,7 +47,7 @@ def test_at_or_above_the_log_end_nothing_happens() -> None:
     assert bench.log.log_end_offset == 10
 
 
-def test_a_batch_that_holds_the_offset_goes_whole() -> None:
+def test_a_batch_that_contains_the_offset_is_removed_whole() -> None:
     bench = Bench()
     bench.follow(stamped(0, b"a"), stamped(1, b"b", b"c", b"d"))
     bench.log.truncate_to(Offset(3))
@@ -56,9 +56,9 @@ def test_a_batch_that_holds_the_offset_goes_whole() -> None:
 
 
 @pytest.mark.parametrize("bit", [1, 2, 47])
-def test_a_batch_whose_offset_has_rotted_is_not_cut_as_one_of_those_above(bit: int) -> None:
-    """No checksum covers a batch's base offset. The batch at 4 says that it is at 6, at 0, or far beyond the end: the
-    log is not cut at 5, which would take 4 as well, and the damage is named."""
+def test_a_batch_with_a_corrupt_offset_is_not_truncated_with_those_above(bit: int) -> None:
+    """No checksum covers a batch's base offset. The batch at 4 claims offset 6, 0, or one far beyond the end: the log
+    is not truncated at 5, which would remove 4 as well, and the damage is reported."""
     bench = Bench()
     bench.follow(*(stamped(i, b"record %03d" % i) for i in range(9)))
     bench.commit()
@@ -70,7 +70,7 @@ def test_a_batch_whose_offset_has_rotted_is_not_cut_as_one_of_those_above(bit: i
     assert bench.log.log_end_offset == 9
 
 
-def test_the_last_batch_of_a_segment_whose_offset_has_rotted_is_not_cut_either() -> None:
+def test_the_last_batch_of_a_segment_with_a_corrupt_offset_is_not_truncated_either() -> None:
     bench = filled()
     first, second = bench.log.segments[:2]
     last = list(first.walk())[-1]
@@ -79,8 +79,8 @@ def test_the_last_batch_of_a_segment_whose_offset_has_rotted_is_not_cut_either()
         bench.log.truncate_to(second.base_offset)
 
 
-def test_behind_a_hole_the_log_ends_where_its_bytes_end() -> None:
-    """A restart could not tell the hole: nothing may then be said to be held that is not found."""
+def test_before_a_hole_the_log_ends_where_its_bytes_end() -> None:
+    """A restart could not detect the hole: no offset may count as durable that a restart does not find."""
     bench = Bench()
     bench.follow(stamped(0, b"a"), stamped(20, b"b"))
     bench.commit()
@@ -91,7 +91,7 @@ def test_behind_a_hole_the_log_ends_where_its_bytes_end() -> None:
     assert bench.log.log_end_offset == 1
 
 
-def test_epochs_and_watermark_are_cut_as_well() -> None:
+def test_epochs_and_high_watermark_are_truncated_as_well() -> None:
     bench = filled(10, epoch=1)
     bench.follow(*(stamped(i, b"x", epoch=4) for i in range(10, 20)))
     bench.log.advance_high_watermark(Offset(15))
@@ -101,7 +101,7 @@ def test_epochs_and_watermark_are_cut_as_well() -> None:
     assert bench.log.high_watermark == 10
 
 
-def test_indexes_and_times_follow_the_cut() -> None:
+def test_indexes_and_timestamps_follow_the_truncation() -> None:
     bench = filled()
     bench.log.truncate_to(Offset(70))
     bench.follow(*(stamped(i, b"new", epoch=2, timestamp=NOW + 1_000 - i) for i in range(70, 90)))
@@ -110,8 +110,8 @@ def test_indexes_and_times_follow_the_cut() -> None:
     assert bench.log.offset_for_timestamp(NOW + 500, up_to=Offset(100)) == (70, NOW + 930, 2)
 
 
-def test_a_reader_goes_on_behind_a_cut() -> None:
-    """Where its next batch lay is forgotten with the bytes."""
+def test_a_reader_continues_after_a_truncation() -> None:
+    """The cached position of its next batch is dropped with the bytes."""
     bench = filled(10)
     bench.log.read(Offset(0), 1 << 20, up_to=Offset(8))
     bench.log.truncate_to(Offset(5))
@@ -120,8 +120,8 @@ def test_a_reader_goes_on_behind_a_cut() -> None:
     assert bytes(bench.log.read(Offset(8), 1, up_to=Offset(10)).records) == new[3]
 
 
-def test_bytes_flushed_again_after_a_cut_below_the_recovery_point() -> None:
-    """Scenario 3: flushed to 100, cut to 80, new bytes from there on; their flush is not skipped as done before."""
+def test_bytes_are_flushed_again_after_a_truncation_below_the_recovery_point() -> None:
+    """Scenario 3: flushed to 100, truncated to 80, new bytes from there on; their flush is not skipped."""
     for seed in range(15):
         bench = filled()
         bench.log.truncate_to(Offset(80))
@@ -133,8 +133,8 @@ def test_bytes_flushed_again_after_a_cut_below_the_recovery_point() -> None:
         assert values(bench) == [b"old %03d" % i for i in range(80)] + [b"new %03d" % i for i in range(80, 95)]
 
 
-def test_the_checkpoint_says_100_when_the_log_was_cut_to_80() -> None:
-    """Scenario 3, variant: the recovery point file said 100, the follower crashes at 90: it reads from 80 on."""
+def test_a_truncation_lowers_the_recorded_recovery_point() -> None:
+    """Scenario 3, variant: the recovery point file had 100, the follower crashes at 90: it reads from 80 on."""
     for seed in range(15):
         bench = filled()
         bench.directory.write_checkpoints()
@@ -148,9 +148,9 @@ def test_the_checkpoint_says_100_when_the_log_was_cut_to_80() -> None:
         assert bench.log.durable_offset == bench.log.log_end_offset
 
 
-def test_the_watermark_of_a_cut_log_does_not_come_back() -> None:
-    """80 are committed and written down as such. An unclean leader has 40: the log is cut there and fetches 50 others,
-    of which nothing is known to be committed when the process is killed. It starts with 40 at most."""
+def test_the_high_watermark_of_a_truncated_log_does_not_return() -> None:
+    """80 are committed and recorded as such. An unclean leader has 40: the log is truncated there and fetches 50
+    others, none known to be committed when the process is killed. It starts with a high watermark of at most 40."""
     bench = filled(90)
     bench.log.advance_high_watermark(Offset(80))
     bench.directory.write_checkpoints()
@@ -161,7 +161,7 @@ def test_the_watermark_of_a_cut_log_does_not_come_back() -> None:
     assert (log.log_end_offset, log.high_watermark) == (90, 40)
 
 
-def test_the_watermark_of_an_emptied_log_does_not_come_back() -> None:
+def test_the_high_watermark_of_an_emptied_log_does_not_return() -> None:
     bench = filled(90)
     bench.log.advance_high_watermark(Offset(80))
     bench.directory.write_checkpoints()
@@ -172,8 +172,8 @@ def test_the_watermark_of_an_emptied_log_does_not_come_back() -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (10, 90, 10)
 
 
-def test_a_checkpoint_that_is_written_during_a_cut_leaves_the_lowered_watermark() -> None:
-    """Between the beginning of a cut and its end the log in memory still has its old watermark."""
+def test_a_checkpoint_written_during_a_truncation_keeps_the_lowered_high_watermark() -> None:
+    """During a truncation the log in memory still has its old high watermark."""
     executor = Deferred()
     bench = Bench(executor=executor)
     filled_deferred(bench, executor, 90)
@@ -198,9 +198,9 @@ def filled_deferred(bench: Bench, executor: Deferred, upto: int) -> None:
     executor.run_all()
 
 
-def test_the_watermark_of_a_lost_tail_does_not_come_back() -> None:
-    """Records that were not durable went with the power; the log fetches others in their place, of an unclean leader.
-    What the file says of the lost ones does not count for those."""
+def test_the_high_watermark_of_a_lost_tail_does_not_return() -> None:
+    """A power loss removed records that were not durable; the log fetches others in their place from an unclean leader.
+    The recorded high watermark of the lost ones does not apply to those."""
     found = []
     for seed in range(15):
         executor = Deferred()
@@ -217,8 +217,8 @@ def test_the_watermark_of_a_lost_tail_does_not_come_back() -> None:
     assert min(found) < 80
 
 
-def test_cut_epochs_do_not_come_back() -> None:
-    """Scenario 3, variant: a cut whose epoch entry survived would let old and new bytes pass for the same epoch."""
+def test_truncated_epochs_do_not_return() -> None:
+    """Scenario 3, variant: if a truncated epoch entry survived, old and new bytes would count as the same epoch."""
     for seed in range(15):
         bench = filled(10, epoch=1)
         bench.follow(*(stamped(i, b"x", epoch=4) for i in range(10, 20)))
@@ -229,8 +229,8 @@ def test_cut_epochs_do_not_come_back() -> None:
 
 
 @pytest.mark.parametrize("durability", list(Durability))
-def test_power_fails_in_any_call_of_a_truncation(durability: Durability) -> None:
-    """Before or behind the cut, but nothing between; and never does a file claim more than there is."""
+def test_power_fails_at_any_call_of_a_truncation(durability: Durability) -> None:
+    """The log is in the state before or after the truncation, never between, and no file claims more than exists."""
     crashed = 0
     for call in range(1, 200):
         bench = filled_any(durability)
@@ -261,7 +261,7 @@ def filled_any(durability: Durability) -> Bench:
     return bench
 
 
-def test_a_log_is_emptied_and_starts_elsewhere() -> None:
+def test_a_log_is_emptied_and_starts_at_another_offset() -> None:
     bench = filled()
     bench.log.truncate_fully_and_start_at(Offset(500))
     log = bench.log
@@ -283,13 +283,13 @@ def test_an_empty_log_still_starts_there_after_a_crash() -> None:
         assert bench.log.damage is None
 
 
-def test_a_cut_at_the_log_start_empties_the_log() -> None:
+def test_a_truncation_at_the_log_start_empties_the_log() -> None:
     bench = filled(20)
     bench.log.truncate_to(Offset(0))
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.contents()) == (0, 0, [])
 
 
-def test_power_fails_in_any_call_of_emptying() -> None:
+def test_power_fails_at_any_call_of_an_emptying() -> None:
     for call in range(1, 200):
         bench = filled(60)
         bench.disk.crash_at_call(bench.disk.calls + call)
@@ -319,8 +319,8 @@ def test_a_failing_truncation_takes_the_directory_offline() -> None:
         assert values(bench)[:50] == [b"old %03d" % i for i in range(50)]
 
 
-def test_a_log_that_is_half_emptied_when_the_disk_is_full_is_used_no_more() -> None:
-    """Its segments are gone and no new one can be made: the directory goes offline, and the next start finds it
+def test_a_half_emptied_log_on_a_full_disk_is_no_longer_used() -> None:
+    """Its segments are gone and no new one can be created: the directory goes offline, and the next start finds it
     empty."""
     bench = filled(10)
     for call in ("open", "reserve"):
@@ -335,7 +335,7 @@ def test_a_log_that_is_half_emptied_when_the_disk_is_full_is_used_no_more() -> N
 
 
 def test_no_log_starts_below_zero() -> None:
-    """Whoever asks for it has miscounted: the log is left alone."""
+    """Such a request is a defect: the log stays unchanged."""
     bench = Bench(SMALL)
     bench.lead(b"a")
     for cut in (bench.log.truncate_to, bench.log.truncate_fully_and_start_at):

@@ -1,9 +1,8 @@
-"""A page of a mapped index that the disk cannot give: an error of the disk, as anywhere else, and never the signal that
-the kernel sends (SIGBUS), which would end the process.
+"""A page of a mapped index that the disk cannot read is a disk error, and never the signal of the kernel (SIGBUS),
+which would end the process.
 
-The signal is real where a test says so: the file is cut behind the mapping's back, in a process of its own, or its disk
-fails (a loop device whose own file is cut, where root can make one).
-"""
+The signal is real if a test says so: the file is truncated under the mapping, in a separate process, or its disk fails
+(a loop device whose own file is truncated, if root can create one)."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ NEEDS = {"losetup", "mkfs.ext4", "mount"}
 
 
 def can_make_disks() -> bool:
-    """Is this root, with the tools and devices for a disk of its own?"""
+    """True if this is root, with the tools and devices for a disk of its own."""
     found = {
         name
         for name in NEEDS
@@ -45,7 +44,7 @@ def can_make_disks() -> bool:
 
 
 def run(script: str, *arguments: object, pure: bool = False) -> subprocess.CompletedProcess[str]:
-    """A process of its own: a signal may end it."""
+    """Run code in a separate process, which a signal may end."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_PURE_PYTHON": str(int(pure))}
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -102,14 +101,16 @@ print("goes on")
 
 @pytest.mark.parametrize("pure", [False, True], ids=["compiled", "pure"])
 @pytest.mark.parametrize("work", [READS, APPENDS], ids=["reads", "appends"])
-def test_a_file_cut_under_its_mapping_takes_its_directory_offline(tmp_path: Path, work: str, *, pure: bool) -> None:
+def test_a_file_truncated_under_its_mapping_takes_its_directory_offline(
+    tmp_path: Path, work: str, *, pure: bool
+) -> None:
     done = run(DIRECTORY + CUT + work + GOES_ON, tmp_path, pure=pure)
     assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
 
 
 @contextmanager
 def own_disk(directory: Path) -> Iterator[tuple[Path, Path]]:
-    """A file system on a loop device: where it is mounted, and the file that the device is made of."""
+    """A file system on a loop device: its mount point, and the file behind the device."""
     image, mounted = directory / "disk.img", directory / "mounted"
     image.touch()
     os.truncate(image, 64 << 20)
@@ -123,7 +124,7 @@ def own_disk(directory: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def test_a_disk_that_fails_under_a_mapping_is_an_error(tmp_path: Path) -> None:
-    """Where root can make a disk; elsewhere the file cut above stands for it."""
+    """If root can create a disk; elsewhere the truncated file above stands for it."""
     script = """
 import errno, os, sys
 from storage.segment.offset_index import OffsetIndex
@@ -187,10 +188,10 @@ def test_the_guard_is_compiled_where_the_codec_is() -> None:
     st.integers(-(2**33), 2**33),
     st.booleans(),
 )
-def test_both_searches_find_the_same(
+def test_both_searches_give_the_same_result(
     values: list[int], warm: int, layout: tuple[int, int, int], target: int, is_sorted: bool
 ) -> None:
-    """In entries that are not sorted, as rot leaves them, too."""
+    """Also in entries that are not sorted, as corruption leaves them."""
     size, at, wide = layout
     values = sorted(values) if is_sorted else values
     data = b"".join((bytes(at) + value.to_bytes(wide, "big", signed=True)).ljust(size, b"\x7f") for value in values)
@@ -201,7 +202,7 @@ def test_both_searches_find_the_same(
 
 
 @given(st.binary(max_size=40), st.integers(-3, 50), st.integers(-3, 50))
-def test_both_copies_are_alike(data: bytes, position: int, size: int) -> None:
+def test_both_implementations_are_alike(data: bytes, position: int, size: int) -> None:
     def result(work: Callable[[], object]) -> object:
         try:
             return work()
@@ -219,7 +220,7 @@ def test_both_copies_are_alike(data: bytes, position: int, size: int) -> None:
 
 
 def filled() -> Bench:
-    """A log of several segments, all indexes closed but those in use."""
+    """A log of several segments, all indexes closed except those in use."""
     bench = Bench(LogConfig(segment_bytes=2_000, index_interval_bytes=100, segment_index_bytes=2_400))
     for i in range(40):
         bench.lead(b"x" * 100, timestamp=NOW + i)
@@ -251,8 +252,8 @@ def outcome(work: Callable[[], object]) -> KafkaStorageError | None:
 
 @pytest.mark.parametrize("operation", ["load", "store"])
 @pytest.mark.parametrize("what", USES)
-def test_each_use_of_an_index_reports_the_disk(what: str, operation: str) -> None:
-    """One access after another fails: the directory goes offline with a typed error, nothing else is raised."""
+def test_each_use_of_an_index_reports_the_disk_error(what: str, operation: str) -> None:
+    """One access after another fails: the directory goes offline with a typed error, and nothing else is raised."""
     failed = 0
     for skip in range(200):
         bench = filled()
@@ -270,11 +271,11 @@ def test_each_use_of_an_index_reports_the_disk(what: str, operation: str) -> Non
         assert bench.contents()[: len(before)] == before or what == "is cut", "nothing was lost"
     else:
         raise AssertionError("there is no end to it")
-    assert failed or operation != ("store" if what == "appends, and rolls" else "load"), "some access failed"
+    assert failed or operation != ("store" if what == "appends, and rolls" else "load"), "an access failed"
 
 
-def test_an_index_whose_first_page_cannot_be_read_is_not_left_mapped() -> None:
-    """Else the file could not be cut, and its rebuilding would end the process."""
+def test_an_index_whose_first_page_is_unreadable_is_unmapped() -> None:
+    """Otherwise the file could not be truncated, and rebuilding it would end the process."""
     bench = filled()
     log = bench.restart_clean()
     bench.disk.fail("load", ".timeindex", times=-1)

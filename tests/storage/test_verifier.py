@@ -1,4 +1,4 @@
-"""The verifier names what is wrong with a batch, and goes on wherever the next batch can be found."""
+"""The verifier reports what is wrong with a batch, and continues wherever the next batch can be found."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def changed(position: int, value: int) -> bytes:
     return bytes(data)
 
 
-def test_a_sound_segment_has_no_fault_and_every_step_begins_where_the_one_before_ends() -> None:
+def test_a_sound_segment_has_no_fault_and_its_steps_are_contiguous() -> None:
     steps = checked(b"".join(BATCHES))
     assert [step.fault for step in steps] == [None] * 3
     assert [step.link.next_offset for step in steps] == [10, 12, 14]
@@ -71,17 +71,17 @@ def test_a_sound_segment_has_no_fault_and_every_step_begins_where_the_one_before
     ],
 )
 def test_a_fault_has_its_kind_its_byte_and_its_offset(position: int, value: int, kind: FaultKind, seen: int) -> None:
-    """Only behind bytes that are no batch the walk ends."""
+    """The walk ends only after bytes that are no batch."""
     steps = checked(changed(position, value))
     assert len(steps) == seen
     fault = steps[1].fault
     assert fault is not None
     assert (fault.kind, fault.position, fault.next_offset) == (kind, SIZE, 12)
     assert (fault.header is not None) == (kind in (FaultKind.CONTENTS, FaultKind.EPOCH))
-    assert [step.fault for step in steps[2:]] == [None] * (seen - 2), "what follows is judged by itself"
+    assert [step.fault for step in steps[2:]] == [None] * (seen - 2), "the next batch is judged on its own"
 
 
-def test_offsets_out_of_reach_are_not_taken_from_a_batch_with_a_wrong_checksum() -> None:
+def test_impossible_offsets_of_a_batch_with_a_wrong_checksum_are_ignored() -> None:
     data = bytearray(changed(SIZE - 1, 1))  # a record of the first batch
     data[3] ^= 0x10  # its base offset is 2**36 higher
     fault = checked(bytes(data))[0].fault
@@ -89,7 +89,7 @@ def test_offsets_out_of_reach_are_not_taken_from_a_batch_with_a_wrong_checksum()
     assert (fault.kind, fault.header) == (FaultKind.HEADER, None)
 
 
-def test_in_a_recovery_segments_may_overlap_and_no_hole_may_reach_across_what_was_durable() -> None:
+def test_in_a_recovery_segments_may_overlap_and_no_hole_may_cross_the_durable_offset() -> None:
     data = BATCHES[0] + BATCHES[2]
     assert checked(data, RULES._replace(protected=10))[1].fault is None
     in_hole = checked(data, RULES._replace(protected=13))[1].fault
@@ -99,7 +99,7 @@ def test_in_a_recovery_segments_may_overlap_and_no_hole_may_reach_across_what_wa
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0" * 30, b"\xff" * 100])
-def test_behind_bytes_of_any_kind_the_next_batch_is_found(garbage: bytes) -> None:
+def test_after_bytes_of_any_kind_the_next_batch_is_found(garbage: bytes) -> None:
     data = BATCHES[0] + garbage + BATCHES[2]
     steps = list(verify_around_gaps(file_of(data), len(data)))
     gaps = [step for step in steps if isinstance(step, Gap)]
@@ -140,12 +140,12 @@ def test_an_offset_index_entry_is_compared_with_its_batch(entries: list[tuple[in
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_zeros_behind_the_entries_are_wrong_only_in_a_closed_segment(closed: bool) -> None:
+def test_zeros_after_the_entries_are_wrong_only_in_a_closed_segment(closed: bool) -> None:
     check = OffsetIndexCheck(OffsetIndex.ENTRY.pack(3, SIZE) + bytes(80), 10, closed=closed)
     assert (wrong(check, lambda: check.end(3 * SIZE)) != []) == closed
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_only_a_closed_segment_must_have_its_largest_timestamp_at_the_end(closed: bool) -> None:
+def test_only_a_closed_segment_must_end_with_its_largest_timestamp(closed: bool) -> None:
     check = TimeIndexCheck(TimeIndex.ENTRY.pack(NOW + 13, 3), 10, closed=closed)
     assert any("is missing at its end" in reason for reason in wrong(check, check.end)) == closed

@@ -1,4 +1,4 @@
-"""What the storage tests share: a clock to set, batches to append, a log directory that can crash and be opened
+"""Helpers of the storage tests: a settable clock, batches to append, and a log directory that can crash and be opened
 again."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200, segment_index_b
 
 
 class SetClock:
-    """A wall clock that stands where it was put."""
+    """A wall clock that shows the time that was set."""
 
     def __init__(self, now: int = NOW) -> None:
         self.now = now
@@ -52,7 +52,7 @@ def stamped(base: int, *values: bytes, epoch: int = 0, timestamp: int = NOW) -> 
 
 
 class Deferred:
-    """An executor that keeps the work until it is told to do it."""
+    """An executor that runs its work on request."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -77,7 +77,7 @@ class Deferred:
 
 
 class Bench:
-    """One log directory with one log, on a disk that is a FakeDisk unless told otherwise."""
+    """One log directory with one log, on a FakeDisk by default."""
 
     def __init__(
         self,
@@ -113,12 +113,12 @@ class Bench:
         return self.reopen()
 
     def kill(self) -> Log:
-        """The process dies, the machine lives: nothing written is lost, nothing is closed."""
+        """Kill the process; the machine continues. Nothing written is lost, nothing is closed."""
         self.disk.kill()
         return self.reopen()
 
     def crash(self, seed: int | None = None) -> Log:
-        """Power fails and comes back."""
+        """Power fails and returns."""
         self.disk.crash(self.rng if seed is None else random.Random(seed))
         return self.reopen()
 
@@ -157,7 +157,7 @@ class Bench:
 
 
 def contents(log: Log) -> list[bytes]:
-    """Every batch, by reading on from batch to batch."""
+    """Every batch of a log, read batch by batch."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
