@@ -14,7 +14,7 @@ VECTORS = Path(__file__).parent.parent / "vectors"
 
 
 @cache
-def told_of(directory: str) -> dict[str, Any]:
+def recorded_of(directory: str) -> dict[str, Any]:
     """What Kafka's tools and its running broker reported, by partition."""
     with lzma.open(VECTORS / f"{directory}.json.xz") as file:
         partitions: dict[str, Any] = json.load(file)["partitions"]

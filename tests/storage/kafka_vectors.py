@@ -39,7 +39,7 @@ _FORMATS: Final = {"0.9": 0, "0.1": 1}
 
 
 @cache
-def told(name: str) -> dict[str, Any]:
+def recorded(name: str) -> dict[str, Any]:
     """One of the JSON files."""
     with lzma.open(VECTORS / f"{name}.json.xz") as file:
         found: dict[str, Any] = json.load(file)
@@ -69,7 +69,7 @@ def starts() -> dict[tuple[str, str], Start]:
     """Every recorded start, by archive and name."""
     found = {}
     for name, archive in RECOVERIES.items():
-        for start in told(name)["starts"]:
+        for start in recorded(name)["starts"]:
             found[archive, start["name"]] = Start(
                 archive, start["name"], start["clock"], start["edits"], start["partitions"], start.get("fatal")
             )
@@ -109,7 +109,7 @@ def config_of(archive: str) -> ConfigOf:
     """The settings of a topic of the directory that concern its log, with Kafka's durability."""
 
     def find(tp: TopicPartition, _: TopicId) -> LogConfig:
-        said = told(archive)["partitions"].get(str(tp), {}).get("config") or {}
+        said = recorded(archive)["partitions"].get(str(tp), {}).get("config") or {}
         return LogConfig(
             segment_bytes=int(said.get("internal.segment.bytes", said.get("segment.bytes", 1 << 30))),
             segment_ms=int(said.get("segment.ms", 604_800_000)),
@@ -286,7 +286,7 @@ def snapshot(path: Path) -> list[dict[str, int]]:
     ]
 
 
-def snapshot_told(entries: list[dict[str, Any]]) -> list[dict[str, int]]:
+def recorded_snapshot(entries: list[dict[str, Any]]) -> list[dict[str, int]]:
     """The JSON of such a file, without its redundant fields."""
     kept = [{key: entry[key] for key in entry if key not in ("firstSequence", "timestamp")} for entry in entries]
     for entry in kept:

@@ -276,7 +276,7 @@ def test_transaction_indexes_are_verified_off_the_owners_thread(monkeypatch: pyt
         wanted, offset, checked = all_decided(unknown_transactions(seed).log), Offset(0), 0
         bench = unknown_transactions(seed)
         with monkeypatch.context() as patch:
-            patch.setattr(AbortedTransactions, "_verify", believed_already(AbortedTransactions._verify))
+            patch.setattr(AbortedTransactions, "_verify", verified_already(AbortedTransactions._verify))
             while offset < bench.log.last_stable_offset:
                 found, tickets = fetch(bench.log, offset, 200, DECIDED)
                 checked += sum(isinstance(ticket, TransactionsRead) for ticket in tickets)
@@ -294,10 +294,10 @@ def all_decided(log: Log) -> dict[Offset, LogRead]:
     return reads
 
 
-def believed_already(believe: Callable[..., TransactionIndex]) -> Callable[..., TransactionIndex]:
+def verified_already(verify: Callable[..., TransactionIndex]) -> Callable[..., TransactionIndex]:
     def checked(self: AbortedTransactions, segment: LogSegment, segments: LogSegments, *rest: Any) -> TransactionIndex:
         assert self._is_in_memory(segment, segments), "the owner's thread walks a segment"
-        return believe(self, segment, segments, *rest)
+        return verify(self, segment, segments, *rest)
 
     return checked
 

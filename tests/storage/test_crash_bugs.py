@@ -60,7 +60,7 @@ def nothing(*_: object, **__: object) -> None:
     return None
 
 
-def held_comes_before_the_sync(patch: Patch) -> None:
+def records_are_durable_before_the_sync(patch: Patch) -> None:
     """A flush counts as finished when it begins."""
     run = FlushTicket.run
     patch.setattr(FlushTicket, "run", lambda self: None if self.up_to else run(self))
@@ -78,17 +78,17 @@ def names_are_not_synced(patch: Patch) -> None:
     patch.setattr(FlushState, "_fill", without_directories)
 
 
-def a_cut_lowers_nothing(patch: Patch) -> None:
+def a_truncation_lowers_nothing(patch: Patch) -> None:
     """Scenario 3: flushed to 100, truncated to 80, filled again to 100, and the flush is skipped."""
     patch.setattr(FlushState, "lower", nothing)
 
 
-def a_cut_leaves_the_files_claims(patch: Patch) -> None:
+def a_truncation_leaves_the_claims(patch: Patch) -> None:
     """Scenario 3, variant: the checkpoint file still has 100 when the follower crashes at 90."""
     patch.setattr(DirectoryClaims, "lowering", lambda *_: nothing)
 
 
-def a_sync_begun_before_a_cut_counts(patch: Patch) -> None:
+def a_sync_begun_before_a_truncation_counts(patch: Patch) -> None:
     """Scenario 2, the part of storage."""
 
     def lower(self: FlushState, offset: Any) -> None:
@@ -98,12 +98,12 @@ def a_sync_begun_before_a_cut_counts(patch: Patch) -> None:
     patch.setattr(FlushState, "lower", lower)
 
 
-def producers_outlive_a_cut(patch: Patch) -> None:
+def producers_survive_a_truncation(patch: Patch) -> None:
     """Scenario 3, variant: a resend of a truncated batch would be answered as a duplicate."""
     patch.setattr(LogProducers, "truncated", nothing)
 
 
-def snapshots_outlive_a_cut(patch: Patch) -> None:
+def snapshots_survive_a_truncation(patch: Patch) -> None:
     """Scenario 3, variant: the same, after a restart."""
     patch.setattr(LogTruncator, "_snapshots_above", lambda *_: [])
 
@@ -160,15 +160,15 @@ def compaction_goes_by_markers_that_may_be_lost(patch: Patch) -> None:
     patch.setattr(LogStart, "durably_decided", lambda self: self._log.recovery_point)
 
 
-def an_index_is_believed_unseen(patch: Patch) -> None:
+def an_unverified_index_is_trusted(patch: Patch) -> None:
     """Entries lost from the transaction index of a log that was never flushed are not noticed."""
     recovered = AbortedTransactions.recovered
 
-    def believed(self: AbortedTransactions, read_from: Any) -> None:
+    def trusting(self: AbortedTransactions, read_from: Any) -> None:
         recovered(self, read_from)
         self.begin(read_from)
 
-    patch.setattr(AbortedTransactions, "recovered", believed)
+    patch.setattr(AbortedTransactions, "recovered", trusting)
 
 
 class Bug(NamedTuple):
@@ -177,12 +177,12 @@ class Bug(NamedTuple):
 
 
 BUGS = [
-    Bug(held_comes_before_the_sync, Plain),
+    Bug(records_are_durable_before_the_sync, Plain),
     Bug(names_are_not_synced, Plain),
-    Bug(a_cut_lowers_nothing, Plain),
-    Bug(a_cut_leaves_the_files_claims, Plain),
-    Bug(producers_outlive_a_cut, Plain),
-    Bug(snapshots_outlive_a_cut, Plain),
+    Bug(a_truncation_lowers_nothing, Plain),
+    Bug(a_truncation_leaves_the_claims, Plain),
+    Bug(producers_survive_a_truncation, Plain),
+    Bug(snapshots_survive_a_truncation, Plain),
     Bug(recovery_writes_nothing_again, Plain),
     Bug(recovery_writes_nothing_again, PageCache),
     Bug(epochs_come_behind_bytes, OldFormat),
@@ -193,11 +193,11 @@ BUGS = [
 ]
 if os.environ.get("FULL") == "1":  # rarer ones
     BUGS += [
-        Bug(a_sync_begun_before_a_cut_counts, Plain),
+        Bug(a_sync_begun_before_a_truncation_counts, Plain),
         Bug(recovery_leaves_nothing_to_flush, PageCache),
         Bug(swaps_are_not_synced, Compacted),
         Bug(compaction_goes_by_markers_that_may_be_lost, CompactedPageCache),
-        Bug(an_index_is_believed_unseen, CompactedPageCache),
+        Bug(an_unverified_index_is_trusted, CompactedPageCache),
     ]
 
 

@@ -186,14 +186,14 @@ def test_any_byte_may_be_corrupt(state: str, kind: str) -> None:
     assert flipped or (state, kind) == ("torn", DURABLE_MARKS)
 
 
-def cut(share: float) -> Callable[[FakeDisk, str, bytes], None]:
+def shorten(share: float) -> Callable[[FakeDisk, str, bytes], None]:
     return lambda disk, path, data: write_file(disk, path, data[: int(len(data) * share)])
 
 
 HARMS: dict[str, Callable[[FakeDisk, str, bytes], None]] = {
     "lost": lambda disk, path, _: disk.remove(path),
-    "emptied": cut(0),
-    "cut in half": cut(0.5),
+    "emptied": shorten(0),
+    "cut in half": shorten(0.5),
     "cut a little": lambda disk, path, data: write_file(disk, path, data[:-1]),
     "zeros": lambda disk, path, data: write_file(disk, path, bytes(len(data))),
     "zeros behind": lambda disk, path, data: write_file(disk, path, data + bytes(100)),

@@ -22,14 +22,14 @@ from storage.dump.events import (
     TimeEntryFound,
 )
 from tests.storage.dumped import command, damage, events, of
-from tests.storage.kafka_vectors import ROOTS, starts, told, unpack
+from tests.storage.kafka_vectors import ROOTS, recorded, starts, unpack
 from tests.storage.kafka_vectors import damage as edit
 
 
 @pytest.fixture(scope="module", params=list(ROOTS))
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A log directory written by Kafka, and the output of Kafka's tools."""
-    return unpack(request.param, tmp_path_factory.mktemp(request.param)), told(request.param)
+    return unpack(request.param, tmp_path_factory.mktemp(request.param)), recorded(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -229,9 +229,9 @@ def test_every_planned_damage_is_reported_for_its_log_only(
 def found_in(root: Path) -> dict[str, set[tuple[str, str]]]:
     """Severity and cause of all findings by partition, except files that wait to be deleted."""
     found = events(root)
-    told_of: dict[str, set[tuple[str, str]]] = {Path(log.path).name: set() for log in of(LogSummed, found)}
+    recorded_of: dict[str, set[tuple[str, str]]] = {Path(log.path).name: set() for log in of(LogSummed, found)}
     for finding in of(DumpFinding, found):
-        partition = next((name for name in told_of if f"/{name}/" in f"{finding.path}/"), None)
+        partition = next((name for name in recorded_of if f"/{name}/" in f"{finding.path}/"), None)
         if partition is not None and ".deleted" not in finding.cause:
-            told_of[partition].add((finding.severity.value, finding.cause.replace(str(root), "")))
-    return told_of
+            recorded_of[partition].add((finding.severity.value, finding.cause.replace(str(root), "")))
+    return recorded_of

@@ -44,7 +44,7 @@ def find_the_largest_time(bench: Bench) -> object:
     return [bench.log.largest_timestamp(up_to=Offset(up_to)) for up_to in (COUNT, COUNT - 3)]
 
 
-def cut_and_go_on(bench: Bench) -> object:
+def truncate_and_continue(bench: Bench) -> object:
     ends = []
     for offset in (38, 20, 13):
         bench.log.truncate_to(Offset(offset))
@@ -65,7 +65,8 @@ def stop(bench: Bench) -> object:
 
 
 @pytest.mark.parametrize(
-    "ask", [read_at_every_offset, look_up_every_time, find_the_largest_time, cut_and_go_on, append_and_roll, stop]
+    "ask",
+    [read_at_every_offset, look_up_every_time, find_the_largest_time, truncate_and_continue, append_and_roll, stop],
 )
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_a_flipped_bit_changes_no_answer(ask: Callable[[Bench], object], suffix: str) -> None:

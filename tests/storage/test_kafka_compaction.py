@@ -26,7 +26,7 @@ from tests.storage.cleaning_bench import (
     table,
     visible,
 )
-from tests.storage.kafka_vectors import log_of, open_directory, producer_states, told, unpack
+from tests.storage.kafka_vectors import log_of, open_directory, producer_states, recorded, unpack
 from tests.storage.workbench import NOW
 from tidelog.errors import TidelogError
 from tidelog.records import RecordBatchBuilder, build_message_set, empty_batch, iter_batches
@@ -46,16 +46,16 @@ def archive_of(partition: str) -> str:
 def cleaned_to(partition: str) -> int:
     """The offset that Kafka's cleaner had reached."""
     topic, _, index = partition.rpartition("-")
-    checkpoint = told(archive_of(partition))["checkpoints"]["cleaner-offset-checkpoint"]
+    checkpoint = recorded(archive_of(partition))["checkpoints"]["cleaner-offset-checkpoint"]
     return next(int(offset) for name, number, offset in checkpoint if (name, number) == (topic, int(index)))
 
 
 def kafkas_records(partition: str) -> list[tuple[Any, ...]]:
     """[offset, timestamp, sequence, key, value, headers] of the remaining records in Kafka's log, without markers."""
-    told_of = told(archive_of(partition))["partitions"][partition]
+    recorded_of = recorded(archive_of(partition))["partitions"][partition]
     return [
         (record[0], record[3], record[4])
-        for segment in told_of["segments"]
+        for segment in recorded_of["segments"]
         for batch in segment["batches"]
         if not batch.get("isControl")
         for record in batch["records"]
@@ -64,7 +64,7 @@ def kafkas_records(partition: str) -> list[tuple[Any, ...]]:
 
 def sent(partition: str) -> list[Record]:
     """Everything that producers sent."""
-    found = told(archive_of(partition))["partitions"][partition]["sent"]
+    found = recorded(archive_of(partition))["partitions"][partition]["sent"]
     return [
         Record(
             Offset(offset),
@@ -111,7 +111,7 @@ def written_again(partition: str, config: LogConfig, magic: int, codec: Codec) -
     return bench
 
 
-def as_told(records: list[Record]) -> list[tuple[Any, ...]]:
+def as_recorded(records: list[Record]) -> list[tuple[Any, ...]]:
     return [
         (r.offset, None if r.key is None else r.key.hex(), None if r.value is None else r.value.hex()) for r in records
     ]
@@ -134,7 +134,7 @@ def test_a_log_cleaned_here_equals_the_one_cleaned_by_kafka(partition: str, magi
     before = len(records_of(bench.log))
     while clean(bench.log):
         pass
-    assert as_told(records_of(bench.log)) == kafkas_records(partition)
+    assert as_recorded(records_of(bench.log)) == kafkas_records(partition)
     assert len(records_of(bench.log)) < before
 
 
@@ -146,7 +146,7 @@ def test_tombstones_that_kafka_removed_are_removed_and_no_value_is() -> None:
     clean(bench.log, NOW)
     bench.log.directory.claims.note_cleaned(bench.log.topic_partition, Offset(0))
     clean(bench.log, NOW + 1)
-    ours, kafkas = as_told(records_of(bench.log)), kafkas_records(partition)
+    ours, kafkas = as_recorded(records_of(bench.log)), kafkas_records(partition)
     point = cleaned_to(partition)
     assert [r for r in ours if r[2] is not None or r[0] >= point] == [
         r for r in kafkas if r[2] is not None or r[0] >= point

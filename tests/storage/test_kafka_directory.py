@@ -30,8 +30,8 @@ from tests.storage.kafka_vectors import (
     open_directory,
     producer_states,
     ranges,
+    recorded,
     starts,
-    told,
     unpack,
 )
 from tidelog.errors import UnsupportedForMessageFormat
@@ -40,10 +40,10 @@ from tidelog.types import LeaderEpoch
 
 WHEN_WRITTEN = 1_700_000_000_000
 """No producer has expired by then: as for the broker, which had loaded none of them."""
-ASKED = [(archive, partition) for archive in ("cluster", "old") for partition in told(archive)["partitions"]]
+ASKED = [(archive, partition) for archive in ("cluster", "old") for partition in recorded(archive)["partitions"]]
 each_asked = pytest.mark.parametrize(
     ("archive", "partition"),
-    [(archive, name) for archive, name in ASKED if told(archive)["partitions"][name].get("beforeShutdown")],
+    [(archive, name) for archive, name in ASKED if recorded(archive)["partitions"][name].get("beforeShutdown")],
 )
 OpenDirectory = Callable[[str], LogDirectory]
 
@@ -64,12 +64,12 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenDirector
 
 
 def asked(directory: OpenDirectory, archive: str, partition: str) -> tuple[Log, dict[str, Any]]:
-    return log_of(directory(archive), partition), told(archive)["partitions"][partition]["beforeShutdown"]
+    return log_of(directory(archive), partition), recorded(archive)["partitions"][partition]["beforeShutdown"]
 
 
 def first_record_at(archive: str, partition: str, timestamp: int) -> list[int]:
     """Offset and timestamp of the first record that is not older, by reading all of them."""
-    for segment in told(archive)["partitions"][partition]["segments"]:
+    for segment in recorded(archive)["partitions"][partition]["segments"]:
         for batch in segment["batches"]:
             for record in batch["records"]:
                 if record[1] >= timestamp:
@@ -97,10 +97,10 @@ def test_a_follower_receives_the_epochs_of_the_batches(archive: str, directory: 
 @pytest.mark.parametrize("archive", sorted(ROOTS))
 def test_every_log_opens(directory: OpenDirectory, archive: str) -> None:
     opened = directory(archive)
-    assert {str(tp) for tp in opened.logs} == set(told(archive)["partitions"])
+    assert {str(tp) for tp in opened.logs} == set(recorded(archive)["partitions"])
     assert opened.identity.was_clean == (archive != "unclean")
     assert opened.damaged() == {}
-    assert opened.identity.cluster_id == told(archive).get("clusterId", opened.identity.cluster_id)
+    assert opened.identity.cluster_id == recorded(archive).get("clusterId", opened.identity.cluster_id)
     if archive != "unclean":
         assert [note for note in opened.notes if "__cluster_metadata" not in note] == [], (
             "Kafka has no checkpoint of it"
@@ -115,7 +115,7 @@ def test_every_batch_is_there(directory: OpenDirectory, archive: str) -> None:
                 [batch["baseOffset"], batch["lastOffset"], batch["position"], batch["size"], batch["crc"]]
                 for batch in segment["batches"]
             ]
-            for segment in told(archive)["partitions"][str(tp)]["segments"]
+            for segment in recorded(archive)["partitions"][str(tp)]["segments"]
         ]
         assert [segment["batches"] for segment in batches(log)] == wanted
 
@@ -124,7 +124,7 @@ def test_every_batch_is_there(directory: OpenDirectory, archive: str) -> None:
 def test_epochs_equal_those_of_the_file(directory: OpenDirectory, archive: str) -> None:
     for tp, log in directory(archive).logs.items():
         entries = [[entry.epoch, entry.start_offset] for entry in log.epoch_entries()]
-        assert entries == (told(archive)["partitions"][str(tp)]["leaderEpochs"] or [])
+        assert entries == (recorded(archive)["partitions"][str(tp)]["leaderEpochs"] or [])
 
 
 def test_a_zookeeper_based_directory_is_upgraded_once(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_producers_equal_those_that_the_broker_described(
     "partition",
     [
         name
-        for name, said in told("cluster")["partitions"].items()
+        for name, said in recorded("cluster")["partitions"].items()
         if "offsetForLeaderEpoch" in (said.get("beforeShutdown") or {})
     ],
 )
@@ -216,7 +216,7 @@ def test_index_lookups_agree_with_the_entries(directory: OpenDirectory, archive:
     """2.8 followed another rule for its entries: position of an append's first batch, last offset of its last one."""
     asked_for = 0
     for tp, log in directory(archive).logs.items():
-        for segment, said in zip(log.segments, told(archive)["partitions"][str(tp)]["segments"], strict=True):
+        for segment, said in zip(log.segments, recorded(archive)["partitions"][str(tp)]["segments"], strict=True):
             base, index, times = segment.base_offset, segment.index, segment.time_index
             offsets = [entry[0] for entry in said["index"]]
             for offset in {target + step for target in [base, *offsets] for step in (-1, 0, 1)}:

@@ -17,7 +17,7 @@ from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.producers.producer_snapshot import decode_snapshot
 from tests.fakes.fake_disk import FakeDisk
-from tests.storage.kafka_producers import files_of, told_of
+from tests.storage.kafka_producers import files_of, recorded_of
 from tests.storage.workbench import NOW, TOPIC_ID, SetClock
 from tidelog.records import iter_batches
 from tidelog.types import LeaderEpoch, PartitionIndex, TopicPartition
@@ -27,7 +27,7 @@ CHANGED = ("compacted", "trimmed", "retained", "expired", "__cluster_metadata", 
 
 
 def partitions(directory: str) -> list[str]:
-    return [name for name in told_of(directory) if not name.startswith(CHANGED)]
+    return [name for name in recorded_of(directory) if not name.startswith(CHANGED)]
 
 
 def config_of(told: dict[str, Any]) -> LogConfig:
@@ -42,7 +42,7 @@ def config_of(told: dict[str, Any]) -> LogConfig:
 
 def batches_of(directory: str, name: str) -> list[bytes]:
     found = []
-    for segment in told_of(directory)[name]["segments"]:
+    for segment in recorded_of(directory)[name]["segments"]:
         data = files_of(directory)[f"{name}/{segment['baseOffset']:020d}.log"]
         found += [data[batch["position"] : batch["position"] + batch["size"]] for batch in segment["batches"]]
     return found
@@ -54,7 +54,7 @@ def follow(directory: str, name: str) -> Log:
     disk, clock = FakeDisk(), SetClock(NOW)
     ours = LogDirectory("/data", files=disk, clock=clock, rng=random.Random(1))
     log = ours.create_log(
-        TopicPartition(topic, PartitionIndex(int(partition))), TOPIC_ID, config_of(told_of(directory)[name])
+        TopicPartition(topic, PartitionIndex(int(partition))), TOPIC_ID, config_of(recorded_of(directory)[name])
     )
     for batch in batches_of(directory, name):
         log.append(batch, assign_offsets=False, leader_epoch=LeaderEpoch(0))
@@ -95,7 +95,7 @@ def visible(log: Log, isolation: FetchIsolation) -> list[list[int]]:
 def test_snapshots_and_transaction_indexes_equal_kafkas(directory: str) -> None:
     snapshots = indexes = 0
     for name in partitions(directory):
-        log, told = follow(directory, name), told_of(directory)[name]
+        log, told = follow(directory, name), recorded_of(directory)[name]
         assert [segment.base_offset for segment in log.segments] == [s["baseOffset"] for s in told["segments"]], name
         if directory == "cluster":
             log.close()
@@ -120,7 +120,7 @@ def _producer_id(state: dict[str, int]) -> int:
 def test_the_producers_equal_those_of_the_running_broker() -> None:
     compared = 0
     for name in partitions("cluster"):
-        before = told_of("cluster")[name].get("beforeShutdown")
+        before = recorded_of("cluster")[name].get("beforeShutdown")
         if not before:
             continue
         log = follow("cluster", name)

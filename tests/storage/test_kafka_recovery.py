@@ -27,10 +27,10 @@ from tests.storage.kafka_vectors import (
     open_directory,
     producer_states,
     ranges,
+    recorded,
+    recorded_snapshot,
     snapshot,
-    snapshot_told,
     starts,
-    told,
     unpack,
 )
 
@@ -272,7 +272,7 @@ def _compare_snapshots(directory: Path, said: dict[str, Any], now: int) -> None:
             assert not (directory / name).exists()
             continue
         found = {entry["producerId"]: entry for entry in snapshot(directory / name)}
-        for entry in snapshot_told(producers):
+        for entry in recorded_snapshot(producers):
             ours = found.pop(entry["producerId"])
             assert {key: ours[key] for key in entry} == entry
         assert all(now - entry["lastTimestamp"] >= EXPIRED_MS for entry in found.values())
@@ -306,7 +306,7 @@ def test_undamaged_logs_keep_everything(opened: Opened, archive: str, name: str)
             continue
         wanted = [
             [batch["baseOffset"], batch["lastOffset"], batch["position"], batch["size"], batch["crc"]]
-            for segment in told(archive)["partitions"][str(tp)]["segments"]
+            for segment in recorded(archive)["partitions"][str(tp)]["segments"]
             for batch in segment["batches"]
         ]
         assert [batch for segment in batches(log) for batch in segment["batches"]] == wanted

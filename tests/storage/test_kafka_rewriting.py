@@ -20,7 +20,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tests.fakes.log_start import delete_records, latest_epoch
-from tests.storage.kafka_vectors import config_of, partition_of, snapshot, snapshot_told, told, unpack
+from tests.storage.kafka_vectors import config_of, partition_of, recorded, recorded_snapshot, snapshot, unpack
 from tests.storage.workbench import TOPIC_ID, SetClock
 from tidelog.records import iter_batches, stamp
 from tidelog.types import LeaderEpoch, Offset
@@ -31,7 +31,7 @@ COMPACTED = ("compacted", "__consumer_offsets", "__transaction_state")
 WRITTEN = [
     (archive, name)
     for archive in ("cluster", "unclean")
-    for name in told(archive)["partitions"]
+    for name in recorded(archive)["partitions"]
     if not name.startswith(COMPACTED)
 ]
 LED = ("codec-", "single-", "segments", "default-interval", "index-full", "by-time", "times", "idempotent", "zipped")
@@ -56,7 +56,7 @@ class Rewriting:
     """A Tidelog log that receives Kafka's batches one after the other."""
 
     def __init__(self, archive: str, name: str, root: Path) -> None:
-        self.said = told(archive)["partitions"][name]
+        self.said = recorded(archive)["partitions"][name]
         self.root = root
         self.directory = LogDirectory(str(root), files=OsFiles(), clock=SetClock(NOW), rng=random.Random(1))
         tp = partition_of(name)
@@ -102,7 +102,7 @@ class Rewriting:
 
 def assert_same(directory: Path, archive: str, name: str) -> None:
     """Check that every file of the log equals Kafka's, and that there are no others except those of Tidelog alone."""
-    said = told(archive)
+    said = recorded(archive)
     prefix = f"{name}/"
     wanted = {path.removeprefix(prefix): facts for path, facts in said["files"].items() if path.startswith(prefix)}
     files = {
@@ -118,7 +118,7 @@ def assert_same(directory: Path, archive: str, name: str) -> None:
     first = said["partitions"][name]["segments"][0]["baseOffset"]  # that one belongs to a segment that is gone
     for file, producers in [item for item in snapshots.items() if int(item[0][:20]) > first]:
         ours = {entry["producerId"]: entry for entry in snapshot(directory / file)}
-        theirs = {entry["producerId"]: entry for entry in snapshot_told(producers)}
+        theirs = {entry["producerId"]: entry for entry in recorded_snapshot(producers)}
         assert {key: {field: ours[key][field] for field in entry} for key, entry in theirs.items()} == theirs
 
 
@@ -145,7 +145,7 @@ def test_the_logs_contain_every_kind_of_batch(unpacked: Unpacked) -> None:
     """The tests above prove only as much as their logs contain."""
     kinds = set()
     for archive, name in WRITTEN:
-        for data in batches_of(unpacked(archive) / name, told(archive)["partitions"][name]):
+        for data in batches_of(unpacked(archive) / name, recorded(archive)["partitions"][name]):
             for batch in iter_batches(data):
                 kinds |= {batch.codec.name, batch.timestamp_type.name}
                 kinds |= {"control"} if batch.is_control else {"transactional"} if batch.is_transactional else set()

@@ -329,7 +329,7 @@ def eventful(bench: Bench, seed: int = 3, steps: int = 120) -> Sender:
     return sender
 
 
-def told(log: Log) -> list[object]:
+def state_of(log: Log) -> list[object]:
     """The producer state of a log: what a snapshot keeps, and what readers may see."""
     return [
         sorted(state.to_snapshot() for state in log.active_producers()),
@@ -346,7 +346,7 @@ def test_every_stop_leaves_the_same_producers(stop: str) -> None:
     sender = eventful(bench)
     bench.commit()
     bench.directory.write_checkpoints()
-    before = told(bench.log)
+    before = state_of(bench.log)
     match stop:
         case "clean":
             bench.restart_clean()
@@ -357,7 +357,7 @@ def test_every_stop_leaves_the_same_producers(stop: str) -> None:
         case _:
             bench.crash(5)
     commit_all(bench)
-    assert told(bench.log) == before
+    assert state_of(bench.log) == before
     sequence = sender.next[1]
     with pytest.raises(OutOfOrderSequenceNumber):
         append(bench, from_producer(1, sequence + 1, txn=True))
@@ -382,7 +382,7 @@ def test_a_damaged_transaction_index_never_exposes_aborted_records(stop: str, da
     eventful(bench)
     bench.commit()
     bench.directory.write_checkpoints()
-    before = told(bench.log)
+    before = state_of(bench.log)
     indexes = [name for name in bench.files.list(bench.log.path) if name.endswith(".txnindex")]
     assert len(indexes) > 3
     contents = {name: read_file(bench.files, f"{bench.log.path}/{name}") or b"" for name in indexes}
@@ -406,7 +406,7 @@ def test_a_damaged_transaction_index_never_exposes_aborted_records(stop: str, da
             file.close()
     bench.reopen()
     commit_all(bench)
-    assert told(bench.log) == before
+    assert state_of(bench.log) == before
     rebuilt = {name: read_file(bench.files, f"{bench.log.path}/{name}") or b"" for name in indexes}
     assert rebuilt == contents, "the same bytes"
 
@@ -483,7 +483,7 @@ def test_damaged_snapshots_are_rebuilt_from_the_log(stop: str, which: str, damag
     sender = eventful(bench)
     bench.commit()
     bench.directory.write_checkpoints()
-    before = told(bench.log)
+    before = state_of(bench.log)
     if stop == "clean":
         bench.directory.close_clean()
     else:
@@ -499,7 +499,7 @@ def test_damaged_snapshots_are_rebuilt_from_the_log(stop: str, which: str, damag
             file.close()
     bench.reopen()
     commit_all(bench)
-    assert told(bench.log) == before
+    assert state_of(bench.log) == before
     assert not sender.send(1, txn=bench.log.active_producers()[0].transaction_start >= 0).duplicate
 
 
@@ -560,10 +560,10 @@ def test_a_truncated_log_has_the_state_that_it_had_at_that_log_end(cut: int) -> 
     assert twin.log.log_end_offset == end_offset
     commit_all(bench)
     commit_all(twin)
-    assert told(bench.log) == told(twin.log)
+    assert state_of(bench.log) == state_of(twin.log)
     bench.crash(7)
     commit_all(bench)
-    assert told(bench.log) == told(twin.log), "after a crash too"
+    assert state_of(bench.log) == state_of(twin.log), "after a crash too"
 
 
 def test_a_snapshot_from_before_a_truncation_does_not_return_after_a_crash() -> None:

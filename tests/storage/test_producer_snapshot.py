@@ -13,7 +13,7 @@ from storage.producers.producer_snapshot import (
     snapshot_offset,
     snapshot_path,
 )
-from tests.storage.kafka_producers import files_of, told_of
+from tests.storage.kafka_producers import files_of, recorded_of
 from tidelog.errors import CorruptLog
 
 INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
@@ -23,7 +23,7 @@ ENTRIES = st.lists(st.builds(ProducerSnapshot, INT64, INT16, INT32, INT64, INT32
 @pytest.mark.parametrize("directory", ["cluster", "unclean"])
 def test_every_snapshot_that_kafka_wrote_is_read_as_by_kafka(directory: str) -> None:
     compared = 0
-    for partition, told in told_of(directory).items():
+    for partition, told in recorded_of(directory).items():
         for name, producers in (told["snapshots"] or {}).items():
             data = files_of(directory)[f"{partition}/{name}"]
             entries = decode_snapshot(data, name)

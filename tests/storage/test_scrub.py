@@ -207,7 +207,7 @@ def flip(position: int) -> Callable[[bytearray], None]:
     return change
 
 
-def cut(size: int) -> Callable[[bytearray], None]:
+def shorten(size: int) -> Callable[[bytearray], None]:
     def change(data: bytearray) -> None:
         del data[len(data) - size :]
 
@@ -221,13 +221,13 @@ def cut(size: int) -> Callable[[bytearray], None]:
         (INDEX_SUFFIX, flip(1)),
         (INDEX_SUFFIX, flip(4)),
         (INDEX_SUFFIX, lambda data: data.__setitem__(slice(8, 12), data[0:4])),
-        (INDEX_SUFFIX, cut(3)),
+        (INDEX_SUFFIX, shorten(3)),
         (INDEX_SUFFIX, lambda data: data.extend(b"\0\0\0\7\0\1\0\0")),
         (INDEX_SUFFIX, lambda data: data.extend(bytes(8))),
         (TIME_INDEX_SUFFIX, flip(7)),
         (TIME_INDEX_SUFFIX, flip(11)),
-        (TIME_INDEX_SUFFIX, cut(5)),
-        (TIME_INDEX_SUFFIX, cut(12)),
+        (TIME_INDEX_SUFFIX, shorten(5)),
+        (TIME_INDEX_SUFFIX, shorten(12)),
         (TIME_INDEX_SUFFIX, lambda data: data.extend(data[-12:])),
         (TIME_INDEX_SUFFIX, lambda data: data.clear()),
     ],

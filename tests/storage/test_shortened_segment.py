@@ -23,7 +23,7 @@ LARGE = 1 << 20
 TRIES_MAX = 8
 
 
-def cut(bench: Bench, path: str, size: int) -> None:
+def truncate(bench: Bench, path: str, size: int) -> None:
     """Truncate a file from outside."""
     file = bench.disk.open(path)
     file.truncate(size)
@@ -80,7 +80,7 @@ def test_lost_offsets_are_rejected_and_the_rest_can_be_read(
         world.disk.is_cold = lambda _: True
         if number != -1:
             segment.close()
-    cut(world.bench, segment.path, batch.position + into)
+    truncate(world.bench, segment.path, batch.position + into)
     left = [*range(batch.base_offset), *range(end, log.log_end_offset)]
     assert readable(log, max_bytes) == left
     assert log.damage is not None
@@ -115,7 +115,7 @@ def test_the_scrub_reports_a_shorter_file(which: int, into: int) -> None:
     world = World()
     segment, end = world.log.segments[1], world.log.segments[2].base_offset
     batch = list(segment.walk())[which]
-    cut(world.bench, segment.path, batch.position + into)
+    truncate(world.bench, segment.path, batch.position + into)
     assert found_by_scrub(world) == (FindingKind.LOG, batch.base_offset, end)
 
 
@@ -138,7 +138,7 @@ def test_offsets_missing_before_the_next_segment_are_damage_unless_compaction_re
     segment, end = world.log.segments[1], world.log.segments[2].base_offset
     batch = list(segment.walk())[-2]
     world.bench.directory.close_clean()
-    cut(world.bench, segment.path, batch.position)
+    truncate(world.bench, segment.path, batch.position)
     world.bench.config = replace(world.bench.config, compact=compact)
     world.bench.reopen()
     assert world.log.damage is None
@@ -173,7 +173,7 @@ def test_a_file_that_is_removed_while_the_scrub_confirms_a_finding_is_damage(*, 
         if not world.findings and segment.size and world.disk.size(path):
             segment.close()
             if cut_back:
-                cut(world.bench, path, 10)
+                truncate(world.bench, path, 10)
             else:
                 world.disk.remove(path)
         executor.run_one()

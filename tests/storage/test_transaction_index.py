@@ -10,7 +10,7 @@ from storage.files.file_system import read_file, write_file
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex, encode_transactions
 from tests.fakes.fake_disk import FakeDisk
-from tests.storage.kafka_producers import files_of, told_of
+from tests.storage.kafka_producers import files_of, recorded_of
 from tidelog.types import Offset, ProducerId
 
 PATH = "/log/00000000000000000000.txnindex"
@@ -45,7 +45,7 @@ def put(index: TransactionIndex, data: bytes) -> TransactionIndex:
 @pytest.mark.parametrize("directory", ["cluster", "unclean"])
 def test_every_index_that_kafka_wrote_is_read_as_by_kafka(directory: str) -> None:
     compared = 0
-    for partition, told in told_of(directory).items():
+    for partition, told in recorded_of(directory).items():
         for segment in told["segments"]:
             if not segment.get("txnindex"):
                 continue
