@@ -94,9 +94,6 @@ def given_fields(config: type, values: Mapping[str, object]) -> dict[str, Any]:
     return {name: values[each.name] for name, each in settings_of(config).items() if each.name in values}
 
 
-# --- kinds ------------------------------------------------------------------------------------------------------------
-
-
 def _typed(expected: type, value: object) -> Any:
     if type(value) is not expected:
         raise ValueError(value)

@@ -121,8 +121,6 @@ class Cleaning:
         for source in self.plan.sources:
             self._remove_cleaned(source.base_offset)
 
-    # --- on any thread --------------------------------------------------------------------------------------------
-
     def _work(self) -> Iterator[int]:
         plan = self.plan
         offsets = OffsetMap.for_records(plan.sources[-1].end - plan.first_dirty, plan.map_bytes)

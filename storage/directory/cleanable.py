@@ -67,17 +67,13 @@ def measure(
             break
         if behind.base_offset <= first_dirty:
             clean += segment.size
-        elif _is_too_young(segment, config, now):
+        elif config.min_compaction_lag_ms > 0 and youngest_ms(segment) > now - config.min_compaction_lag_ms:
             break
         else:
             dirty += segment.size
             dirty_segments.append(segment)
         end = behind.base_offset
     return Cleanable(first_dirty, max(end, first_dirty), clean, dirty, _is_overdue(dirty_segments, config, now))
-
-
-def _is_too_young(segment: LogSegment, config: LogConfig, now: Millis) -> bool:
-    return config.min_compaction_lag_ms > 0 and youngest_ms(segment) > now - config.min_compaction_lag_ms
 
 
 def _is_overdue(segments: Sequence[LogSegment], config: LogConfig, now: Millis) -> bool:

@@ -119,7 +119,7 @@ class DirectoryChanges:
     def _request_turn(self) -> None:
         if not self._waits and not self._running:
             self._waits = True
-            self._executor.submit(_no_work, self._free)
+            self._executor.submit(lambda: None, self._free)
 
     def _free(self, _: object) -> None:
         self._waits = False
@@ -201,7 +201,3 @@ class DirectoryChanges:
             callback(failure)
         if not isinstance(failure, DiskFull) and not self._next.is_empty:
             self._request_turn()  # if the directory is offline by now, this reports it to the pending changes
-
-
-def _no_work() -> None:
-    """A task that only shows that the executor is free."""

@@ -351,12 +351,15 @@ class LogDirectory:
         tail = f"-{tp.partition}.{self.rng.getrandbits(128):032x}-{suffix}"
         return f"{self.path}/{tp.topic[: _NAME_BYTES_MAX - len(tail)]}{tail}"
 
-    def _delete_later(self, path: str) -> None:
+    def _run_in_background(self, work: Callable[[], object], doing: str) -> None:
         def done(result: object) -> None:
             if isinstance(result, OSError):
-                self.flush_failed(self.fail(f"deleting {path}", result))
+                self.flush_failed(self.fail(doing, result))
 
-        self.background.submit(lambda: remove_log_directory(self.files, path), done)
+        self.background.submit(work, done)
+
+    def _delete_later(self, path: str) -> None:
+        self._run_in_background(lambda: remove_log_directory(self.files, path), f"deleting {path}")
 
     # --- what logs call -------------------------------------------------------------------------------------------
 
@@ -432,12 +435,8 @@ class LogDirectory:
         now = self.clock.wall_ms()
         paths = [path for log in self._changed if not log.closed for path in log.front.deleted.take(now)]
         if paths:
-            self.background.submit(lambda: remove_files(self.files, paths), self._removed)
+            self._run_in_background(lambda: remove_files(self.files, paths), f"removing files in {self.path}")
         self.changes.retry()
-
-    def _removed(self, result: object) -> None:
-        if isinstance(result, OSError):
-            self.flush_failed(self.fail(f"removing files in {self.path}", result))
 
     def move_log_start(self, log: Log, offset: Offset) -> None:
         """Move a log start up to `offset`, at most to the high watermark, in the background; never down."""

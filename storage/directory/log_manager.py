@@ -36,8 +36,6 @@ class LogManager:
         self.progress: dict[str, LoadProgress] = {}
         """The progress of loading by path. The loading threads replace the values."""
 
-    # --- starting -------------------------------------------------------------------------------------------------
-
     def open(
         self,
         paths: Sequence[str],
@@ -110,8 +108,6 @@ class LogManager:
             raise error
         self.failed[path] = error
 
-    # --- queries --------------------------------------------------------------------------------------------------
-
     @property
     def cluster_id(self) -> str | None:
         """The cluster that the directories belong to; None if not assigned yet."""
@@ -135,8 +131,6 @@ class LogManager:
     def is_missing(self, key: PartitionKey) -> bool:
         """True if a directory here had durable records of this partition, but its log was not found."""
         return any(key in directory.missing for directory in self.directories)
-
-    # --- logs -----------------------------------------------------------------------------------------------------
 
     def use(self, directory: LogDirectory, log: Log, topic_id: TopicId, config: LogConfig) -> Log:
         """A loaded log for its partition, with the settings of its topic. A log that was loaded with another
@@ -173,8 +167,6 @@ class LogManager:
             where = "every log directory is offline" if home is None else f"log directory {home} is offline or gone"
             raise KafkaStorageError(f"{name} was not created: {where}; check the disks, then restart the node")
         return directory
-
-    # --- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close everything as it is: no flush, no clean-shutdown marker."""

@@ -105,8 +105,8 @@ class Maintenance:
         self._low: set[LogDirectory] = set()
         self._next_check, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
         self._retention = _Rounds(self._delete_old, config.retention_check_ms, monotonic_ms)
-        self._expiry = _Rounds(_expire_producers, config.producer_check_ms, monotonic_ms)
-        self.cleanings = {directory: self._cleaning(directory, monotonic_ms) for directory in logs.directories}
+        self._expiry = _Rounds(self._expire_producers, config.producer_check_ms, monotonic_ms)
+        self.cleanings = {each: DirectoryCleaning(each, config, owner, monotonic_ms) for each in logs.directories}
         self.scrubs = {
             directory: Scrub(
                 directory,
@@ -143,15 +143,6 @@ class Maintenance:
             cleaning.stop()
             self.scrubs[directory].stop()
 
-    def _cleaning(self, directory: LogDirectory, monotonic_ms: Callable[[], Millis]) -> DirectoryCleaning:
-        return DirectoryCleaning(
-            directory,
-            self._config,
-            monotonic_ms=monotonic_ms,
-            on_failure=self._owner.failed,
-            on_cleaned=lambda round_: self._owner.cleaned(directory, round_),
-        )
-
     def _check_directory(self, directory: LogDirectory) -> None:
         try:
             directory.check_space()
@@ -163,6 +154,10 @@ class Maintenance:
             self._owner.space_changed(directory)
         directory.request_flushes()
         directory.remove_deleted_files()
+
+    @staticmethod
+    def _expire_producers(directory: LogDirectory, log: Log) -> None:
+        log.producers.state.expire(directory.clock.wall_ms())
 
     def _delete_old(self, directory: LogDirectory, log: Log) -> None:
         """Remove the segments that retention or the log start release. The metadata log has its own rules."""
@@ -176,10 +171,6 @@ class Maintenance:
                 self._owner.failed(failure)
 
         directory.drop_expired(log, done)
-
-
-def _expire_producers(directory: LogDirectory, log: Log) -> None:
-    log.producers.state.expire(directory.clock.wall_ms())
 
 
 def limit_producers(logs: LogManager, most: int) -> tuple[int, int]:

@@ -109,8 +109,6 @@ class Scrub:
                 self._end(log, check)
         self._proceed()
 
-    # --- choice of the segment ------------------------------------------------------------------------------------
-
     def _next(self) -> tuple[Log, SegmentCheck] | None:
         now = self._monotonic_ms()
         if not self._round and now >= self._search_at:
@@ -121,15 +119,8 @@ class Scrub:
             if end_offset is None:
                 continue
             try:
-                return log, SegmentCheck(
-                    self._directory.files,
-                    segment,
-                    log.epoch_entries(),
-                    log.config,
-                    end_offset=end_offset,
-                    holes=end_offset <= log.log_start_offset or not log.is_hole(segment, end_offset),
-                    now=self._directory.clock.wall_ms(),
-                )
+                holes = end_offset <= log.log_start_offset or not log.is_hole(segment, end_offset)
+                return log, SegmentCheck(log, segment, end_offset=end_offset, holes=holes)
             except FileNotFoundError:
                 self._report_missing(log, segment, end_offset)
             except OSError as error:
@@ -148,8 +139,6 @@ class Scrub:
         ]
         self._round.extend(sorted(due, key=lambda entry: self._checked[entry[1]]))
         self._search_at = Millis(now + min(max(self._interval_ms, _SEARCH_MS_MIN), _SEARCH_MS_MAX))
-
-    # --- results --------------------------------------------------------------------------------------------------
 
     def _end(self, log: Log, check: SegmentCheck) -> None:
         self._check = None

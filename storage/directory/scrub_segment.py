@@ -20,8 +20,8 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from storage.config import LogConfig
 from storage.files.file_system import File, Files, read_file
+from storage.log.log import Log
 from storage.segment.batch_walk import BrokenChain, Hole, Link, walk_file
 from storage.segment.epoch_cache import epoch_due
 from storage.segment.index_check import EntryFault, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
@@ -33,7 +33,7 @@ from tidelog.errors import TidelogError
 from tidelog.records import EndTxnMarker, decode_control
 from tidelog.records.v2.batch import RecordBatch
 from tidelog.records.v2.header import BatchHeader
-from tidelog.types import EpochStart, Millis, Offset
+from tidelog.types import Offset
 
 REBUILT_SUFFIX: Final = ".rebuilt"
 """Suffix of rebuilt indexes before they replace the wrong ones."""
@@ -118,24 +118,15 @@ class _Indexes:
 class SegmentCheck:
     """The check of one segment. Created and closed on the owner's thread; `step` runs elsewhere."""
 
-    def __init__(
-        self,
-        files: Files,
-        segment: LogSegment,
-        epochs: tuple[EpochStart, ...],
-        config: LogConfig,
-        *,
-        end_offset: Offset,
-        holes: bool,
-        now: Millis,
-    ) -> None:
+    def __init__(self, log: Log, segment: LogSegment, *, end_offset: Offset, holes: bool) -> None:
         """end_offset: base offset of the next segment. holes: offsets may be missing below it. Raises OSError."""
+        files, epochs = log.files, log.epoch_entries()
         self.segment, self.size, self.end_offset = segment, segment.size, end_offset
         self._holes = holes
         self.findings: list[Finding] = []
         self.rebuilt: LogSegment | None = None
         """Has the rebuilt indexes to be installed."""
-        self._files, self._config, self._now = files, config, now
+        self._files, self._config, self._now = files, log.config, log.directory.clock.wall_ms()
         self._path = segment.path
         self._rules = SegmentRules(segment.base_offset, end_offset, partial(epoch_due, epochs))
         self._handle: File = files.open(self._path, read_only=True)

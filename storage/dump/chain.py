@@ -62,8 +62,6 @@ class LogChain:
         self._holes = 0
         self._first_hole = (0, 0)
 
-    # --- segments -------------------------------------------------------------------------------------------------
-
     def begin_segment(self, path: str, base: int) -> Iterator[DumpFinding]:
         """Begin the next .log file, given its name."""
         if self._begun and base > self.next_offset and not self._may_lack(base):
@@ -102,8 +100,6 @@ class LogChain:
 
     def _may_lack(self, offset: int) -> bool:
         return self.known.cleaned_to is not None and offset <= self.known.cleaned_to
-
-    # --- batches --------------------------------------------------------------------------------------------------
 
     def batch(self, read: Read) -> Iterator[DumpFinding]:
         batch = read.batch
@@ -185,8 +181,6 @@ class LogChain:
         if batch.count < batch.last_offset - first + 1:
             self.cleaned_below = max(self.cleaned_below, batch.last_offset + 1)
 
-    # --- epochs ---------------------------------------------------------------------------------------------------
-
     def _check_epoch(self, batch: BatchFound, first: int) -> Iterator[DumpFinding]:
         epoch = batch.leader_epoch
         if epoch is None or epoch == NO_LEADER_EPOCH:
@@ -235,8 +229,6 @@ class LogChain:
     def _newer(self, epoch: int) -> bool:
         return bool(self._epochs) and epoch > self._epochs[-1].epoch  # type: ignore[index]  # checked beside it
 
-    # --- transactions ---------------------------------------------------------------------------------------------
-
     def transaction(self, batch: BatchFound) -> int | None:
         """Track transactions. Returns the first offset of the transaction that this batch aborts, if that was seen and
         nothing of it can have been cleaned."""
@@ -250,8 +242,6 @@ class LogChain:
         began = self.open_transactions.pop(producer, None)
         certain = began is not None and began >= self.cleaned_below
         return began if certain and batch.control == ("ABORT",) else None
-
-    # --- the end --------------------------------------------------------------------------------------------------
 
     def end(self, directory: str) -> Iterator[DumpFinding]:
         durable_below = self.known.durable_below

@@ -56,9 +56,12 @@ def _describe(batch: RecordBatch, header: BatchHeader, fault: Fault | None, path
     crc_ok = fault is None or (computed := batch.computed_crc()) == batch.crc
     if not crc_ok:
         problem = f"the bytes of the batch have checksum {computed:#010x}, but its header has {batch.crc:#010x}"
-    base_offset, count = _deep_facts(batch)
-    if base_offset is None and problem is None:
-        problem = "its wrapped messages cannot be read"
+    base_offset: int | None = None
+    count: int | None = None
+    try:
+        base_offset, count = batch.base_offset, batch.count  # for a wrapper, this needs decompression
+    except TidelogError:
+        problem = problem or "its wrapped messages cannot be read"
     read: list[Record] = []
     if crc_ok and (records or batch.is_control):
         try:
@@ -66,24 +69,10 @@ def _describe(batch: RecordBatch, header: BatchHeader, fault: Fault | None, path
         except TidelogError as error:
             problem = problem or error.message
     found = [_record(batch, path, record) for record in read]
-    event = _facts(batch, path, header.position, base_offset, count, crc_ok=crc_ok, control=_names(found))
-    return Read(event, header, problem, tuple(found) if records else ())
-
-
-def _facts(
-    batch: RecordBatch,
-    path: str,
-    position: int,
-    base_offset: int | None,
-    count: int | None,
-    *,
-    crc_ok: bool,
-    control: tuple[str, ...],
-) -> BatchFound:
     v2 = batch.magic == 2
-    return BatchFound(
+    event = BatchFound(
         path=path,
-        position=position,
+        position=header.position,
         size=batch.size,
         magic=batch.magic,
         base_offset=base_offset,
@@ -99,19 +88,12 @@ def _facts(
         last_sequence=batch.last_sequence if v2 else None,
         is_transactional=batch.is_transactional,
         is_control=batch.is_control,
-        control=control,
+        control=tuple(record.control for record in found if record.control is not None),
         delete_horizon_ms=batch.delete_horizon_ms,
         crc=batch.crc,
         crc_ok=crc_ok,
     )
-
-
-def _deep_facts(batch: RecordBatch) -> tuple[int | None, int | None]:
-    """First offset and number of records. For a wrapper, this needs decompression."""
-    try:
-        return batch.base_offset, batch.count
-    except TidelogError:
-        return None, None
+    return Read(event, header, problem, tuple(found) if records else ())
 
 
 def _codec(batch: RecordBatch) -> str:
@@ -120,10 +102,6 @@ def _codec(batch: RecordBatch) -> str:
     except UnsupportedCompressionType:
         number = batch.attributes & CODEC_BITS
         return Codec(number).name.lower() if number <= Codec.ZSTD else f"unknown ({number})"
-
-
-def _names(records: list[RecordFound]) -> tuple[str, ...]:
-    return tuple(record.control for record in records if record.control is not None)
 
 
 def _record(batch: RecordBatch, path: str, record: Record) -> RecordFound:

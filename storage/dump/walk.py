@@ -58,7 +58,8 @@ def dump(files: Files, path: str, *, records: bool) -> Events:
     path = path.rstrip("/") or "/"
     if files.is_directory(path):
         names = files.list(path)
-        if _is_log(names):
+        segments = (name for name in names if SEGMENT_FILE.fullmatch(name) and name.endswith(LOG_SUFFIX))
+        if (PARTITION_METADATA in names or any(segments)) and META_PROPERTIES not in names:
             yield from dump_log_directory(files, path, records=records)
         else:
             yield from _log_directory(files, path, names, records=records)
@@ -66,17 +67,6 @@ def dump(files: Files, path: str, *, records: bool) -> Events:
         raise NotFound(f"no such file or directory: {path}")
     else:
         yield from _file(files, path, records=records)
-
-
-def _is_log(names: Sequence[str]) -> bool:
-    if META_PROPERTIES in names:
-        return False
-    segments = (name for name in names if SEGMENT_FILE.fullmatch(name) and name.endswith(LOG_SUFFIX))
-    return PARTITION_METADATA in names or any(segments)
-
-
-# --- log directories
-# ---------------------------------------------------------------------------------------------------
 
 
 def _log_directory(files: Files, path: str, names: Sequence[str], *, records: bool) -> Events:
@@ -155,9 +145,6 @@ def _offsets_of(files: Files, path: str) -> dict[TopicPartition, Offset] | None:
         return read_offsets(files, path)
     except CorruptLog:
         return None
-
-
-# --- logs -----------------------------------------------------------------------------------------------------------
 
 
 def dump_log_directory(files: Files, directory: str, *, records: bool) -> Events:
@@ -267,9 +254,6 @@ class _Tally:
             yield note(
                 last.path, f"{findings - FINDINGS_MAX} more findings here are not shown", "repair the first ones first"
             )
-
-
-# --- files named alone ----------------------------------------------------------------------------------------------
 
 
 def _file(files: Files, path: str, *, records: bool) -> Events:

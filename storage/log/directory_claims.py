@@ -66,8 +66,6 @@ class DirectoryClaims:
             claimed = {}
         return OffsetCheckpoint(self._files, path, claimed)
 
-    # --- found at the start ---------------------------------------------------------------------------------------
-
     def known(self, tp: TopicPartition, key: PartitionKey, *, clean: bool) -> Known:
         """What the files recorded about a log when this process started."""
         return Known(
@@ -81,8 +79,6 @@ class DirectoryClaims:
 
     def high_watermark(self, tp: TopicPartition) -> Offset:
         return self._found_high_watermarks.get(tp, Offset(0))
-
-    # --- one log --------------------------------------------------------------------------------------------------
 
     def lowering(self, log: Log, offset: Offset) -> Callable[[], None]:
         """Lower all recorded offsets of the log to at most `offset`, and a recorded log start above its log start,
@@ -186,8 +182,6 @@ class DirectoryClaims:
             if any(file.may_claim(tp) for tp in gone)
         ]
         return in_order(sync_marks, *writes)
-
-    # --- all of them ----------------------------------------------------------------------------------------------
 
     def prepare(self, logs: Collection[Log]) -> Callable[[], None] | None:
         """On the owner's thread: collect the offsets to record now. Returns the write, for any thread, which raises

@@ -161,7 +161,8 @@ class FlushState:
     ) -> FlushTicket | None:
         """Create a ticket for everything below `up_to`; None if all of it is durable. segments: from the one that
         contains the recovery point to the active one. Raises OSError."""
-        if up_to <= self.recovery_point and not self._names_or_epochs(epochs):
+        new_names = self.new_names or self.new_directory
+        if up_to <= self.recovery_point and not new_names and epochs.version <= self.epoch_file.written:
             return None
         ticket = FlushTicket(
             max(up_to, self.recovery_point),
@@ -180,9 +181,6 @@ class FlushState:
         self.tickets.append(ticket)
         self.new_names = self.new_directory = False
         return ticket
-
-    def _names_or_epochs(self, epochs: LeaderEpochCache) -> bool:
-        return self.new_names or self.new_directory or epochs.version > self.epoch_file.written
 
     def _fill(self, ticket: FlushTicket, segments: Sequence[LogSegment], up_to: Offset) -> None:
         for segment in segments:

@@ -13,25 +13,30 @@ Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, Unifi
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
 from storage.files.file_system import Buffer, Files
 from storage.log.cold_read import TransactionsRead
 from storage.log.validation import Prepared
-from storage.producers.aborted_transactions import HoleRule
+from storage.producers.aborted_transactions import AbortedTransactions, HoleRule
 from storage.producers.producer_entry import ProducerBatch, read_marker
-from storage.producers.producer_recovery import ProducersAfterTruncation, Replayed, load_producers
-from storage.producers.producer_state import Duplicate, ProducerChanges
+from storage.producers.producer_recovery import Replayed, rebuild
+from storage.producers.producer_state import Duplicate, ProducerChanges, ProducerStateManager
 from storage.recovery.loaded import Damage, LoadedLog
 from storage.segment.segment import LogSegment
+from storage.segment.segment_bytes import SegmentBytes
 from storage.segment.segments import LogSegments
 from storage.segment.transaction_index import AbortedTransaction
 from tidelog.records.v2.batch import CONTROL_BIT
 from tidelog.records.v2.header import walk_headers
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, TimestampType
+
+if TYPE_CHECKING:
+    from storage.log.log import Log
 
 _ROLLS_SHARE: Final = 8
 """The file of agreed transaction indexes lists every segment. It is written when an eighth of the segments are new, so
@@ -61,16 +66,23 @@ class LogProducers:
         """Rolls since the agreed transaction indexes were last recorded."""
         self._checked: tuple[Sequence[ProducerBatch], ProducerChanges] | None = None
         """The batches checked last and the changes they cause; applied once the batches are in the log."""
-        self.state, self._aborted, replayed = load_producers(
-            files,
-            path,
+        self.state = ProducerStateManager(files, path, config.producer_id_expiration_ms)
+        self._aborted = AbortedTransactions(files, path)
+        log_start, log_end = loaded.log_start, loaded.log_end
+        read_from = log_end if loaded.read_from is None else min(loaded.read_from, log_end)
+        removed = self.state.remove_snapshots_above(max(read_from, log_start))  # they may contain lost batches
+        self.state.remove_strays([segment.base_offset for segment in segments])
+        if removed:
+            files.sync_directory(path)
+        replayed = rebuild(
+            self.state,
             segments.all,
-            log_start=loaded.log_start,
-            log_end=loaded.log_end,
-            trusted=loaded.log_end if loaded.read_from is None else loaded.read_from,
+            log_start=log_start,
+            log_end=log_end,
             high_watermark=high_watermark,
-            expiration_ms=config.producer_id_expiration_ms,
             now=now,
+            aborted=self._aborted,
+            read_from=read_from,
         )
         self.notes = tuple(replayed.notes)
         self.damage = _damage(replayed, loaded.log_end)
@@ -81,8 +93,6 @@ class LogProducers:
             self._aborted.begin(segments.active.base_offset)
         else:
             self._aborted.recall(segments.active)
-
-    # --- queries --------------------------------------------------------------------------------------------------
 
     def first_unstable(self, log_start: Offset) -> Offset | None:
         """First offset of the oldest transaction that is open or not fully replicated; None if there is none."""
@@ -105,8 +115,6 @@ class LogProducers:
         """The closed segments below `end` whose batches a search for aborted transactions would have to read."""
         closed = [segment for segment in self._segments.all[:-1] if segment.base_offset < end]
         return self._aborted.unverified(closed)
-
-    # --- appends --------------------------------------------------------------------------------------------------
 
     def is_duplicate(self, records: Buffer) -> bool:
         """True if the header of the first batch matches a batch that is already in the log."""
@@ -146,8 +154,6 @@ class LogProducers:
         if aborted:
             self._aborted.append(self._segments.active.base_offset, aborted)
 
-    # --- segments -------------------------------------------------------------------------------------------------
-
     def rolled(self, closed: Offset, base_offset: Offset) -> None:
         """The segment at `closed` is closed, the segment at `base_offset` is new."""
         self._aborted.close(closed, self._open_since)
@@ -178,8 +184,6 @@ class LogProducers:
         self.state.remove_strays([segment.base_offset for segment in self._segments])
         self._aborted.replaced(old, base_offset)
 
-    # --- truncation -----------------------------------------------------------------------------------------------
-
     def truncating(self, log_end: Offset) -> bool:
         """Prepare to truncate to `log_end`. Returns True if the directory must be synced before an append."""
         stale = self.state.remove_snapshots_above(log_end)
@@ -199,6 +203,44 @@ class LogProducers:
         self.state.remove_snapshots_above(Offset(-1))
         self._aborted.forget()
         self._aborted.begin(self._segments.active.base_offset)
+
+
+class ProducersAfterTruncation:
+    """Producer state at a truncation offset, rebuilt from snapshots and batches. The owner's thread creates it and uses
+    the indexes. `read` runs on any thread, through own handles. Then the log takes `state` and `replayed`."""
+
+    def __init__(self, log: Log, segments: Sequence[LogSegment], log_end: Offset, last_size: int) -> None:
+        """segments: the remaining ones, the last one truncated to `last_size` bytes. Raises BrokenChain, OSError."""
+        self._files, self._directory = log.files, log.path
+        self._expiration_ms, self._now = log.config.producer_id_expiration_ms, log.directory.clock.wall_ms()
+        self._log_start = log.log_start_offset
+        self._high_watermark = max(min(log.high_watermark, log_end), log.log_start_offset)
+        self._segments = [SegmentBytes(log.files, each) for each in segments]
+        self._segments[-1].size = last_size
+        bases = [segment.base_offset for segment in segments]
+        for start in (log.log_start_offset, *log.producers.state.snapshots):  # where the replay may begin
+            holder = bisect_right(bases, start) - 1
+            if holder >= 0 and bases[holder] < start <= log_end:
+                self._segments[holder].note(start, segments[holder].start_for(start))
+        self.log_end, self.last_base = log_end, segments[-1].base_offset
+        self.state: ProducerStateManager | None = None
+        self.replayed = Replayed([], [])
+
+    def read(self) -> None:
+        """Rebuild the state. Call once the log ends at `log_end` and has no snapshots above. Raises OSError."""
+        self.state = ProducerStateManager(self._files, self._directory, self._expiration_ms)
+        try:
+            self.replayed = rebuild(
+                self.state,
+                self._segments,
+                log_start=self._log_start,
+                log_end=self.log_end,
+                high_watermark=self._high_watermark,
+                now=self._now,
+            )
+        finally:
+            for segment in self._segments:
+                segment.close()
 
 
 def _damage(replayed: Replayed, log_end: Offset) -> Damage | None:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 from storage.files.file_system import File, Files, remove_files, sync_all
 from storage.log.flush import FlushState
-from storage.producers.producer_recovery import ProducersAfterTruncation
+from storage.log.log_producers import ProducersAfterTruncation
 from storage.producers.producer_snapshot import snapshot_path
 from storage.segment.agreed_indexes import remove_agreements
 from storage.segment.batch_walk import BrokenChain, Hole
@@ -37,7 +37,7 @@ from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import LogSegments
 from tidelog.errors import CorruptLog
-from tidelog.types import EpochStart, Millis, Offset
+from tidelog.types import EpochStart, Offset
 
 if TYPE_CHECKING:
     from storage.log.log import Log
@@ -161,18 +161,7 @@ class LogTruncator:
             return self.begin_fully(log.log_start_offset)
         figures = offset, log.log_end_offset, last.base_offset, position
         _log.debug("%s: truncating at offset %d, log end %d: keeps segment %d up to byte %d", log.path, *figures)
-        producers = ProducersAfterTruncation(
-            log.files,
-            log.path,
-            log.config.producer_id_expiration_ms,
-            self._up_to(last),
-            last_size=position,
-            snapshots=self._log.producers.state.snapshots,
-            log_start=log.log_start_offset,
-            log_end=end,
-            high_watermark=max(min(log.high_watermark, end), log.log_start_offset),
-            now=self._now(),
-        )
+        producers = ProducersAfterTruncation(log, self._up_to(last), end, position)  # may raise: before `_lower`
         return Shortening(
             end,
             log.files,
@@ -249,11 +238,6 @@ class LogTruncator:
     def _snapshots_above(self, end: Offset) -> list[str]:
         return [snapshot_path(self._log.path, offset) for offset in self._log.producers.state.snapshots if offset > end]
 
-    def _now(self) -> Millis:
-        return self._log.directory.clock.wall_ms()
-
-    # --- completion -----------------------------------------------------------------------------------------------
-
     def proceed(self, ticket: TruncationTicket) -> bool:
         """Continue after the ticket has run. Returns True if that was all; if False, run the ticket again."""
         if isinstance(ticket, Shortening):
@@ -286,7 +270,7 @@ class LogTruncator:
         self._segments.drop_behind(None)
         self._epochs.clear()
         log.log_start_offset = offset
-        self._segments.begin(offset, log.config, self._now())
+        self._segments.begin(offset, log.config, log.directory.clock.wall_ms())
         log.lost.reset(None)
         self._set_end(offset)
         self._log.producers.emptied()

@@ -83,8 +83,6 @@ class AbortedTransactions:
         path = segment_path(self._directory, base_offset, TRANSACTION_INDEX_SUFFIX)
         return TransactionIndex(self._files, path, base_offset)
 
-    # --- writing --------------------------------------------------------------------------------------------------
-
     def begin(self, base_offset: Offset) -> None:
         """Add a new, empty segment without an index file."""
         index = self._verified[base_offset] = self._index(base_offset)
@@ -175,8 +173,6 @@ class AbortedTransactions:
         self._verified[base] = index
         self._open_after[base] = then.open_since if then.open_since >= 0 else None
         return True
-
-    # --- reading --------------------------------------------------------------------------------------------------
 
     def collect(
         self, segments: LogSegments, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True

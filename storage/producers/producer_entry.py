@@ -203,8 +203,6 @@ class ProducerState(NamedTuple):
                 "earlier batch is missing"
             )
 
-    # --- in a snapshot --------------------------------------------------------------------------------------------
-
     def to_snapshot(self) -> ProducerSnapshot:
         """The snapshot entry; it contains only the last batch."""
         last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, self.last_timestamp)

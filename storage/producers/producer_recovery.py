@@ -18,17 +18,13 @@ Source: Kafka's UnifiedLog.rebuildProducerState, LogLoader.recoverSegment, Produ
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.files.file_system import Files
 from storage.producers.aborted_transactions import AbortedTransactions
 from storage.producers.producer_replay import Batches, walk_producers
 from storage.producers.producer_state import ProducerStateManager
 from storage.segment.batch_walk import BrokenChain
-from storage.segment.segment import LogSegment
-from storage.segment.segment_bytes import SegmentBytes
 from storage.segment.transaction_index import AbortedTransaction
 from tidelog.types import Millis, Offset
 
@@ -39,45 +35,6 @@ class Replayed(NamedTuple):
 
     notes: list[str]
     broken: list[tuple[Batches, BrokenChain]]
-
-
-def load_producers(
-    files: Files,
-    directory: str,
-    segments: Sequence[Batches],
-    *,
-    log_start: Offset,
-    log_end: Offset,
-    trusted: Offset,
-    high_watermark: Offset,
-    expiration_ms: int,
-    now: Millis,
-) -> tuple[ProducerStateManager, AbortedTransactions, Replayed]:
-    """The producer state of a log that has just been opened.
-
-    segments: oldest first, in their current state, with sound indexes. trusted: snapshots above both it and the log
-    start are not trusted; it is the log end after a clean stop, else the base offset of the first segment that recovery
-    has read. high_watermark: from the checkpoint, not below the log start.
-    Reads a snapshot and the batch headers above it; after a clean stop only a snapshot. Raises OSError.
-    """
-    state = ProducerStateManager(files, directory, expiration_ms)
-    aborted = AbortedTransactions(files, directory)
-    read_from = min(trusted, log_end)
-    removed = state.remove_snapshots_above(max(read_from, log_start))
-    state.remove_strays([segment.base_offset for segment in segments])
-    if removed:
-        files.sync_directory(directory)
-    replayed = rebuild(
-        state,
-        segments,
-        log_start=log_start,
-        log_end=log_end,
-        high_watermark=high_watermark,
-        now=now,
-        aborted=aborted,
-        read_from=read_from,
-    )
-    return state, aborted, replayed
 
 
 def rebuild(
@@ -142,54 +99,3 @@ def _replay(
             if i + 1 < len(segments):
                 aborted.close(base, next(iter(state.open_transactions), None))
     return broken
-
-
-class ProducersAfterTruncation:
-    """Producer state at a truncation offset, rebuilt from snapshots and batches. The owner's thread creates it and uses
-    the indexes. `read` runs on any thread, through own handles. Then the log takes `state` and `replayed`."""
-
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        expiration_ms: int,
-        segments: Sequence[LogSegment],
-        *,
-        last_size: int,
-        snapshots: Sequence[Offset],
-        log_start: Offset,
-        log_end: Offset,
-        high_watermark: Offset,
-        now: Millis,
-    ) -> None:
-        """segments: the remaining ones, the last one truncated to `last_size` bytes. snapshots: offsets at which the
-        replay may begin. high_watermark: not above `log_end`. Raises BrokenChain, OSError."""
-        self._files, self._directory, self._expiration_ms = files, directory, expiration_ms
-        self._segments = [SegmentBytes(files, each) for each in segments]
-        self._segments[-1].size = last_size
-        bases = [segment.base_offset for segment in segments]
-        for start in (log_start, *snapshots):
-            holder = bisect_right(bases, start) - 1
-            if holder >= 0 and bases[holder] < start <= log_end:
-                self._segments[holder].note(start, segments[holder].start_for(start))
-        self._log_start, self._high_watermark, self._now = log_start, high_watermark, now
-        self.log_end = log_end
-        self.last_base = segments[-1].base_offset
-        self.state: ProducerStateManager | None = None
-        self.replayed = Replayed([], [])
-
-    def read(self) -> None:
-        """Rebuild the state. Call once the log ends at `log_end` and has no snapshots above. Raises OSError."""
-        self.state = ProducerStateManager(self._files, self._directory, self._expiration_ms)
-        try:
-            self.replayed = rebuild(
-                self.state,
-                self._segments,
-                log_start=self._log_start,
-                log_end=self.log_end,
-                high_watermark=self._high_watermark,
-                now=self._now,
-            )
-        finally:
-            for segment in self._segments:
-                segment.close()

@@ -88,8 +88,6 @@ class ProducerStateManager:
         self.snapshots = sorted(offset for offset in found if offset is not None)
         """The offsets of the snapshot files, ascending. For reading."""
 
-    # --- queries --------------------------------------------------------------------------------------------------
-
     def active_producers(self) -> tuple[ProducerState, ...]:
         """All known producers (Kafka's DescribeProducers)."""
         return tuple(self._producers.values())
@@ -112,8 +110,6 @@ class ProducerStateManager:
         """True if a client's batch is one of the last five of its producer."""
         state = self._producers.get(batch.header.producer_id)
         return state is not None and state.duplicate_of(batch) is not None
-
-    # --- appends --------------------------------------------------------------------------------------------------
 
     def check(self, batches: Sequence[ProducerBatch], origin: Origin) -> ProducerChanges | Duplicate:
         """Validate batches before their append. Returns their effect, or the position of an earlier copy (clients
@@ -214,8 +210,6 @@ class ProducerStateManager:
         for producer_id in producer_ids:
             del self._producers[producer_id], self._appended_at[producer_id]
 
-    # --- snapshots ------------------------------------------------------------------------------------------------
-
     def decided_below(self, offset: Offset) -> Offset:
         """An offset such that every transaction that began below it has ended below `offset`, according to the newest
         snapshot at or below `offset`; 0 if that cannot be read. Raises OSError."""
@@ -234,7 +228,7 @@ class ProducerStateManager:
 
     def take_snapshot(self, offset: Offset) -> None:
         """Write a snapshot of the state below `offset`, unless it exists. Does nothing for offset 0. Raises OSError."""
-        if offset <= 0 or self._has_snapshot(offset):
+        if offset <= 0 or offset in self.snapshots:
             return
         data = encode_snapshot(state.to_snapshot() for state in self._producers.values())
         write_file(self._files, snapshot_path(self._directory, offset), data, sync=False)
@@ -257,10 +251,6 @@ class ProducerStateManager:
                 return
 
         return make_durable
-
-    def _has_snapshot(self, offset: Offset) -> bool:
-        at = bisect_left(self.snapshots, offset)
-        return at < len(self.snapshots) and self.snapshots[at] == offset
 
     def load(self, up_to: Offset) -> tuple[Offset | None, list[str]]:
         """Replace the state by that of the newest readable snapshot at or below `up_to`.

@@ -20,7 +20,7 @@ from typing import Final
 
 from storage.files.file_system import Files, remove_files
 from storage.segment.batch_walk import BrokenChain, walk_file
-from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX
+from storage.segment.segment import ALL_SUFFIXES, LOG_SUFFIX, segment_path
 from storage.segment.segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 
 _NAME: Final = re.compile(r"(?P<base>\d{20})(?P<kind>\.[a-z]+)(?P<state>\.[a-z]+)?")
@@ -56,7 +56,7 @@ def finish_interrupted(files: Files, directory: str) -> list[str]:
 
 def _swap_in(files: Files, directory: str, bases: list[int]) -> str:
     """Replace segments by the cleaned segments made of them."""
-    end = max(_next_offset(files, f"{directory}/{_name(base, LOG_SUFFIX)}{SWAP_SUFFIX}", base) for base in bases)
+    end = max(_next_offset(files, segment_path(directory, base, LOG_SUFFIX) + SWAP_SUFFIX, base) for base in bases)
     replaced = range(bases[0], max(end, bases[-1] + 1))
     old = []
     for name in files.list(directory):
@@ -73,7 +73,7 @@ def _swap_in(files: Files, directory: str, bases: list[int]) -> str:
     files.sync_directory(directory)
     for base in bases:
         for kind in ALL_SUFFIXES:
-            path = f"{directory}/{_name(base, kind)}"
+            path = segment_path(directory, base, kind)
             if files.size(path + SWAP_SUFFIX) is not None:
                 files.rename(path + SWAP_SUFFIX, path)
     files.sync_directory(directory)
@@ -90,7 +90,3 @@ def _next_offset(files: Files, path: str, base: int) -> int:
         for header in walk_file(file, 0, file.size(), base):
             end = header.last_offset + 1
     return end
-
-
-def _name(base: int, kind: str) -> str:
-    return f"{base:020d}{kind}"

@@ -17,10 +17,6 @@ from storage.segment.segments import set_aside
 from tidelog.types import Durability, EpochStart, Offset
 
 
-def _no_progress(done: int, total: int, size: int) -> None:
-    """The default for `progress`."""
-
-
 class LoadingSite:
     """One partition directory during loading.
 
@@ -32,7 +28,7 @@ class LoadingSite:
         self, files: Files, directory: str, config: LogConfig, known: Known, progress: Progress | None = None
     ) -> None:
         self.files, self.directory, self.config, self.known = files, directory, config, known
-        self.progress: Progress = progress or _no_progress
+        self.progress: Progress = progress or (lambda _done, _total, _size: None)
         self.notes: list[str] = []
         self.damage: Damage | None = None
         self.changed = False

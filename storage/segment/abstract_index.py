@@ -75,8 +75,6 @@ class AbstractIndex:
             self._unmap()
             raise
 
-    # --- state ----------------------------------------------------------------------------------------------------
-
     @property
     def is_full(self) -> bool:
         """True if the segment must be rolled before the next entry."""
@@ -101,8 +99,6 @@ class AbstractIndex:
                 f"{self.path} has {self.entries * self.ENTRY.size + self._extra_bytes} bytes, not a multiple of "
                 f"{self.ENTRY.size}"
             )
-
-    # --- for subclasses -------------------------------------------------------------------------------------------
 
     def remember_last(self) -> None:
         """Read the last entry after the number of entries has changed. Raises OSError."""
@@ -135,8 +131,6 @@ class AbstractIndex:
         mapping.write(position, data)
         self.entries = entries + 1
 
-    # --- search ---------------------------------------------------------------------------------------------------
-
     def slot(self, target: int, by: By) -> int:
         """The last slot whose key or value is at most `target`, -1 if there is none. Raises OSError, KafkaStorageError
         if the index is closed."""
@@ -147,8 +141,6 @@ class AbstractIndex:
             return -1
         at, wide = self.FIELDS[by]
         return self._mapping.search(entries, _WARM_BYTES // size, size, at, wide, self.stored(target, by))
-
-    # --- the file -------------------------------------------------------------------------------------------------
 
     def reserve_entries(self, count: int) -> None:
         """Allocate disk space for the next `count` entries, so that writing them cannot fail. Raises OSError,

@@ -41,16 +41,15 @@ class LeaderEpochCache:
         """The largest known epoch, with or without records; -1 for none."""
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
-    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Record that `epoch` begins at `start_offset`. Entries with the same or a later epoch or start offset are
-        removed. Returns True if anything changed: the latest epoch keeps its earlier start offset."""
+        removed. The latest epoch keeps its earlier start offset."""
         if self._entries and self._entries[-1].epoch == epoch and start_offset >= self._entries[-1].start_offset:
-            return False
+            return
         self._entries = [
             entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset
         ] + [EpochStart(epoch, start_offset)]
         self.version += 1
-        return True
 
     def last_with_data(self, log_end: Offset) -> LeaderEpoch:
         """Epoch of the last record of a log that ends at `log_end`, -1 for none."""
@@ -79,33 +78,27 @@ class LeaderEpochCache:
     def below(self, end_offset: Offset) -> tuple[EpochStart, ...]:
         return tuple(entry for entry in self._entries if entry.start_offset < end_offset)
 
-    def truncate_from_end(self, end_offset: Offset) -> bool:
-        """Remove epochs that begin at or above `end_offset`. Returns True if anything changed."""
-        kept = list(self.below(end_offset))
-        if len(kept) == len(self._entries):
-            return False
-        self._entries = kept
-        self.version += 1
-        return True
+    def truncate_from_end(self, end_offset: Offset) -> None:
+        """Remove epochs that begin at or above `end_offset`."""
+        kept = self.below(end_offset)
+        if len(kept) < len(self._entries):
+            self.restore(kept)
 
-    def truncate_from_start(self, start_offset: Offset) -> bool:
+    def truncate_from_start(self, start_offset: Offset) -> None:
         """Set the log start to `start_offset`: remove epochs that ended below it; the epoch that covers it begins
-        there. Returns True if anything changed."""
+        there."""
         over = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if over == 0 or (over == 1 and self._entries[0].start_offset == start_offset):
-            return False
-        self._entries[:over] = [EpochStart(self._entries[over - 1].epoch, start_offset)]
-        self.version += 1
-        return True
+        if over > 1 or (over == 1 and self._entries[0].start_offset < start_offset):
+            self._entries[:over] = [EpochStart(self._entries[over - 1].epoch, start_offset)]
+            self.version += 1
 
     def restore(self, entries: tuple[EpochStart, ...]) -> None:
-        """Restore earlier entries after a failed change."""
+        """Replace all entries."""
         self._entries = list(entries)
         self.version += 1
 
     def clear(self) -> None:
-        self._entries = []
-        self.version += 1
+        self.restore(())
 
 
 class EpochFile:

@@ -162,11 +162,11 @@ def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_
     assert session.collect(1 << 20) == []
     release(cluster)
     log = cluster.log(1, 0)
-    log.cut = object()
+    log.truncation = object()
     assert [answer.fetch_id for answer in session.collect_read()] == [1]
     assert not session.outbox.reads, "what was read before the truncation is discarded, with its memory"
     assert not any(cluster.manager(1).memory.figures.used.values())
-    log.cut = None
+    log.truncation = None
     cluster.append(1, batch(b"c"), acks=1)
     assert session.collect(1 << 20) == []
     assert [answer.fetch_id for answer in session.collect_read()] == [0]
