@@ -453,7 +453,8 @@ class LogDirectory:
             return
         expired = log.guard("looking for old segments of", lambda: log.front.expired(self.clock.wall_ms()))
         if expired is not None:
-            self.drop_before(log, expired.base, done, first=expired.keep)
+            base, keep = expired
+            self.drop_before(log, base, done, first=keep)
 
     def drop_before(
         self, log: Log, offset: Offset, done: Started = _ignore, *, first: Callable[[], None] | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from storage.files.file_system import Buffer, File, Files
 from storage.producers.aborted_transactions import AbortedTransactions, Transactions, read_transactions
@@ -25,16 +25,6 @@ from tidelog.records.v2.header import HEADER_BYTES, peek_header
 from tidelog.types import Offset
 
 _ENTRY: Final = OffsetIndex.ENTRY
-
-
-class ReadTicket(Protocol):
-    """A read from the disk that a log needs before it can answer."""
-
-    def run(self) -> None:
-        """Read from the disk. Runs once, on any thread. Raises OSError, BrokenChain, CorruptIndex."""
-
-    def release(self) -> None:
-        """Close the files after the ticket has run."""
 
 
 class BytesRead:
@@ -143,3 +133,8 @@ class TransactionsRead:
 
     def release(self) -> None:
         """Nothing to release."""
+
+
+ReadTicket: TypeAlias = BytesRead | TransactionsRead
+"""A read from the disk that a log needs before it can answer. `run` it once, on any thread: it raises OSError,
+BrokenChain, CorruptIndex. Then pass the ticket to the log, and `release` it."""

@@ -14,6 +14,7 @@ Not here: when to write (log_directory.py), how errors of the disk are handled (
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from storage.checkpoints.checkpoint_file import (
@@ -22,17 +23,63 @@ from storage.checkpoints.checkpoint_file import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    encode_offsets,
     read_offsets,
 )
 from storage.checkpoints.durable_offsets import DURABLE_MARKS, DurableOffsets
-from storage.checkpoints.offset_checkpoint import OffsetCheckpoint
-from storage.files.file_system import Files
+from storage.files.file_system import Files, write_file
 from storage.recovery.loaded import Known
 from tidelog.errors import CorruptLog
 from tidelog.types import Offset, PartitionKey, TopicPartition
 
 if TYPE_CHECKING:
     from storage.log.log import Log
+
+
+class OffsetCheckpoint:
+    """One …-offset-checkpoint file, written in the background and, by truncations, synchronously.
+
+    Invariants: older contents never replace newer ones. `may_claim` is never less than what the file may contain,
+    including a write in progress and a failed write.
+    """
+
+    def __init__(self, files: Files, path: str, claimed: Mapping[TopicPartition, Offset]) -> None:
+        self._files = files
+        self._path = path
+        self._lock = Lock()
+        self._written = 0
+        self._version = 0
+        self.claimed: dict[TopicPartition, Offset] = dict(claimed)
+        """The contents of the last write, whether finished, in progress or failed."""
+        self._upper_bounds: dict[TopicPartition, Offset] = dict(claimed)
+        """Upper bounds of the offsets that the file may contain apart from `claimed`."""
+
+    def may_claim(self, tp: TopicPartition) -> Offset:
+        """The largest offset that the file may contain for a log, 0 for none."""
+        return max(self.claimed.get(tp, Offset(0)), self._upper_bounds.get(tp, Offset(0)))
+
+    def prepare(self, offsets: Mapping[TopicPartition, Offset]) -> int | None:
+        """Set the contents of the next write; on the owner's thread. Returns the version for `write`, None if the file
+        has these contents already."""
+        if offsets == self.claimed and self._written == self._version:
+            return None
+        self.claimed = dict(offsets)
+        self._version += 1
+        return self._version
+
+    def write(self, version: int, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Write and fsync the offsets, unless a newer version has been written. Any thread. Raises OSError."""
+        with self._lock:
+            if version > self._written:
+                try:
+                    write_file(self._files, self._path, encode_offsets(offsets))
+                except OSError:
+                    before = self._upper_bounds
+                    either = {tp: max(before.get(tp, Offset(0)), offset) for tp, offset in offsets.items()}
+                    self._upper_bounds = {**before, **either}
+                    raise
+                self._written = version
+                self._upper_bounds = dict(offsets)
 
 
 class DirectoryClaims:

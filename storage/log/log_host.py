@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from storage.files.clock import WallClock
 from storage.files.executor import Executor
 from storage.files.file_system import Files
-from storage.log.recent_appends import RecentAppends
 from storage.log.directory_claims import DirectoryClaims
+from storage.log.recent_appends import RecentAppends
 from storage.segment.open_segments import OpenSegments
 from tidelog.errors import TidelogError
 from tidelog.types import Offset, TopicPartition

@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from storage.compaction.cleaning import Cleaning
 from storage.files.deleted_files import DeletedFiles, Leaving
@@ -32,14 +32,6 @@ from tidelog.types import Millis, Offset
 
 if TYPE_CHECKING:
     from storage.log.log import Log
-
-
-class Expired(NamedTuple):
-    """The segments below `base` may be removed after `keep` has run. `keep` makes durable what must remain known of
-    them; it may run on any thread and raises OSError."""
-
-    base: Offset
-    keep: Callable[[], None]
 
 
 class LogStart:
@@ -61,9 +53,13 @@ class LogStart:
             self._log.log_start_offset = offset
             self._epochs.truncate_from_start(offset)
 
-    def expired(self, now: Millis) -> Expired | None:
+    def expired(self, now: Millis) -> tuple[Offset, Callable[[], None]] | None:
         """The segments that `retention.ms`, `retention.bytes` and the log start allow to remove; None if there are
-        none. If all have expired, starts a new segment. Also raises BrokenChain."""
+        none. If all have expired, starts a new segment. Also raises BrokenChain.
+
+        Returns the base offset of the first remaining segment, and a function that makes durable what must remain known
+        of the others. It must run before they are removed; on any thread; it raises OSError.
+        """
         log, segments = self._log, self._segments
         if self.cleaning is not None or self.leaving is not None:
             return None
@@ -82,7 +78,7 @@ class LogStart:
             log.roll(now, "all segments have expired")
         base = segments.all[count].base_offset
         keep = log.producers.state.keeping(base)
-        return Expired(base, in_order(partial(log.files.sync_directory, log.path), keep) if rolled else keep)
+        return base, (in_order(partial(log.files.sync_directory, log.path), keep) if rolled else keep)
 
     def _limit(self) -> Offset:
         """No segment that ends above this offset may be removed."""

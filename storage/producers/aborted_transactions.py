@@ -15,6 +15,7 @@ Source: Kafka's LocalLog.collectAbortedTransactions; the check is Tidelog's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
@@ -270,9 +271,10 @@ class AbortedTransactions:
             self._verified.pop(base, None)
             self._open_after.pop(base, None)
             self._earlier().pop(base, None)
-        if known and index.is_sound():
-            self._verified[base_offset] = index
-            self._open_after[base_offset] = open_since
+        if known:
+            with suppress(CorruptIndex):
+                _ = index.entries  # read now: the file is known to be right
+                self._verified[base_offset], self._open_after[base_offset] = index, open_since
 
 
 def read_transactions(files: Files, directory: str, segments: Sequence[Batches], segment: Batches) -> Transactions:

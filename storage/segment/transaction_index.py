@@ -88,14 +88,6 @@ class TransactionIndex:
         """Start empty: the segment is new and has no index file."""
         self._entries = []
 
-    def is_sound(self) -> bool:
-        """Read the file. Returns True if it is valid. Raises OSError."""
-        try:
-            self._entries = self._read()
-        except CorruptIndex:
-            return False
-        return True
-
     def append(self, transaction: AbortedTransaction) -> None:
         """Add a transaction that ends after the existing ones. Raises CorruptIndex, OSError."""
         entries = self.entries

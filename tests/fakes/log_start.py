@@ -24,8 +24,9 @@ def delete_old_segments(log: Log, now: int) -> int:
         at = Millis(now)
         expired, before = log.front.expired(at), log.segment_count
         if expired is not None:
-            expired.keep()
-            _move_start(log, expired.base)
+            base, keep = expired
+            keep()
+            _move_start(log, base)
             leaving = log.front.take_out()
             if leaving is not None:
                 leaving.run()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from node.replicas.waiting_fetch import AT_ONCE
-from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
 from tests.fakes.log_start import delete_records
+from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse
 from tidelog.records import iter_batches
