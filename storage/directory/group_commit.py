@@ -13,7 +13,6 @@ Not here: the flush itself (log.py), where it runs (the Executor), how a failure
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from storage.files.executor import Executor
 from storage.log.flush import FlushTicket
@@ -79,9 +78,12 @@ class GroupCommit:
                 self._on_failure(error)
                 continue
             if ticket is not None:
-                self.flushes += 1
-                self._flushing[log] = None
-                self._executor.submit(ticket.run, partial(self._end, log, ticket))
+                self._submit(log, ticket)
+
+    def _submit(self, log: Log, ticket: FlushTicket) -> None:
+        self.flushes += 1
+        self._flushing[log] = None
+        self._executor.submit(ticket.run, lambda result: self._end(log, ticket, result))
 
     def _end(self, log: Log, ticket: FlushTicket, result: BaseException | None) -> None:
         del self._flushing[log]

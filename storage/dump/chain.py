@@ -244,24 +244,13 @@ class LogChain:
         return began if certain and batch.control == ("ABORT",) else None
 
     def end(self, directory: str) -> Iterator[DumpFinding]:
-        durable_below = self.known.durable_below
-        if durable_below is not None and self.next_offset < durable_below:
-            yield damage(
-                directory,
-                f"the log ends at offset {self.next_offset}, but everything below {durable_below} was durable",
-                REFETCH,
-                first=self.next_offset,
-                last=durable_below - 1,
-            )
-        start = self.known.log_start
-        if start is not None and start > self.next_offset:
-            yield damage(
-                directory,
-                f"the checkpoint has log start {start}, but the log ends at {self.next_offset}",
-                REFETCH,
-                first=self.next_offset,
-                last=start - 1,
-            )
+        durable_below, start, end = self.known.durable_below, self.known.log_start, self.next_offset
+        for least, cause in (
+            (durable_below, f"the log ends at offset {end}, but everything below {durable_below} was durable"),
+            (start, f"the checkpoint has log start {start}, but the log ends at {end}"),
+        ):
+            if least is not None and end < least:
+                yield damage(directory, cause, REFETCH, first=end, last=least - 1)
 
 
 def _damaged(batch: BatchFound, first: int, cause: str, step: str = REFETCH) -> DumpFinding:
