@@ -38,7 +38,7 @@ from tidelog.records.v2.control import EndTxnMarker, control_batch
 from tidelog.types import Codec, Durability, EpochStart, LeaderEpoch, Millis, Offset
 
 HARMLESS = frozenset({"read", "map"})
-"""Operations before which the disk is as it was before the one before."""
+"""Operations before which the disk is in the same state as before the previous operation."""
 BASE = replace(SMALL, segment_bytes=1_200, segment_index_bytes=240, file_delete_delay_ms=0)
 KEYS = lists(integers(0, 5), 1, 4)
 SHARE = floats(0, 1)

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., None])
 Draw = Callable[[random.Random], Any]
 STEPS_MAX = 45
 REPLAYS_MAX = 150
-"""Of a failing example, to make it shorter; each takes some tenths of a second."""
+"""Runs of a failing example to shorten it; each takes some tenths of a second."""
 
 
 class Machine:
@@ -24,7 +24,7 @@ class Machine:
 
     points: ClassVar[int] = 0
     rng: random.Random
-    """For what the machine decides itself within a step; seeded anew before each."""
+    """Random choices of the machine within a step; seeded again before each step."""
 
     def teardown(self) -> None:
         """The example has ended without an error."""

@@ -32,7 +32,7 @@ VECTORS: Final = Path(__file__).parent.parent / "vectors"
 ROOTS: Final = {"cluster": "node1", "unclean": "killed", "old": "broker0"}
 RECOVERIES: Final = {"recovery": "unclean", "old-recovery": "old"}
 _READ_BYTES: Final = 4096
-"""Small, so that a log is read in many steps."""
+"""Small, so that reading a log takes many steps."""
 
 Ranges = list[list[int]]
 _FORMATS: Final = {"0.9": 0, "0.1": 1}

@@ -31,7 +31,7 @@ class Stored:
     """Id, epoch and last sequence."""
     is_transactional: bool = False
     marker: bool | None = None
-    """Of a control batch: does it commit?"""
+    """True for a control batch that commits."""
 
     @classmethod
     def of(cls, data: bytes, epoch: int) -> Stored:
@@ -88,7 +88,7 @@ class LogModel:
     decided_to: int = 0
     ghost: LogModel | None = None
     refused_start: int | None = None
-    """Where a full disk kept the log from starting: its file may say so all the same."""
+    """The log start that a full disk rejected: the checkpoint may contain it nevertheless."""
 
     def still(self) -> bool:
         """True if no step is in progress."""

@@ -29,8 +29,8 @@ from tidelog.types import Durability
 
 Patch = pytest.MonkeyPatch
 POINTS = 60_000
-"""Crash points until a planted bug counts as overlooked; most are met within some hundred, the rare ones within some
-ten thousand."""
+"""Crash points after which a planted bug counts as not found; most are found within some hundred, rare ones within
+some ten thousand."""
 
 
 pytestmark = pytest.mark.timeout(3_600)

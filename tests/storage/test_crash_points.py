@@ -23,7 +23,7 @@ FULL = os.environ.get("FULL") == "1"
 POINTS = int(os.environ.get("CRASH_POINTS", "15000")) * (10 if FULL else 1)
 """Crash points of one kind of log; there are seven."""
 FIRST_SEED = None if FULL else int(os.environ.get("CRASH_SEED", "20261121"))
-"""Where the examples begin: the same in every run, so that a change turns it red and not chance; FULL=1: anywhere."""
+"""First seed of the examples: the same in every run, so that only a change can make the test fail; FULL=1: random."""
 
 pytestmark = pytest.mark.timeout(7_200 if FULL else 600)
 

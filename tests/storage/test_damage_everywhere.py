@@ -31,7 +31,7 @@ from tidelog.types import LeaderEpoch, Offset
 CONFIG = replace(SMALL, segment_bytes=600, index_interval_bytes=100, segment_index_bytes=96)
 DIRECTORY = "/data/orders-0"
 READ_BYTES = 4096
-"""As any reader asks: more than one batch, so that each is seen to lead on to the next."""
+"""Size of a read: more than one batch, so that the chain between batches is checked."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Written:
     end: int
     committed: frozenset[int]
     durable: bool
-    """Had all of it been reported as held?"""
+    """True if all of it had been reported as durable."""
 
 
 def fill(bench: Bench) -> None:

@@ -26,7 +26,7 @@ from tidelog.types import LeaderEpoch, Offset, PartitionIndex, PartitionKey, Top
 
 T = TypeVar("T")
 WAITS = ("sync", "sync_directory", "rename", "remove", "remove_directory", "make_directory")
-"""What may wait for a disk, or for its journal."""
+"""Calls that may wait for a disk or its journal."""
 DAY = 24 * 3_600_000
 AGAIN = TopicId(UUID(int=71))
 

@@ -195,7 +195,7 @@ UNSEEN = {
     "active-segment-lost": "nothing in it was known to be durable",
     "log-emptied": "nothing in it was known to be durable",
 }
-"""Planned damages that leave nothing that could be seen."""
+"""Planned damages without a visible effect."""
 
 
 @pytest.fixture(scope="module")

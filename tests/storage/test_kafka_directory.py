@@ -39,7 +39,7 @@ from tidelog.records import iter_batches
 from tidelog.types import LeaderEpoch
 
 WHEN_WRITTEN = 1_700_000_000_000
-"""No producer has expired by then: as for the broker, which had loaded none of them."""
+"""No producer has expired by then: the broker had loaded none of them either."""
 ASKED = [(archive, partition) for archive in ("cluster", "old") for partition in recorded(archive)["partitions"]]
 each_asked = pytest.mark.parametrize(
     ("archive", "partition"),

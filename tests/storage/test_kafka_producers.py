@@ -23,7 +23,7 @@ from tidelog.records import iter_batches
 from tidelog.types import LeaderEpoch, PartitionIndex, TopicPartition
 
 CHANGED = ("compacted", "trimmed", "retained", "expired", "__cluster_metadata", "warm")
-"""Topics whose segments are not what was appended; the metadata log has no producers."""
+"""Topics whose segments differ from what was appended; the metadata log has no producers."""
 
 
 def partitions(directory: str) -> list[str]:

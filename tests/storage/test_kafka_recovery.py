@@ -50,13 +50,13 @@ class Better:
     damaged: tuple[int, int] | None = None
     """Offsets that are reported as lost, first and end."""
     unreadable: tuple[int, ...] = ()
-    """First offsets of batches that a consumer is told to be damaged."""
+    """First offsets of the batches that a consumer reports as damaged."""
     cut: int | None = None
     """Base offset of the segment that is empty here."""
     readable: bool = False
-    """What is reported as damaged can be read all the same."""
+    """Offsets that are reported as damaged and can be read nevertheless."""
     files: tuple[str, ...] = ()
-    """Files that are not Kafka's."""
+    """Files that differ from Kafka's."""
 
 
 BETTER: dict[Key, Better] = {
@@ -219,7 +219,7 @@ def test_recovery_equals_kafkas_or_is_better(opened: Opened, archive: str, name:
 # --- what is left on the disk ---------------------------------------------------------------------------------------
 
 COMPARED = (".log", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoint")
-"""Kafka's files that are the same byte for byte; snapshots are compared by what they say."""
+"""Kafka's files that are the same byte for byte; snapshots are compared by their contents."""
 
 
 def files_of(directory: Path) -> dict[str, str]:

@@ -26,7 +26,7 @@ from tidelog.records import iter_batches, stamp
 from tidelog.types import LeaderEpoch, Offset
 
 NOW = 1_795_300_000_000
-"""After the youngest batch: nothing comes from the future."""
+"""After the youngest batch: no timestamp is in the future."""
 COMPACTED = ("compacted", "__consumer_offsets", "__transaction_state")
 WRITTEN = [
     (archive, name)
@@ -35,7 +35,7 @@ WRITTEN = [
     if not name.startswith(COMPACTED)
 ]
 LED = ("codec-", "single-", "segments", "default-interval", "index-full", "by-time", "times", "idempotent", "zipped")
-"""Topics whose batches a broker takes from producers as they are."""
+"""Topics whose batches a broker stores unchanged."""
 Unpacked = Callable[[str], Path]
 
 

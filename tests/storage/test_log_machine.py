@@ -24,7 +24,7 @@ from tidelog.types import LeaderEpoch, Offset
 
 SEEDS = st.integers(0, 2**32 - 1)
 CRASH_IN = st.one_of(st.none(), st.none(), st.integers(1, 40))
-"""In which call of the disk from now on the machine stops; mostly in none."""
+"""The number of the disk call at which the machine stops; usually none."""
 
 
 @dataclass(frozen=True)

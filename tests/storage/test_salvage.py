@@ -80,7 +80,7 @@ def but(first: int, count: int = PER_BATCH) -> list[int]:
 
 
 HEADER = b"\x55" * 60
-"""Nothing of a batch's header is left."""
+"""The batch's header is overwritten."""
 
 
 @pytest.mark.parametrize("config", [ROOMY, MANY], ids=["one segment", "many segments"])
