@@ -23,7 +23,6 @@ from node.config import SNAPSHOT_BYTES, ReplicationConfig
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.isolation import FetchIsolation
 from storage.log import recent_appends
-from storage.log import directory_claims, flush
 from storage.log.log import Log
 from tests.sim import views
 from tests.sim.caches import Caches
