@@ -5,7 +5,7 @@ Invariants:
   1. All logs of the directory together keep at most `bytes_max`. The oldest batches are dropped first, so what one log
      keeps is the end of its log.
   2. A log forgets its batches whenever bytes or segments are removed from it (`LogReader.forget`).
-Not here: reads of files (log_reader.py). Source: design section 9; Redpanda's batch cache serves the same purpose.
+Not here: reads of files (log_reader.py). Redpanda's batch cache serves the same purpose.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from node.replicas.waiting_fetch import AT_ONCE, FetchOutbox, WaitingFetch
 from node.requests.fetch_session import FetchSession
 from node.requests.types.fetch import FetchedPartition, FetchRequest
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, MemoryBudget
+from storage.append_info import Origin
 from storage.files.executor import InlineExecutor
 from storage.isolation import FetchIsolation
 from tests.node.wires import CALLER, Cluster, HeldExecutor, as_value, batch, endpoint_of, fetch_request
@@ -150,7 +151,12 @@ class Fetches(RuleBasedStateMachine):
         before = self.ready()
         for index in indexes:
             self.cluster.partition(1, index).produce(
-                batch(b"x" * 50), acks=Acks.LEADER, leader_epoch=LeaderEpoch(-1), deadline=Millis(1 << 60), done=ignore
+                batch(b"x" * 50),
+                origin=Origin.CLIENT,
+                acks=Acks.LEADER,
+                leader_epoch=LeaderEpoch(-1),
+                deadline=Millis(1 << 60),
+                done=ignore,
             )
         self.assert_order(before)
 
