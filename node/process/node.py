@@ -28,7 +28,7 @@ from node.observability.metrics import NodeFigures
 from node.observability.partition_metrics import PartitionFigures
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.replicas.log_maintenance import LogMaintenance
-from node.replicas.partition import Partition
+from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_handlers import DataHandlers
@@ -168,8 +168,8 @@ class Node:
         """The present state of every partition, for its metrics; none while the logs are recovered."""
         metadata, replicas = self._metadata, self._replicas
         if metadata is not None and replicas is not None:
-            for partition in list(replicas.partitions()):
-                yield _figures_of(partition, metadata.image)
+            for replica in list(replicas.partitions()):
+                yield _figures_of(replica, metadata.image)
 
     def topic_meters(self) -> Iterator[tuple[str, TopicMeter]]:
         """The meters of the topics with replicas on this node; none while the logs are recovered."""
@@ -300,6 +300,7 @@ class Node:
             peers=self._peers,
             alter_partition=metadata.alter_partition,
             config=config,
+            call_soon=asyncio.get_running_loop().call_soon,
         )
         sessions = FetchSessions(replicas, clock=self._clock, config=config)
         data = DataHandlers(
@@ -320,7 +321,7 @@ class Node:
             background = [
                 tasks.create_task(metadata.run_quorum(), name="quorum"),
                 tasks.create_task(metadata.run_controller(), name="controller"),
-                tasks.create_task(metadata.run_membership(self._damaged, replicas.damaged), name="membership"),
+                tasks.create_task(metadata.run_membership(self._damaged, replicas.damage.reports), name="membership"),
                 tasks.create_task(self._watch_ready(metadata), name="ready"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
@@ -349,7 +350,7 @@ class Node:
             self._logs,
             replace(self._config.maintenance, producers_max=producers_max),
             clock=self._clock,
-            damage_found=replicas.damage_found,
+            damage_found=replicas.damage.found,
             log_start_moved=replicas.log_start_moved,
             memory=replicas.memory,
         )
@@ -392,12 +393,12 @@ def _log_offline(directory: LogDirectory) -> None:
     _log.error("log directory %s is offline: %s", directory.path, directory.offline)
 
 
-def _figures_of(partition: Partition, image: ClusterImage) -> PartitionFigures:
-    state, log = image.partition(partition.key), partition.log
+def _figures_of(replica: Replica, image: ClusterImage) -> PartitionFigures:
+    state, log = image.partition(replica.key), replica.log
     return PartitionFigures(
-        topic=partition.name.topic,
-        partition=partition.name.partition,
-        leads=partition.leader is not None,
+        topic=replica.name.topic,
+        partition=replica.name.partition,
+        leads=replica.leader is not None,
         isr_size=0 if state is None else len(state.isr),
         replicas=0 if state is None else len(state.replicas),
         log_start=log.log_start_offset,

@@ -4,7 +4,7 @@ Invariants:
   1. The result of a read is given once, to the fetch that it was read for.
   2. A read that fails on another thread is repeated on the loop, so that errors are handled in one place.
 Not here: the read and its validity (storage/log/cold_read.py), how many of a stream are in progress (waiting_fetch.py),
-the answer (partition.py).
+the answer (replica.py).
 """
 
 from __future__ import annotations

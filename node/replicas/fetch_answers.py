@@ -1,6 +1,6 @@
 """Answers to the fetches of partitions.
 
-Not here: which answer, and when (partition.py); errors (node/requests/fetch_session.py), which may have no partition.
+Not here: which answer, and when (replica.py); errors (node/requests/fetch_session.py), which may have no partition.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Changes of a follower's log that its core requests: appends of the leader's records, and truncations.
 
-Not here: the decision (replication/partition/follower.py), failures (partition.py).
+Not here: the decision (replication/partition/follower.py), failures (follower_replica.py).
 """
 
 from __future__ import annotations

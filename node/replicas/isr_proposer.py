@@ -48,7 +48,7 @@ class IsrProposer:
         self._alter_partition = alter_partition
         self._clock = clock
         self._config = config
-        self._queue: dict[Proposing, ProposeIsr] = {}
+        self._queue: dict[PartitionKey, tuple[Proposing, ProposeIsr]] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self.node_epoch = NodeEpoch(-1)
@@ -57,7 +57,7 @@ class IsrProposer:
     def propose(self, partition: Proposing, proposal: ProposeIsr) -> None:
         """Send the proposal with the next request."""
         partition.proposed(proposal)
-        self._queue[partition] = proposal
+        self._queue[partition.key] = partition, proposal
         self._wake.set()
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ class IsrProposer:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            batch = [(partition, self._queue.pop(partition)) for partition in list(self._queue)[:PARTITIONS_MAX]]
+            batch = [self._queue.pop(key) for key in list(self._queue)[:PARTITIONS_MAX]]
             await self._send(batch)
 
     async def _send(self, batch: list[tuple[Proposing, ProposeIsr]]) -> None:

@@ -1,7 +1,7 @@
 """Maintenance of a node's logs: runs storage's maintenance, logs its results and reports damage.
 
 Not here: the maintenance itself (storage/directory/maintenance.py), the effect of damage on a replica
-(replica_manager.py).
+(replica_damage.py).
 """
 
 from __future__ import annotations

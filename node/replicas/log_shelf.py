@@ -6,7 +6,7 @@ Invariants:
      or the eligible set.
   3. If the metadata names the log directory of a replica, its log is used and created only there (KIP-858).
 
-Not here: the use of a log (partition.py), log directories and the identity of logs (storage/directory/).
+Not here: the use of a log (replica.py), log directories and the identity of logs (storage/directory/).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks of a replica's own log: when a reader rejected its records (design, section 4, rule 4), and before an unclean
 election of a damaged replica.
 
-Not here: the effect of damage on the replica (replica_manager.py), checks of the whole log (the scrub).
+Not here: the effect of damage on the replica (replica_damage.py), checks of the whole log (the scrub).
 """
 
 from __future__ import annotations

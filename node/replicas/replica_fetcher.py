@@ -23,7 +23,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from node.replicas.partition import Partition
+from node.replicas.follower_replica import FollowerReplica
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.types.fetch import (
     DATA_FETCH_STREAM,
@@ -47,7 +47,7 @@ _log = logging.getLogger("node.replica_fetcher")
 V = TypeVar("V")
 
 
-def _first(waiting: dict[Partition, V]) -> tuple[dict[Partition, V], dict[Partition, V]]:
+def _first(waiting: dict[FollowerReplica, V]) -> tuple[dict[FollowerReplica, V], dict[FollowerReplica, V]]:
     """The entries that fit into one request, and the rest."""
     if len(waiting) <= ENTRIES_MAX:
         return waiting, {}
@@ -83,11 +83,11 @@ class ReplicaFetcher:
         self._peers = peers
         self._config = config
         self._throttle = throttle
-        self._throttled: dict[Partition, None] = {}
-        self._wanted: dict[Partition, None] = {}
-        self._durable_offset: dict[Partition, Offset] = {}
-        self._open: dict[int, Partition] = {}
-        self._number: dict[Partition, int] = {}
+        self._throttled: dict[FollowerReplica, None] = {}
+        self._wanted: dict[FollowerReplica, None] = {}
+        self._durable_offset: dict[FollowerReplica, Offset] = {}
+        self._open: dict[int, FollowerReplica] = {}
+        self._number: dict[FollowerReplica, int] = {}
         self._stream: ValueStream[FetchRequest, FetchAnswer] | None = None
         self._connected_to: Endpoint | None = None
         self._silent_ticks = 0
@@ -100,26 +100,26 @@ class ReplicaFetcher:
 
     # --- requests of the followers ---
 
-    def want(self, partition: Partition) -> None:
+    def want(self, follower: FollowerReplica) -> None:
         """Send a fetch. It contains the durable offset: an unsent report may be too high after a truncation."""
-        self._wanted[partition] = None
-        self._durable_offset.pop(partition, None)
+        self._wanted[follower] = None
+        self._durable_offset.pop(follower, None)
         self._wake.set()
 
-    def report(self, partition: Partition, durable_offset: Offset) -> None:
+    def report(self, follower: FollowerReplica, durable_offset: Offset) -> None:
         """Report a durable offset that moved while the fetch waits."""
-        self._durable_offset[partition] = durable_offset
+        self._durable_offset[follower] = durable_offset
         self._wake.set()
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, follower: FollowerReplica) -> None:
         """Forget a partition that no longer follows this leader in this epoch."""
-        self._wanted.pop(partition, None)
-        self._throttled.pop(partition, None)
-        self._durable_offset.pop(partition, None)
-        self._close(partition)
+        self._wanted.pop(follower, None)
+        self._throttled.pop(follower, None)
+        self._durable_offset.pop(follower, None)
+        self._close(follower)
 
-    def _close(self, partition: Partition) -> None:
-        number = self._number.pop(partition, None)
+    def _close(self, follower: FollowerReplica) -> None:
+        number = self._number.pop(follower, None)
         if number is not None:
             del self._open[number]
 
@@ -142,9 +142,9 @@ class ReplicaFetcher:
         """
         if self._throttled:
             is_open = self._throttle.is_open(self._clock.monotonic_ms())
-            for partition in [each for each in self._throttled if is_open or not each.moves_here]:
-                del self._throttled[partition]
-                self.want(partition)
+            for follower in [each for each in self._throttled if is_open or not each.moves_here]:
+                del self._throttled[follower]
+                self.want(follower)
         if self._stream is None:
             return
         self._silent_ticks += 1 if self._heard else ticks
@@ -207,20 +207,20 @@ class ReplicaFetcher:
         if wanted and not self._open:
             self._silent_ticks, self._heard = 0, True
         is_open = self._throttle.is_open(self._clock.monotonic_ms())
-        for partition in wanted:
-            if partition.moves_here and not is_open:
-                self._throttled[partition] = None
+        for follower in wanted:
+            if follower.moves_here and not is_open:
+                self._throttled[follower] = None
                 self._wake_soon()
                 continue
             fetch_id = next(self._fetch_ids)
-            fetch = partition.next_fetch(fetch_id, config.fetch_bytes_max)
+            fetch = follower.next_fetch(fetch_id, config.fetch_bytes_max)
             if fetch is not None:
                 fetches.append(fetch)
-                self._close(partition)
-                self._open[fetch_id], self._number[partition] = partition, fetch_id
+                self._close(follower)
+                self._open[fetch_id], self._number[follower] = follower, fetch_id
         positions = [
-            DurablePosition(partition.topic_id, partition.key.partition, partition.leader_epoch, offset)
-            for partition, offset in durable_offset.items()
+            DurablePosition(follower.topic_id, follower.key.partition, follower.leader_epoch, offset)
+            for follower, offset in durable_offset.items()
         ]
         return FetchRequest(self._replica, config.fetch_wait_ms, 1, Isolation.READ_UNCOMMITTED, fetches, positions)
 
@@ -229,21 +229,21 @@ class ReplicaFetcher:
             self._failures = 0
             self._silent_ticks, self._heard = 0, True
             for answer in response.partitions:
-                partition = self._open.get(answer.fetch_id)
-                if partition is not None:
+                follower = self._open.get(answer.fetch_id)
+                if follower is not None:
                     if not answer.waits:
-                        del self._open[answer.fetch_id], self._number[partition]
-                    if partition.moves_here:
+                        del self._open[answer.fetch_id], self._number[follower]
+                    if follower.moves_here:
                         self._throttle.spend(len(answer.records), self._clock.monotonic_ms())
-                    partition.answered(answer)
+                    follower.answered(answer)
 
     def _lose_stream(self) -> None:
         self._stream = None
         lost, self._number = self._number, {}
         self._open.clear()
         self._durable_offset.clear()
-        for partition in lost:
-            partition.stream_broken()
+        for follower in lost:
+            follower.stream_broken()
 
     def _pause(self) -> int:
         bound = min(self._config.reconnect_ms_min << min(self._failures, 10), self._config.reconnect_ms_max)

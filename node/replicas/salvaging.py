@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeAlias
 
-from node.replicas.partition import Partition
+from node.replicas.replica import Replica
 from replication.controller.image import ClusterImage, PartitionState
 from storage.directory.lost_records import remove_lost_records
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tidelog.errors import TidelogError
-from tidelog.types import NO_NODE, NodeId
+from tidelog.types import NO_NODE, NodeId, PartitionKey
 
 _log = logging.getLogger("node.replicas")
 
-Reopened: TypeAlias = Callable[[Partition, Log], None]
+Reopened: TypeAlias = Callable[[Replica, Log], None]
 """Called with the log after a repair: a new one without the lost records, or the old one if the repair failed."""
 
 
@@ -33,57 +33,58 @@ class Salvaging:
 
     def __init__(self, me: NodeId, reopened: Reopened) -> None:
         self._me, self._reopened = me, reopened
-        self._waiting: dict[Partition, None] = {}
-        self._busy: dict[Partition, None] = {}
+        self._waiting: dict[Replica, None] = {}
+        self._busy: dict[Replica, None] = {}
 
-    def __contains__(self, partition: Partition) -> bool:
+    def __contains__(self, replica: Replica) -> bool:
         """True if the log of this replica is under repair."""
-        return partition in self._busy
+        return replica in self._busy
 
     @property
     def waits(self) -> bool:
         """True if a replica waits for an election or another attempt."""
         return bool(self._waiting)
 
-    def forget(self, partition: Partition) -> None:
+    def forget(self, replica: Replica) -> None:
         """Forget a replica that was removed or replaced."""
-        self._waiting.pop(partition, None)
+        self._waiting.pop(replica, None)
 
-    def due(self, image: ClusterImage) -> Iterator[PartitionState]:
+    def due(self, image: ClusterImage) -> Iterator[PartitionKey]:
         """The partitions for which this node was elected and does not lead yet."""
-        for partition in list(self._waiting):
-            state = image.partition(partition.key)
+        for replica in list(self._waiting):
+            state = image.partition(replica.key)
             if state is not None and state.leader == self._me:
-                yield state
+                yield replica.key
 
-    def is_accepted(self, partition: Partition, state: PartitionState) -> bool:
+    def is_accepted(self, replica: Replica, state: PartitionState) -> bool:
         """True if the damaged replica was elected although it is in neither set: the loss is accepted."""
-        if partition.directory.offline is not None:
+        if replica.directory.offline is not None:
             return False
         if self._me in state.last_known_elr or (state.leader == NO_NODE and self._me not in state.counted_on):
-            self._waiting[partition] = None
+            self._waiting[replica] = None
             return False
-        return partition in self._waiting and state.leader == self._me
+        return replica in self._waiting and state.leader == self._me
 
-    def begin(self, partition: Partition, damage: Damage) -> None:
+    def begin(self, replica: Replica, damage: Damage) -> None:
         """Let the replica lead with its readable records: at once if all are readable, else after a repair."""
-        del self._waiting[partition]
-        log = partition.log
-        _log.error("%s: unclean election of a damaged replica, which accepts the loss of %s", partition, damage)
+        del self._waiting[replica]
+        log = replica.log
+        _log.error("%s: unclean election of a damaged replica, which accepts the loss of %s", replica, damage)
         if damage.readable:
             log.lost.takes_appends = True
-            partition.offline = None
+            if replica.offline is not None:
+                replica.accept_loss()
         else:
-            self._busy[partition] = None
-            remove_lost_records(partition.directory, log, partial(self._ended, partition))
+            self._busy[replica] = None
+            remove_lost_records(replica.directory, log, partial(self._ended, replica))
 
-    def _ended(self, partition: Partition, log: Log, outcome: str | TidelogError) -> None:
-        del self._busy[partition]
+    def _ended(self, replica: Replica, log: Log, outcome: str | TidelogError) -> None:
+        del self._busy[replica]
         if isinstance(outcome, TidelogError):
-            _log.error("%s: the repair of its log failed and will be repeated: %s", partition, outcome.message)
-            self._waiting[partition] = None
+            _log.error("%s: the repair of its log failed and will be repeated: %s", replica, outcome.message)
+            self._waiting[replica] = None
         else:
             log.lost.takes_appends = True
-            at = partition, log.log_start_offset, log.log_end_offset, outcome
+            at = replica, log.log_start_offset, log.log_end_offset, outcome
             _log.error("%s: continues with the readable records of offsets %d to %d; a copy of its log is in %s", *at)
-        self._reopened(partition, log)
+        self._reopened(replica, log)

@@ -6,7 +6,7 @@ Invariants:
   3. At most `AT_ONCE` reads of a stream are called, in progress or unsent, since their results occupy memory. If a
      fetch ends while the disk reads it, its read keeps its place until the disk has answered.
 
-Not here: the states (fetch_state.py), what can be read (partition.py), reads from disk (cold_reads.py), messages
+Not here: the states (fetch_state.py), what can be read (replica.py), reads from disk (cold_reads.py), messages
 (node/requests/fetch_session.py).
 """
 
@@ -213,3 +213,19 @@ class FetchOutbox:
             self.wake()
             while self._queue and not self.is_full:
                 self.move(next(iter(self._queue)), Cause.PLACE_FREE)
+
+
+def wake_all(waiting: dict[WaitingFetch, None]) -> None:
+    """Try all these fetches again. Those at the disk keep waiting."""
+    fetches = list(waiting)
+    waiting.clear()
+    for fetch in fetches:
+        if not fetch.wake():
+            waiting[fetch] = None
+
+
+def refuse_all(waiting: dict[WaitingFetch, None], error: TidelogError) -> None:
+    """Answer all these fetches with an error."""
+    for fetch in list(waiting):
+        fetch.refuse(error)
+    waiting.clear()

@@ -5,7 +5,7 @@ stream can send, the answers that are due are collected into one message.
 
 Invariants: each entry of a request is answered separately, errors included; a request as a whole fails only if it is
 malformed. A stream whose answers are not read is not served further and uses a bounded amount of memory.
-Not here: partitions (replica_manager.py, partition.py), messages (node/listeners).
+Not here: partitions (replica_manager.py, replica.py), messages (node/listeners).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.replicas.own_log_check import look_at_damage
-from node.replicas.partition import Partition
+from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession, FetchSessions
@@ -214,7 +214,7 @@ class DataHandlers:
         return ListOffsetsAnswer(tuple(self._listed(item, isolation, context) for item in request.partitions))
 
     def _listed(self, item: ListOffsetsPartition, isolation: FetchIsolation, context: RequestContext) -> ListedOffset:
-        partition: Partition | None = None
+        partition: Replica | None = None
         try:
             partition = self._manager.locate(item.topic_id, item.partition, context.listener)
             offset, timestamp, epoch = _look_up(partition, item.timestamp_ms, isolation, item.current_leader_epoch)
@@ -231,7 +231,7 @@ class DataHandlers:
         return OffsetForLeaderEpochAnswer(tuple(self._epoch_end(question, context) for question in request.partitions))
 
     def _epoch_end(self, question: EpochQuestion, context: RequestContext) -> EpochAnswer:
-        partition: Partition | None = None
+        partition: Replica | None = None
         try:
             partition = self._manager.locate(question.topic_id, question.partition, context.listener)
             leader = partition.leading_in(question.current_leader_epoch)
@@ -275,7 +275,7 @@ async def _take_fetches(stream: ValueStream[FetchAnswer, FetchRequest], session:
 
 
 def _look_up(
-    partition: Partition, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
+    partition: Replica, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
 ) -> tuple[Offset, Millis, LeaderEpoch]:
     """The offset for a timestamp, with the timestamp and epoch of its record; for the end of the log, the epoch of the
     record before it. Offset -1 if no record is that recent."""

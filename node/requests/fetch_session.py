@@ -8,7 +8,7 @@ Invariants:
      memory of one message. While many answers wait to be sent, no further requests are taken (`wait_room`).
 
 Not here: the stream (data_handlers.py), the states of a fetch (node/replicas/fetch_state.py), leadership and readable
-offsets (partition.py), the timer (ticker.py).
+offsets (replica.py), the timer (ticker.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.fetch_state import SHORT, Cause
 from node.replicas.follower_streams import FollowerStreams
-from node.replicas.partition import Partition
+from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.replicas.waiting_fetch import FetchOutbox, FollowerIdentity, WaitingFetch
@@ -69,7 +69,7 @@ class FetchSession:
         self._config = config
         self._request: MeteredRequest | None = None
         self._identity: tuple[FetchingReplica, FollowerIdentity] | None = None  # of the last request
-        self._open: dict[tuple[bytes, int], tuple[WaitingFetch, Partition]] = {}
+        self._open: dict[tuple[bytes, int], tuple[WaitingFetch, Replica]] = {}
         self._wake = asyncio.Event()
         self.outbox = FetchOutbox(self._wake.set, self._charge, self._refuse)
         self._deadline: Millis | None = None
@@ -199,7 +199,7 @@ class FetchSession:
         """Answer with an error."""
         self.outbox.add(self._error_answer(fetch, self._end(fetch), error))
 
-    def _error_answer(self, fetch: WaitingFetch, partition: Partition | None, error: TidelogError) -> FetchedPartition:
+    def _error_answer(self, fetch: WaitingFetch, partition: Replica | None, error: TidelogError) -> FetchedPartition:
         self._context.meter.count_error(error)
         epoch, log_start = NO_LEADER_EPOCH, Offset(-1)
         if partition is not None:
@@ -210,13 +210,13 @@ class FetchSession:
             fetch.fetch_id, fetch.topic_id, fetch.index, epoch, Offset(-1), Offset(-1), log_start, error
         )
 
-    def _end(self, fetch: WaitingFetch) -> Partition:
+    def _end(self, fetch: WaitingFetch) -> Replica:
         """Forget a fetch that may wait at its replica. Returns the replica."""
         partition = self._forget(fetch)
         partition.stop_waiting(fetch)
         return partition
 
-    def _forget(self, fetch: WaitingFetch) -> Partition:
+    def _forget(self, fetch: WaitingFetch) -> Replica:
         self.outbox.move(fetch, _END)
         _, partition = self._open.pop((fetch.topic_id, fetch.index))
         if fetch.request is not None:

@@ -8,7 +8,7 @@ Invariants:
   4. An entry with `acks=0` is never answered. As in Kafka, its failure ends the stream, so that the producer looks the
      leader up again.
 
-Not here: the stream (data_handlers.py), appends and acks (partition.py).
+Not here: the stream (data_handlers.py), appends and acks (leader_replica.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.records import Inspected
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, Millis, Offset
 
 if TYPE_CHECKING:
-    from node.replicas.partition import Partition
+    from node.replicas.replica import Replica
     from node.replicas.replica_manager import ReplicaManager
 
 
@@ -41,7 +41,7 @@ class _Waiting:
 
     __slots__ = ("acks", "batch_id", "partition", "request", "session")
 
-    def __init__(self, session: ProduceSession, batch_id: int, acks: Acks, partition: Partition) -> None:
+    def __init__(self, session: ProduceSession, batch_id: int, acks: Acks, partition: Replica) -> None:
         self.session, self.batch_id, self.acks, self.partition = session, batch_id, acks, partition
         self.request = session.request
 
@@ -71,7 +71,7 @@ class ProduceSession:
         """The meter of the current stream message; None for a call, which the listener measures."""
         self._outstanding = 0
         self._settled: list[tuple[_Waiting, LogAppendInfo]] = []
-        self._refused: list[tuple[int, Partition | None, TidelogError]] = []
+        self._refused: list[tuple[int, Replica | None, TidelogError]] = []
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._unanswered_failure: TidelogError | None = None
@@ -95,7 +95,7 @@ class ProduceSession:
             raise self._unanswered_failure
 
     async def _append(self, entry: ProduceBatch, acks: int, deadline: Millis) -> None:
-        partition: Partition | None = None
+        partition: Replica | None = None
         try:
             if acks not in {-1, 0, 1}:
                 raise InvalidRequiredAcks(f"acks={acks} is invalid; set -1 (all in-sync replicas), 1 (the leader) or 0")
@@ -108,11 +108,10 @@ class ProduceSession:
             if self._manager.stopping:
                 raise NodeShuttingDown("the node is stopping and rejects appends: send to the next leader")
             wanted = Acks(acks)
-            partition.produce(
+            partition.leading_in(entry.leader_epoch).produce(
                 entry.records,
                 origin=Origin.CLIENT,
                 acks=wanted,
-                leader_epoch=entry.leader_epoch,
                 deadline=deadline,
                 done=_Waiting(self, entry.batch_id, wanted, partition),
                 inspected=inspected,
@@ -127,12 +126,12 @@ class ProduceSession:
                 self.request.entry_ended()
             self._refuse(entry.batch_id, partition, error)
 
-    def _refuse(self, batch_id: int, partition: Partition | None, error: TidelogError) -> None:
+    def _refuse(self, batch_id: int, partition: Replica | None, error: TidelogError) -> None:
         self._context.meter.count_error(error)
         self._refused.append((batch_id, partition, error))
         self._wake.set()
 
-    async def _inspected(self, partition: Partition, records: Buffer) -> Inspected | None:
+    async def _inspected(self, partition: Replica, records: Buffer) -> Inspected | None:
         """The result of `inspect_sent`, which runs on another thread. Raises the reason if the records are rejected."""
         log, rules, now = partition.log, partition.log.rules, self._clock.wall_ms()
         try:
@@ -174,7 +173,7 @@ class ProduceSession:
         answers += [self._error_answer(batch_id, partition, error) for batch_id, partition, error in refused]
         return answers
 
-    def _error_answer(self, batch_id: int, partition: Partition | None, error: TidelogError) -> ProducedBatch:
+    def _error_answer(self, batch_id: int, partition: Replica | None, error: TidelogError) -> ProducedBatch:
         return ProducedBatch(
             batch_id,
             self._manager.with_leader(error, partition, self._context.listener),

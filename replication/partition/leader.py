@@ -11,7 +11,7 @@ Invariants:
      committed yet.
   4. Until the high watermark has reached the start of the epoch, the committed log end is not reported (KIP-207).
 
-Not here: follower positions (isr.py), bytes and waiting fetches (node/replicas/partition.py), elections
+Not here: follower positions (isr.py), bytes and waiting fetches (node/replicas/leader_replica.py), elections
 (replication/controller/elections.py).
 """
 

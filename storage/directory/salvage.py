@@ -9,7 +9,7 @@ rewritten without what cannot be read.
 A batch stays if its checksum is correct, its offsets are after those before it and before those after it, and its epoch
 is the one in the epoch file. No batch is changed.
 Invariants: the copy contains every byte of the log. The log is unchanged until `replace`.
-Not here: whether to give records up (node/replicas/replica_manager.py), opening the rest (loading.py).
+Not here: whether to give records up (node/replicas/salvaging.py), opening the rest (loading.py).
 """
 
 from __future__ import annotations

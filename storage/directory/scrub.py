@@ -5,7 +5,7 @@ Invariants:
   2. Damage is reported only if it was seen twice: by the check, and by the owner in the segment as it is then. So a
      truncation, a cleaning or a deletion meanwhile is no finding.
   3. A wrong index is replaced. The log itself is never written.
-Not here: what is compared (scrub_segment.py), the consequences of damage (node/replicas/replica_manager.py). The times
+Not here: what is compared (scrub_segment.py), the consequences of damage (node/replicas/replica_damage.py). The times
 of the checks are not stored: a new process begins with the oldest segment of each log.
 """
 

@@ -14,7 +14,7 @@ Invariants:
   3. Recorded offsets are lowered before anything is removed, and bytes are removed before epochs (design section 3). If
      the disk is full while the offsets are lowered, nothing was truncated; any later failure takes the directory
      offline.
-Not here: where to truncate (replication/), keeping other work away meanwhile (node/replicas/partition.py,
+Not here: where to truncate (replication/), keeping other work away meanwhile (node/replicas/follower_replica.py,
 group_commit.py).
 Source: design section 3; Kafka's UnifiedLog.truncateTo and truncateFullyAndStartAt.
 """

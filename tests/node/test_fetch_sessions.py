@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from node.config import ReplicationConfig
-from node.replicas.partition import Partition
+from node.replicas.follower_replica import FollowerReplica
+from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica_fetcher import ReplicaFetcher
 from node.requests.fetch_session import FetchSession
 from node.requests.types.fetch import FetchingReplica, FetchRequest
@@ -52,14 +53,8 @@ def mentioned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def produce_everywhere(cluster: Cluster) -> None:
     """One batch for each partition, all in one turn of the loop."""
     for index in range(MANY):
-        cluster.partition(1, index).produce(
-            batch(b"x"),
-            origin=Origin.CLIENT,
-            acks=Acks.LEADER,
-            leader_epoch=NO_LEADER_EPOCH,
-            deadline=Millis(1 << 60),
-            done=ignore,
-        )
+        leader = cluster.partition(1, index).leading_in(NO_LEADER_EPOCH)
+        leader.produce(batch(b"x"), origin=Origin.CLIENT, acks=Acks.LEADER, deadline=Millis(1 << 60), done=ignore)
 
 
 def ignore(*outcome: object) -> None:
@@ -69,16 +64,17 @@ def ignore(*outcome: object) -> None:
 def test_idle_partitions_are_not_mentioned_and_cost_no_ticks(
     cluster: Cluster, mentioned: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticked: list[Partition] = []
-    monkeypatch.setattr(Partition, "tick", ticked.append)
-    monkeypatch.setattr(Partition, "review", ticked.append)
+    ticked: list[object] = []
+    for role in (LeaderReplica, FollowerReplica):
+        monkeypatch.setattr(role, "tick", ticked.append)
+        monkeypatch.setattr(role, "review", ticked.append)
     sent = cluster.wires.messages
     cluster.run(30)
     assert mentioned == []
     assert ticked == []
     wait_s = ReplicationConfig().fetch_wait_ms / 1000
     assert cluster.wires.messages - sent <= 30 / wait_s, "a sign of life, no more often than a fetch may wait"
-    assert not cluster.manager(2)._fetchers[NodeId(1)]._failures, "which keeps the stream from being given up"
+    assert not cluster.manager(2).fetchers.of(NodeId(1))._failures, "which keeps the stream from being given up"
 
 
 def test_one_busy_partition_wakes_no_other(cluster: Cluster, mentioned: list[int]) -> None:
@@ -111,7 +107,7 @@ def test_a_member_removed_while_its_fetch_waited_counts_again(cluster: Cluster) 
     """The controller took it out because it was silent; it has everything, and nothing new will ever come."""
     cluster.produce(1, batch(b"a"), index=5)
     cluster.run(1)
-    assert cluster.partition(2, 5).follower.state is FollowerState.OPEN
+    assert cluster.partition(2, 5).follower.core.state is FollowerState.OPEN
     cluster.set(5, isr=(NodeId(1),))
     cluster.until(lambda: cluster.state(5).isr == (1, 2), what="it is proposed again")
 
@@ -152,7 +148,7 @@ def test_a_later_stream_of_a_follower_ends_the_earlier_one(cluster: Cluster) -> 
     with pytest.raises(InvalidRequest, match="this stream of node 2 is outdated"):
         early.take(of_follower(cluster, 0))
     assert early.idle
-    positions = cluster.partition(1).leader.in_sync.positions(NodeId(2))
+    positions = cluster.partition(1).leader.core.in_sync.positions(NodeId(2))
     assert (positions.session, positions.log_end) == (late.number, 1)
 
 
@@ -167,25 +163,25 @@ def test_a_stream_that_names_its_follower_after_a_later_one_did_ends(cluster: Cl
 
 def test_an_unregistered_process_ends_no_stream(cluster: Cluster) -> None:
     session = cluster.sessions(1).open(CALLER)
-    stream = cluster.manager(2)._fetchers[NodeId(1)]._stream
+    stream = cluster.manager(2).fetchers.of(NodeId(1))._stream
     other = FetchingReplica(NodeId(2), cluster.machines[1].incarnation)
     session.take(of_follower(cluster, 0)._replace(replica=other))
     assert refusals(session) == ["STALE_BROKER_EPOCH"]
     cluster.run(1)
-    assert cluster.manager(2)._fetchers[NodeId(1)]._stream is stream
+    assert cluster.manager(2).fetchers.of(NodeId(1))._stream is stream
 
 
 def test_a_forged_fetch_costs_its_follower_one_reconnect(cluster: Cluster) -> None:
     """The forged stream stays open and silent."""
     cluster.produce(1, batch(b"a"))
     cluster.run(0.5)
-    stream = cluster.manager(2)._fetchers[NodeId(1)]._stream
+    stream = cluster.manager(2).fetchers.of(NodeId(1))._stream
     forged = cluster.sessions(1).open(CALLER)
     forged.take(of_follower(cluster, 0))
     cluster.produce(1, batch(b"b"))
     cluster.until(lambda: cluster.watermark(1) == cluster.watermark(2) == 2, within=1)
     assert forged.closed
-    assert cluster.manager(2)._fetchers[NodeId(1)]._stream is not stream
+    assert cluster.manager(2).fetchers.of(NodeId(1))._stream is not stream
 
 
 def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(cluster: Cluster) -> None:
@@ -194,7 +190,7 @@ def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(clus
     manager, partition = cluster.manager(1), cluster.partition(1)
     session = cluster.sessions(1).open(CALLER)
     session.take(of_follower(cluster, 0))
-    partition.lead(cluster.state(), 1, manager._views(cluster.state()), lag_ms_max=5_000)
+    partition.lead(cluster.state(), 1, manager._views(cluster.state()))
     assert refusals(session) == ["INVALID_REQUEST"]
     cluster.produce(1, batch(b"b"))
     cluster.run(1)

@@ -84,8 +84,8 @@ def test_a_corrupt_replica_stops_waits_until_it_is_out_and_is_fetched_again(roll
     cluster = rolled()
     whole = cluster.contents(1)
     cluster.machines[3].disk.flip_bit(SEGMENT, 70)
-    cluster.until(lambda: bool(cluster.manager(3).damaged()), within=5.0)
-    assert "checksum" in cluster.manager(3).damaged()[0].reason
+    cluster.until(lambda: bool(cluster.manager(3).damage.reports()), within=5.0)
+    assert "checksum" in cluster.manager(3).damage.reports()[0].reason
     cluster.produce(1, batch(b"on two of three"))
     cluster.set(leader=3)
     assert cluster.partition(3).leader is None, "it does not lead"
@@ -95,7 +95,7 @@ def test_a_corrupt_replica_stops_waits_until_it_is_out_and_is_fetched_again(roll
     assert cluster.contents(3) == cluster.contents(1)
     assert cluster.contents(3)[: len(whole)] == whole
     assert len(stray_logs(cluster, 3)) == 1
-    assert cluster.manager(3).damaged() == []
+    assert cluster.manager(3).damage.reports() == []
 
 
 def test_a_corrupt_follower_outside_the_set_is_fetched_again_in_the_next_epoch(rolled: Make) -> None:
@@ -104,8 +104,8 @@ def test_a_corrupt_follower_outside_the_set_is_fetched_again_in_the_next_epoch(r
     cluster.refuse = NotController("nobody joins for now")
     cluster.set(isr=(1, 2))
     cluster.machines[3].disk.flip_bit(SEGMENT, 70)
-    cluster.until(lambda: bool(cluster.manager(3).damaged()), within=10.0)
-    assert cluster.manager(3).damaged()[0].leader_epoch == cluster.state().leader_epoch
+    cluster.until(lambda: bool(cluster.manager(3).damage.reports()), within=10.0)
+    assert cluster.manager(3).damage.reports()[0].leader_epoch == cluster.state().leader_epoch
     cluster.set(isr=(1, 2))
     assert stray_logs(cluster, 3) == []
     cluster.set(leader=1)
@@ -119,7 +119,7 @@ def test_the_only_replica_serves_on_with_what_is_left(rolled: Make) -> None:
     cluster.machines[1].disk.flip_bit(SEGMENT, 70)
     cluster.run(5.0)
     assert cluster.partition(1).leader is not None
-    assert cluster.manager(1).damaged() == []
+    assert cluster.manager(1).damage.reports() == []
     [answer] = cluster.produce(1, batch(b"goes on"))
     assert answer.error.code == 0
 
@@ -130,7 +130,7 @@ def test_the_only_replica_serves_on_when_a_read_meets_damage(rolled: Make) -> No
     cluster.machines[1].disk.flip_bit(log.active.path, 11)  # the length of its first batch
     assert cluster.fetch(1, log.active.base_offset).error.name == "CorruptLog"
     assert cluster.partition(1).leader is not None
-    assert cluster.manager(1).damaged() == [], "nobody could take over"
+    assert cluster.manager(1).damage.reports() == [], "nobody could take over"
     [answer] = cluster.produce(1, batch(b"goes on"))
     assert answer.error.code == 0
     [read] = iter_batches(cluster.fetch(1, answer.base_offset).records)
@@ -147,7 +147,9 @@ def test_a_leader_whose_bytes_a_follower_refuses_checks_them_and_hands_over(roll
     path = cluster.log(1).active.path
     cluster.machines[1].disk.flip_bit(path, cluster.log(1).active.size - 1)
     cluster.start(3)
-    cluster.until(lambda: bool(cluster.manager(1).damaged()), within=3.0, what="the leader says that it is damaged")
+    cluster.until(
+        lambda: bool(cluster.manager(1).damage.reports()), within=3.0, what="the leader says that it is damaged"
+    )
     assert cluster.partition(1).leader is None
     assert cluster.log(3).log_end_offset < cluster.log(2).log_end_offset, "nothing of it was spread"
     cluster.set(leader=2, isr=(2,))
@@ -176,7 +178,7 @@ def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -
     [answer] = session.collect(1 << 20)
     assert answer.error is None
     assert cluster.partition(1).leader is not None
-    assert cluster.manager(1).damaged() == []
+    assert cluster.manager(1).damage.reports() == []
 
 
 def test_a_wrong_index_is_repaired_without_a_report_to_the_controller(rolled: Make) -> None:
@@ -188,5 +190,5 @@ def test_a_wrong_index_is_repaired_without_a_report_to_the_controller(rolled: Ma
     cluster.machines[2].disk.flip_bit(path, 7)
     cluster.run(4.0)
     assert cluster.machines[2].disk.open(path).pread(100, 0) == before
-    assert cluster.manager(2).damaged() == []
+    assert cluster.manager(2).damage.reports() == []
     assert cluster.partition(2).follower is not None

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from node.replicas.partition import Partition
+from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from replication.controller.image import ClusterImage, PartitionState, TopicState
 from replication.controller.image_changes import changes_between
@@ -88,13 +88,13 @@ def test_a_failover_of_many_partitions_takes_its_roles_a_few_in_each_turn(cluste
 
 def test_an_image_with_one_change_is_about_one_partition(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     learned: list[str] = []
-    learn = Partition.learn
+    learn = Replica.learn
 
-    def noting(self: Partition, *news: object) -> None:
+    def noting(self: Replica, *news: object) -> None:
         learned.append(str(self))
         learn(self, *news)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Partition, "learn", noting)
+    monkeypatch.setattr(Replica, "learn", noting)
     cluster.set(7, isr=(NodeId(1),))
     cluster.run(1)
     assert set(learned) == {"t-7"}

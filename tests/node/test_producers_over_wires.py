@@ -46,7 +46,7 @@ def end_transaction(cluster: Cluster, *, commit: bool, producer: int = 9) -> Non
             producer_epoch=0,
         ),
         assign_offsets=True,
-        leader_epoch=partition.leader.leader_epoch,
+        leader_epoch=partition.leader_epoch,
         origin=Origin.COORDINATOR,
     )
 

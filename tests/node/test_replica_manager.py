@@ -175,7 +175,7 @@ def test_each_epoch_has_progress_of_its_own(cluster: Cluster) -> None:
     assert cluster.partition(1).leader is first
     cluster.set(leader=1)
     assert cluster.partition(1).leader is not first
-    assert cluster.partition(1).leader.leader_epoch == 2
+    assert cluster.partition(1).leader.core.leader_epoch == 2
 
 
 def test_a_partition_without_a_leader_waits(cluster: Cluster) -> None:

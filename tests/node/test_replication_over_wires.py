@@ -221,7 +221,7 @@ def test_a_report_that_was_not_sent_before_a_truncation_is_never_sent(cluster: C
     cluster.set(leader=1, publish=False)
     cluster.publish(1)
     waiting = cluster.append(1, batch(b"b"), batch(b"c"), batch(b"d"))
-    converted = cluster.manager(3)._fetchers[NodeId(1)]._stream
+    converted = cluster.manager(3).fetchers.of(NodeId(1))._stream
     assert isinstance(converted, ConvertedStream)
     stream: Any = converted._stream
     send, takes_more = stream.send, asyncio.Event()

@@ -284,6 +284,7 @@ class Cluster:
             peers=GrpcPeers(self.wires),
             alter_partition=self.alter_partition,
             config=self.config,
+            call_soon=self.loop.call_soon,
         )
         machine.manager = manager
         sessions = machine.sessions = FetchSessions(manager, clock=clock, config=self.config)
@@ -296,7 +297,7 @@ class Cluster:
             logs,
             self.maintenance,
             clock=clock,
-            damage_found=manager.damage_found,
+            damage_found=manager.damage.found,
             log_start_moved=manager.log_start_moved,
             memory=manager.memory,
         )

@@ -16,7 +16,7 @@ from node.metadata.metadata_log import MetadataLog
 from node.process.metadata_node import MetadataNode
 from node.process.node import Node
 from node.quorum.state import QuorumView
-from node.replicas.partition import Partition
+from node.replicas.replica import Replica
 from storage.directory.log_directory import LogDirectory
 from storage.log.flush import FlushState
 from storage.log.log import Log
@@ -26,7 +26,7 @@ WATCHED: Final[Mapping[type, frozenset[str]]] = {
     Log: frozenset({"directory", "log_start_offset", "log_end_offset", "high_watermark", "_flush"}),
     FlushState: frozenset({"synced"}),
     LogDirectory: frozenset({"offline"}),
-    Partition: frozenset({"log", "leader", "leader_epoch", "offline"}),
+    Replica: frozenset({"log", "state", "leader_epoch", "offline"}),
     QuorumView: frozenset({"leader_epoch", "leader_id"}),
     MetadataLog: frozenset({"image", "log"}),
     MetadataNode: frozenset({"metadata", "view"}),

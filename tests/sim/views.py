@@ -10,9 +10,11 @@ from node.metadata.metadata_log import METADATA, METADATA_KEY
 from node.process.metadata_node import MetadataNode
 from node.process.node import Node
 from node.replicas.own_log_check import damage_at
-from node.replicas.partition import Partition
+from node.replicas.replica import Replica
+from node.replicas.waiting_fetch import wake_all
 from replication.controller.image import EMPTY, ClusterImage
 from replication.partition.leader_events import Appended
+from replication.partition.replica_lifecycle import ReplicaState
 from storage.append_info import Origin
 from storage.log.log import Log
 from storage.segment.segment import LogSegment
@@ -33,7 +35,7 @@ watermark."""
 def replicas(node: Node, *, metadata: bool = False) -> Iterator[ReplicaView]:
     """Every replica that the node has loaded; with `metadata`, that of the metadata log first."""
     for part in _parts(node):
-        if isinstance(part, Partition):
+        if isinstance(part, Replica):
             yield _view(part)
         elif metadata:
             yield _metadata_view(part)
@@ -63,11 +65,11 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
     manager = node._replicas
     if manager is None:
         return found or ()
-    for part in manager._partitions.values():
+    for part in manager.registry.by_key.values():
         log = part.log
         position = (
             part.leader_epoch,
-            part.leader is not None,
+            part.state is ReplicaState.LEADING,
             log if log.directory.offline is None else None,
             log.log_start_offset,
             log.log_end_offset,
@@ -85,11 +87,11 @@ def replica(node: Node, key: PartitionKey) -> ReplicaView | None:
     """A replica as the node has it now, the metadata log's too; None if it has none."""
     if node._metadata is not None and key == METADATA_KEY:
         return _metadata_view(node._metadata)
-    part = None if node._replicas is None else node._replicas._partitions.get(key)
+    part = None if node._replicas is None else node._replicas.registry.by_key.get(key)
     return None if part is None else _view(part)
 
 
-def _parts(node: Node) -> Iterator[Partition | MetadataNode]:
+def _parts(node: Node) -> Iterator[Replica | MetadataNode]:
     if node._metadata is not None:
         yield node._metadata
     if node.replicas is not None:
@@ -105,16 +107,16 @@ def _metadata_view(metadata: MetadataNode) -> ReplicaView:
     return ReplicaView(METADATA_KEY, str(METADATA), _usable(log), view.leader_epoch, view.leads, Durability.FSYNC)
 
 
-def _view(partition: Partition) -> ReplicaView:
-    log, leader, name = partition.log, partition.leader, partition.name
+def _view(replica: Replica) -> ReplicaView:
+    log, leader, name = replica.log, replica.leader, replica.name
     fields = (
-        partition.key,
+        replica.key,
         f"{name.topic}-{name.partition}",
-        log if partition.offline is None and log.directory.offline is None else None,
-        partition.leader_epoch,
+        log if replica.offline is None and log.directory.offline is None else None,
+        replica.leader_epoch,
         leader is not None,
         log.config.durability,
-        -1 if leader is None else leader.in_sync.partition_epoch,
+        -1 if leader is None else leader.core.in_sync.partition_epoch,
     )
     return tuple.__new__(ReplicaView, fields)  # as ReplicaView(...), with one call less
 
@@ -278,7 +280,7 @@ def scrub(node: Node, key: PartitionKey) -> None:
     while offset < log.log_end_offset:
         damage = damage_at(log, offset, READ_BYTES)
         if damage is not None:
-            manager.damage_found(log, damage)
+            manager.damage.found(log, damage)
             return
         offset = log.read(offset, READ_BYTES, up_to=log.log_end_offset).next_offset
 
@@ -306,8 +308,10 @@ def append_marker(
     """Append the marker that ends a producer's transaction, as a leader does for the transaction coordinator. No
     effect if the node does not lead or refuses it."""
     part = _led(node, key)
-    if part is None or part.leader is None:
+    leader = None if part is None else part.leader
+    if part is None or leader is None:
         return
+    leader.settle()
     log = part.log
     marker = control_batch(
         EndTxnMarker(commit, coordinator_epoch),
@@ -316,14 +320,14 @@ def append_marker(
         producer_epoch=producer_epoch,
     )
     try:
-        part.leader.ensure_enough(Acks.ALL)
+        leader.core.ensure_enough(Acks.ALL)
         log.append(marker, assign_offsets=True, leader_epoch=part.leader_epoch, origin=Origin.COORDINATOR)
     except TidelogError:
         return
-    if part.leader is not None:  # else its directory has just failed
-        part._lead(part.leader.handle(Appended(log.log_end_offset, log.durable_offset)))
-        part._wake(part._followers_waiting)
-        part.sync()
+    if part.leader is leader:  # else its directory has just failed
+        leader._handle(Appended(log.log_end_offset, log.durable_offset))
+        wake_all(leader.waiting)
+        leader._services.sync(log, part.directory, leader)
 
 
 def delete_records(node: Node, key: PartitionKey, offset: int) -> int:
@@ -339,7 +343,7 @@ def delete_records(node: Node, key: PartitionKey, offset: int) -> int:
     return start
 
 
-def _led(node: Node, key: PartitionKey) -> Partition | None:
+def _led(node: Node, key: PartitionKey) -> Replica | None:
     manager = node.replicas
     part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
     return None if part is None or part.leader is None else part

@@ -6,8 +6,8 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from node.replicas import partition as node_partition
-from node.replicas import replica_manager
+from node.replicas import replica as node_replica
+from node.replicas.replica_damage import ReplicaDamage
 from storage.directory import cleanable, log_cleaner, log_directory
 from storage.files.file_system import sync_all
 from storage.log import directory_claims, flush, log_start, log_writer, retention
@@ -91,9 +91,9 @@ def a_truncation_is_not_synced(patch: Patch) -> None:
 
 
 def a_damaged_log_leads_on(patch: Patch) -> None:
-    """A read that finds damage fails without a report of the damage."""
-    patch.setattr(replica_manager.ReplicaManager, "log_damaged", lambda *_: None)
-    patch.setattr(replica_manager.ReplicaManager, "damage_found", lambda *_: None)
+    """A read that finds damage fails, and nobody is told."""
+    patch.setattr(ReplicaDamage, "known", lambda *_: None)
+    patch.setattr(ReplicaDamage, "found", lambda *_: None)
 
 
 def a_truncation_leaves_the_checkpoint(patch: Patch) -> None:
@@ -145,14 +145,14 @@ def lost_epochs_are_no_damage(patch: Patch) -> None:
         finally:
             site.known = known
 
-    def following(self: Any, state: Any) -> None:
+    def following(self: Any, state: Any, fetcher: Any) -> None:
         if self.log.log_end_offset > 0 and not self.log.epoch_entries():
             self.log.truncate_fully_and_start_at(Offset(0))
-        follow(self, state)
+        follow(self, state, fetcher)
 
-    finish, follow = epoch_recovery.EpochRecovery.finish, node_partition.Partition.follow
+    finish, follow = epoch_recovery.EpochRecovery.finish, node_replica.Replica.follow
     patch.setattr(epoch_recovery.EpochRecovery, "finish", finishing)
-    patch.setattr(node_partition.Partition, "follow", following)
+    patch.setattr(node_replica.Replica, "follow", following)
 
 
 def rot_is_taken_for_a_torn_tail(patch: Patch) -> None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from node.replicas import fetch_answers, follower_log, replica_fetcher, replica_manager
-from node.replicas import partition as node_partition
+from node.replicas import (
+    fetch_answers,
+    follower_log,
+    follower_replica,
+    leader_replica,
+    replica_fetcher,
+    replica_manager,
+)
+from node.replicas import replica as node_replica
 from node.requests.types.fetch import DATA_FETCH_STREAM
 from node.runtime.duplex import run_duplex
 from replication import epochs
@@ -33,7 +40,7 @@ def a_watermark_comes_before_the_truncation(patch: Patch) -> None:
         self.state = FollowerState.READY
         return [AdvanceWatermark(min(answer.high_watermark, self._log.log_end)), WantFetch()]
 
-    patch.setattr(node_partition, "diverging_answer", diverging_answer)
+    patch.setattr(leader_replica, "diverging_answer", diverging_answer)
     patch.setattr(follower.PartitionFollower, "_diverged", diverged)
 
 
@@ -44,13 +51,15 @@ def an_answer_counts_for_any_fetch(patch: Patch) -> None:
     async def receive(self: Any, stream: Any) -> None:
         while (response := await stream.receive()) is not None:
             for answer in response.partitions:
-                for found in list(self._every):
-                    if found.key.topic_id.bytes == answer.topic_id and found.key.partition == answer.partition:
-                        found.answered(answer)
+                found = latest.get((self._replica, answer.topic_id, answer.partition))
+                if found is not None:
+                    found.answered(answer)
 
-    def want(self: Any, partition: Any) -> None:
-        self.__dict__.setdefault("_every", {})[partition] = None
-        self._wanted[partition] = None
+    latest: dict[Any, Any] = {}
+
+    def want(self: Any, follower: Any) -> None:
+        latest[self._replica, follower.topic_id, follower.key.partition] = follower
+        self._wanted[follower] = None
         self._wake.set()
 
     def answered(self: Any, answer: Any) -> list[Any]:
@@ -74,12 +83,9 @@ def a_refused_follower_is_given_one_tick(patch: Patch) -> None:
     """A follower that pauses after a rejection is checked once, even if its pause is not over then."""
 
     def tick(self: Any) -> None:
-        if self.leader is not None:
-            self._tick_leader(self.leader)
-        elif self.follower is not None:
-            self._follow(self.follower.handle(Waited(self._host.monotonic_ms())), None)
+        self._handle(Waited(self._services.clock.monotonic_ms()))
 
-    patch.setattr(node_partition.Partition, "tick", tick)
+    patch.setattr(follower_replica.FollowerReplica, "tick", tick)
 
 
 def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
@@ -99,13 +105,13 @@ def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
 
 def a_follower_truncates_to_its_watermark(patch: Patch) -> None:
     """A new follower truncates its log to its high watermark (KIP-101)."""
-    follow = node_partition.Partition.follow
+    follow = node_replica.Replica.follow
 
-    def following(self: Any, state: Any) -> None:
+    def following(self: Any, state: Any, fetcher: Any) -> None:
         self.log.truncate_to(self.log.high_watermark)
-        follow(self, state)
+        follow(self, state, fetcher)
 
-    patch.setattr(node_partition.Partition, "follow", following)
+    patch.setattr(node_replica.Replica, "follow", following)
 
 
 def a_follower_empties_its_log(patch: Patch) -> None:
@@ -154,8 +160,8 @@ def a_follower_reports_its_durable_offset_with_fetches_only(patch: Patch) -> Non
 
 
 def a_lost_stream_is_not_noticed(patch: Patch) -> None:
-    """A follower whose stream broke waits for its answer forever."""
-    patch.setattr(node_partition.Partition, "stream_broken", lambda _: None)
+    """A follower whose stream broke goes on waiting for its answer."""
+    patch.setattr(follower_replica.FollowerReplica, "stream_broken", lambda _: None)
 
 
 def a_follower_takes_the_leaders_start_at_once(patch: Patch) -> None:

@@ -9,7 +9,7 @@ from node.quorum import checks as quorum_checks
 from node.quorum import driver as quorum_driver
 from node.quorum import handlers as quorum_handlers
 from node.replicas.follower_streams import FollowerStreams
-from node.replicas.partition import Partition
+from node.replicas.replica import Replica
 from node.requests.fetch_session import FetchSession
 from replication.controller import controller
 from replication.epochs import divergence
@@ -66,8 +66,8 @@ def a_position_beyond_the_log_end_counts(patch: Patch) -> None:
 
 
 def an_outdated_stream_stays_open(patch: Patch) -> None:
-    """A leader rejects the fetches on an outdated stream one by one, so that the follower never reconnects."""
-    take_over, fetched = FollowerStreams.take_over, Partition.follower_fetched
+    """A leader refuses the fetches on an outdated stream one by one, so that the follower never reconnects."""
+    take_over, fetched = FollowerStreams.take_over, Replica.follower_fetched
     latest_of: dict[Any, Any] = {}
 
     def left_open(self: Any, follower: Any, replace: Any, image: Any) -> None:
@@ -82,7 +82,7 @@ def an_outdated_stream_stays_open(patch: Patch) -> None:
 
     patch.setattr(FollowerStreams, "take_over", left_open)
     patch.setattr(FetchSession, "replace", lambda *_: None)
-    patch.setattr(Partition, "follower_fetched", one_by_one)
+    patch.setattr(Replica, "follower_fetched", one_by_one)
 
 
 def a_drain_is_never_withdrawn(patch: Patch) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from node.replicas import partition as node_partition
-from node.replicas import replica_manager
+from node.replicas import leader_replica, replica_damage
+from node.replicas import replica as node_replica
 from node.replicas.follower_streams import FollowerStreams
+from node.replicas.replica_registry import ReplicaRegistry
 from replication.partition import isr
 from replication.partition import leader as partition_leader
 from replication.partition.leader_events import Acknowledge, FetchAgreed, FetchDiverged, FetchRefused
@@ -56,15 +57,15 @@ def a_refused_joiner_counts_no_more(patch: Patch) -> None:
 def a_topic_is_found_by_its_name(patch: Patch) -> None:
     """Positions are matched to a partition without the topic id."""
 
-    locate = replica_manager.ReplicaManager.locate
+    locate = ReplicaRegistry.locate
 
     def find(self: Any, topic_id: bytes, index: int) -> Any:
         exact = self._by_wire.get((topic_id, index))
-        return exact or next((each for each in self._partitions.values() if each.key.partition == index), None)
+        return exact or next((each for each in self.by_key.values() if each.key.partition == index), None)
 
-    patch.setattr(replica_manager.ReplicaManager, "find", find)
+    patch.setattr(ReplicaRegistry, "find", find)
     patch.setattr(
-        replica_manager.ReplicaManager,
+        ReplicaRegistry,
         "locate",
         lambda self, topic_id, index, listener: find(self, topic_id, index) or locate(self, topic_id, index, listener),
     )
@@ -100,7 +101,7 @@ def a_leaver_counts_no_more(patch: Patch) -> None:
 def epochs_are_not_compared(patch: Patch) -> None:
     """Fetches and produce requests of any leader epoch are accepted."""
     patch.setattr(partition_leader, "ensure_epoch", lambda *_: None)
-    patch.setattr(node_partition, "ensure_epoch", lambda *_: None)
+    patch.setattr(node_replica, "ensure_epoch", lambda *_: None)
 
 
 def any_incarnation_counts(patch: Patch) -> None:
@@ -110,17 +111,17 @@ def any_incarnation_counts(patch: Patch) -> None:
 
 def offsets_go_to_abandoned_streams(patch: Patch) -> None:
     """Offsets sent on an abandoned stream count as sent on the latest one, and fetches on it are not rejected."""
-    fetched = node_partition.Partition.follower_fetched
+    fetched = leader_replica.LeaderReplica.fetched
 
-    def first_speak_on(self: Any, fetch: Any, follower: Any, *rest: Any) -> Any:
-        told = self._told.get(follower.node_id)
-        if told is None or told.session != follower.session:
-            self._told[follower.node_id] = node_partition._Told(follower.session, Offset(-1), Offset(-1))
+    def first_use_stream(self: Any, fetch: Any, follower: Any, *rest: Any) -> Any:
+        last = self._last_sent.get(follower.node_id)
+        if last is None or last.session != follower.session:
+            self._last_sent[follower.node_id] = leader_replica._LastSent(follower.session, Offset(-1), Offset(-1))
         return fetched(self, fetch, follower, *rest)
 
-    patch.setattr(node_partition.Partition, "follower_fetched", first_speak_on)
-    patch.setattr(node_partition.Partition, "_speak_on", lambda *_: None)
-    patch.setattr(node_partition.Partition, "_is_deaf", lambda *_: False)
+    patch.setattr(leader_replica.LeaderReplica, "fetched", first_use_stream)
+    patch.setattr(leader_replica.LeaderReplica, "_use_stream", lambda *_: None)
+    patch.setattr(leader_replica.LeaderReplica, "_is_outdated", lambda *_: False)
 
 
 def a_leader_begins_its_epoch_twice(patch: Patch) -> None:
@@ -136,18 +137,18 @@ def a_leader_begins_its_epoch_twice(patch: Patch) -> None:
 
 def any_live_node_is_a_successor(patch: Patch) -> None:
     """A damaged leader resigns if the node of another member is alive, even if that node lacks the log."""
-    patch.setattr(replica_manager, "electable", lambda image, state, node: not image.nodes[node].fenced)
+    patch.setattr(replica_damage, "electable", lambda image, state, node: not image.nodes[node].fenced)
 
 
 def a_replica_stopped_for_damage_never_leads(patch: Patch) -> None:
     """A damaged replica that was elected before the controller knew of the damage does not lead, and no other replica
     does."""
-    serves_on = replica_manager.ReplicaManager._serves_on
+    serves_on = replica_damage.ReplicaDamage._serves_on
 
-    def while_it_serves(self: Any, partition: Any) -> bool:
-        return partition.offline is None and serves_on(self, partition)
+    def while_it_serves(self: Any, replica: Any) -> bool:
+        return replica.offline is None and serves_on(self, replica)
 
-    patch.setattr(replica_manager.ReplicaManager, "_serves_on", while_it_serves)
+    patch.setattr(replica_damage.ReplicaDamage, "_serves_on", while_it_serves)
 
 
 def reports_of_any_stream_count(patch: Patch) -> None:
@@ -222,20 +223,27 @@ def a_resignation_is_sent_once(patch: Patch) -> None:
 
 
 def a_leader_without_a_log_stays(patch: Patch) -> None:
-    """A node that cannot create the log of a partition retries, and does not resign meanwhile."""
-    resign = replica_manager.ReplicaManager._resign
+    """A node that cannot make a partition's log tries again, and lets nobody else lead it meanwhile."""
+    resign = replica_damage.ReplicaDamage.resign
 
-    def resigning(self: Any, partition: Any) -> None:
-        if isinstance(partition, node_partition.Partition):
-            resign(self, partition)
+    def resigning(self: Any, key: Any) -> None:
+        if key in self._registry.by_key:
+            resign(self, key)
 
-    patch.setattr(replica_manager.ReplicaManager, "_resign", resigning)
+    patch.setattr(replica_damage.ReplicaDamage, "resign", resigning)
 
 
 def an_ack_outlives_its_epoch(patch: Patch) -> None:
     """A waiting acknowledgement survives the end of the leadership and is sent in the node's next one."""
     kept: dict[Any, Any] = {}
-    begin = partition_leader.PartitionLeader.__init__
+    earlier: dict[Any, Any] = {}
+    begin, lead = partition_leader.PartitionLeader.__init__, leader_replica.LeaderReplica.__init__
+
+    def leading(self: Any, *given: Any) -> None:
+        lead(self, *given)
+        if self._log in earlier:
+            self._pending, self._tickets = earlier[self._log]._pending, earlier[self._log]._tickets
+        earlier[self._log] = self
 
     def beginning(self: Any, **given: Any) -> None:
         begin(self, **given)
@@ -246,6 +254,7 @@ def an_ack_outlives_its_epoch(patch: Patch) -> None:
         kept[self._me, self._set.replicas, self.name] = self._for_commit
         return []
 
+    patch.setattr(leader_replica.LeaderReplica, "__init__", leading)
     patch.setattr(partition_leader.PartitionLeader, "__init__", beginning)
     patch.setattr(partition_leader.PartitionLeader, "_end", end)
 
@@ -302,12 +311,12 @@ def readers_are_not_asked_for_their_epoch(patch: Patch) -> None:
     def reader_fetched(self: Any, fetch: Any) -> None:
         self.leading_in(fetch.leader_epoch)
 
-    patch.setattr(node_partition.Partition, "reader_fetched", reader_fetched)
+    patch.setattr(node_replica.Replica, "reader_fetched", reader_fetched)
 
 
 def a_leader_does_not_verify_its_own_log(patch: Patch) -> None:
     """A leader sends bytes again that its followers reject, without verifying its own log."""
-    patch.setattr(node_partition, "check_own", lambda *_: None)
+    patch.setattr(leader_replica, "check_own", lambda *_: None)
 
 
 def answers_of_any_age_are_applied(patch: Patch) -> None:
@@ -331,5 +340,5 @@ def readers_are_sent_to_any_replica(patch: Patch) -> None:
 
 
 def what_a_follower_lacks_is_out_of_range(patch: Patch) -> None:
-    """A follower answers a reader that is ahead of it with OffsetOutOfRange: a reset would read everything again."""
-    patch.setattr(node_partition, "committed_divergence", lambda *_: None)
+    """A follower answers a reader that is ahead of it as a leader would: reset, it would read all again."""
+    patch.setattr(node_replica, "committed_divergence", lambda *_: None)

@@ -1,0 +1,399 @@
+"""A replica that leads its partition in one epoch: appends, followers' fetches, acknowledgements.
+
+The core (`PartitionLeader`) decides. This module carries out: it appends, requests fsyncs, wakes waiting fetches and
+answers producers.
+
+Invariants:
+  1. Effects of the core are carried out on the loop, at once and in order.
+  2. Each entry is checked and appended at once. What follows from the appends of one turn of the loop is done once, at
+     its end, or before anything else that reads or changes the core (`settle`).
+  3. When the leadership ends, all waiting fetches and produce requests are answered.
+  4. Only the core advances the high watermark of the log.
+
+Not here: the choice of the leader (replica_manager.py), reads (replica.py), streams (data_handlers.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from node.replicas.fetch_answers import diverging_answer, read_answer
+from node.replicas.own_log_check import check_own
+from node.replicas.replica_services import ReplicaServices
+from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all, wake_all
+from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
+from replication.common_events import ClockTicked
+from replication.controller.image import PartitionState
+from replication.partition import leader_events as events
+from replication.partition.leader import PartitionLeader
+from storage.append_info import LogAppendInfo, Origin
+from storage.directory.log_directory import LogDirectory
+from storage.files.file_system import Buffer
+from storage.log.log import Log
+from storage.log.log_reader import LogRead
+from storage.recovery.loaded import Damage
+from tidelog.errors import InvalidRequest, LeadershipLost, NotEnoughReplicas, TidelogError
+from tidelog.records import Inspected
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    Acks,
+    EpochEnd,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    PartitionKey,
+    TopicPartition,
+)
+
+_log = logging.getLogger("node.partition")
+
+ProduceDone: TypeAlias = Callable[[LogAppendInfo | None, TidelogError | None], None]
+"""Called once with the outcome of a produce request: the append (None if there was none), and the error, if any."""
+
+
+@dataclass(slots=True)
+class _LastSent:
+    """The stream of a follower, and the high watermark and log start offset that were last sent on it."""
+
+    session: events.Session
+    watermark: Offset
+    log_start: Offset
+
+
+class LeaderReplica:
+    """One leadership of this node."""
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        name: TopicPartition,
+        log: Log,
+        directory: LogDirectory,
+        services: ReplicaServices,
+        readers: dict[WaitingFetch, None],
+        state: PartitionState,
+        min_insync: int,
+        views: Mapping[NodeId, events.ReplicaView],
+    ) -> None:
+        """log: the epoch has begun in it. readers: consumers' fetches, to wake when the high watermark moves."""
+        self.key = key
+        self.proposed_on = PartitionEpoch(-1)
+        """The newest partition epoch in which this leader proposed an in-sync set."""
+        self.waiting: dict[WaitingFetch, None] = {}
+        """Followers' fetches."""
+        self._name, self._log, self._directory, self._services, self._readers = name, log, directory, services, readers
+        self.core = PartitionLeader(
+            name=name,
+            me=services.me,
+            leader_epoch=state.leader_epoch,
+            history=log.epoch_entries(),
+            log_start=log.log_start_offset,
+            log_end=log.log_end_offset,
+            durable_offset=log.durable_offset,
+            high_watermark=log.high_watermark,
+            known=self._known(state, min_insync, views),
+            lag_ms_max=services.lag_ms_max,
+        )
+        self._ended = False
+        self._tickets = 0
+        self._pending: dict[events.Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
+        self._appended: list[events.AckAwaited] = []
+        """Entries that were appended in this turn, unknown to the core."""
+        self._appended_to = log.log_end_offset
+        self._last_sent: dict[NodeId, _LastSent] = {}
+        self._watermark_ticked = Offset(0)
+
+    def __str__(self) -> str:
+        return str(self._name)
+
+    def start(self) -> None:
+        """Begin to lead."""
+        log = self._log
+        at = self.core.leader_epoch, log.log_end_offset, log.high_watermark
+        _log.info("%s: leads in epoch %d, log end offset %d, high watermark %d", self, *at)
+        self.durable_moved()  # without other counted replicas, durable records are committed
+        self.tick()
+
+    def end(self, reason: str, refusal: TidelogError) -> None:
+        """The leadership has ended. refusal: the answer to the waiting fetches."""
+        self.settle()
+        self._ended = True
+        _log.info("%s: no longer leads in epoch %d: %s", self, self.core.leader_epoch, reason)
+        self._carry_out(self.core.handle(events.LeadershipEnded(reason)))
+        refuse_all(self.waiting, refusal)
+
+    def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, events.ReplicaView]) -> None:
+        """Apply a change of the partition within the leader epoch, or of the nodes of its replicas."""
+        self._handle(self._known(state, min_insync, views))
+        self._services.schedule.attend(self)
+
+    def _known(
+        self, state: PartitionState, min_insync: int, views: Mapping[NodeId, events.ReplicaView]
+    ) -> events.StateKnown:
+        now = self._services.clock.monotonic_ms()
+        return events.StateKnown(state.replicas, state.isr, state.partition_epoch, min_insync, views, now, state.elr)
+
+    # --- produce ---
+
+    def produce(
+        self,
+        records: Buffer,
+        *,
+        origin: Origin,
+        acks: Acks,
+        deadline: Millis,
+        done: ProduceDone,
+        inspected: Inspected | None = None,
+    ) -> None:
+        """Append a batch. `done` is called once, at the end of this turn of the loop or later. origin: only the node
+        itself may append to an internal topic. inspected: the result of `inspect_sent` (storage/log/validation.py) for
+        the records. Raises the reason if the batch is rejected and not
+        written, LeadershipLost if the disk failed during the append.
+
+        A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log."""
+        core, log = self.core, self._log
+        try:
+            core.ensure_enough(acks)
+        except NotEnoughReplicas:
+            if not log.is_duplicate(records):
+                raise
+        info = log.append(
+            records,
+            assign_offsets=True,
+            leader_epoch=core.leader_epoch,
+            origin=origin,
+            inspected=inspected,
+        )
+        if info.last_offset < 0:
+            raise InvalidRequest(f"the entry for partition {self} contains no record batch; send one whole batch")
+        if self._ended:
+            raise LeadershipLost(f"partition {self}: the log directory failed during the append; outcome unknown")
+        self._tickets += 1
+        ticket = events.Ticket(self._tickets)
+        self._pending[ticket] = (done, info)
+        if not self._appended:
+            self._services.turn_end.add(self.settle)
+        self._appended.append(events.AckAwaited(ticket, acks, Offset(info.last_offset + 1), deadline))
+        self._appended_to = log.log_end_offset
+
+    def settle(self) -> None:
+        """Do what follows from the appends of this turn."""
+        if not self._appended:
+            return
+        awaited, self._appended = self._appended, []
+        core, end = self.core, self._appended_to
+        effects = core.handle(events.Appended(end, min(self._log.durable_offset, end)))
+        for entry in awaited:
+            effects += core.handle(entry)
+        if self.waiting:
+            wake_all(self.waiting)
+        self._carry_out(effects)
+        if self._directory.offline is None:
+            self._services.sync(self._log, self._directory, self)
+        if core.waiting:
+            self._services.schedule.attend(self)
+
+    # --- positions of the log ---
+
+    def durable_moved(self) -> None:
+        """Apply a new durable offset of the log."""
+        self.settle()
+        self._carry_out(self.core.handle(events.LocalDurable(self._log.durable_offset)))
+
+    def log_start_moved(self) -> None:
+        """Apply a new log start offset of the log."""
+        self._handle(events.LogStartMoved(self._log.log_start_offset))
+        self._services.schedule.attend(self)
+
+    def committed_end(self) -> Offset:
+        """As `PartitionLeader.committed_end`."""
+        self.settle()
+        return self.core.committed_end()
+
+    def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
+        """As `PartitionLeader.epoch_end`."""
+        self.settle()
+        return self.core.epoch_end(epoch)
+
+    # --- fetches ---
+
+    def fetched(
+        self, fetch: WaitingFetch, follower: FollowerIdentity, item: PartitionFetch, now: Millis
+    ) -> FetchedPartition | None:
+        """Apply the positions in a follower's fetch. Returns the answer if it is due at once, else None. Raises the
+        reason if the fetch is rejected."""
+        self.settle()
+        event = events.FollowerFetched(
+            follower.node_id,
+            follower.incarnation,
+            follower.session,
+            fetch.leader_epoch,
+            fetch.next_offset,
+            fetch.last_epoch,
+            item.durable_offset,
+            item.log_start_offset,
+            now,
+        )
+        verdict, *effects = self.core.handle(event)
+        self._carry_out(effects)
+        self._services.schedule.attend(self)
+        match verdict:
+            case events.FetchAgreed():
+                self._use_stream(follower)
+                if item.refused:
+                    check_own(self._log, fetch.next_offset, fetch.max_bytes, self._damage_found)
+                return None
+            case events.FetchDiverged(end):
+                return diverging_answer(fetch, self._log, self.core.leader_epoch, end)
+            case events.FetchRefused(error):
+                raise error
+            case _:
+                raise AssertionError(f"unexpected answer to a fetch: {verdict}")
+
+    def _use_stream(self, follower: FollowerIdentity) -> None:
+        """Send updates on the latest stream of a follower only: one of an earlier incarnation may stay open."""
+        last = self._last_sent.get(follower.node_id)
+        if last is not None and last.session == follower.session:
+            return
+        self._last_sent[follower.node_id] = _LastSent(follower.session, Offset(-1), Offset(-1))
+        for fetch in filter(self._is_outdated, list(self.waiting)):
+            fetch.refuse(self._outdated())
+
+    def ensure_latest(self, fetch: WaitingFetch) -> None:
+        """Raises InvalidRequest if the fetch is not from the latest stream of its follower in this leadership."""
+        if self._is_outdated(fetch):
+            raise self._outdated()
+
+    def _is_outdated(self, fetch: WaitingFetch) -> bool:
+        assert fetch.follower is not None, "consumers wait elsewhere"
+        last = self._last_sent.get(fetch.follower.node_id)
+        return last is None or last.session != fetch.follower.session
+
+    def _outdated(self) -> InvalidRequest:
+        return InvalidRequest(f"partition {self}: this fetch is from an earlier stream or leadership; fetch again")
+
+    def _damage_found(self, damage: Damage) -> None:
+        self._services.damage_found(self._log, damage)
+
+    def follower_durable(self, follower: FollowerIdentity, report: DurablePosition, now: Millis) -> None:
+        """Apply a follower's report of its durable offset. Outdated reports are ignored: the next fetch repeats it."""
+        event = events.FollowerDurable(
+            follower.node_id,
+            follower.incarnation,
+            follower.session,
+            report.leader_epoch,
+            report.durable_offset,
+            now,
+        )
+        self._handle(event)
+
+    def answer_of(self, fetch: WaitingFetch, read: LogRead, *, waits: bool = False) -> FetchedPartition:
+        """The answer to a follower. waits: the fetch keeps waiting."""
+        assert fetch.follower is not None, "consumers are answered elsewhere"
+        last = self._last_sent[fetch.follower.node_id]
+        last.watermark, last.log_start = self._log.high_watermark, self._log.log_start_offset
+        return read_answer(fetch, self._log, self.core.leader_epoch, read, waits=waits)
+
+    def reader_fetched(self, fetch: WaitingFetch) -> FetchedPartition | None:
+        """The answer to a consumer if it is due at once: the logs diverge, or another replica is nearer. Else None."""
+        self.settle()
+        if fetch.last_epoch != NO_LEADER_EPOCH:
+            end = self.core.diverging(fetch.next_offset, fetch.last_epoch)
+            if end is not None:
+                return diverging_answer(fetch, self._log, self.core.leader_epoch, end)
+        nearest = self.core.in_sync.nearest(fetch.rack, fetch.next_offset)
+        if nearest is None:
+            return None
+        nothing = LogRead(b"", fetch.next_offset, ())
+        return read_answer(fetch, self._log, self.core.leader_epoch, nothing, preferred=nearest)
+
+    # --- effects of the core ---
+
+    def _handle(self, event: events.LeaderEvent) -> None:
+        self.settle()
+        self._carry_out(self.core.handle(event))
+
+    def _carry_out(self, effects: list[events.LeaderEffect]) -> None:
+        schedule = self._services.schedule
+        schedule.watch(self)
+        for effect in effects:
+            match effect:
+                case events.CommitUpTo(offset):
+                    self._log.advance_high_watermark(offset)
+                    if self._readers:
+                        wake_all(self._readers)
+                    schedule.attend(self)
+                case events.Acknowledge(tickets):
+                    for ticket in tickets:
+                        done, info = self._pending.pop(ticket)
+                        done(info, None)
+                case events.Fail(tickets, error):
+                    for ticket in tickets:
+                        done, info = self._pending.pop(ticket)
+                        done(info, error)
+                case events.ProposeIsr():
+                    self._services.proposer.propose(self, effect)
+                case _:
+                    raise AssertionError(f"{effect} answers a fetch; it must come from FollowerFetched only")
+
+    def proposed(self, proposal: events.ProposeIsr) -> None:
+        """Note that the proposal is being sent to the controller."""
+        self.proposed_on = max(self.proposed_on, proposal.partition_epoch)
+
+    def proposal_accepted(self, _proposal: events.ProposeIsr, answer: events.ProposalAccepted) -> None:
+        """Apply the state that the controller committed for the proposal."""
+        if not self._ended:
+            self._handle(answer)
+            self._services.schedule.attend(self)
+
+    def proposal_failed(self, proposal: events.ProposeIsr) -> None:
+        """Note that the controller rejected the proposal, or did not answer."""
+        if not self._ended:
+            self._handle(events.ProposalFailed(proposal.partition_epoch, self._services.clock.monotonic_ms()))
+
+    # --- time ---
+
+    def tick(self) -> None:
+        """Act on the clock."""
+        if self._ended:
+            return
+        now = self._services.clock.monotonic_ms()
+        self._handle(ClockTicked(now))
+        if self._send_updates(now) or self.core.waiting:
+            self._services.schedule.attend(self)
+
+    def review(self) -> bool:
+        """Check the in-sync set. Returns True if another review is needed, False if nothing depends on time."""
+        if self._ended:
+            return False
+        self.settle()
+        self._services.sync(self._log, self._directory, self)
+        now = self._services.clock.monotonic_ms()
+        self._handle(ClockTicked(now))
+        return not self.core.in_sync.is_settled(now)
+
+    def _send_updates(self, now: Millis) -> bool:
+        """Send waiting followers the high watermark if they lack that of one tick ago, or the log start offset: no
+        records have carried them. Answer fetches from outside the in-sync set that are past their deadline, so that
+        those followers fetch again. Returns True if a follower lacks an update or has a deadline."""
+        watermark, log_start, isr = self.core.high_watermark, self._log.log_start_offset, self.core.in_sync.isr
+        overdue, self._watermark_ticked = self._watermark_ticked, watermark
+        unfinished = False
+        for fetch in list(self.waiting):
+            assert fetch.follower is not None, "consumers wait elsewhere"
+            node = fetch.follower.node_id
+            last = self._last_sent[node]
+            if node not in isr:
+                unfinished = True
+                if now >= fetch.deadline:
+                    fetch.answer_anyway()
+                    continue
+            if last.watermark < overdue or last.log_start < log_start:
+                fetch.tell(self.answer_of(fetch, LogRead(b"", fetch.next_offset, ()), waits=True))
+            unfinished |= last.watermark < watermark
+        return unfinished

@@ -1,0 +1,318 @@
+"""One replica of a partition on this node: its log, its state, and its role in the current leader epoch.
+
+Each leader epoch gets a new role (`LeaderReplica` or `FollowerReplica`). Both roles serve reads of consumers (KIP-392).
+
+Invariants:
+  1. The state changes only as `TRANSITIONS` says (replication/partition/replica_lifecycle.py). There is a role exactly
+     while the state is FOLLOWING, TRUNCATING or LEADING.
+  2. When a role ends, all waiting fetches and produce requests are answered.
+  3. A log that is being truncated is not read: fetches wait until the truncation has ended.
+
+A disk error takes the whole log directory offline: the node calls `go_offline`, possibly during an append.
+Not here: roles and epochs (replica_manager.py), streams (data_handlers.py, replica_fetcher.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from node.observability.meters.topic_meter import TopicMeter
+from node.replicas.cold_reads import fetch_records
+from node.replicas.fetch_answers import committed_divergence, diverging_answer, read_answer
+from node.replicas.follower_replica import FollowerReplica
+from node.replicas.leader_replica import LeaderReplica
+from node.replicas.own_log_check import read_again
+from node.replicas.replica_fetcher import ReplicaFetcher
+from node.replicas.replica_services import ReplicaServices
+from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all
+from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
+from replication.controller.image import PartitionState
+from replication.epochs import ensure_epoch
+from replication.partition.leader_events import ReplicaView
+from replication.partition.replica_lifecycle import ReplicaCause, ReplicaState, state_after
+from storage.directory.log_directory import LogDirectory
+from storage.log.log import Log
+from storage.log.log_reader import LogRead
+from tidelog.errors import CorruptLog, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    PartitionKey,
+    TopicPartition,
+)
+
+
+class Replica:
+    """The replica of one partition, as leader, follower or neither."""
+
+    def __init__(
+        self,
+        key: PartitionKey,
+        name: TopicPartition,
+        log: Log,
+        directory: LogDirectory,
+        services: ReplicaServices,
+        topic_meter: TopicMeter,
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.log = log
+        self.directory = directory
+        self.topic_meter = topic_meter
+        self._services = services
+        self.state = ReplicaState.CREATED
+        self.role: LeaderReplica | FollowerReplica | None = None
+        self.leader_node = NO_NODE
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.offline: TidelogError | None = None
+        """Why the state is OFFLINE; None in all other states."""
+        self.used_in = NO_LEADER_EPOCH
+        """The last leader epoch in which this replica led or followed."""
+        self.proposed_on = PartitionEpoch(-1)
+        """The newest partition epoch in which an earlier role, or the node for it, proposed an in-sync set: a proposal
+        may take effect in it."""
+        self.configs: Mapping[str, str] = {}
+        """The topic settings that the log uses."""
+        self._readers: dict[WaitingFetch, None] = {}
+        """The waiting fetches of consumers."""
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+    @property
+    def log_start(self) -> Offset:
+        """The log start offset."""
+        return self.log.log_start_offset
+
+    @property
+    def leader(self) -> LeaderReplica | None:
+        """The role, if this replica leads."""
+        return self.role if isinstance(self.role, LeaderReplica) else None
+
+    @property
+    def follower(self) -> FollowerReplica | None:
+        """The role, if this replica follows."""
+        return self.role if isinstance(self.role, FollowerReplica) else None
+
+    # --- roles ---
+
+    def lead(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
+        """Become the leader in the epoch of `state`."""
+        me, log = self._services.me, self.log
+        self._end_role("this node became the leader in a newer epoch", me, state.leader_epoch)
+        self.used_in = state.leader_epoch
+        try:
+            log.begin_epoch(state.leader_epoch)
+        except TidelogError as error:
+            self.go_offline(error)
+            return
+        if log.config.magic < 2:
+            self.directory.commit.request(log)  # the epoch must be durable before the first append
+        self._move(ReplicaCause.ELECTED)
+        self.role = leader = LeaderReplica(
+            self.key, self.name, log, self.directory, self._services, self._readers, state, min_insync, views
+        )
+        leader.start()
+
+    def follow(self, state: PartitionState, fetcher: ReplicaFetcher) -> None:
+        """Become a follower of the leader of `state`. fetcher: of the stream to this leader."""
+        self._end_role(f"node {state.leader} leads in epoch {state.leader_epoch}", state.leader, state.leader_epoch)
+        self.used_in = state.leader_epoch
+        self._move(ReplicaCause.LEADER_KNOWN)
+        self.role = follower = FollowerReplica(
+            self.key,
+            self.name,
+            self.log,
+            self.directory,
+            self._services,
+            self._readers,
+            state,
+            want_fetch=fetcher.want,
+            report_durable=fetcher.report,
+            leave=fetcher.forget,
+            moved=self._move,
+        )
+        follower.start()
+
+    def stop(self, reason: str, *, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
+        """Stop leading or following, and answer all waiting requests with the reason."""
+        self._end_role(reason, leader, leader_epoch)
+        self._move(ReplicaCause.ROLE_ENDED)
+
+    def dismiss(self, cause: ReplicaCause, reason: str) -> None:
+        """Stop for good: another log takes the place of this one, or it is deleted."""
+        self._end_role(reason, NO_NODE, self.leader_epoch)
+        self._move(cause)
+
+    def go_offline(self, error: TidelogError) -> None:
+        """Stop using the log: it failed or is damaged."""
+        self.offline = error
+        self._end_role(error.message, self.leader_node, self.leader_epoch)
+        self._move(ReplicaCause.FAILED)
+        self._services.schedule.watch(self)
+
+    def accept_loss(self) -> None:
+        """Use the log without its damaged records."""
+        self.offline = None
+        self._move(ReplicaCause.LOSS_ACCEPTED)
+
+    def _move(self, cause: ReplicaCause) -> None:
+        self.state = state_after(self.state, cause)
+
+    def _end_role(self, reason: str, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
+        role, self.role = self.role, None
+        self.leader_node, self.leader_epoch = leader, leader_epoch
+        refusal = self._not_leading()
+        match role:
+            case LeaderReplica():
+                role.end(reason, refusal)
+                self.proposed_on = max(self.proposed_on, role.proposed_on)
+            case FollowerReplica():
+                role.end()
+        refuse_all(self._readers, refusal)
+        if role is not None:
+            self._services.schedule.watch(self)
+
+    def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
+        """Apply a change of the partition within the leader epoch, or of the nodes of its replicas."""
+        match self.role:
+            case LeaderReplica() as leader:
+                leader.learn(state, min_insync, views)
+            case FollowerReplica() as follower:
+                follower.learn(state)
+
+    def leading_in(self, leader_epoch: LeaderEpoch) -> LeaderReplica:
+        """The leader in that epoch (-1: in any). Raises NotLeaderOrFollower, or as `ensure_epoch`."""
+        if self.offline is not None:
+            raise NotLeaderOrFollower(f"this node cannot lead partition {self}: {self.offline.message}")
+        if leader_epoch != NO_LEADER_EPOCH:
+            ensure_epoch(self.name, self.leader_epoch, leader_epoch)
+        if isinstance(self.role, LeaderReplica):
+            return self.role
+        raise self._not_leading()
+
+    def _readable_in(self, leader_epoch: LeaderEpoch) -> LeaderReplica | None:
+        """The leader in that epoch; None if this node follows in it and serves reads below its high watermark
+        (KIP-392). Raises as `leading_in`."""
+        if not isinstance(self.role, FollowerReplica):
+            return self.leading_in(leader_epoch)
+        if leader_epoch == NO_LEADER_EPOCH:
+            raise self._not_leading()
+        ensure_epoch(self.name, self.leader_epoch, leader_epoch)
+        return None
+
+    def _not_leading(self) -> NotLeaderOrFollower:
+        who = "no node does" if self.leader_node == NO_NODE else f"node {self.leader_node} does"
+        return NotLeaderOrFollower(
+            f"this node does not lead partition {self}: {who} in epoch {self.leader_epoch}, as far as this node knows"
+        )
+
+    # --- positions of the log ---
+
+    def durable_moved(self) -> None:
+        """Apply a new durable offset of the log."""
+        if self.role is not None:
+            self.role.durable_moved()
+
+    def log_start_moved(self) -> None:
+        """Apply a new log start offset of the log."""
+        if isinstance(self.role, LeaderReplica):
+            self.role.log_start_moved()
+
+    def review(self) -> bool:
+        """Without a role: ask for another leader if the log failed, and repeat an fsync that a full disk rejected.
+        Returns True if another review is needed."""
+        if self.state is ReplicaState.OFFLINE:
+            self._services.resign(self.key)
+            return True
+        return self.state is ReplicaState.IDLE and self._services.sync(self.log, self.directory, self)
+
+    # --- fetches ---
+
+    def follower_fetched(
+        self, fetch: WaitingFetch, follower: FollowerIdentity, item: PartitionFetch, now: Millis
+    ) -> FetchedPartition | None:
+        """As `LeaderReplica.fetched`. Raises the reason if this replica does not lead."""
+        if self.offline is None and not isinstance(self.role, LeaderReplica):
+            ensure_epoch(self.name, self.leader_epoch, fetch.leader_epoch)
+        return self.leading_in(NO_LEADER_EPOCH).fetched(fetch, follower, item, now)
+
+    def follower_durable(self, follower: FollowerIdentity, report: DurablePosition, now: Millis) -> None:
+        """As `LeaderReplica.follower_durable`; no effect if this replica does not lead."""
+        if isinstance(self.role, LeaderReplica):
+            self.role.follower_durable(follower, report, now)
+
+    def reader_fetched(self, fetch: WaitingFetch) -> FetchedPartition | None:
+        """Check a consumer's fetch. Returns the answer if it is due at once: the logs diverge, or another replica is
+        nearer. Else None. Raises the reason if the fetch is rejected."""
+        leader = self._readable_in(fetch.leader_epoch)
+        if leader is not None:
+            return leader.reader_fetched(fetch)
+        end = committed_divergence(self.name, self.log, fetch)
+        return None if end is None else diverging_answer(fetch, self.log, self.leader_epoch, end)
+
+    def read_for(self, fetch: WaitingFetch, now: Millis) -> FetchedPartition | None:
+        """The answer to the fetch; None if the fetch waits. Raises the reason if the fetch is rejected."""
+        if fetch.follower is None:
+            leader = self._readable_in(fetch.leader_epoch)
+        else:
+            leader = self.leading_in(fetch.leader_epoch)
+            leader.ensure_latest(fetch)
+        if leader is not None:
+            leader.settle()
+        log, offset = self.log, fetch.next_offset
+        up_to = log.end_for(fetch.isolation)
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
+            raise OffsetOutOfRange(f"partition {self} has {has}; offset {offset} is outside")
+        due = fetch.is_due(now)
+        if self.state is ReplicaState.TRUNCATING or (offset >= up_to and not due):
+            fetch.wait()
+            self._wait(fetch)
+            return None
+        try:
+            read = fetch_records(fetch, log) if offset < up_to and fetch.max_bytes else LogRead(b"", offset, ())
+            if fetch.refused and read is not None:
+                read = read_again(log, read, offset, fetch.last_epoch, is_follower=fetch.follower is not None)
+        except CorruptLog as error:
+            self._services.log_damaged(log, error)
+            self.leading_in(NO_LEADER_EPOCH)  # raises if another node leads by now: the reader must ask that one
+            raise
+        if read is None:
+            self._wait(fetch)
+            return None
+        if not (due or fetch.is_filled_by(read, up_to)):
+            fetch.fall_short()
+            return None
+        if fetch.follower is not None and leader is not None:
+            return leader.answer_of(fetch, read)
+        return read_answer(fetch, log, self.leader_epoch, read)
+
+    def waits_at_end(self, fetch: WaitingFetch, now: Millis) -> bool:
+        """Let a new fetch wait if it asks for the next record and is not due. Returns True if it waits."""
+        log = self.log
+        waits = log.log_start_offset <= fetch.next_offset == log.end_for(fetch.isolation) and not fetch.is_due(now)
+        if waits:
+            self._wait(fetch)
+        return waits
+
+    def _wait(self, fetch: WaitingFetch) -> None:
+        waiting = self._waiting_with(fetch)
+        assert waiting is not None, "only the leader is asked by followers"
+        waiting[fetch] = None
+
+    def stop_waiting(self, fetch: WaitingFetch) -> None:
+        """Forget a fetch that is answered or whose stream is closed."""
+        waiting = self._waiting_with(fetch)
+        if waiting is not None:
+            waiting.pop(fetch, None)
+
+    def _waiting_with(self, fetch: WaitingFetch) -> dict[WaitingFetch, None] | None:
+        if fetch.follower is None:
+            return self._readers
+        return self.role.waiting if isinstance(self.role, LeaderReplica) else None

@@ -1,0 +1,47 @@
+"""The services of a node that its replicas use. Not here: who provides them (replica_manager.py)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from node.replicas.isr_proposer import IsrProposer
+from node.replicas.replica_schedule import ReplicaSchedule, Reviewed
+from node.replicas.turn_end import TurnEnd
+from storage.directory.log_directory import LogDirectory
+from storage.log.log import Log
+from storage.recovery.loaded import Damage
+from tidelog.clock import Clock
+from tidelog.errors import TidelogError
+from tidelog.types import NodeId, PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaServices:
+    """One object for all replicas of a node."""
+
+    me: NodeId
+    lag_ms_max: int
+    clock: Clock
+    rng: random.Random
+    schedule: ReplicaSchedule
+    turn_end: TurnEnd
+    proposer: IsrProposer
+    resign: Callable[[PartitionKey], None]
+    """Ask the controller for another leader of a partition that this node cannot serve."""
+    log_damaged: Callable[[Log, TidelogError], None]
+    """The log is damaged, and has recorded the damage."""
+    damage_found: Callable[[Log, Damage], None]
+    """Damage was found that the log has not recorded yet."""
+    truncation_ended: Callable[[Log], None]
+    """The log may be used again."""
+
+    def sync(self, log: Log, directory: LogDirectory, user: Reviewed) -> bool:
+        """Request an fsync of what was appended, if the topic requires one, and again at each review while a full disk
+        rejects it. Returns True if some records are not durable."""
+        if log.durable_offset >= log.log_end_offset:
+            return False
+        directory.commit.request(log)
+        self.schedule.watch(user)
+        return True
