@@ -207,8 +207,7 @@ class AdminHandlers:
         """Forward, with the ids of the topics."""
         ensure_few(request.partitions, "partitions")
         wanted = tuple(
-            Reassignment(self._key_of(each.partition), None if each.cancel else each.replicas)
-            for each in request.partitions
+            Reassignment(self._key_of(each.partition), each.replicas, each.cancel) for each in request.partitions
         )
         api = controller_apis.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS
         return self._named(await self._forward(api, AlterReassignments(wanted)))

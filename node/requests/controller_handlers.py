@@ -79,7 +79,7 @@ class ControllerHandlers:
 
     async def elect_leaders(self, request: ElectLeaders, _context: RequestContext) -> ChangedPartitions:
         """Elect the preferred leaders, or replicas that may lack committed records."""
-        if request.validate_only and request.election is not ElectionType.UNCLEAN:
+        if request.validate_only and request.type is not ElectionType.UNCLEAN:
             raise InvalidRequest("validate_only is supported for an unclean election only")
         return _changed(await self._driver.ask(request, PartitionOutcomes))
 
@@ -87,7 +87,7 @@ class ControllerHandlers:
         self, request: AlterReassignments, _context: RequestContext
     ) -> ChangedPartitions:
         """Move partitions to other nodes."""
-        if len({each.key for each in request.reassignments}) < len(request.reassignments):
+        if len({each.partition for each in request.partitions}) < len(request.partitions):
             raise InvalidRequest("a partition is listed twice in one reassignment: list each once")
         return _changed(await self._driver.ask(request, PartitionOutcomes))
 

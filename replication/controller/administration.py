@@ -63,11 +63,11 @@ def decide(batch: Batch, request: AdminRequest, *, rng: random.Random, check_con
             batch.add([TopicRemovalRecord(topic.topic_id)])
             return TopicDeleted()
         case ElectLeaders():
-            assert request.election is ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
+            assert request.type is ElectionType.PREFERRED, "unclean elections are asynchronous: see unclean.py"
             return _elect_preferred(batch, request)
         case AlterReassignments():
             features.require(batch.image, 2, "a reassignment")
-            return _each(batch, [wanted.key for wanted in request.reassignments], _reassign(request))
+            return _each(batch, [wanted.partition for wanted in request.partitions], _reassign(request))
         case AlterConfigs():
             return _alter_configs(batch, request, check_configs)
         case CreatePartitions():
@@ -118,13 +118,13 @@ def state_of(image: ClusterImage, key: PartitionKey) -> PartitionState:
 
 def _elect_preferred(batch: Batch, request: ElectLeaders) -> PartitionOutcomes:
     wanted = [state.key for state in batch.image.partitions() if elections.wants_preferred(state)]
-    return _each(batch, request.keys or wanted, elections.preferred_change)
+    return _each(batch, request.partitions or wanted, elections.preferred_change)
 
 
 def _reassign(
     request: AlterReassignments,
 ) -> Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None]:
-    wanted = {each.key: each for each in request.reassignments}
+    wanted = {each.partition: each for each in request.partitions}
     return lambda image, state: reassignment.begin(image, state, wanted[state.key])
 
 

@@ -201,7 +201,7 @@ class Controller:
                 return self._alter_partition(request)
             case RegisterNode():
                 return self._register(request, at)
-            case ElectLeaders(election=ElectionType.UNCLEAN):
+            case ElectLeaders(type=ElectionType.UNCLEAN):
                 return self._elect_uncleanly(request_id, request)
             case AllocateProducerIds():
                 return self._allocate_producer_ids(request)
@@ -508,7 +508,7 @@ class Controller:
 
     def _elect_uncleanly(self, request_id: int, request: ElectLeaders) -> PartitionOutcomes | None:
         wanted = [state.key for state in self.image.partitions() if state.leader == NO_NODE]
-        order = tuple(dict.fromkeys(request.keys or wanted))
+        order = tuple(dict.fromkeys(request.partitions or wanted))
         command = unclean.Command(request_id, order, request.validate_only)
         for key in command.order:
             try:

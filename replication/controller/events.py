@@ -179,11 +179,11 @@ class ElectionType(Enum):
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
     """Elect the preferred leaders or, `UNCLEAN`, the replica with the most records in partitions that cannot have a
-    leader otherwise. keys: empty for every partition that needs it. validate_only: report what an unclean election
-    would do."""
+    leader otherwise. partitions: empty: every one that needs it. validate_only: report what an unclean election would
+    do."""
 
-    election: ElectionType
-    keys: tuple[PartitionKey, ...] = ()
+    type: ElectionType
+    partitions: tuple[PartitionKey, ...] = ()
     validate_only: bool = False
 
 
@@ -209,17 +209,18 @@ class LogEndsReported:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The wanted replicas of a partition, the preferred leader first; None: cancel the reassignment in progress."""
+    """The new replicas of a partition, the preferred leader first. cancel: end the reassignment in progress instead."""
 
-    key: PartitionKey
-    replicas: tuple[NodeId, ...] | None
+    partition: PartitionKey
+    replicas: tuple[NodeId, ...] = ()
+    cancel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignments:
     """Move replicas; each partition is judged on its own."""
 
-    reassignments: tuple[Reassignment, ...]
+    partitions: tuple[Reassignment, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> P
 
     Raises InvalidReplicaAssignment, NoReassignmentInProgress.
     """
-    if wanted.replicas is None:
+    if wanted.cancel:
         if not (state.adding or state.removing):
             raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is in progress")
         return _become(image, state, _before(state))

@@ -284,7 +284,7 @@ class Controlled:
     def reassign(self, key: PartitionKey, target: Iterable[int] | None) -> PartitionState | TidelogError | None:
         """Give a partition these replicas; None: end what is under way. Its state after it, or why not."""
         replicas = None if target is None else tuple(NodeId(node) for node in target)
-        answer = self.ask(AlterReassignments((Reassignment(key, replicas),)))
+        answer = self.ask(AlterReassignments((Reassignment(key, replicas or (), cancel=replicas is None),)))
         return answer.partitions[0].outcome if isinstance(answer, PartitionOutcomes) else answer  # type: ignore[return-value]
 
     def propose(

@@ -12,14 +12,13 @@ from functools import cache
 from typing import Any, Final
 
 from node.listeners.grpc.codec import ApiCodec, GrpcService
-from node.listeners.grpc.controller_codec import CONTROLLER_CODECS
 from node.listeners.grpc.data_codec import DATA_CODECS
 from node.listeners.grpc.derived_codec import derived
 from node.requests.gate import Gate
 from node.requests.types.api import APIS
 from tidelog.protocol import methods
 
-_WRITTEN: Final = {codec.api.name: codec for codec in (*DATA_CODECS, *CONTROLLER_CODECS)}
+_WRITTEN: Final = {codec.api.name: codec for codec in DATA_CODECS}
 _METHODS: Final = {str(method): method for method in methods.ALL}
 
 

@@ -6,38 +6,53 @@ from collections.abc import Mapping
 from typing import Final
 
 from node.metadata.message_mapping import Converter, MessageMapping
+from node.requests.types.controller import AcceptedIsr, ProposalOutcome
 from node.requests.types.fetch import isolation_of
 from node.requests.types.metadata import PartitionMetadata
 from replication.controller.events import ElectionType
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
 from tidelog.protocol.status import from_proto, to_proto
-from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import Isolation
+from tidelog.protocol.v1 import admin_pb2, controller_pb2
+from tidelog.types import Isolation, PartitionKey
 
 _PARTITION: Final = MessageMapping(
     PartitionState, admin_pb2.PartitionMetadata.DESCRIPTOR, given=("topic_id", "directories")
 )
+_ALTERED_KEY: Final = MessageMapping(PartitionKey, controller_pb2.AlteredPartition.DESCRIPTOR)
+_ACCEPTED: Final = MessageMapping(AcceptedIsr, controller_pb2.AlteredPartition.DESCRIPTOR)
 
 
 def _write_partition(partition: PartitionMetadata) -> admin_pb2.PartitionMetadata:
     return admin_pb2.PartitionMetadata(offline=partition.offline, **_PARTITION.to_fields(partition.state))
 
 
-def write_election(election: ElectionType) -> admin_pb2.ElectionType.ValueType:
-    """The protobuf value of an election type."""
+def _write_election(election: ElectionType) -> admin_pb2.ElectionType.ValueType:
     unclean = election is ElectionType.UNCLEAN
     return admin_pb2.ELECTION_TYPE_UNCLEAN if unclean else admin_pb2.ELECTION_TYPE_PREFERRED
 
 
-def read_election(number: int) -> ElectionType:
-    """The election type of a protobuf value. An unknown value is read as preferred, which loses no records."""
+def _read_election(number: int) -> ElectionType:
+    # An unknown value is read as preferred, which loses no records.
     return ElectionType.UNCLEAN if number == admin_pb2.ELECTION_TYPE_UNCLEAN else ElectionType.PREFERRED
+
+
+def _write_outcome(each: ProposalOutcome) -> controller_pb2.AlteredPartition:
+    key = _ALTERED_KEY.to_fields(each.key)
+    if isinstance(each.outcome, TidelogError):
+        return controller_pb2.AlteredPartition(error=to_proto(each.outcome), **key)
+    return controller_pb2.AlteredPartition(**key, **_ACCEPTED.to_fields(each.outcome))
+
+
+def _read_outcome(message: controller_pb2.AlteredPartition) -> ProposalOutcome:
+    outcome = from_proto(message.error) if message.HasField("error") else _ACCEPTED.from_message(message)
+    return ProposalOutcome(_ALTERED_KEY.from_message(message), outcome)
 
 
 CONVERTERS: Final[Mapping[object, Converter]] = {
     TidelogError: Converter(to_proto, from_proto),
-    ElectionType: Converter(write_election, read_election),
+    ElectionType: Converter(_write_election, _read_election),
     Isolation: Converter(int, isolation_of),
     PartitionMetadata: Converter(write=_write_partition),
+    ProposalOutcome: Converter(_write_outcome, _read_outcome),
 }
