@@ -137,7 +137,7 @@ class LocalCluster:
         for node in resting:
             self.start_node(node.node_id)
 
-    def run(self, *, ready: Callable[[], None], report: Callable[[str], None]) -> None:
+    def run(self, *, ready: Callable[[], None], say: Callable[[str], None]) -> None:
         """Start all nodes, call `ready` once all have joined, keep them running until SIGINT or SIGTERM, and stop all.
 
         A node that ends is restarted on its data. Raises ClusterFailed if a node cannot run.
@@ -155,19 +155,19 @@ class LocalCluster:
             while not signals:
                 for node in self.nodes:
                     if not node.running:
-                        self._start_again(node, started_again, report)
+                        self._start_again(node, started_again, say)
                 time.sleep(_POLL_S)
-            report("stopping")
+            say("stopping")
             self.stop()
         finally:
             self.kill_all()
 
-    def _start_again(self, node: LocalNode, started_again: dict[int, float], report: Callable[[str], None]) -> None:
+    def _start_again(self, node: LocalNode, started_again: dict[int, float], say: Callable[[str], None]) -> None:
         now = time.monotonic()
         if now < started_again.get(node.node_id, -_SHORT_RUN_S) + _SHORT_RUN_S:
             raise ClusterFailed(node.how_it_ended())
         assert node.process is not None, "it ran before"
-        report(f"node {node.node_id} {_manner(node.process.returncode)}: it is started again; it logs to {node.log}")
+        say(f"node {node.node_id} {_manner(node.process.returncode)}: it is started again; it logs to {node.log}")
         started_again[node.node_id] = now
         self._end(node, signal.SIGKILL)
         self.start_node(node.node_id)
@@ -461,7 +461,7 @@ def main(arguments: list[str] | None = None) -> int:
         cluster = LocalCluster(options.directory, options.nodes, first_port=options.port)
         cluster.run(
             ready=lambda: print(f"ready bootstrap={cluster.bootstrap} directory={cluster.directory}", flush=True),
-            report=lambda text: print(text, file=sys.stderr, flush=True),
+            say=lambda text: print(text, file=sys.stderr, flush=True),
         )
     except ClusterFailed as error:
         sys.stderr.write(f"tidelog: {error}\n")
