@@ -54,14 +54,7 @@ MAY_OPEN = {
     "tidelog/spark",
 }
 # Modules whose imports for type checking form circles.
-ENTANGLED = {
-    "node.replicas.cold_reads",
-    "node.replicas.fetch_answers",
-    "node.replicas.fetch_session",
-    "node.replicas.follower_streams",
-    "node.replicas.waiting_fetch",
-    "node.requests.types.authorizer",
-}
+ENTANGLED = {"node.requests.types.authorizer"}
 
 
 @dataclass(frozen=True)

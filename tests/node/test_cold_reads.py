@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from node.replicas.waiting_fetch import AT_ONCE
+from replication.partition.replica_lifecycle import ReplicaState
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
 from tidelog.protocol.v1 import data_pb2
@@ -161,12 +162,12 @@ def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_
         session.take(as_value(fetch_request(0, index=index, fetch_id=index)))
     assert session.collect(1 << 20) == []
     release(cluster)
-    log = cluster.log(1, 0)
-    log.truncation = object()
+    replica = cluster.partition(1, 0)
+    replica.state = ReplicaState.TRUNCATING
     assert [answer.fetch_id for answer in session.collect_read()] == [1]
     assert not session.outbox.reads, "what was read before the truncation is discarded, with its memory"
     assert not any(cluster.manager(1).memory.figures.used.values())
-    log.truncation = None
+    replica.state = ReplicaState.LEADING
     cluster.append(1, batch(b"c"), acks=1)
     assert session.collect(1 << 20) == []
     assert [answer.fetch_id for answer in session.collect_read()] == [0]

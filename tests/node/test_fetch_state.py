@@ -16,7 +16,7 @@ from storage.append_info import Origin
 from storage.files.executor import InlineExecutor
 from storage.isolation import FetchIsolation
 from tests.node.wires import CALLER, Cluster, HeldExecutor, as_value, batch, endpoint_of, fetch_request
-from tidelog.types import NO_LEADER_EPOCH, Acks, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 
 TABLE = """
              WAITING  READY    SHORT  QUEUED  CALLED   READING  READ     ENDED
@@ -150,11 +150,10 @@ class Fetches(RuleBasedStateMachine):
     def append(self, indexes: range) -> None:
         before = self.ready()
         for index in indexes:
-            self.cluster.partition(1, index).produce(
+            self.cluster.partition(1, index).leading_in(NO_LEADER_EPOCH).produce(
                 batch(b"x" * 50),
                 origin=Origin.CLIENT,
                 acks=Acks.LEADER,
-                leader_epoch=LeaderEpoch(-1),
                 deadline=Millis(1 << 60),
                 done=ignore,
             )

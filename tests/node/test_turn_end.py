@@ -9,6 +9,7 @@ import pytest
 from node.replicas.turn_end import TurnEnd
 from replication.partition.leader import PartitionLeader
 from replication.partition.leader_events import Appended, LeaderEvent
+from storage.append_info import Origin
 from tests.node.wires import Cluster, batch
 from tidelog.errors import LeadershipLost, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis
@@ -45,7 +46,7 @@ class Outcomes(list[TidelogError | None]):
 
 def append(cluster: Cluster, outcomes: Outcomes, *, index: int = 0, acks: Acks = Acks.ALL) -> None:
     leader = cluster.partition(1, index).leading_in(NO_LEADER_EPOCH)
-    leader.produce(batch(b"a"), acks=acks, deadline=Millis(1 << 60), done=outcomes)
+    leader.produce(batch(b"a"), origin=Origin.CLIENT, acks=acks, deadline=Millis(1 << 60), done=outcomes)
 
 
 def appended(events: list[LeaderEvent]) -> list[int]:
