@@ -36,6 +36,9 @@ class Kind(Enum):
     CONSUMER_FETCH = "consumer_fetch"
     PRODUCER_STATE = "producer_state"
 
+    __hash__ = object.__hash__
+    """Every message looks kinds up several times, and Enum's own hash is written in Python."""
+
 
 CEILINGS: Final = {Kind.FOLLOWER_FETCH: 8, Kind.PRODUCE: 7, Kind.CONSUMER_FETCH: 6}
 """In eighths of the limit, in the order of priority."""
@@ -102,6 +105,8 @@ class MemoryBudget:
         self.limit = limit
         self._used = dict.fromkeys(Kind, 0)
         self._waiting: dict[Kind, deque[_WaitingShare]] = {kind: deque() for kind in CEILINGS}
+        self._count = 0
+        """The number of waiting requests."""
 
     @property
     def figures(self) -> MemoryFigures:
@@ -112,7 +117,7 @@ class MemoryBudget:
     @property
     def is_short(self) -> bool:
         """Whether any request waits."""
-        return any(self._waiting.values())
+        return self._count > 0
 
     async def take(self, kind: Kind, wanted: int, least: int = 1) -> Share:
         """Wait for a share of `wanted` bytes, or of fewer but at least `least`. Cancelling returns what was granted
@@ -122,12 +127,14 @@ class MemoryBudget:
             return share
         waiting = _WaitingShare(max(wanted, least), least, asyncio.get_running_loop().create_future())
         self._waiting[kind].append(waiting)
+        self._count += 1
         try:
             return await waiting.granted
         except asyncio.CancelledError:
             if waiting.granted.cancelled():
                 with suppress(ValueError):  # `_grant` has already removed it
                     self._waiting[kind].remove(waiting)
+                    self._count -= 1
                 self._grant()
             else:
                 waiting.granted.result().release()
@@ -139,7 +146,8 @@ class MemoryBudget:
 
     async def wait_room(self, kind: Kind) -> None:
         """Return when memory of this kind can be granted."""
-        (await self.take(kind, 1)).release()
+        if self._has_waiting(kind) or not self._grantable(kind, 1, 1):
+            (await self.take(kind, 1)).release()
 
     def charge(self, kind: Kind, size: int) -> Share:
         """A share for memory that is already used."""
@@ -149,11 +157,13 @@ class MemoryBudget:
     def used_more(self, kind: Kind, size: int) -> None:
         """Increase the used memory by `size` bytes; a negative size decreases it."""
         self._used[kind] += size
-        if size < 0:
+        if size < 0 and self._count:
             self._grant()
 
     def _has_waiting(self, kind: Kind) -> bool:
         """Whether a request waits that has priority over a new one of this kind."""
+        if not self._count:
+            return False
         for each, queue in self._waiting.items():
             if queue:
                 return True
@@ -174,14 +184,18 @@ class MemoryBudget:
         for kind, queue in self._waiting.items():
             while queue:
                 if queue[0].granted.cancelled():  # its task has not removed it yet
-                    queue.popleft()
+                    self._remove_first(queue)
                     continue
                 size = self._grantable(kind, queue[0].wanted, queue[0].least)
                 if not size:
                     break
-                queue.popleft().granted.set_result(self.charge(kind, size))
+                self._remove_first(queue).granted.set_result(self.charge(kind, size))
             if queue:
                 return
+
+    def _remove_first(self, queue: deque[_WaitingShare]) -> _WaitingShare:
+        self._count -= 1
+        return queue.popleft()
 
 
 class AnswerCharge:
