@@ -98,7 +98,9 @@ class DataHandlers:
         return True
 
     def _charge(self, request: ProduceRequest) -> Share:
-        size = sum(len(entry.records) for entry in request.partitions)
+        size = 0
+        for entry in request.partitions:
+            size += len(entry.records)
         return self._manager.memory.charge(Kind.PRODUCE, REQUEST_COPIES * size)
 
     async def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceAnswer:

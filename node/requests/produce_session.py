@@ -14,7 +14,7 @@ Not here: the stream (data_handlers.py), appends and acks (leader_replica.py).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.replica_config import ReplicaConfig
@@ -34,6 +34,9 @@ from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, Millis, Offset
 if TYPE_CHECKING:
     from node.replicas.replica import Replica
     from node.replicas.replica_manager import ReplicaManager
+
+
+_ACKS: Final = {int(acks): acks for acks in Acks}
 
 
 class _Waiting:
@@ -87,44 +90,53 @@ class ProduceSession:
         """Append the entries of a request. Raises the error of an entry with acks=0, InvalidRequest for too many."""
         ensure_few(request.partitions, "batches")
         deadline = Millis(self._clock.monotonic_ms() + max(0, min(request.timeout_ms, self._config.max_wait_ms)))
+        acks = _ACKS.get(request.acks)
+        if acks is not Acks.NONE:
+            self._outstanding += len(request.partitions)
         for entry in request.partitions:
-            if request.acks != Acks.NONE:
-                self._outstanding += 1
-            await self._append(entry, request.acks, deadline)
+            partition: Replica | None = None
+            try:
+                if acks is None:
+                    raise InvalidRequiredAcks(
+                        f"acks={request.acks} is invalid; set -1 (all in-sync replicas), 1 (the leader) or 0"
+                    )
+                partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
+                inspected = None
+                if takes_time(entry.records, partition.log.rules):
+                    partition.leading_in(entry.leader_epoch)
+                    inspected = await self._inspected(partition, entry.records)
+                    partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
+                self._append(partition, entry, acks, deadline, inspected)
+            except TidelogError as error:
+                self._entry_failed(entry, acks, partition, error)
         if self._unanswered_failure is not None:
             raise self._unanswered_failure
 
-    async def _append(self, entry: ProduceBatch, acks: int, deadline: Millis) -> None:
-        partition: Replica | None = None
-        try:
-            if acks not in {-1, 0, 1}:
-                raise InvalidRequiredAcks(f"acks={acks} is invalid; set -1 (all in-sync replicas), 1 (the leader) or 0")
-            partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
-            inspected = None
-            if takes_time(entry.records, partition.log.rules):
-                partition.leading_in(entry.leader_epoch)
-                inspected = await self._inspected(partition, entry.records)
-                partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
-            if self._manager.stopping:
-                raise NodeShuttingDown("the node is stopping and rejects appends: send to the next leader")
-            wanted = Acks(acks)
-            partition.leading_in(entry.leader_epoch).produce(
-                entry.records,
-                origin=Origin.CLIENT,
-                acks=wanted,
-                deadline=deadline,
-                done=_Waiting(self, entry.batch_id, wanted, partition),
-                inspected=inspected,
-            )
-        except TidelogError as error:
-            if partition is not None:
-                partition.topic_meter.produce_failed(error, len(entry.records))
-            if acks == Acks.NONE:
-                self._unanswered_failure = error
-                return
-            if self.request is not None:
-                self.request.entry_ended()
-            self._refuse(entry.batch_id, partition, error)
+    def _append(
+        self, partition: Replica, entry: ProduceBatch, acks: Acks, deadline: Millis, inspected: Inspected | None
+    ) -> None:
+        if self._manager.stopping:
+            raise NodeShuttingDown("the node is stopping and rejects appends: send to the next leader")
+        partition.leading_in(entry.leader_epoch).produce(
+            entry.records,
+            origin=Origin.CLIENT,
+            acks=acks,
+            deadline=deadline,
+            done=_Waiting(self, entry.batch_id, acks, partition),
+            inspected=inspected,
+        )
+
+    def _entry_failed(
+        self, entry: ProduceBatch, acks: Acks | None, partition: Replica | None, error: TidelogError
+    ) -> None:
+        if partition is not None:
+            partition.topic_meter.produce_failed(error, len(entry.records))
+        if acks is Acks.NONE:
+            self._unanswered_failure = error
+            return
+        if self.request is not None:
+            self.request.entry_ended()
+        self._refuse(entry.batch_id, partition, error)
 
     def _refuse(self, batch_id: int, partition: Replica | None, error: TidelogError) -> None:
         self._context.meter.count_error(error)
