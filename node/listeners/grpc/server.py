@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -220,7 +221,6 @@ class ServerStream:
         # Read at the start: gRPC crashes (SIGSEGV) if it is queried for the peer after the caller has gone.
         self._peer = context.connection
         self._serving = task
-        self._lock = asyncio.Lock()
         self._last_write: asyncio.Task[None] | None = None
         self.closed = False
         self.end_wanted = False
@@ -228,10 +228,12 @@ class ServerStream:
     async def send(self, message: WireMessage, /) -> None:
         """Send one message; waits while the caller does not keep up. A message once begun is sent completely."""
         # gRPC can neither cancel a write nor end a stream during one: the write of a cancelled sender continues.
-        self._last_write = asyncio.get_running_loop().create_task(self._write(message))
+        loop = asyncio.get_running_loop()
+        self._last_write = loop.create_task(self._write(message, self._last_write))
         del message  # freed when it is written, even if the frame of a cancelled sender is kept
-        self._last_write.add_done_callback(_seen)
-        await asyncio.shield(self._last_write)
+        written: asyncio.Future[None] = loop.create_future()
+        self._last_write.add_done_callback(partial(_report, written))
+        await written
 
     async def receive(self) -> Any:
         """The next request; None after the caller has sent its last one."""
@@ -274,16 +276,19 @@ class ServerStream:
         if self._last_write is not None:
             await asyncio.wait((self._last_write,))
 
-    async def _write(self, message: WireMessage) -> None:
-        began_ns = self._meter.now_ns()
-        async with self._lock:
-            try:
-                await self._call.write((message, self._context))
-                _sent(self._meter, began_ns)
-            except grpc.aio.BaseError as error:
-                raise self._lost(error) from None
-            finally:
-                del message  # the task keeps the error, and the error keeps this frame
+    async def _write(self, message: WireMessage, previous: asyncio.Task[None] | None) -> None:
+        """Write after the previous message: gRPC accepts one write at a time."""
+        meter = self._meter
+        began_ns = meter.now_ns()
+        if previous is not None and not previous.done():
+            await asyncio.wait((previous,))
+        try:
+            await self._call.write((message, self._context))
+            meter.send_ns += meter.now_ns() - began_ns
+        except grpc.aio.BaseError as error:
+            raise self._lost(error) from None
+        finally:
+            del message, previous  # the task keeps the error, and the error keeps this frame
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(f"the caller at {self._peer} went away ({error})")
@@ -338,10 +343,17 @@ def _wait_of(message: object) -> int:
     return wait_ms
 
 
-def _seen(write: asyncio.Task[None]) -> None:
-    """Retrieve the error of a failed write, so that asyncio does not log it: its sender raises it."""
-    if not write.cancelled():
-        write.exception()
+def _report(written: asyncio.Future[None], write: asyncio.Task[None]) -> None:
+    """Pass the outcome of a write to its sender. If that was cancelled, no one raises the error of the write."""
+    error = None if write.cancelled() else write.exception()
+    if written.done():
+        return
+    if write.cancelled():
+        written.cancel()
+    elif error is None:
+        written.set_result(None)
+    else:
+        written.set_exception(error)
 
 
 def _server_options(message_bytes_max: int) -> list[tuple[str, int]]:
