@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -121,6 +122,7 @@ fetch_answers = st.builds(
             records,
         )
     ),
+    st.none(),
 )
 VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = {
     produce.DATA_PRODUCE: (produce_requests, produce_answers),
@@ -239,9 +241,19 @@ def test_records_are_passed_on_and_not_copied() -> None:
     [batch] = codec_of(produce.DATA_PRODUCE).request_from(message).partitions
     assert batch.records is message.partitions[0].records
     assert isinstance(batch.records, memoryview)
+
+
+def test_the_records_of_an_answer_are_copied_once_into_the_encoded_message() -> None:
+    large = bytes(1_000_000)
     fetched = fetch.FetchedPartition(1, b"", 0, LeaderEpoch(3), Offset(1), Offset(1), Offset(0), records=large)
-    [written] = codec_of(fetch.DATA_FETCH).write_answer(fetch.FetchAnswer([fetched])).partitions
-    assert written.records is large
+    write = codec_of(fetch.DATA_FETCH).write_answer
+    tracemalloc.start()
+    try:
+        written = write(fetch.FetchAnswer([fetched])).SerializeToString()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(large) < len(written) <= peak < 1.5 * len(large)
 
 
 def test_the_memory_of_an_answer_is_charged_until_its_message_is_gone() -> None:

@@ -180,6 +180,24 @@ class Wires:
             task.cancel()
 
 
+class Received:
+    """A Data service whose unary answers are read from their bytes, as a caller receives them."""
+
+    def __init__(self, service: object) -> None:
+        self._service = service
+
+    def __getattr__(self, name: str) -> Any:
+        serve = getattr(self._service, name)
+        [method] = [each for each in methods.of_service(methods.DATA) if each.attribute == name]
+        if method.kind is methods.CallKind.STREAM:
+            return serve
+
+        async def call(request: WireMessage, context: RequestContext) -> WireMessage:
+            return method.answer.FromString((await serve(request, context)).SerializeToString())
+
+        return call
+
+
 async def _live(manager: ReplicaManager, maintenance: LogMaintenance) -> None:
     async with asyncio.TaskGroup() as tasks:
         caring = tasks.create_task(maintenance.run())
@@ -357,7 +375,7 @@ class Cluster:
     def service(self, number: int) -> Any:
         service = self.machines[number].service
         assert service is not None, f"node {number} is down"
-        return service
+        return Received(service)
 
     # --- metadata ---
 

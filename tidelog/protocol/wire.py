@@ -15,6 +15,7 @@ Not here: the content of the records.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -118,10 +119,7 @@ class FetchResponse:
 
     def SerializeToString(self) -> bytes:
         """Return the encoded message; copies each `records` once."""
-        pieces: list[Buffer] = []
-        for entry in self.partitions:
-            _put_entry(pieces, b"\x0a", entry._header(), entry.records)
-        return b"".join(pieces)
+        return encode_fetched((entry._header(), entry.records) for entry in self.partitions)
 
     @classmethod
     def FromString(cls, data: bytes, /) -> FetchResponse:
@@ -132,6 +130,14 @@ class FetchResponse:
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
+
+
+def encode_fetched(entries: Iterable[tuple[bytes, Buffer]]) -> bytes:
+    """Encode a FetchResponse. entries: each as an encoded PartitionFetched without records, and its records."""
+    pieces: list[Buffer] = []
+    for header, records in entries:
+        _put_entry(pieces, b"\x0a", header, records)
+    return b"".join(pieces)
 
 
 def _varint(value: int) -> bytes:

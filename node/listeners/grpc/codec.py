@@ -10,7 +10,7 @@ never copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -65,8 +65,8 @@ class ConvertedStream:
         self._stream, self._write, self._read = stream, write, read
         self.close = stream.close
 
-    async def send(self, value: Any, /) -> None:
-        await self._stream.send(self._write(value))
+    def send(self, value: Any, /) -> Coroutine[Any, Any, None]:
+        return self._stream.send(self._write(value))
 
     async def receive(self) -> Any:
         message = await self._stream.receive()
@@ -75,27 +75,28 @@ class ConvertedStream:
 
 def _call(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
     async def call(message: Any, context: RequestContext) -> Any:
-        return codec.write_answer(await handle(_allowed_request(codec, message, context), context))
+        asked = codec.request_from(message)
+        context.authorizer.ensure_allowed(context, codec.api, asked)
+        return codec.write_answer(await handle(asked, context))
 
     return call
 
 
 def _stream(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+    api, request_from = codec.api, codec.request_from
+
     async def serve(stream: MessageStream[Any, Any], context: RequestContext) -> None:
+        ensure_allowed = context.authorizer.ensure_allowed
+
         def read(message: Any) -> Any:
             try:
-                return _allowed_request(codec, message, context)
+                asked = request_from(message)
+                ensure_allowed(context, api, asked)
             except TidelogError as error:
                 context.begin().fail(error)
                 raise
+            return asked
 
         await handle(ConvertedStream(stream, codec.write_answer, read), context)
 
     return serve
-
-
-def _allowed_request(codec: ApiCodec[Asked, Any], message: Any, context: RequestContext) -> Asked:
-    """The value of a request. Raises InvalidRequest, and the error of the authorizer if it refuses the request."""
-    asked = codec.request_from(message)
-    context.authorizer.ensure_allowed(context, codec.api, asked)
-    return asked

@@ -17,7 +17,7 @@ from node.requests.types.fetch import (
     FetchRequest,
     PartitionFetch,
 )
-from node.requests.types.produce import ProduceAnswer, ProduceBatch, ProducedBatch, ProduceRequest
+from node.requests.types.produce import ProduceAnswer, ProduceBatch, ProduceRequest
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods, status, wire
 from tidelog.protocol.v1 import common_pb2, data_pb2
@@ -47,36 +47,39 @@ def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
 
 
 def _write_produced(answer: ProduceAnswer) -> data_pb2.ProduceResponse:
-    return data_pb2.ProduceResponse(partitions=[_write_batch(each) for each in answer.partitions])
-
-
-def _write_batch(produced: ProducedBatch) -> data_pb2.PartitionProduced:
-    message = data_pb2.PartitionProduced(
-        batch_id=produced.batch_id,
-        base_offset=produced.base_offset,
-        log_append_time_ms=produced.log_append_time_ms,
-        log_start_offset=produced.log_start_offset,
-        leader_epoch=produced.leader_epoch,
-        duplicate=produced.duplicate,
-    )
-    if produced.error is not None:
-        message.error.CopyFrom(status.to_proto(produced.error))
-        for each in produced.error.record_errors:
-            message.record_errors.add(index=each.index, message=each.message)
+    message = data_pb2.ProduceResponse()
+    add = message.partitions.add
+    for batch_id, error, base_offset, append_time_ms, log_start, leader_epoch, duplicate in answer.partitions:
+        entry = add(
+            batch_id=batch_id,
+            base_offset=base_offset,
+            log_append_time_ms=append_time_ms,
+            log_start_offset=log_start,
+            leader_epoch=leader_epoch,
+            duplicate=duplicate,
+        )
+        if error is not None:
+            entry.error.CopyFrom(status.to_proto(error))
+            for each in error.record_errors:
+                entry.record_errors.add(index=each.index, message=each.message)
     return message
 
 
 # --- fetch ---
 
 
-class ChargedResponse(wire.FetchResponse):
-    """A message that keeps the memory charge of its answer until gRPC has sent it and releases the message."""
+class FetchedMessage:
+    """An answer as the message `FetchResponse`, encoded without an object for each partition. gRPC keeps it until it is
+    sent, and with it the memory charge of the answer."""
 
-    __slots__ = ("_charge",)
+    __slots__ = ("_answer",)
 
-    def __init__(self, partitions: list[wire.PartitionFetched], charge: object) -> None:
-        super().__init__(partitions=partitions)
-        self._charge = charge
+    def __init__(self, answer: FetchAnswer) -> None:
+        self._answer = answer
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 (as protobuf's messages)
+        """The encoded message; copies each `records` once."""
+        return wire.encode_fetched((_fetched_header(each), each.records) for each in self._answer.partitions)
 
 
 @lru_cache(REPLICAS_CACHED)
@@ -165,37 +168,29 @@ def _write_fetch(request: FetchRequest) -> data_pb2.FetchRequest:
     )
 
 
-def _write_fetched(answer: FetchAnswer) -> ChargedResponse:
-    return ChargedResponse([_write_partition(each) for each in answer.partitions], answer.charge)
-
-
-def _write_partition(fetched: FetchedPartition) -> wire.PartitionFetched:
-    error, diverging = fetched.error, fetched.diverging
-    return wire.PartitionFetched(
+def _fetched_header(fetched: FetchedPartition) -> bytes:
+    """The encoded entry of one partition without its records."""
+    message = data_pb2.PartitionFetched(
         fetch_id=fetched.fetch_id,
         topic_id=fetched.topic_id,
         partition=fetched.partition,
         leader_epoch=fetched.leader_epoch,
-        error=None if error is None else status.to_proto(error),
         high_watermark=fetched.high_watermark,
         last_stable_offset=fetched.last_stable_offset,
         log_start_offset=fetched.log_start_offset,
-        diverging=None
-        if diverging is None
-        else common_pb2.EpochEnd(epoch=diverging.epoch, end_offset=diverging.end_offset),
-        epochs=[common_pb2.EpochStart(epoch=each.epoch, start_offset=each.start_offset) for each in fetched.epochs]
-        if fetched.epochs
-        else [],
-        aborted=[
-            data_pb2.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-            for each in fetched.aborted
-        ]
-        if fetched.aborted
-        else [],
         preferred_read_replica=fetched.preferred_read_replica,
         waits=fetched.waits,
-        records=fetched.records,
     )
+    if fetched.error is not None:
+        message.error.CopyFrom(status.to_proto(fetched.error))
+    if fetched.diverging is not None:
+        end = fetched.diverging
+        message.diverging.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
+    for start in fetched.epochs:
+        message.epochs.add(epoch=start.epoch, start_offset=start.start_offset)
+    for aborted in fetched.aborted:
+        message.aborted.add(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+    return message.SerializeToString()
 
 
 def _read_fetched(message: wire.FetchResponse) -> FetchAnswer:
@@ -226,12 +221,12 @@ def _read_partition(entry: Any) -> FetchedPartition:
 DATA_CODECS: Final[tuple[ApiCodec[Any, Any], ...]] = (
     ApiCodec(produce.DATA_PRODUCE, methods.DATA_PRODUCE, _read_produce, _write_produced),
     ApiCodec(produce.DATA_PRODUCE_STREAM, methods.DATA_PRODUCE_STREAM, _read_produce, _write_produced),
-    ApiCodec(fetch.DATA_FETCH, methods.DATA_FETCH, _read_fetch, _write_fetched),
+    ApiCodec(fetch.DATA_FETCH, methods.DATA_FETCH, _read_fetch, FetchedMessage),
     ApiCodec(
         fetch.DATA_FETCH_STREAM,
         methods.DATA_FETCH_STREAM,
         _read_fetch,
-        _write_fetched,
+        FetchedMessage,
         write_request=_write_fetch,
         read_answer=_read_fetched,
     ),

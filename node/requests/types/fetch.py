@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from node.requests.types.api import Api
@@ -108,8 +107,7 @@ class FetchedPartition(NamedTuple):
     records: Records = b""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class FetchAnswer(NamedTuple):
     """Answers to fetches; on a stream those that are due, possibly none.
 
     charge: represents the memory of the records; it is returned when the object is deleted. A listener keeps the answer
@@ -117,17 +115,18 @@ class FetchAnswer:
     """
 
     partitions: list[FetchedPartition]
-    charge: object = field(default=None, compare=False, repr=False)
+    charge: object = None
+
+
+_ISOLATION_LEVELS: Final = {int(level): level for level in Isolation}
 
 
 def isolation_of(level: int) -> Isolation:
     """The isolation level with this number. Raises InvalidRequest for an unknown one."""
-    try:
-        return Isolation(level)
-    except ValueError:
-        raise InvalidRequest(
-            f"isolation level {level}: it must be 0 (read_uncommitted) or 1 (read_committed)"
-        ) from None
+    found = _ISOLATION_LEVELS.get(level)
+    if found is None:
+        raise InvalidRequest(f"isolation level {level}: it must be 0 (read_uncommitted) or 1 (read_committed)")
+    return found
 
 
 DATA_FETCH: Final = Api("Data.Fetch", FetchRequest, FetchAnswer)
