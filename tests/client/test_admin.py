@@ -44,7 +44,7 @@ def test_topics_are_created_described_listed_and_deleted() -> None:
     run(story())
 
 
-def test_the_cluster_is_described_by_whoever_answers() -> None:
+def test_the_cluster_is_described_by_any_node_that_answers() -> None:
     async def story() -> None:
         async with memory_cluster(3) as cluster, Admin(cluster.bootstrap) as admin:
             await cluster.nodes[1].stop()
@@ -112,7 +112,7 @@ def test_nodes_of_two_clusters_are_not_mixed() -> None:
     run(story())
 
 
-def test_programs_without_asyncio_do_the_same() -> None:
+def test_the_synchronous_clients_do_the_same() -> None:
     before = set(threading.enumerate())  # other tests of this process may have left theirs
     with cluster_in_a_thread() as cluster:
         with tidelog.sync.Admin(cluster.bootstrap) as admin:
@@ -140,7 +140,7 @@ def test_programs_without_asyncio_do_the_same() -> None:
         assert [thread.name for thread in own if thread.name.startswith("tidelog")] == []
 
 
-def test_closing_twice_is_fine() -> None:
+def test_close_is_idempotent() -> None:
     producer = tidelog.sync.Producer("127.0.0.1:1")
     producer.close()
     producer.close()

@@ -94,7 +94,7 @@ LARGE = "9" * 20
         (("cluster", "remove-voter", LARGE), f"node_id={LARGE}"),
     ],
 )
-def test_an_argument_that_cannot_be_is_one_sentence(
+def test_an_invalid_argument_is_reported_in_one_sentence(
     cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...], says: str
 ) -> None:
     cluster.create("orders")
@@ -105,7 +105,7 @@ def test_an_argument_that_cannot_be_is_one_sentence(
     assert tidelog.err.count("\n") <= 2
 
 
-def test_a_setting_without_its_effect_is_warned_of(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_a_setting_without_effect_causes_a_warning(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.topic_warnings = ["topic a has min.insync.replicas=3, but a replication factor of 1: it counts as 1"]
     assert tidelog("topic", "create", "a", "--config", "min.insync.replicas=3") == 0
     assert "warning: topic a has min.insync.replicas=3" in tidelog.err
@@ -118,7 +118,7 @@ def test_a_setting_without_its_effect_is_warned_of(cluster: MemoryCluster, tidel
     assert tidelog.json["warnings"] == cluster.topic_warnings
 
 
-def test_lines_go_in_and_come_out(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_lines_that_are_produced_are_consumed(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders", 2)
     assert tidelog("produce", "orders", "-k", ":", typed=b"a:1\nb:2\r\na:3\nlast:without an end") == 0
     assert tidelog.err == "4 records acknowledged\n"
@@ -160,7 +160,7 @@ def test_a_file_is_sent_line_by_line(cluster: MemoryCluster, tidelog: Terminal, 
     assert tidelog.out == b"line 0\n"
 
 
-def test_what_was_not_written_fails_the_command(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_produce_fails_if_a_record_was_not_written(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     cluster.nodes[0].on_produce = lambda entry: InvalidRecord("no key")
     assert tidelog("produce", "orders", typed=b"1\n2\n") == 1
@@ -171,7 +171,7 @@ def test_what_was_not_written_fails_the_command(cluster: MemoryCluster, tidelog:
     assert "it is unknown whether" in tidelog.err
 
 
-def test_the_state_of_the_cluster(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_cluster_status_shows_nodes_and_problems(cluster: MemoryCluster, tidelog: Terminal) -> None:
     assert tidelog("cluster", "status", "--json") == 0
     assert (tidelog.json["healthy"], len(tidelog.json["nodes"])) == (True, 2)
     assert tidelog("cluster", "status") == 0
@@ -187,7 +187,7 @@ def scripted(cluster: MemoryCluster, **answers: object) -> None:
 PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
 
 
-def test_a_full_disk_and_a_damaged_replica_are_no_health(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_a_full_disk_and_a_damaged_replica_are_reported_as_unhealthy(cluster: MemoryCluster, tidelog: Terminal) -> None:
     for wrong, what in (
         ({"full_partitions": 1}, "1 partition rejecting writes: the leader's disk is full"),
         ({"damaged_partitions": 2}, "2 partitions with a damaged replica"),
@@ -226,7 +226,7 @@ def test_a_topic_is_altered(cluster: MemoryCluster, tidelog: Terminal) -> None:
     assert tidelog.err == "tidelog: durability was fixed\n"
 
 
-def test_leaders_are_elected_and_the_loss_is_shouted(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_leaders_are_elected_and_the_loss_is_reported(cluster: MemoryCluster, tidelog: Terminal) -> None:
     done = admin_pb2.PartitionOutcome(partition=PLACE, leader=2, leader_epoch=7, loss="node 1 had more")
     scripted(cluster, elect_leaders=admin_pb2.ElectLeadersResponse(partitions=[done]))
     assert tidelog("partition", "elect", "orders-0", "--unclean", "--yes") == 0
@@ -249,7 +249,9 @@ def asked_to_elect(cluster: MemoryCluster) -> list[bool]:
     return [each.validate_only for each in asked]
 
 
-def test_an_unclean_election_says_first_what_would_be_lost_and_asks(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_an_unclean_election_shows_the_loss_and_asks_for_confirmation(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
     done = admin_pb2.PartitionOutcome(partition=PLACE, leader=2, leader_epoch=7, loss="offsets 4..4 are lost")
     scripted(cluster, elect_leaders=admin_pb2.ElectLeadersResponse(partitions=[done]))
     for typed in (b"n\n", b""):
@@ -265,7 +267,7 @@ def test_an_unclean_election_says_first_what_would_be_lost_and_asks(cluster: Mem
     assert sorted(asked_to_elect(cluster)) == [False, False, True, True, True, True]
 
 
-def test_replicas_are_moved(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_replicas_are_reassigned(cluster: MemoryCluster, tidelog: Terminal) -> None:
     begun = admin_pb2.PartitionOutcome(partition=PLACE, leader=0, leader_epoch=1)
     moving = admin_pb2.OngoingReassignment(partition=PLACE, replicas=[1, 2, 0], adding=[2], removing=[0], isr=[0, 1])
     scripted(
@@ -285,7 +287,7 @@ def test_replicas_are_moved(cluster: MemoryCluster, tidelog: Terminal) -> None:
         assert tidelog("partition", "reassign", *wrong) == 1
 
 
-def test_what_is_wrong_is_explained(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_problems_are_explained(cluster: MemoryCluster, tidelog: Terminal) -> None:
     told = admin_pb2.PartitionExplanation(partition=PLACE, causes=["node 1 is gone"], steps=["start node 1"])
     scripted(
         cluster,
@@ -334,7 +336,7 @@ def test_what_is_wrong_is_explained(cluster: MemoryCluster, tidelog: Terminal) -
         (("topic", "list", "-b", "127.0.0.1:1"), 1, "Is a node running there"),
     ],
 )
-def test_errors_are_one_clear_sentence(
+def test_an_error_is_one_sentence(
     cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     cluster.create("orders")
@@ -344,14 +346,14 @@ def test_errors_are_one_clear_sentence(
     assert tidelog.out == b""
 
 
-def test_a_voter_that_is_gone_is_removed(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_a_lost_voter_is_removed(cluster: MemoryCluster, tidelog: Terminal) -> None:
     assert tidelog("cluster", "remove-voter", "0") == 0
     assert 0 not in cluster.voters
     assert tidelog("cluster", "remove-voter", "7") != 0
     assert "node 7 does not vote" in tidelog.err
 
 
-def test_lines_sent_before_a_mistake_are_told_of(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_lines_sent_before_an_invalid_line_are_reported(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     assert tidelog("produce", "orders", "-k", ":", typed=b"a:1\nno separator\nb:2\n") == 1
     assert tidelog.err.splitlines() == [
@@ -373,7 +375,7 @@ def test_gzip_of_several_members_with_padding_is_one_file(
 
 
 @pytest.mark.parametrize("spoil", [lambda packed: packed[:-300], lambda packed: packed[:40] + b"damage" + packed[46:]])
-def test_damaged_gzip_is_named_and_no_interrupt(
+def test_corrupt_gzip_is_reported_as_such_and_not_as_an_interrupt(
     cluster: MemoryCluster, tidelog: Terminal, tmp_path: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     cluster.create("orders")
@@ -394,7 +396,7 @@ def test_a_line_without_an_end_takes_bounded_memory_and_time(
     assert "line 2 is longer than 1000 bytes" in tidelog.err
 
 
-def test_closed_streams_are_no_defect(
+def test_closed_standard_streams_do_not_fail_a_command(
     cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create("orders")
@@ -404,12 +406,14 @@ def test_closed_streams_are_no_defect(
     assert main(["produce", "orders"]) == 1
 
 
-def test_the_version_is_told(tidelog: Terminal) -> None:
+def test_the_version_is_printed(tidelog: Terminal) -> None:
     assert tidelog("--version") == 0
     assert tidelog.out == f"tidelog {__version__}\n".encode()
 
 
-def test_up_without_what_nodes_need_says_what_to_install(tidelog: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_without_the_server_dependencies_names_what_to_install(
+    tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     for name in [name for name in sys.modules if name == "node" or name.startswith("node.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -417,7 +421,7 @@ def test_up_without_what_nodes_need_says_what_to_install(tidelog: Terminal, monk
     assert tidelog.err == "tidelog: nodes and their files need prometheus_client: pip install 'tidelog[server]'\n"
 
 
-def test_a_lost_majority_is_told_instead_of_old_good_news(cluster: MemoryCluster, tidelog: Terminal) -> None:
+def test_a_lost_majority_is_reported_instead_of_stale_state(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     cluster.controller_silence_ms = 7_200
     scripted(cluster, explain_partitions=admin_pb2.ExplainPartitionsResponse())

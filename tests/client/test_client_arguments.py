@@ -85,7 +85,9 @@ WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "error", "says"), WRONG_RECORDS, ids=lambda each: str(each)[:40])
-def test_a_wrong_record_is_refused_and_harms_no_other(wrong: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_an_invalid_record_is_rejected_and_affects_no_other(
+    wrong: dict[str, Any], error: type[Exception], says: str
+) -> None:
     """In each way of sending it, with the topic known and not: one record that waits is sent all the same."""
 
     async def story() -> None:
@@ -108,7 +110,7 @@ def test_a_wrong_record_is_refused_and_harms_no_other(wrong: dict[str, Any], err
     run(story())
 
 
-def test_what_only_looks_unusual_is_taken() -> None:
+def test_unusual_but_valid_arguments_are_accepted() -> None:
     class Name(str):
         __slots__ = ()
 
@@ -134,7 +136,7 @@ def test_what_only_looks_unusual_is_taken() -> None:
     run(story())
 
 
-def test_headers_that_can_be_walked_only_once_survive_the_waiting_for_memory() -> None:
+def test_headers_from_an_iterator_survive_waiting_for_memory() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -255,7 +257,7 @@ WRONG_READS: list[tuple[str, Use, type[Exception], str]] = [
 @pytest.mark.parametrize(
     ("use", "error", "says"), [each[1:] for each in WRONG_READS], ids=[each[0] for each in WRONG_READS]
 )
-def test_a_consumer_refuses_what_it_cannot_ask_for_and_reads_on(use: Use, error: type[Exception], says: str) -> None:
+def test_a_consumer_rejects_invalid_arguments_and_keeps_reading(use: Use, error: type[Exception], says: str) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -338,7 +340,7 @@ WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
 @pytest.mark.parametrize(
     ("use", "error", "says"), [each[1:] for each in WRONG_CHANGES], ids=[each[0] for each in WRONG_CHANGES]
 )
-def test_an_admin_refuses_what_no_message_can_say(use: Use, error: type[Exception], says: str) -> None:
+def test_an_admin_rejects_arguments_that_no_message_can_carry(use: Use, error: type[Exception], says: str) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -367,7 +369,7 @@ def test_an_admin_refuses_what_no_message_can_say(use: Use, error: type[Exceptio
         (Consumer, {"check_crcs": "no"}, "check_crcs='no': use True or False"),
     ],
 )
-def test_options_that_no_message_can_say_are_refused(client: Any, options: dict[str, Any], says: str) -> None:
+def test_options_that_no_message_can_carry_are_rejected(client: Any, options: dict[str, Any], says: str) -> None:
     async def story() -> None:
         with pytest.raises(InvalidConfig, match=re.escape(says)):
             client("127.0.0.1:1", **options)
@@ -382,7 +384,7 @@ def test_options_that_no_message_can_say_are_refused(client: Any, options: dict[
         (Producer, {"compression_level": "9"}, "compression_level must be a whole number"),
     ],
 )
-def test_options_of_a_wrong_type_are_refused(client: Any, options: dict[str, Any], says: str) -> None:
+def test_options_of_a_wrong_type_are_rejected(client: Any, options: dict[str, Any], says: str) -> None:
     async def story() -> None:
         with pytest.raises(TypeError, match=re.escape(says)):
             client("127.0.0.1:1", **options)
@@ -391,18 +393,18 @@ def test_options_of_a_wrong_type_are_refused(client: Any, options: dict[str, Any
 
 
 @pytest.mark.parametrize("servers", [None, 9092, [9092], b"host:9092"])
-def test_addresses_of_a_wrong_type_are_refused(servers: Any) -> None:
+def test_addresses_of_a_wrong_type_are_rejected(servers: Any) -> None:
     with pytest.raises(TypeError, match="bootstrap must be a str"):
         Producer(servers)
 
 
 @pytest.mark.parametrize("servers", [[], (), "", "host", "http://host:9092", "host:9092,", "ho st:9092", "host:0"])
-def test_addresses_that_name_no_node_are_refused(servers: Any) -> None:
+def test_invalid_addresses_are_rejected(servers: Any) -> None:
     with pytest.raises(InvalidConfig, match="host:port"):
         Producer(servers)
 
 
-def test_numbers_of_other_libraries_are_offsets_and_times() -> None:
+def test_integers_of_other_libraries_are_accepted_as_offsets_and_times() -> None:
     """As numpy and pandas have them: whole by their type, and equal to no int's type."""
 
     async def story() -> None:
@@ -419,7 +421,7 @@ def test_numbers_of_other_libraries_are_offsets_and_times() -> None:
     run(story())
 
 
-def test_a_synchronous_client_says_that_it_is_closed() -> None:
+def test_a_closed_synchronous_client_reports_that_it_is_closed() -> None:
     """And leaves no coroutine behind that was never awaited."""
     with sync.Producer("127.0.0.1:1") as producer, sync.Consumer("127.0.0.1:1") as consumer:
         pass
@@ -468,7 +470,7 @@ def test_a_call_that_the_client_does_not_end_is_cancelled_with_its_loop() -> Non
             call.result(timeout=10)
 
 
-def test_the_synchronous_face_refuses_the_same() -> None:
+def test_the_synchronous_clients_reject_the_same_arguments() -> None:
     with sync.Producer("127.0.0.1:1") as producer:
         with pytest.raises(TypeError, match="timestamp must be a whole number"):
             producer.send("orders", b"1", timestamp=1.5)  # type: ignore[arg-type]

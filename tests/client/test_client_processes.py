@@ -55,7 +55,7 @@ async def a_partition_led_elsewhere(cluster: LocalCluster, topic: str) -> tuple[
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_leader_that_dies_or_hangs_costs_an_idempotent_producer_nothing(
+def test_an_idempotent_producer_loses_nothing_if_a_leader_dies_or_hangs(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
     """Several batches are under way when their leader goes: all is acknowledged, and read once and in order."""
@@ -85,7 +85,7 @@ def test_a_leader_that_dies_or_hangs_costs_an_idempotent_producer_nothing(
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_leader_that_dies_or_hangs_costs_at_most_the_record_under_way(
+def test_a_leader_that_dies_or_hangs_leaves_at_most_the_record_in_flight_unknown(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
     """One writer, record by record, while its leader goes: everything acknowledged is read, once and in order; what is
@@ -187,7 +187,7 @@ def test_the_examples_of_the_documentation_run(healed: LocalCluster) -> None:
         assert expected in done.stdout
 
 
-def test_the_command_from_up_to_down(tmp_path: Path) -> None:
+def test_the_command_works_from_up_to_the_end(tmp_path: Path) -> None:
     """A person's first minutes: a cluster, a topic, lines in, lines out, and nothing left behind."""
 
     def tidelog(*arguments: str, typed: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -234,7 +234,7 @@ def test_the_command_from_up_to_down(tmp_path: Path) -> None:
     assert b"Is a node running there" in refused.stderr
 
 
-def test_an_interrupt_ends_produce_although_nobody_types(healed: LocalCluster) -> None:
+def test_an_interrupt_ends_produce_while_no_input_arrives(healed: LocalCluster) -> None:
     """A person at a terminal types a line, then Ctrl-C. What was typed is sent, and said to be."""
 
     async def topic() -> None:
@@ -265,7 +265,7 @@ def test_an_interrupt_ends_produce_although_nobody_types(healed: LocalCluster) -
     typing.stdin.close()
 
 
-def test_up_does_not_take_another_cluster_for_its_own(healed: LocalCluster, tmp_path: Path) -> None:
+def test_up_rejects_the_ports_of_another_cluster(healed: LocalCluster, tmp_path: Path) -> None:
     port = healed.nodes[0].address.port
     for data, wanted in ((tmp_path / "new", port), (healed.directory, 0)):
         refused = subprocess.run(

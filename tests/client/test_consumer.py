@@ -93,7 +93,7 @@ def test_new_records_are_read_as_they_come() -> None:
     run(story())
 
 
-def test_places_are_found() -> None:
+def test_positions_are_found_by_place_and_time() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -134,7 +134,7 @@ def test_a_moved_leader_is_followed() -> None:
     run(story())
 
 
-def test_a_node_that_dies_and_comes_back_is_read_on() -> None:
+def test_a_node_that_restarts_is_read_again() -> None:
     async def story() -> None:
         async with memory_cluster(2) as cluster:
             cluster.create("orders")
@@ -185,7 +185,7 @@ def test_a_silent_node_delays_only_its_own_partitions() -> None:
     run(story())
 
 
-def test_out_of_range_is_raised_and_other_partitions_go_on() -> None:
+def test_out_of_range_is_raised_and_other_partitions_are_still_read() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders", 2)
@@ -211,7 +211,7 @@ def test_out_of_range_is_raised_and_other_partitions_go_on() -> None:
 
 
 @pytest.mark.parametrize(("jump", "expected"), [("earliest", 6), ("latest", 12)])
-def test_a_position_that_is_gone_jumps_only_where_that_was_asked(jump: Any, expected: int) -> None:
+def test_a_position_out_of_range_moves_only_if_configured(jump: Any, expected: int) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -230,7 +230,7 @@ def test_a_position_that_is_gone_jumps_only_where_that_was_asked(jump: Any, expe
     run(story())
 
 
-def test_a_log_cut_below_the_position_is_said_aloud() -> None:
+def test_a_log_truncated_below_the_position_raises_an_error() -> None:
     """KIP-320: an unclean election took away records that had been read."""
 
     async def story() -> None:
@@ -253,7 +253,7 @@ def test_a_log_cut_below_the_position_is_said_aloud() -> None:
 
 
 @pytest.mark.parametrize("asked_on", ["a new leader", "an open stream"])
-def test_records_that_others_took_the_place_of_are_said_aloud(asked_on: str) -> None:
+def test_records_replaced_by_others_raise_an_error(asked_on: str) -> None:
     """An unclean election: the reader has 6 records of epoch 0 and 3 of epoch 1; the new leader has 12 of epoch 0."""
 
     async def story() -> None:
@@ -281,7 +281,7 @@ def test_records_that_others_took_the_place_of_are_said_aloud(asked_on: str) -> 
     run(story())
 
 
-def test_a_topic_created_again_is_an_error_that_says_so() -> None:
+def test_a_topic_created_again_raises_inconsistent_topic_id() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -300,7 +300,7 @@ def test_a_topic_created_again_is_an_error_that_says_so() -> None:
     run(story())
 
 
-def test_an_unknown_partition_is_said_so() -> None:
+def test_an_unknown_partition_raises_an_error() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -321,7 +321,7 @@ def flipped(records: bytes) -> bytes:
     return records[:-2] + bytes((records[-2] ^ 1,)) + records[-1:]
 
 
-def test_a_damaged_batch_is_refused_and_named_and_can_be_passed() -> None:
+def test_a_corrupt_batch_is_reported_and_can_be_skipped() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -349,7 +349,7 @@ def test_a_damaged_batch_is_refused_and_named_and_can_be_passed() -> None:
     run(story())
 
 
-def test_after_corrupt_bytes_the_consumer_reads_on_from_a_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_corrupt_bytes_the_consumer_continues_with_a_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_core, "REFUSED_MS", 300)
     monkeypatch.setattr(fetch_core, "LOOKUP_MS", 100)
 
@@ -374,7 +374,7 @@ def test_after_corrupt_bytes_the_consumer_reads_on_from_a_new_leader(monkeypatch
     run(story())
 
 
-def test_a_batch_that_arrives_damaged_is_asked_for_again_and_the_node_is_told() -> None:
+def test_a_corrupt_batch_is_fetched_again_and_reported_to_the_node() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -396,7 +396,7 @@ def test_a_batch_that_arrives_damaged_is_asked_for_again_and_the_node_is_told() 
     run(story())
 
 
-def test_bytes_that_hold_no_batch_are_refused() -> None:
+def test_an_answer_without_a_whole_batch_is_rejected() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -410,7 +410,7 @@ def test_bytes_that_hold_no_batch_are_refused() -> None:
     run(story())
 
 
-def test_control_records_are_passed_over() -> None:
+def test_control_records_are_skipped() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")

@@ -140,7 +140,7 @@ def opened(effects: list[Effect]) -> list[FetchBatches]:
     return [effect for effect in effects if isinstance(effect, FetchBatches)]
 
 
-def test_a_new_partition_asks_for_its_leader_then_its_place_then_fetches() -> None:
+def test_a_new_partition_looks_up_its_leader_then_its_offset_then_fetches() -> None:
     session = RequestSession(start="latest")
     assert session.tick() == [FindLeader(key())]
     (place,) = session.lead()
@@ -151,7 +151,7 @@ def test_a_new_partition_asks_for_its_leader_then_its_place_then_fetches() -> No
     assert session.cursor().position == 42
 
 
-def test_the_next_fetch_opens_while_data_wait_and_no_further_one_beyond_the_share() -> None:
+def test_a_fetch_is_opened_while_records_are_buffered_up_to_the_share() -> None:
     session = RequestSession()
     session.ready()
     (fetch,) = opened(session.fetched(batch(0, 10, size=20)))
@@ -195,7 +195,7 @@ def test_a_seek_makes_the_open_fetch_stale() -> None:
     assert not session.cursor().has_data
 
 
-def test_a_new_leader_is_asked_whether_the_log_is_still_the_same() -> None:
+def test_a_new_leader_must_confirm_the_log_before_a_fetch() -> None:
     session = RequestSession()
     session.ready()
     session.fetched(batch(0, 10))
@@ -209,7 +209,7 @@ def test_a_new_leader_is_asked_whether_the_log_is_still_the_same() -> None:
 
 
 @pytest.mark.parametrize("end", [EpochEnd(LeaderEpoch(0), Offset(7)), EpochEnd(NO_LEADER_EPOCH, Offset(-1))])
-def test_what_was_read_and_is_gone_is_said_aloud(end: EpochEnd) -> None:
+def test_records_that_were_read_and_truncated_raise_an_error(end: EpochEnd) -> None:
     """KIP-320: the log was cut below what the user has been given."""
     session = RequestSession()
     session.ready()
@@ -233,7 +233,7 @@ def read_in_epochs(session: RequestSession) -> None:
     session.consume(100, epoch=2)
 
 
-def test_an_older_epoch_that_ends_behind_the_position_is_no_agreement() -> None:
+def test_an_older_epoch_that_ends_after_the_position_does_not_match() -> None:
     """After an unclean election the new leader never had epoch 2, and epoch 1 up to offset 120: its records from 80 on
     are others than those that were read."""
     session = RequestSession()
@@ -274,7 +274,7 @@ def test_a_fetch_that_diverges_is_a_truncation() -> None:
     assert (fetch.offset, fetch.last_epoch) == (80, 1)
 
 
-def test_a_fetch_that_diverges_behind_the_position_is_made_again_from_there() -> None:
+def test_a_fetch_that_diverges_after_the_position_is_repeated_from_the_position() -> None:
     session = RequestSession()
     session.ready(epoch=2)
     session.fetched(batch(0, 80, epoch=1), epoch=2)
@@ -285,7 +285,7 @@ def test_a_fetch_that_diverges_behind_the_position_is_made_again_from_there() ->
     assert (fetch.offset, fetch.last_epoch) == (80, 1)
 
 
-def test_a_fetch_behind_deleted_epochs_is_made_again_without_a_comparison() -> None:
+def test_a_fetch_after_deleted_epochs_is_repeated_without_a_comparison() -> None:
     session = RequestSession()
     read_in_epochs(session)
     (fetch,) = opened(session.diverged(EpochEnd(NO_LEADER_EPOCH, Offset(100))))
@@ -294,7 +294,7 @@ def test_a_fetch_behind_deleted_epochs_is_made_again_without_a_comparison() -> N
 
 
 @pytest.mark.parametrize("epoch", [0, 3, 1 << 30])
-def test_an_epoch_that_cannot_be_is_not_compared(epoch: int) -> None:
+def test_an_implausible_epoch_is_not_compared(epoch: int) -> None:
     """The checksum of a batch does not cover its epoch: one that goes back, or lies above the leader's, is damaged."""
     session = RequestSession()
     session.ready(epoch=2)
@@ -306,7 +306,7 @@ def test_an_epoch_that_cannot_be_is_not_compared(epoch: int) -> None:
     assert (fetch.offset, fetch.last_epoch) == (20, 2)
 
 
-def test_a_nearer_node_that_disagrees_leaves_the_decision_to_the_leader() -> None:
+def test_a_divergence_on_a_preferred_replica_is_decided_by_the_leader() -> None:
     session = RequestSession()
     read_in_epochs(session)
     (fetch,) = opened(hinted(session))
@@ -317,7 +317,7 @@ def test_a_nearer_node_that_disagrees_leaves_the_decision_to_the_leader() -> Non
 
 
 @pytest.mark.parametrize("log_start", [10, 12])
-def test_what_was_read_and_is_deleted_by_now_is_no_truncation(log_start: int) -> None:
+def test_records_deleted_by_retention_are_not_a_truncation(log_start: int) -> None:
     """Retention took all that the reader was given, and the epochs with it."""
     session = RequestSession()
     session.ready()
@@ -330,7 +330,7 @@ def test_what_was_read_and_is_deleted_by_now_is_no_truncation(log_start: int) ->
     assert fetch.offset == 10, "whether it is out of range is for the leader to say"
 
 
-def test_what_was_fetched_but_not_given_out_is_quietly_fetched_again() -> None:
+def test_buffered_records_that_were_truncated_are_fetched_again() -> None:
     session = RequestSession()
     session.ready()
     session.fetched(batch(0, 5))
@@ -353,7 +353,7 @@ def test_a_topic_created_again_is_another_topic() -> None:
     assert isinstance(session.cursor().error, InconsistentTopicId)
 
 
-def test_an_unknown_topic_is_believed_after_a_while() -> None:
+def test_an_unknown_topic_counts_as_missing_after_a_time() -> None:
     session = RequestSession()
     session.tick()
     gone = UnknownTopicOrPartition("there is no topic 'orders'")
@@ -364,7 +364,7 @@ def test_an_unknown_topic_is_believed_after_a_while() -> None:
     assert session.cursor().error is gone
 
 
-def test_silence_does_not_count_as_word_of_a_topic_that_is_gone() -> None:
+def test_a_missing_answer_does_not_count_as_a_missing_topic() -> None:
     """A topic has just been made, and then no node answers for long: the first that does again may not know it yet."""
     session = RequestSession()
     session.tick()
@@ -379,7 +379,7 @@ def test_silence_does_not_count_as_word_of_a_topic_that_is_gone() -> None:
     assert session.cursor().error is gone
 
 
-def test_out_of_range_is_an_error_unless_a_jump_was_asked_for() -> None:
+def test_out_of_range_is_an_error_unless_a_reset_is_configured() -> None:
     session = RequestSession()
     session.ready(5)
     session.failed(OffsetOutOfRange("offset 5 is below the log start 10"))
@@ -394,7 +394,7 @@ def test_out_of_range_is_an_error_unless_a_jump_was_asked_for() -> None:
     assert place.where == "latest"
 
 
-def test_who_fell_behind_retention_is_not_sent_back() -> None:
+def test_a_position_below_the_log_start_never_moves_back() -> None:
     """A leader that is deposed has deleted more than the next one has heard of: what was read is not read again. Where
     the position lies above the log, which an unclean election has cut, it begins again as was asked for."""
     for log_start, position in ((Offset(10), 5), (Offset(0), 2), (None, 2)):
@@ -408,7 +408,7 @@ def test_who_fell_behind_retention_is_not_sent_back() -> None:
         assert fetch.offset == position
 
 
-def test_a_refusal_of_the_wrong_leader_with_a_hint_is_followed_at_once() -> None:
+def test_a_leader_hint_in_a_rejection_is_used_at_once() -> None:
     session = RequestSession()
     session.ready()
     hint = NodeAddress(NodeId(2), Endpoint("b", 2), "", LeaderEpoch(3))
@@ -416,7 +416,7 @@ def test_a_refusal_of_the_wrong_leader_with_a_hint_is_followed_at_once() -> None
     assert (fetch.node, fetch.leader_epoch) == (2, 3)
 
 
-def test_after_a_broken_stream_the_leader_is_looked_up_and_the_fetch_opened_again_later() -> None:
+def test_after_a_broken_stream_the_leader_is_looked_up_and_the_fetch_is_repeated() -> None:
     session = RequestSession()
     session.ready()
     assert session.failed(ConnectionLost("broke")) == [FindLeader(key())]
@@ -424,14 +424,14 @@ def test_after_a_broken_stream_the_leader_is_looked_up_and_the_fetch_opened_agai
     assert len(opened(session.tick(200))) == 1
 
 
-def test_a_leader_that_does_not_know_yet_is_asked_again_without_a_lookup() -> None:
+def test_a_leader_without_a_high_watermark_is_queried_again_without_a_lookup() -> None:
     session = RequestSession()
     session.ready()
     assert session.failed(OffsetNotAvailable("not yet")) == []
     assert len(opened(session.tick(200))) == 1
 
 
-def test_a_silent_node_makes_the_consumer_look_elsewhere() -> None:
+def test_a_late_answer_triggers_a_leader_lookup() -> None:
     session = RequestSession()
     session.ready()
     assert session.tick(POLICY.max_wait_ms + SILENT_MS) == [FindLeader(key())]
@@ -464,7 +464,7 @@ def corrupt(session: RequestSession, error: TidelogError) -> None:
 
 
 @pytest.mark.parametrize("error", [CorruptRecord("no whole batch"), CorruptLog("damaged from offset 0 on")])
-def test_a_partition_that_failed_on_corrupt_bytes_is_read_on_from_a_new_leader(error: TidelogError) -> None:
+def test_a_partition_that_failed_on_corrupt_bytes_continues_with_a_new_leader(error: TidelogError) -> None:
     session = RequestSession()
     session.ready(7)
     corrupt(session, error)
@@ -498,7 +498,7 @@ def test_a_batch_that_stays_corrupt_is_fetched_again_from_a_new_leader_after_its
 
 
 @pytest.mark.parametrize("error", [LogTruncated("lost"), OffsetOutOfRange("aged out")])
-def test_other_errors_wait_for_the_user_whoever_leads(error: TidelogError) -> None:
+def test_other_errors_are_not_cleared_by_a_new_leader(error: TidelogError) -> None:
     session = RequestSession()
     session.ready(7)
     session.failed(error)
@@ -509,7 +509,7 @@ def test_other_errors_wait_for_the_user_whoever_leads(error: TidelogError) -> No
     assert session.cursor().error is told
 
 
-def test_damage_that_is_met_again_after_a_seek_is_asked_for_again_first() -> None:
+def test_corrupt_bytes_after_a_seek_are_fetched_again_before_the_error() -> None:
     """The time that an earlier damage was given is over: it says nothing of this one."""
     session = RequestSession()
     session.ready()
@@ -524,7 +524,7 @@ def test_damage_that_is_met_again_after_a_seek_is_asked_for_again_first() -> Non
     assert (again.offset, again.refused) == (9, True)
 
 
-def test_partitions_assigned_again_keep_their_place() -> None:
+def test_partitions_assigned_again_keep_their_position() -> None:
     session = RequestSession(partitions=2)
     session.ready(7)
     session.core.assign([key(0)], "latest")
@@ -542,7 +542,7 @@ def hinted(session: RequestSession, node: int = 3) -> list[Effect]:
     return session.handle(told)
 
 
-def test_a_nearer_node_is_read_from_until_the_leader_is_asked_again() -> None:
+def test_a_preferred_replica_is_read_until_the_leader_is_queried_again() -> None:
     session = RequestSession()
     session.ready()
     (fetch,) = opened(hinted(session))
@@ -557,7 +557,7 @@ def test_a_nearer_node_is_read_from_until_the_leader_is_asked_again() -> None:
 @pytest.mark.parametrize(
     "error", [ConnectionLost("broke"), OffsetOutOfRange("it has less"), NotLeaderOrFollower("moved away")]
 )
-def test_whatever_the_nearer_node_refuses_is_asked_of_the_leader_at_once(error: TidelogError) -> None:
+def test_a_fetch_that_a_preferred_replica_rejects_goes_to_the_leader_at_once(error: TidelogError) -> None:
     session = RequestSession()
     session.ready()
     hinted(session)
@@ -569,7 +569,7 @@ def test_whatever_the_nearer_node_refuses_is_asked_of_the_leader_at_once(error: 
     assert fetch.hint
 
 
-def test_a_nearer_node_that_is_silent_is_given_up_soon() -> None:
+def test_a_silent_preferred_replica_is_abandoned_early() -> None:
     session = RequestSession()
     session.ready()
     hinted(session)
@@ -577,7 +577,7 @@ def test_a_nearer_node_that_is_silent_is_given_up_soon() -> None:
     assert fetch.node == 1
 
 
-def test_a_new_leader_names_its_own() -> None:
+def test_a_new_leader_names_its_own_preferred_replica() -> None:
     session = RequestSession()
     session.ready()
     hinted(session)

@@ -43,7 +43,7 @@ os._exit(0)
 """
 
 
-def test_programs_that_are_started_beside_an_active_client_do_not_abort() -> None:
+def test_a_forked_program_beside_an_active_client_does_not_abort() -> None:
     """With gRPC's fork handlers some 4 % of the children ended by SIGABRT before they became the other program."""
     command = [sys.executable, "-c", STARTS_PROGRAMS_BESIDE_CALLS]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

@@ -89,7 +89,7 @@ def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
     assert batch.stamp == Stamp(42, 0, 0)  # type: ignore[arg-type]
 
 
-def test_an_id_that_does_not_come_is_asked_for_again() -> None:
+def test_a_producer_id_is_requested_again_if_none_arrives() -> None:
     session = RequestSession(POLICY, idempotent=True)
     batch = session.put()
     session.lead()
@@ -103,7 +103,7 @@ def test_an_id_that_does_not_come_is_asked_for_again() -> None:
     assert isinstance(told.__cause__, RequestTimedOut)
 
 
-def test_nodes_that_know_no_ids_fail_the_records_at_once() -> None:
+def test_nodes_without_producer_ids_fail_the_records_at_once() -> None:
     session = RequestSession(POLICY, idempotent=True)
     batch = session.put()
     session.lead()
@@ -112,7 +112,7 @@ def test_nodes_that_know_no_ids_fail_the_records_at_once() -> None:
     assert isinstance(error_of(batch), UnsupportedVersion)
 
 
-def test_the_first_batch_of_an_epoch_goes_alone_then_five_are_under_way() -> None:
+def test_the_first_batch_of_an_epoch_is_sent_alone_then_five_are_in_flight() -> None:
     session = RequestSession(POLICY, idempotent=True)
     session.lead()
     batches = full_batches(session, 8)
@@ -128,7 +128,7 @@ def test_the_first_batch_of_an_epoch_goes_alone_then_five_are_under_way() -> Non
     assert [attempt.batch for attempt in session.wire()] == batches[6:7]
 
 
-def test_a_batch_that_is_not_full_waits_for_company_while_others_are_under_way() -> None:
+def test_a_batch_that_is_not_full_waits_for_records_while_others_are_in_flight() -> None:
     session = session_with_id()
     first = session.put(b"1")
     session.tick()
@@ -143,7 +143,7 @@ def test_a_batch_that_is_not_full_waits_for_company_while_others_are_under_way()
     assert (second.stamp.sequence, second.outcome.records) == (2, 2)
 
 
-def test_what_may_be_written_is_sent_again_as_it_was_in_order_before_later_ones() -> None:
+def test_a_batch_that_may_be_written_is_resent_unchanged_before_later_ones() -> None:
     session = session_with_id()
     batches = full_batches(session, 3)
     sent = session.wire()
@@ -163,7 +163,7 @@ def test_what_may_be_written_is_sent_again_as_it_was_in_order_before_later_ones(
     assert all(batch.outcome.error is None for batch in batches)
 
 
-def test_a_new_leader_is_sent_everything_again_at_once_and_a_late_answer_of_the_old_one_counts() -> None:
+def test_a_new_leader_gets_all_batches_at_once_and_a_late_acknowledgement_of_the_old_one_counts() -> None:
     session = session_with_id()
     batches = full_batches(session, 2)
     old = session.wire()
@@ -179,7 +179,7 @@ def test_a_new_leader_is_sent_everything_again_at_once_and_a_late_answer_of_the_
     assert batches[1].outcome.base_offset == 6
 
 
-def test_an_unknown_outcome_stays_unknown_whatever_a_later_attempt_is_told() -> None:
+def test_an_unknown_outcome_stays_unknown_whatever_later_attempts_return() -> None:
     """Scenario 11: the answer is lost, the resend is refused as not written, and the batch is given up."""
     session = session_with_id()
     batch = session.put(b"A")
@@ -201,7 +201,7 @@ def test_an_unknown_outcome_stays_unknown_whatever_a_later_attempt_is_told() -> 
     assert stamps([later]) == [(1, 0)], "its sequence is never given to another batch: a new epoch begins"
 
 
-def test_what_an_old_leader_was_sent_is_in_doubt_from_then_on() -> None:
+def test_a_batch_sent_to_an_old_leader_has_an_unknown_outcome() -> None:
     session = session_with_id()
     batch = session.put(b"A")
     session.tick()
@@ -226,7 +226,7 @@ def test_a_batch_that_was_never_sent_takes_no_sequence_with_it() -> None:
     assert stamps([later]) == [(0, 1)]
 
 
-def test_batches_behind_one_that_is_refused_for_good_are_numbered_anew() -> None:
+def test_batches_after_a_rejected_one_are_renumbered() -> None:
     session = session_with_id()
     batches = full_batches(session, 3)
     sent = session.wire()
@@ -243,7 +243,7 @@ def test_batches_behind_one_that_is_refused_for_good_are_numbered_anew() -> None
     assert stamps(batches[2:]) == [(1, 1)]
 
 
-def test_what_may_be_written_is_not_numbered_anew() -> None:
+def test_a_batch_that_may_be_written_is_not_renumbered() -> None:
     """The one before it was given up; this one cannot be written under its number, and may be there already."""
     session = session_with_id()
     first, second = full_batches(session, 2)
@@ -260,7 +260,7 @@ def test_what_may_be_written_is_not_numbered_anew() -> None:
     assert isinstance(error_of(first), RecordTooLarge)
 
 
-def test_a_gap_is_no_gap_while_an_earlier_batch_is_under_way() -> None:
+def test_a_gap_is_retried_while_an_earlier_batch_is_in_flight() -> None:
     session = session_with_id()
     first, second = full_batches(session, 2)
     sent = session.wire()
@@ -275,7 +275,7 @@ def test_a_gap_is_no_gap_while_an_earlier_batch_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("error", [OutOfOrderSequenceNumber("gap"), UnknownProducerId("who?")])
-def test_a_leader_that_has_forgotten_the_producer_is_told_a_new_epoch(error: TidelogError) -> None:
+def test_a_leader_without_state_of_the_producer_gets_a_new_epoch(error: TidelogError) -> None:
     session = session_with_id()
     batch = session.put()
     session.tick()
@@ -304,7 +304,7 @@ def test_a_fenced_producer_takes_another_id() -> None:
     assert batch.stamp == Stamp(8, 0, 0)  # type: ignore[arg-type]
 
 
-def test_used_up_epochs_mean_another_id() -> None:
+def test_exhausted_epochs_require_another_id() -> None:
     session = session_with_id()
     series = session.core.queue("orders", 0, idempotent=True).series
     assert series is not None
@@ -319,7 +319,7 @@ def test_used_up_epochs_mean_another_id() -> None:
     assert batch.stamp == Stamp(8, 0, 0)  # type: ignore[arg-type]
 
 
-def test_sequences_begin_again_behind_the_last() -> None:
+def test_sequences_continue_at_zero_after_the_last() -> None:
     session = session_with_id()
     series = session.core.queue("orders", 0, idempotent=True).series
     assert series is not None
@@ -333,7 +333,7 @@ def test_sequences_begin_again_behind_the_last() -> None:
         session.acknowledge(batch)
 
 
-def test_a_topic_that_may_not_hold_numbers_is_written_without() -> None:
+def test_a_topic_of_an_older_format_is_written_without_idempotence() -> None:
     session = session_with_id()
     session.idempotent = False
     batch = session.put()

@@ -55,7 +55,7 @@ async def read_to_end(consumer: Consumer) -> list[ConsumerRecord]:
     return found
 
 
-def test_only_decided_records_are_handed_out() -> None:
+def test_a_read_committed_consumer_gets_only_committed_records() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             fill(cluster.create("orders").partitions[0])
@@ -74,7 +74,7 @@ def test_only_decided_records_are_handed_out() -> None:
     run(story())
 
 
-def test_the_latest_place_is_where_the_decided_log_ends() -> None:
+def test_latest_is_the_last_stable_offset_for_read_committed() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             fill(cluster.create("orders").partitions[0])
@@ -86,7 +86,7 @@ def test_the_latest_place_is_where_the_decided_log_ends() -> None:
     run(story())
 
 
-def test_another_word_for_isolation_is_refused() -> None:
+def test_an_unknown_isolation_is_rejected() -> None:
     with pytest.raises(InvalidConfig, match="read_committed"):
         Consumer("localhost:1", isolation="serializable")
 

@@ -98,24 +98,24 @@ QUESTIONS = pytest.mark.parametrize(("question", "expected"), [(partitions_of, 1
 
 
 @QUESTIONS
-def test_silence_does_not_count_as_word_of_a_topic_that_is_not_there(question: Any, expected: int) -> None:
+def test_a_missing_answer_does_not_count_as_a_missing_topic_in_a_call(question: Any, expected: int) -> None:
     """A topic has just been made, and all nodes start again: the first that answers may not know it yet."""
     assert ask(question, (SILENT, LONG_MS), (0, SHORT_MS), (1, 0))[0] == expected
 
 
 @QUESTIONS
-def test_what_was_said_before_a_silence_counts_no_more(question: Any, expected: int) -> None:
+def test_a_missing_answer_resets_the_time_of_an_unknown_topic(question: Any, expected: int) -> None:
     assert ask(question, (0, SHORT_MS), (SILENT, LONG_MS), (0, SHORT_MS), (1, 0))[0] == expected
 
 
 @QUESTIONS
-def test_a_topic_that_is_not_there_is_believed_soon_after_a_node_answers(question: Any, expected: int) -> None:
+def test_a_missing_topic_is_reported_soon_after_a_node_answers(question: Any, expected: int) -> None:
     said, after_ms = ask(question, (SILENT, LONG_MS), (0, 0))
     assert isinstance(said, UnknownTopicOrPartition)
     assert LONG_MS + NEW_TOPIC_MS - 200 <= after_ms <= LONG_MS + NEW_TOPIC_MS + 200
 
 
-def test_silence_does_not_count_as_word_of_a_partition_that_is_not_there() -> None:
+def test_a_missing_answer_does_not_count_as_a_missing_partition() -> None:
     """It has just been added to a topic that is known, and then no node answers for a while."""
 
     async def end_of_the_new_one(cluster: Cluster) -> int:
@@ -125,7 +125,7 @@ def test_silence_does_not_count_as_word_of_a_partition_that_is_not_there() -> No
     assert ask(end_of_the_new_one, (1, SHORT_MS), (SILENT, LONG_MS), (1, SHORT_MS), (2, 0))[0] == END
 
 
-def test_a_wait_for_the_topic_does_not_count_as_word_of_its_partition() -> None:
+def test_a_wait_for_the_topic_does_not_count_as_a_missing_partition() -> None:
     """The node knows the topic at last, but not yet that a partition was added."""
 
     async def end_of_the_new_one(cluster: Cluster) -> int:
@@ -134,7 +134,7 @@ def test_a_wait_for_the_topic_does_not_count_as_word_of_its_partition() -> None:
     assert ask(end_of_the_new_one, (SILENT, LONG_MS), (1, SHORT_MS), (2, 0))[0] == END
 
 
-def test_a_partition_that_is_not_there_is_believed_as_soon_as_a_topic() -> None:
+def test_a_missing_partition_is_reported_as_soon_as_a_missing_topic() -> None:
     async def end_of_the_fourth(cluster: Cluster) -> int:
         return await end_of(cluster, 3)
 

@@ -72,12 +72,12 @@ def test_partitions_without_a_leader_are_left_out_while_any_has_one() -> None:
     assert {place(chosen, 10, [0] * 4, [False] * 4) for _ in range(80)} == {0, 1, 2, 3}
 
 
-def test_shorter_queues_get_more() -> None:
+def test_shorter_queues_get_more_records() -> None:
     chosen = Partitioner(3, batch_bytes=10, rng=random.Random(7))
     places = [place(chosen, 10, [5000, 0, 5000], [True] * 3) for _ in range(300)]
     assert places.count(1) > 115 > max(places.count(0), places.count(2))
 
 
-def test_a_record_larger_than_a_batch_still_has_a_place() -> None:
+def test_a_record_larger_than_a_batch_gets_a_partition() -> None:
     chosen = Partitioner(1, batch_bytes=10, rng=random.Random(7))
     assert [place(chosen, 5000, [0], [True]) for _ in range(3)] == [0, 0, 0]

@@ -34,7 +34,7 @@ from tidelog.records import RecordBatch
 from tidelog.types import Codec, RecordError
 
 
-def test_send_tells_where_the_record_lies() -> None:
+def test_send_returns_the_position_of_the_record() -> None:
     async def story() -> None:
         async with memory_cluster(2) as cluster:
             cluster.create("orders", 2)
@@ -53,7 +53,7 @@ def test_send_tells_where_the_record_lies() -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_batches_are_compressed_as_asked(codec: str) -> None:
+def test_batches_are_compressed_as_configured(codec: str) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -69,7 +69,7 @@ def test_batches_are_compressed_as_asked(codec: str) -> None:
     run(story())
 
 
-def test_many_records_keep_their_order_whatever_is_refused_in_between() -> None:
+def test_many_records_keep_their_order_although_batches_are_rejected() -> None:
     """A node that refuses a third of the batches delays, but neither swaps nor doubles anything. Which third is drawn:
     were it every third one, the first of the last three in flight could be the third in every round, for ever."""
 
@@ -97,7 +97,7 @@ def test_many_records_keep_their_order_whatever_is_refused_in_between() -> None:
     run(story())
 
 
-def test_a_producer_learns_which_records_were_refused() -> None:
+def test_a_producer_learns_which_records_were_rejected() -> None:
     """KIP-467."""
     wrong = (RecordError(0, "it has no key"),)
 
@@ -132,7 +132,7 @@ def test_a_moved_leader_is_followed() -> None:
 
 
 @pytest.mark.parametrize("how", ["break", "lose"])
-def test_a_stream_that_breaks_leaves_the_outcome_unknown_and_nothing_is_sent_again(how: str) -> None:
+def test_a_broken_stream_leaves_the_outcome_unknown_and_nothing_is_resent(how: str) -> None:
     """Broken before the append or after it: the producer cannot tell, and says so."""
 
     async def story() -> None:
@@ -152,7 +152,7 @@ def test_a_stream_that_breaks_leaves_the_outcome_unknown_and_nothing_is_sent_aga
     run(story())
 
 
-def test_resending_what_is_unknown_is_in_order_and_may_double() -> None:
+def test_resending_batches_of_unknown_outcome_keeps_the_order_and_may_duplicate() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -168,7 +168,7 @@ def test_resending_what_is_unknown_is_in_order_and_may_double() -> None:
     run(story())
 
 
-def test_a_silent_node_is_given_up_after_the_request_timeout() -> None:
+def test_a_silent_node_is_abandoned_after_the_request_timeout() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders", 2)
@@ -184,7 +184,7 @@ def test_a_silent_node_is_given_up_after_the_request_timeout() -> None:
     run(story())
 
 
-def test_a_node_that_is_down_is_waited_for_and_what_was_never_sent_is_certainly_not_written() -> None:
+def test_a_record_for_a_stopped_node_waits_and_fails_as_not_written() -> None:
     async def story() -> None:
         async with memory_cluster(2) as cluster:
             cluster.create("orders", 2)
@@ -204,7 +204,7 @@ def test_a_node_that_is_down_is_waited_for_and_what_was_never_sent_is_certainly_
     run(story())
 
 
-def test_acks_zero_waits_for_nothing() -> None:
+def test_acks_zero_does_not_wait_for_an_answer() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -216,7 +216,7 @@ def test_acks_zero_waits_for_nothing() -> None:
     run(story())
 
 
-def test_a_record_too_large_is_refused_before_anything_is_queued() -> None:
+def test_a_record_that_is_too_large_is_rejected_before_anything_is_queued() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders", configs={"max.message.bytes": "1000"})
@@ -250,7 +250,7 @@ def test_batches_fit_into_a_segment_of_their_topic() -> None:
     run(story())
 
 
-def test_memory_is_bounded_and_its_callers_wait_in_turn() -> None:
+def test_memory_is_bounded_and_callers_wait_in_order() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -272,7 +272,7 @@ def test_memory_is_bounded_and_its_callers_wait_in_turn() -> None:
     run(story())
 
 
-def test_waiting_callers_go_on_in_the_order_of_their_calls() -> None:
+def test_waiting_callers_continue_in_the_order_of_their_calls() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -285,7 +285,7 @@ def test_waiting_callers_go_on_in_the_order_of_their_calls() -> None:
     run(story())
 
 
-def test_a_cancelled_send_takes_nothing_back_and_harms_nobody() -> None:
+def test_a_cancelled_send_withdraws_nothing_and_affects_no_other() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -301,7 +301,7 @@ def test_a_cancelled_send_takes_nothing_back_and_harms_nobody() -> None:
     run(story())
 
 
-def test_an_unknown_topic_is_said_so_and_a_new_one_is_waited_for() -> None:
+def test_an_unknown_topic_is_reported_and_a_new_one_is_waited_for() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             producer = Producer(cluster.bootstrap, linger_ms=0, max_block_ms=2_000)
@@ -331,7 +331,7 @@ def test_no_node_at_all_names_every_address() -> None:
     run(story())
 
 
-def test_leaving_the_block_sends_what_waits() -> None:
+def test_leaving_the_block_sends_queued_records() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -345,7 +345,7 @@ def test_leaving_the_block_sends_what_waits() -> None:
     run(story())
 
 
-def test_closing_without_a_flush_tells_the_senders() -> None:
+def test_closing_without_a_flush_fails_the_waiting_records() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -376,7 +376,7 @@ class Defective(GrpcTransport):
 
 
 @pytest.mark.parametrize("where", ["call", "stream"])
-def test_a_defect_ends_the_producer_and_is_told_to_whoever_uses_it(where: str) -> None:
+def test_a_defect_ends_the_producer_and_is_raised_by_its_next_call(where: str) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -392,7 +392,7 @@ def test_a_defect_ends_the_producer_and_is_told_to_whoever_uses_it(where: str) -
     run(story())
 
 
-def test_a_failure_that_nobody_asks_about_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_that_no_caller_reads_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -430,7 +430,7 @@ def test_a_recreated_topic_with_more_partitions_is_written_on() -> None:
         ({"value": b"", "timestamp": -5}, InvalidTimestamp),
     ],
 )
-def test_what_is_no_record_is_refused_at_once(arguments: dict[str, Any], error: type[Exception]) -> None:
+def test_an_invalid_record_is_rejected_at_once(arguments: dict[str, Any], error: type[Exception]) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -453,7 +453,7 @@ def test_what_is_no_record_is_refused_at_once(arguments: dict[str, Any], error: 
         ({"on_unknown": "forget"}, InvalidConfig),
     ],
 )
-def test_options_outside_their_range_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
+def test_options_outside_their_range_are_rejected(options: dict[str, Any], error: type[Exception]) -> None:
     async def story() -> None:
         with pytest.raises(error):
             Producer("127.0.0.1:1", **options)
@@ -462,12 +462,12 @@ def test_options_outside_their_range_are_refused(options: dict[str, Any], error:
 
 
 @pytest.mark.parametrize("servers", ["", "host", "host:", ":1", "host:x", "host:0", "a:1,,b:2"])
-def test_an_address_that_is_none_is_refused(servers: str) -> None:
+def test_an_invalid_address_is_rejected(servers: str) -> None:
     with pytest.raises(InvalidConfig, match="host:port"):
         Producer(servers)
 
 
-def test_deliveries_can_be_awaited_by_many_and_asked_later() -> None:
+def test_a_delivery_can_be_awaited_by_several_tasks_and_read_later() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -486,7 +486,7 @@ def test_deliveries_can_be_awaited_by_many_and_asked_later() -> None:
 
 
 @pytest.mark.parametrize("how", ["break", "lose"])
-def test_an_idempotent_producer_sends_again_what_may_be_written_and_it_is_there_once(how: str) -> None:
+def test_an_idempotent_producer_resends_and_each_record_is_written_once(how: str) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
@@ -506,7 +506,7 @@ def test_an_idempotent_producer_sends_again_what_may_be_written_and_it_is_there_
     run(story())
 
 
-def test_full_batches_overtake_nothing_when_a_stream_breaks_under_them() -> None:
+def test_full_batches_keep_their_order_when_a_stream_breaks() -> None:
     """Five batches are under way when the stream breaks behind the second: all come again, each is there once."""
 
     async def story() -> None:
@@ -550,7 +550,7 @@ def test_a_silent_leader_keeps_an_idempotent_producer_waiting_no_longer_than_the
     run(story())
 
 
-def test_where_idempotence_cannot_be_the_producer_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_producer_reports_where_idempotence_is_not_possible(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("old", configs={"message.format": "v1"})
@@ -575,7 +575,7 @@ def test_where_idempotence_cannot_be_the_producer_says_so(caplog: pytest.LogCapt
     assert "acks=1: records are sent without idempotence" in caplog.text
 
 
-def test_an_id_is_had_from_a_node_that_has_one() -> None:
+def test_a_producer_id_comes_from_any_node_that_has_one() -> None:
     async def story() -> None:
         async with memory_cluster(3) as cluster:
             cluster.create("orders")

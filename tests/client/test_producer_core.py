@@ -31,7 +31,7 @@ from tidelog.errors import (
 from tidelog.types import NO_NODE, Acks, Endpoint, LeaderEpoch, Millis, NodeAddress, NodeId
 
 
-def test_a_batch_lingers_for_company_then_goes_to_the_leader() -> None:
+def test_a_batch_lingers_and_is_then_sent_to_the_leader() -> None:
     session = RequestSession()
     session.put()
     session.lead()
@@ -93,7 +93,7 @@ def test_without_a_leader_the_leader_is_looked_up_and_the_batch_waits() -> None:
     assert [give.node for give in session.gives] == [2]
 
 
-def test_what_is_certainly_not_written_is_sent_again_before_later_records() -> None:
+def test_a_batch_that_was_not_written_is_resent_before_later_records() -> None:
     session = RequestSession()
     session.lead()
     first = session.put(b"1")
@@ -108,7 +108,7 @@ def test_what_is_certainly_not_written_is_sent_again_before_later_records() -> N
     assert not first.outcome.done
 
 
-def test_a_hint_in_a_refusal_is_followed_at_once_where_it_is_news() -> None:
+def test_a_newer_leader_hint_in_a_rejection_is_used_at_once() -> None:
     session = RequestSession()
     batch = session.put()
     session.lead(1, epoch=4)
@@ -133,7 +133,7 @@ def test_a_hint_in_a_refusal_is_followed_at_once_where_it_is_news() -> None:
         RequestTimedOut("no acks in time"),
     ],
 )
-def test_an_unknown_outcome_is_told_and_never_sent_again(error: TidelogError) -> None:
+def test_an_unknown_outcome_is_reported_and_never_resent(error: TidelogError) -> None:
     session = RequestSession()
     batch = session.put()
     session.lead()
@@ -162,7 +162,7 @@ def test_a_stream_that_broke_after_sending_leaves_the_outcome_unknown(cause: Tid
     assert session.sought == [session.key()]
 
 
-def test_a_stream_that_broke_before_sending_costs_nothing() -> None:
+def test_a_stream_that_broke_before_sending_does_not_fail_a_batch() -> None:
     session = RequestSession()
     batch = session.put()
     session.lead()
@@ -174,7 +174,7 @@ def test_a_stream_that_broke_before_sending_costs_nothing() -> None:
     assert [give.node for give in session.gives] == [1, 2]
 
 
-def test_a_refusal_that_no_retry_mends_fails_one_batch_and_the_next_goes_on() -> None:
+def test_a_permanent_rejection_fails_one_batch_and_the_next_is_sent() -> None:
     session = RequestSession()
     batch = session.put()
     session.lead()
@@ -187,7 +187,7 @@ def test_a_refusal_that_no_retry_mends_fails_one_batch_and_the_next_goes_on() ->
     assert [give.batch for give in session.gives] == [batch, later]
 
 
-def test_silence_becomes_unknown_after_the_request_timeout_and_a_late_answer_is_ignored() -> None:
+def test_after_the_request_timeout_the_outcome_is_unknown_and_a_late_answer_is_ignored() -> None:
     session = RequestSession()
     batch = session.put()
     session.lead()
@@ -204,7 +204,7 @@ def test_silence_becomes_unknown_after_the_request_timeout_and_a_late_answer_is_
     assert error_of(batch) is told
 
 
-def test_news_of_a_new_leader_cuts_the_waiting_for_the_old_one_short() -> None:
+def test_a_new_leader_shortens_the_wait_for_the_old_one() -> None:
     session = RequestSession()
     batch = session.put()
     session.lead(1, epoch=0)
@@ -217,7 +217,7 @@ def test_news_of_a_new_leader_cuts_the_waiting_for_the_old_one_short() -> None:
     assert isinstance(error_of(batch), CommitUnknown)
 
 
-def test_a_batch_not_yet_on_the_wire_follows_the_leader() -> None:
+def test_a_batch_that_is_not_sent_yet_follows_the_leader() -> None:
     """The old leader cannot be connected to: the batch waits in its outbox while another node is elected."""
     session = RequestSession()
     batch = session.put()
@@ -249,7 +249,7 @@ def test_a_new_leader_ends_the_waiting_for_the_next_attempt() -> None:
     assert [give.node for give in session.gives[given:]] == [2]
 
 
-def test_the_pause_begins_small_again_with_a_new_leader() -> None:
+def test_the_backoff_restarts_with_a_new_leader() -> None:
     """A leader that has just been elected may lack in-sync replicas for a moment: a second would be long."""
     session = RequestSession()
     batch = session.put()
@@ -267,7 +267,7 @@ def test_the_pause_begins_small_again_with_a_new_leader() -> None:
     assert [give.node for give in session.gives[given:]] == [2, 2]
 
 
-def test_old_news_about_leaders_changes_nothing() -> None:
+def test_stale_metadata_changes_nothing() -> None:
     session = RequestSession()
     session.put()
     session.lead(2, epoch=5)
@@ -276,7 +276,7 @@ def test_old_news_about_leaders_changes_nothing() -> None:
     assert [give.node for give in session.gives] == [2]
 
 
-def test_what_never_went_out_is_certainly_not_written() -> None:
+def test_a_batch_that_was_never_sent_is_reported_as_not_written() -> None:
     session = RequestSession()
     batch = session.put()
     for _ in range(40):
@@ -290,7 +290,7 @@ def test_what_never_went_out_is_certainly_not_written() -> None:
     assert session.core.memory.used == 0
 
 
-def test_resending_keeps_the_order_and_what_was_unknown_stays_so() -> None:
+def test_resending_keeps_the_order_and_an_unknown_outcome_stays_unknown() -> None:
     policy = Policy(Acks.ALL, 5, 1000, 10_000, 30_000, 100, 1_000, resend_unknown=True)
     session = RequestSession(policy)
     batch = session.put()
@@ -327,7 +327,7 @@ def test_resending_ends_with_the_delivery_timeout() -> None:
     assert session.now - 1_000 < 4_000
 
 
-def test_giving_up_tells_each_batch_what_is_known() -> None:
+def test_abandoning_reports_for_each_batch_what_is_known() -> None:
     session = RequestSession()
     on_the_wire = session.put()
     session.lead()

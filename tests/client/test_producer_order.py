@@ -44,7 +44,7 @@ async def three_calls_a_turn(call: Callable[[int], Awaitable[object]], count: in
 @pytest.mark.parametrize("how", ["enqueue", "send"])
 @pytest.mark.parametrize("known", [True, False], ids=["known topic", "unknown topic"])
 @pytest.mark.parametrize("buffer_bytes", [1 << 26, 50_000], ids=["roomy", "full"])
-def test_three_tasks_a_turn_with_one_key_are_written_in_the_order_of_their_calls(
+def test_calls_of_several_tasks_in_one_turn_are_written_in_their_order(
     how: str, known: bool, buffer_bytes: int
 ) -> None:
     count = 3_000
@@ -122,7 +122,7 @@ def test_callers_that_are_cancelled_while_they_wait_leave_the_others_in_order() 
     run(story())
 
 
-def test_a_caller_that_is_refused_or_gives_up_lets_the_next_one_go_on() -> None:
+def test_a_caller_that_fails_or_times_out_lets_the_next_one_continue() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders", 1, {"max.message.bytes": "2000"})
@@ -143,7 +143,7 @@ def test_a_caller_that_is_refused_or_gives_up_lets_the_next_one_go_on() -> None:
     run(story())
 
 
-def test_threads_that_write_through_the_synchronous_face_keep_their_order() -> None:
+def test_threads_that_use_one_synchronous_producer_keep_their_order() -> None:
     """Several threads with a key each: what one thread sent is in the log in the order in which it sent it."""
     threads, each = 4, 150
 

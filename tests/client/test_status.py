@@ -24,7 +24,7 @@ LEADER = NodeAddress(NodeId(2), Endpoint("node-2", 9092), "a", LeaderEpoch(7))
 
 
 @pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
-def test_each_error_comes_back_as_itself(kind: type[TidelogError]) -> None:
+def test_each_error_is_restored_from_its_message(kind: type[TidelogError]) -> None:
     error = kind("topic 'x', partition 3: because; do this", leader=LEADER)
     for back in (status.from_proto(status.to_proto(error)), status.from_details(status.to_details(error))):
         assert type(back) is kind
@@ -33,7 +33,7 @@ def test_each_error_comes_back_as_itself(kind: type[TidelogError]) -> None:
 
 
 @pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
-def test_each_error_says_what_to_do_in_the_message_too(kind: type[TidelogError]) -> None:
+def test_each_message_carries_retry_and_written(kind: type[TidelogError]) -> None:
     sent = status.to_proto(kind("sentence"))
     assert sent.written == {True: 2, False: 1, None: 3}[kind.written]
     assert sent.retry == {"NEVER": 1, "LATER": 2, "ELSEWHERE": 3}[kind.retry.name]
@@ -65,7 +65,7 @@ class _Failed:
         return self._facts[2]
 
 
-def test_the_error_that_the_node_sent_wins_over_the_status() -> None:
+def test_the_error_in_the_details_takes_precedence_over_the_status() -> None:
     sent = NotLeaderOrFollower("orders-3 is led by node 2", leader=LEADER)
     metadata = [("other", "x"), (status.DETAILS_KEY, status.to_details(sent))]
     failed = _Failed(grpc.StatusCode.FAILED_PRECONDITION, "orders-3 ...", metadata)
@@ -92,6 +92,6 @@ def test_a_status_without_details_names_address_and_phase(
     assert "Admin.GetMetadata at host:9092" in error.message
 
 
-def test_bytes_that_are_no_status_are_no_error_of_ours() -> None:
+def test_invalid_status_details_are_ignored() -> None:
     assert status.from_details(b"\xff\xff\xff") is None
     assert status.from_details(b"") is None

@@ -67,7 +67,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-def test_records_that_are_left_queued_are_told_once(cluster: MemoryCluster, ending: str) -> None:
+def test_records_that_stay_queued_cause_one_warning(cluster: MemoryCluster, ending: str) -> None:
     told = said(cluster, dedent(QUEUE) + dedent(ending))
     assert told.count("RuntimeWarning: a producer ended without close(): 5 queued records") == 1, told
     assert "(3 for topic 'orders', 2 for topic 'payments')" in told
@@ -103,5 +103,5 @@ CLEAN = {
 
 
 @pytest.mark.parametrize("ending", CLEAN.values(), ids=CLEAN)
-def test_a_program_that_left_nothing_behind_is_told_nothing(cluster: MemoryCluster, ending: str) -> None:
+def test_a_program_without_queued_records_gets_no_warning(cluster: MemoryCluster, ending: str) -> None:
     assert "RuntimeWarning" not in said(cluster, dedent(QUEUE) + dedent(ending))

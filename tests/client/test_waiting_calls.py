@@ -68,7 +68,7 @@ def written(cluster: MemoryCluster) -> list[bytes]:
     return [(value or b"").rstrip() for value in cluster.values("orders")]
 
 
-def test_a_record_that_is_queued_in_the_turn_in_which_its_time_is_over_is_delivered(loop: JumpingLoop) -> None:
+def test_a_record_queued_in_the_turn_of_its_timeout_is_delivered(loop: JumpingLoop) -> None:
     """The large record's caller leaves, so the small record is queued; the time of its call is over in that turn."""
 
     async def story() -> None:
@@ -89,7 +89,7 @@ def test_a_record_that_is_queued_in_the_turn_in_which_its_time_is_over_is_delive
     run(loop, story())
 
 
-def test_a_call_whose_time_is_over_first_queues_nothing(loop: JumpingLoop) -> None:
+def test_a_call_that_timed_out_queues_nothing(loop: JumpingLoop) -> None:
     """Both times are over in the same turn: the room that the large record leaves is not for the small one."""
 
     async def story() -> None:
@@ -134,7 +134,7 @@ def test_a_cancelled_call_queues_nothing_after_it_was_cancelled(loop: JumpingLoo
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_calls_that_time_out_in_any_turn_tell_truly_what_was_queued(loop: JumpingLoop, seed: int) -> None:
+def test_calls_that_time_out_in_any_turn_report_correctly_what_was_queued(loop: JumpingLoop, seed: int) -> None:
     """Thousands of calls, several a turn, some cancelled or bounded by their callers, on a loop that is often late."""
     rng, count = random.Random(seed), 2_000
     called: list[bytes] = []

@@ -99,7 +99,7 @@ async def read(consumer: Consumer, cluster: MemoryCluster, done: asyncio.Event) 
 
 @pytest.mark.parametrize("kind", ["raise", "resend", "idempotent"])
 @pytest.mark.parametrize("seed", range(3))
-def test_what_was_told_is_true(seed: int, kind: str) -> None:
+def test_reported_outcomes_match_the_log(seed: int, kind: str) -> None:
     async def story() -> None:
         rng = random.Random(seed)
         async with memory_cluster(3) as cluster:

@@ -74,7 +74,7 @@ def test_any_bytes_are_read_as_protobuf_reads_them(data: bytes) -> None:
 
 @fixed
 @given(st.lists(fetch_entries, min_size=1, max_size=2), st.data())
-def test_a_damaged_message_is_read_as_protobuf_reads_it(entries: list[dict[str, Any]], draw: st.DataObject) -> None:
+def test_a_corrupt_message_is_read_as_protobuf_reads_it(entries: list[dict[str, Any]], draw: st.DataObject) -> None:
     whole = data_pb2.FetchResponse(partitions=[data_pb2.PartitionFetched(**entry) for entry in entries])
     data = bytearray(whole.SerializeToString())
     position = draw.draw(st.integers(0, max(0, len(data) - 1)))
@@ -82,7 +82,7 @@ def test_a_damaged_message_is_read_as_protobuf_reads_it(entries: list[dict[str, 
     _read_both(wire.FetchResponse, data_pb2.FetchResponse, bytes(data))
 
 
-def test_what_is_unknown_within_an_aborted_transaction_harms_nothing() -> None:
+def test_unknown_fields_within_an_aborted_transaction_are_ignored() -> None:
     entry = b"\x5a\x0b\x08\x05" + b"I\x80\x01\x10\x80\x80\x80\x80\x01"
     _read_both(wire.FetchResponse, data_pb2.FetchResponse, bytes([0x0A, len(entry)]) + entry)
 

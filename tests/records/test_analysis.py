@@ -22,7 +22,7 @@ def records(base: int, count: int, timestamp: int = NOW) -> list[Record]:
     return [Record(Offset(base + i), Millis(timestamp + i), b"k", b"value %d" % i) for i in range(count)]
 
 
-def test_a_v2_batch_tells_both_its_offsets() -> None:
+def test_a_v2_batch_gives_its_first_and_last_offset() -> None:
     """append-as-leader.txt: firstOffset from the header, lastOffset from firstOffset + lastOffsetDelta."""
     data = build_batch(records(10, 5), Codec.LZ4, leader_epoch=3)
     (batch,) = iter_batches(data)
@@ -43,7 +43,7 @@ def test_a_v2_batch_tells_both_its_offsets() -> None:
     )
 
 
-def test_a_wrapper_tells_only_its_last_offset() -> None:
+def test_a_wrapper_gives_only_its_last_offset() -> None:
     """message-format-and-validation.txt: the offset of a wrapper is that of its last message."""
     facts = analyze(build_message_set(records(10, 5), 1, Codec.GZIP))
     assert (facts.first_offset, facts.first_batch_last_offset, facts.last_offset) == (None, 14, 14)
@@ -63,7 +63,7 @@ def test_several_batches_are_counted_and_the_largest_timestamp_is_found() -> Non
 
 
 @pytest.mark.parametrize("bases", [(5, 0), (0, 4), (0, 0), (0, 5, 3)])
-def test_offsets_that_do_not_grow_are_told(bases: tuple[int, ...]) -> None:
+def test_offsets_that_do_not_increase_are_reported(bases: tuple[int, ...]) -> None:
     """append-as-leader.txt: offsetsMonotonic. A batch that begins inside the one before does not grow either."""
     assert not analyze(b"".join(build_batch(records(base, 5)) for base in bases)).offsets_grow
     assert not analyze(b"".join(build_message_set(records(base, 5), 1, Codec.GZIP) for base in (5, 0))).offsets_grow
@@ -86,7 +86,7 @@ def test_mixed_formats_have_no_common_magic() -> None:
     assert (analyze(old).magic, analyze(new).magic) == (0, 1)
 
 
-def test_nothing_valid_is_no_error() -> None:
+def test_an_empty_buffer_is_not_an_error() -> None:
     """append-as-leader.txt and log-append-roll-flush.txt: shallowCount 0, and append returns."""
     for data in (b"", build_batch(records(0, 5))[:-1], build_message_set(records(0, 1), 0)[:20]):
         facts = analyze(data)
@@ -103,7 +103,7 @@ def test_a_partial_tail_is_not_counted_wherever_it_is_cut(tail: bytes) -> None:
         assert (facts.valid_bytes, facts.last_offset, facts.batch_count) == (len(whole), 4, 1)
 
 
-def test_a_batch_over_the_limit_is_refused_with_its_12_bytes_counted() -> None:
+def test_a_batch_over_the_limit_is_rejected_with_its_12_bytes_counted() -> None:
     """message-format-and-validation.txt: what is checked is entrySize, offset and size included."""
     for data in (build_batch(records(0, 5)), build_message_set(records(0, 5), 1, Codec.GZIP)):
         assert analyze(data, batch_bytes_max=len(data)).batch_count == 1
@@ -115,7 +115,7 @@ def test_a_batch_over_the_limit_is_refused_with_its_12_bytes_counted() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_a_damaged_batch_is_refused_wherever_a_checksum_covers_the_byte(magic: int, codec: Codec) -> None:
+def test_a_corrupt_batch_is_rejected_wherever_a_checksum_covers_the_byte(magic: int, codec: Codec) -> None:
     """append-as-leader.txt: an invalid batch raises, it is not skipped."""
     whole = build_batch(records(0, 5), codec) if magic == 2 else build_message_set(records(0, 1), magic, codec)
     for position in range(17, len(whole)):
@@ -132,7 +132,7 @@ def test_any_bytes_give_facts_or_the_documented_errors(data: bytes, limit: int |
 
 
 @given(st.integers(0, 2**63 - 2), st.integers(0, 2**63 - 2))
-def test_offsets_are_compared_as_the_numbers_they_are(first: int, second: int) -> None:
+def test_offsets_are_compared_as_signed_numbers(first: int, second: int) -> None:
     data = bytearray(build_message_set(records(0, 1), 0) * 2)
     struct.pack_into(">q", data, 0, first)
     struct.pack_into(">q", data, len(data) // 2, second)

@@ -128,7 +128,7 @@ def test_aborted_transactions_are_skipped_from_their_first_offset_to_their_marke
     assert offsets_of(committed) == [2, 3, 8, 9, 11]
 
 
-def test_damage_is_told_and_leaves_the_batches_before() -> None:
+def test_a_corrupt_batch_raises_and_earlier_batches_stay_collected() -> None:
     decoder = ColumnDecoder()
     damaged = bytearray(build_batch(records(3, 2)))
     damaged[-1] ^= 1
@@ -137,7 +137,7 @@ def test_damage_is_told_and_leaves_the_batches_before() -> None:
     assert offsets_of(decoder) == [0, 1, 2]
 
 
-def test_header_keys_that_are_no_text_are_shown_as_far_as_they_are() -> None:
+def test_header_keys_that_are_not_utf8_get_replacement_characters() -> None:
     decoder = ColumnDecoder(("headers",))
     decoder.add(build_batch(records(0, 1, headers=(("a\udcff\udcfeé", b""),))))
     assert decoder.take()["headers"].to_pylist() == [[{"key": "a\ufffd\ufffdé", "value": b""}]]
@@ -176,7 +176,7 @@ def test_columns_with_headers_come_back() -> None:
     assert [record[2:] for record in RecordBatch(empty.build()).records()] == [(None, None, ())] * 2
 
 
-def test_columns_that_are_no_records_are_refused() -> None:
+def test_invalid_columns_are_rejected() -> None:
     times = pa.array([NOW])
     for error, wrong in (
         (InvalidRecord, {"timestamp": times, "key": pa.array([1])}),
@@ -193,7 +193,7 @@ def test_columns_that_are_no_records_are_refused() -> None:
         assert builder.count == 0
 
 
-def test_a_damaged_array_is_refused_before_its_bytes_are_read() -> None:
+def test_a_corrupt_array_is_rejected_before_its_bytes_are_read() -> None:
     """pyarrow refuses most of such arrays itself, but not all: only the first and last end are looked at."""
     buffer = pytest.importorskip("tidelog.records.v2._writer").RecordsBuffer()
     times = struct.pack("=2q", NOW, NOW)

@@ -162,7 +162,7 @@ def test_bare_messages_are_stamped_one_by_one(magic: int) -> None:
 
 
 @each_compressed
-def test_a_v1_wrapper_that_counts_from_0_is_stamped_never_compressed_again(codec: Codec) -> None:
+def test_a_v1_wrapper_that_counts_from_0_is_stamped_and_not_recompressed(codec: Codec) -> None:
     """message-format-and-validation.txt, KIP-31: only the wrapper's offset is set, to that of its last message."""
     data = build(THREE, 1, codec)
     assigned = assign(data, magic=1)
@@ -189,7 +189,7 @@ def _numbered_from_0(messages: bytes) -> bytes:
     return bytes(data)
 
 
-def test_a_v2_batch_that_lies_about_its_largest_timestamp_is_put_right() -> None:
+def test_a_wrong_largest_timestamp_of_a_v2_batch_is_corrected() -> None:
     """Time index and retention go by it. Kafka's leader does so too."""
     data = bytearray(build_batch(THREE))
     set_max_timestamp(data, TimestampType.CREATE_TIME, 2**60)
@@ -201,7 +201,7 @@ def test_a_v2_batch_that_lies_about_its_largest_timestamp_is_put_right() -> None
 
 
 @each_compressed
-def test_a_v1_wrapper_that_counts_otherwise_is_built_anew(codec: Codec) -> None:
+def test_a_v1_wrapper_with_other_offsets_is_rebuilt(codec: Codec) -> None:
     """message-format-and-validation.txt, KIP-31: the relative offsets are verified. Old clients get them wrong."""
     data = build_message_set([r._replace(offset=Offset(r.offset * 3)) for r in THREE], 1, codec)
     assigned = assign(data, magic=1)
@@ -213,7 +213,7 @@ def test_a_v1_wrapper_that_counts_otherwise_is_built_anew(codec: Codec) -> None:
 
 
 @each_compressed
-def test_a_v0_wrapper_is_always_built_anew(codec: Codec) -> None:
+def test_a_v0_wrapper_is_always_rebuilt(codec: Codec) -> None:
     """message-format-and-validation.txt, before KIP-31: every inner message gets its absolute offset."""
     assigned = assign(build(THREE, 0, codec), magic=0)
     (batch,) = stored(assigned)
@@ -235,7 +235,7 @@ def test_several_wrappers_become_one_in_the_codec_of_the_last(magic: int) -> Non
     assert assigned.rewritten
 
 
-def test_what_grew_beyond_the_limit_by_joining_is_refused() -> None:
+def test_messages_that_exceed_the_limit_together_are_rejected() -> None:
     """message-format-and-validation.txt, KAFKA-1718: each message was small enough, the joined one is not; the size is
     validated twice."""
     wrappers = [build([record(0, None, bytes([i]) * 40)], 1, Codec.SNAPPY) for i in range(20)]
@@ -250,7 +250,7 @@ def test_what_grew_beyond_the_limit_by_joining_is_refused() -> None:
 @each_codec
 @each_magic
 @pytest.mark.parametrize("sent_codec", CODECS)
-def test_the_topics_codec_takes_the_place_of_the_producers(codec: Codec, magic: int, sent_codec: Codec) -> None:
+def test_the_topics_codec_replaces_the_producers(codec: Codec, magic: int, sent_codec: Codec) -> None:
     """message-format-and-validation.txt: compression.type, or with "producer" that of the request."""
     data = build(THREE, magic, sent_codec)
     assigned = assign(data, magic=magic, codec=codec)
@@ -261,7 +261,7 @@ def test_the_topics_codec_takes_the_place_of_the_producers(codec: Codec, magic: 
     assert assigned.rewritten == (codec is not sent_codec or (magic == 0 and codec is not Codec.NONE))
 
 
-def test_a_batch_compressed_again_keeps_all_but_its_codec() -> None:
+def test_a_recompressed_batch_changes_only_its_codec() -> None:
     data = build_batch(
         [r._replace(headers=(("h", b"1"),)) for r in THREE],
         producer_id=9,
@@ -279,7 +279,7 @@ def test_a_batch_compressed_again_keeps_all_but_its_codec() -> None:
 @each_magic
 @pytest.mark.parametrize("target", [0, 1, 2])
 @each_codec
-def test_any_format_becomes_the_topics(magic: int, target: int, codec: Codec) -> None:
+def test_any_format_is_converted_to_the_topics(magic: int, target: int, codec: Codec) -> None:
     data = build(THREE, magic, codec)
     assigned = assign(data, magic=target)
     batches = stored(assigned)
@@ -296,7 +296,7 @@ def test_any_format_becomes_the_topics(magic: int, target: int, codec: Codec) ->
 
 @pytest.mark.parametrize("target", [1, 2])
 @each_codec
-def test_log_append_time_outlives_conversion(target: int, codec: Codec) -> None:
+def test_log_append_time_survives_conversion(target: int, codec: Codec) -> None:
     for magic in (0, 1, 2):
         assigned = assign(build(THREE, magic, codec), magic=target, timestamp_type=STAMPED)
         for batch in stored(assigned):
@@ -304,13 +304,13 @@ def test_log_append_time_outlives_conversion(target: int, codec: Codec) -> None:
             assert {r.timestamp for r in batch.records()} == {NOW + 100}
 
 
-def test_a_v0_topic_has_no_log_append_time_to_show() -> None:
+def test_a_v0_topic_has_no_log_append_time() -> None:
     assigned = assign(build(THREE, 1), magic=0, timestamp_type=STAMPED)
     assert {r.timestamp for r in iter_records(assigned.records)} == {-1}
     assert (assigned.max_timestamp, assigned.offset_of_max_timestamp) == (-1, -1)
 
 
-def test_a_partial_tail_is_left_behind() -> None:
+def test_a_partial_tail_is_dropped() -> None:
     """append-as-leader.txt, trimInvalidBytes."""
     for magic in (0, 1, 2):
         whole = build(THREE, magic)
@@ -342,12 +342,12 @@ def stored_marker(assigned: Assigned) -> list[RecordBatch]:
 # --- refused -----------------------------------------------------------------------------------------------------
 
 
-def test_two_v2_batches_are_refused() -> None:
+def test_two_v2_batches_are_rejected() -> None:
     with pytest.raises(InvalidRecord, match="2 batches of format v2"):
         assign(build(THREE, 2) * 2)
 
 
-def test_mixed_formats_are_refused() -> None:
+def test_mixed_formats_are_rejected() -> None:
     for first, second in ((0, 1), (1, 0), (1, 2), (2, 0)):
         with pytest.raises(InvalidRecord, match="mix message formats"):
             assign(build(THREE, first) + build(THREE, second))
@@ -370,7 +370,7 @@ def test_nothing_but_timestamps_is_dropped_for_an_older_topic(
         assign(build_batch(records, **sent), magic=target)
 
 
-def test_zstd_stays_in_v2() -> None:
+def test_zstd_is_rejected_below_v2() -> None:
     with pytest.raises(UnsupportedCompressionType, match="no codec zstd"):
         assign(build_batch(THREE, Codec.ZSTD), magic=1)
     assert stored(assign(build_batch(THREE, Codec.ZSTD), magic=1, codec=Codec.GZIP))[0].codec is Codec.GZIP
@@ -379,7 +379,7 @@ def test_zstd_stays_in_v2() -> None:
 
 @each_codec
 @each_magic
-def test_a_compacted_topic_says_which_records_lack_a_key(codec: Codec, magic: int) -> None:
+def test_a_compacted_topic_lists_the_records_without_a_key(codec: Codec, magic: int) -> None:
     """message-format-and-validation.txt: InvalidMessageException, found only by the deep iteration."""
     with pytest.raises(InvalidRecord, match="1 of 3 records were rejected") as caught:
         assign(build(THREE, magic, codec), magic=magic, key_required=True)
@@ -394,7 +394,7 @@ def test_records_are_counted_over_all_messages_of_a_request() -> None:
 
 
 @each_codec
-def test_timestamps_too_far_off_are_listed(codec: Codec) -> None:
+def test_timestamps_out_of_range_are_listed(codec: Codec) -> None:
     for magic in (1, 2):
         data = build(THREE, magic, codec)
         assert stored(assign(data, magic=magic, timestamp_before_max_ms=107, timestamp_after_max_ms=0))
@@ -408,7 +408,7 @@ def test_timestamps_too_far_off_are_listed(codec: Codec) -> None:
 
 
 @each_codec
-def test_a_timestamp_before_1970_is_refused_where_it_is_and_is_none(codec: Codec) -> None:
+def test_a_timestamp_before_1970_is_rejected_unless_it_is_none(codec: Codec) -> None:
     for magic in (1, 2):
         data = build([record(0, timestamp=NOW), record(1, timestamp=-1), record(2, timestamp=7)], magic)
         wrong = data.replace(struct.pack(">q", 7), struct.pack(">q", -7)) if magic == 1 else _moved_to_1969(data)
@@ -434,7 +434,7 @@ def _with_right_checksums(data: bytes, magic: int) -> bytes:
     return bytes(changed)
 
 
-def test_a_producer_does_not_stamp_for_the_broker() -> None:
+def test_a_producer_must_not_claim_log_append_time() -> None:
     for data in (
         build_batch(THREE, timestamp_type=STAMPED),
         build_message_set(THREE, 1, timestamp_type=STAMPED, log_append_time=NOW),
@@ -444,7 +444,7 @@ def test_a_producer_does_not_stamp_for_the_broker() -> None:
             assign(data, magic=1)
 
 
-def test_v2_offsets_that_do_not_count_from_0_are_refused_record_by_record() -> None:
+def test_v2_offsets_that_do_not_count_from_0_are_rejected_record_by_record() -> None:
     """Kafka lets them into an uncompressed batch, and readers then find offsets that nobody assigned."""
     payload = b"".join(encode_record(delta, 0, b"k", None) for delta in (0, 2, 1))
     header = struct.pack(">qiibIhiqqqhii", 0, 49 + len(payload), 0, 2, 0, 0, 2, NOW, NOW, -1, -1, -1, 3)
@@ -455,7 +455,7 @@ def test_v2_offsets_that_do_not_count_from_0_are_refused_record_by_record() -> N
     assert [error.index for error in caught.value.record_errors] == [1, 2]
 
 
-def test_a_batch_whose_records_are_none_is_corrupt() -> None:
+def test_a_batch_with_invalid_records_is_corrupt() -> None:
     for codec in Codec:
         payload = compress(codec, b"\x0c\x00\x00\x00\x01\x01\x00")
         header = struct.pack(">qiibIhiqqqhii", 0, 49 + len(payload), 0, 2, 0, codec, 1, NOW, NOW, -1, -1, -1, 2)
@@ -465,7 +465,7 @@ def test_a_batch_whose_records_are_none_is_corrupt() -> None:
             assign(bytes(data))
 
 
-def test_an_inner_message_that_is_cut_short_is_refused_though_readers_leave_it_out() -> None:
+def test_a_truncated_inner_message_is_rejected_although_readers_ignore_it() -> None:
     """What is left out on reading would be lost on writing."""
     inner = build(THREE, 1)[:-1]
     value = compress(Codec.GZIP, inner)
@@ -475,7 +475,7 @@ def test_an_inner_message_that_is_cut_short_is_refused_though_readers_leave_it_o
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_more_than_the_memory_allowed_is_refused(magic: int) -> None:
+def test_records_beyond_the_memory_limit_are_rejected(magic: int) -> None:
     data = build([record(0, None, bytes(60_000))], magic, Codec.GZIP)
     assert stored(assign(data, magic=magic, decompressed_bytes_max=61_000))
     with pytest.raises(RecordTooLarge):
@@ -518,7 +518,7 @@ def test_any_records_are_stored_in_order_with_offsets_without_a_hole(
 
 
 @given(st.data(), st.integers(0, 2), st.integers(0, 2), st.sampled_from(CODECS))
-def test_any_damaged_request_is_refused_with_a_documented_error(
+def test_any_corrupt_request_is_rejected_with_a_documented_error(
     draw: st.DataObject, magic: int, target: int, codec: Codec
 ) -> None:
     """Damage under a checksum that fits: a faulty producer."""

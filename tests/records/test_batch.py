@@ -87,7 +87,7 @@ def with_fields(data: bytes, *, at: int, form: str, value: int) -> bytes:
 
 
 @given(record_lists(), st.sampled_from(Codec), st.integers(-1, 2**31 - 1), st.booleans(), st.integers(-1, 2**63 - 1))
-def test_what_was_built_reads_back(
+def test_built_records_are_read_back(
     records: list[Record], codec: Codec, epoch: int, transactional: bool, producer_id: int
 ) -> None:
     data = build_batch(
@@ -123,7 +123,7 @@ def test_header_keys_that_are_not_utf8_keep_their_bytes() -> None:
     assert build_batch([record]) == data
 
 
-def test_a_builder_goes_on_after_building_and_keeps_nothing_of_what_it_refused() -> None:
+def test_a_builder_continues_after_build_and_keeps_nothing_of_rejected_records() -> None:
     builder = RecordBatchBuilder(base_offset=100)
     builder.append(key=None, value=b"a", timestamp=NOW)
     first = builder.build()
@@ -146,7 +146,7 @@ def test_a_builder_goes_on_after_building_and_keeps_nothing_of_what_it_refused()
     st.integers(0, 12),
     st.sampled_from((0, 100, 8_185)),
 )
-def test_many_records_at_once_make_the_bytes_that_one_by_one_they_make(
+def test_extend_gives_the_same_bytes_as_append(
     records: list[tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]], cut: int, before: int
 ) -> None:
     """The slow, obvious twin: `append`. `before`: so many records come first, up to where offsets take a byte more."""
@@ -162,7 +162,7 @@ def test_many_records_at_once_make_the_bytes_that_one_by_one_they_make(
         assert at_once.build() == one_by_one.build()
 
 
-def test_an_empty_builder_and_a_batch_without_timestamp_type_are_refused() -> None:
+def test_an_empty_builder_and_a_batch_without_timestamp_type_are_rejected() -> None:
     with pytest.raises(InvalidRequest):
         RecordBatchBuilder().build()
     with pytest.raises(InvalidRequest):
@@ -203,7 +203,7 @@ def test_stamping_moves_the_batch_and_keeps_its_checksum() -> None:
     assert bytes(second.buffer) == bytes(buffer[position:])
 
 
-def test_a_batch_can_be_given_other_numbers_of_its_producer() -> None:
+def test_the_producer_fields_of_a_batch_can_be_replaced() -> None:
     records = [Record(Offset(0), Millis(NOW), b"k", b"v" * 50)]
     first = build_batch(records, Codec.GZIP, producer_id=7, producer_epoch=1, base_sequence=40)
     again = bytearray(b"before" + first)
@@ -215,7 +215,7 @@ def test_a_batch_can_be_given_other_numbers_of_its_producer() -> None:
         )
 
 
-def test_log_append_time_takes_the_place_of_every_timestamp() -> None:
+def test_log_append_time_replaces_every_timestamp() -> None:
     buffer = bytearray(small_batch(Codec.ZSTD))
     set_max_timestamp(buffer, TimestampType.LOG_APPEND_TIME, NOW + 99)
     batch = RecordBatch(buffer)
@@ -225,7 +225,7 @@ def test_log_append_time_takes_the_place_of_every_timestamp() -> None:
     assert batch.codec is Codec.ZSTD
 
 
-def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
+def test_a_delete_horizon_replaces_the_base_timestamp() -> None:
     """The cleaner writes deltas against the horizon then, so timestamps come out of the same sum (KIP-534)."""
     attributes = with_fields(small_batch(), at=21, form=">h", value=0x40)
     batch = RecordBatch(with_fields(attributes, at=27, form=">q", value=NOW + 1000))
@@ -249,7 +249,7 @@ def test_the_walk_reads_every_header_and_stops_before_a_partial_tail() -> None:
     assert list(walk_headers(b"")) == []
 
 
-def test_a_batch_cut_short_at_any_byte_is_never_taken_for_one() -> None:
+def test_a_batch_truncated_at_any_byte_is_never_accepted() -> None:
     data = small_batch()
     for length in range(len(data)):
         assert list(iter_batches(data[:length])) == []
@@ -261,7 +261,7 @@ def test_a_batch_cut_short_at_any_byte_is_never_taken_for_one() -> None:
 
 
 @pytest.mark.parametrize("tail", [bytes(12), bytes(17), bytes(500)], ids=["12", "17", "500"])
-def test_zeros_behind_the_last_batch_are_corrupt(tail: bytes) -> None:
+def test_zeros_after_the_last_batch_are_corrupt(tail: bytes) -> None:
     """A preallocated file ends in zeros: no more bytes could make a batch of them."""
     data = small_batch()
     walk = walk_headers(data + tail)
@@ -271,7 +271,7 @@ def test_zeros_behind_the_last_batch_are_corrupt(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 100], ids=["whole", "cut short"])
-def test_impossible_lengths_and_magics_are_refused_even_in_a_tail(cut: int) -> None:
+def test_impossible_lengths_and_magics_are_rejected_even_in_a_tail(cut: int) -> None:
     data = small_batch() + bytes(cut)
     for at, form, value, error in [
         (8, ">i", -1, CorruptRecord),
@@ -288,7 +288,7 @@ def test_impossible_lengths_and_magics_are_refused_even_in_a_tail(cut: int) -> N
             list(iter_batches(changed))
 
 
-def test_what_is_meant_for_v2_refuses_messages_and_changes_nothing() -> None:
+def test_functions_for_v2_reject_older_messages_and_change_nothing() -> None:
     """Stamped as a batch, a message would get its leader epoch where its checksum is."""
     message = build_message_set([Record(Offset(0), Millis(NOW), b"k", b"v")], 1)
     for read in (RecordBatch, lambda data: RecordBatch(data, header=read_header(data))):
@@ -319,7 +319,7 @@ def _outcome(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_every_flipped_bit_is_noticed_where_the_format_allows(codec: Codec) -> None:
+def test_every_flipped_bit_is_detected_where_the_format_allows(codec: Codec) -> None:
     """The checksum covers all from the attributes on. Before it, length and magic give themselves away; base offset and
     leader epoch are left out on purpose, so that stamping needs no new checksum: a log notices those by the neighbours
     (offsets that must grow, epochs that must not fall), a batch alone cannot. Only the sign of an offset tells."""
@@ -345,7 +345,7 @@ def test_every_flipped_bit_is_noticed_where_the_format_allows(codec: Codec) -> N
     [(57, ">i", 4), (57, ">i", -1), (23, ">i", -1), (23, ">i", 1), (57, ">i", 0)],
     ids=["more records than offsets", "negative count", "negative delta", "fewer offsets", "bytes, but no records"],
 )
-def test_counts_that_cannot_be_are_refused_under_a_right_checksum(at: int, form: str, value: int) -> None:
+def test_impossible_counts_are_rejected_under_a_correct_checksum(at: int, form: str, value: int) -> None:
     with pytest.raises(CorruptRecord, match="faulty"):
         RecordBatch(with_fields(small_batch(), at=at, form=form, value=value)).ensure_valid()
 
@@ -381,7 +381,7 @@ def _payloads() -> Iterator[tuple[str, bytes, int]]:
 
 @pytest.mark.parametrize(("payload", "count"), [case[1:] for case in _payloads()], ids=[c[0] for c in _payloads()])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_records_that_are_none_are_corrupt(payload: bytes, count: int, codec: Codec) -> None:
+def test_invalid_records_are_corrupt(payload: bytes, count: int, codec: Codec) -> None:
     from tidelog.records import compress
 
     records = compress(codec, payload)
@@ -412,7 +412,7 @@ def test_any_bytes_give_headers_or_the_documented_error(data: bytes) -> None:
         pass
 
 
-def test_records_beyond_the_callers_limit_are_refused() -> None:
+def test_records_beyond_the_callers_limit_are_rejected() -> None:
     data = build_batch([Record(Offset(0), Millis(0), None, bytes(100_000))], Codec.GZIP)
     assert len(data) < 1000
     with pytest.raises(RecordTooLarge, match="50000"):
@@ -427,7 +427,7 @@ def test_a_producers_batch_passes() -> None:
     ensure_producible(RecordBatch(build_batch([Record(Offset(0), Millis(-1), None, None)], Codec.LZ4)))
 
 
-def test_a_sequence_without_a_producer_id_means_nothing() -> None:
+def test_a_sequence_without_a_producer_id_is_ignored() -> None:
     """aiokafka sends 0 there when it is not idempotent; Kafka does not look."""
     ensure_producible(RecordBatch(build_batch([Record(Offset(0), Millis(0), None, None)], base_sequence=0)))
 
@@ -445,7 +445,7 @@ def test_a_sequence_without_a_producer_id_means_nothing() -> None:
         (control_batch(EndTxnMarker(committed=True, coordinator_epoch=0), timestamp=0, producer_id=1), "control batch"),
     ],
 )
-def test_what_only_brokers_may_write_is_refused(data: bytes, reason: str) -> None:
+def test_batches_that_only_brokers_may_write_are_rejected(data: bytes, reason: str) -> None:
     batch = RecordBatch(data)
     batch.ensure_valid()
     with pytest.raises(TidelogError, match=reason):

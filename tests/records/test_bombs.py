@@ -83,14 +83,14 @@ each_bomb = pytest.mark.parametrize("name", BOMBS)
 
 
 @each_bomb
-def test_a_small_one_of_the_kind_is_sound(name: str) -> None:
+def test_a_small_input_of_each_kind_is_valid(name: str) -> None:
     codec, magic, bomb = BOMBS[name]
     size = small.get(name, 128 * KIB)
     assert decompress(codec, bomb(size), magic=magic) == bytes(size)
 
 
 @each_bomb
-def test_a_gibibyte_is_refused(name: str) -> None:
+def test_a_gibibyte_is_rejected(name: str) -> None:
     codec, magic, bomb = BOMBS[name]
     data = bomb(GIB)
     assert len(data) < GIB // 20
@@ -115,7 +115,7 @@ except RecordTooLarge:
 
 
 @each_bomb
-def test_the_memory_of_the_process_stays_by_the_limit(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_memory_of_the_process_stays_near_the_limit(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Resident memory, which counts what the libraries take too, in a process of its own. Snappy's size is known before
     it is expanded; the others may hold twice the limit while the pieces are joined, lz4 in v0 a copy of its input."""
     codec, magic, bomb = BOMBS[name]
@@ -144,7 +144,7 @@ def in_wrapper(magic: int, codec: Codec, payload: bytes) -> bytearray:
 
 
 @each_bomb
-def test_neither_reading_nor_appending_sets_one_off(name: str) -> None:
+def test_neither_reading_nor_appending_expands_a_bomb(name: str) -> None:
     codec, magic, bomb = BOMBS[name]
     payload = bomb(GIB)
     packed = in_wrapper(magic, codec, payload) if magic < 2 else in_batch(codec, payload)
@@ -165,7 +165,7 @@ def test_a_bomb_inside_a_wrapper_inside_a_wrapper_is_not_reached(magic: int, cod
         batch_at(in_wrapper(magic, codec, compress(codec, inner, magic=magic))).records(max_bytes=LIMIT)
 
 
-def test_a_batch_that_declares_two_billion_records_costs_nothing() -> None:
+def test_a_batch_that_declares_two_billion_records_uses_no_memory() -> None:
     data = in_batch(Codec.NONE, b"\x0c\x00\x00\x00\x01\x01\x00", count=2**31 - 1)
     batch = RecordBatch(data)
     batch.ensure_valid()
@@ -173,7 +173,7 @@ def test_a_batch_that_declares_two_billion_records_costs_nothing() -> None:
         list(batch.records())
 
 
-def test_a_record_that_declares_two_billion_headers_costs_nothing() -> None:
+def test_a_record_that_declares_two_billion_headers_uses_no_memory() -> None:
     data = in_batch(Codec.NONE, b"\x14\x00\x00\x00\x01\x01\xfe\xff\xff\xff\x0f")
     with pytest.raises(CorruptRecord, match="record 1 of 1"):
         list(RecordBatch(data).records())

@@ -13,7 +13,7 @@ from tidelog.records.legacy.buffering_output_stream import BufferingOutputStream
 
 
 @pytest.mark.parametrize("segment_bytes", [1, 2, 3, 5, 64])
-def test_bytes_come_out_in_order_whatever_the_segments(segment_bytes: int) -> None:
+def test_bytes_come_out_in_order_with_any_segment_size(segment_bytes: int) -> None:
     stream = BufferingOutputStream(segment_bytes)
     for piece in (b"", b"a", b"bcd", bytearray(b"efghijk"), memoryview(b"lmnopqrstuvw")):
         stream.write(piece)
@@ -133,7 +133,7 @@ def test_a_segment_holds_at_least_one_byte() -> None:
         BufferingOutputStream(0)
 
 
-def test_what_is_behind_a_mark_is_given_apart() -> None:
+def test_the_bytes_after_a_mark_are_returned_separately() -> None:
     stream = BufferingOutputStream(4)
     stream.write(b"1234")
     mark = stream.mark()
@@ -142,7 +142,7 @@ def test_what_is_behind_a_mark_is_given_apart() -> None:
     assert b"".join(stream.pieces(mark)) == b"56789"
 
 
-def test_it_is_written_on_to_another_stream_without_joining_it_first() -> None:
+def test_a_stream_is_written_to_another_one_without_joining() -> None:
     source, target = BufferingOutputStream(3), BufferingOutputStream(5)
     source.write(b"0123456789")
     source.write_to(target)

@@ -38,11 +38,11 @@ def test_published_values_of_the_old_checksum(data: bytes, expected: int) -> Non
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
-def test_the_old_checksum_agrees_with_crcmod_and_goes_on_piece_by_piece(data: bytes, cut: int) -> None:
+def test_the_old_checksum_agrees_with_crcmod_piece_by_piece(data: bytes, cut: int) -> None:
     assert crc32(data) == mkPredefinedCrcFun("crc-32")(data) == crc32(data[cut:], crc32(memoryview(data)[:cut]))
 
 
-def test_without_the_fast_package_the_slow_one_serves_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_fast_package_the_slow_one_is_used_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "crc32c", None)
     with pytest.warns(RuntimeWarning, match="install crc32c"):
         slow = choose_crc32c()

@@ -29,7 +29,7 @@ TEXT = b"".join(b"line %d of some text that repeats\n" % number for number in ra
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("data", [b"", b"x", TEXT, bytes(100_000)], ids=["empty", "one", "text", "zeros"])
-def test_what_was_compressed_comes_back(codec: Codec, data: bytes) -> None:
+def test_compressed_bytes_are_decompressed(codec: Codec, data: bytes) -> None:
     compressed = compress(codec, data)
     assert decompress(codec, compressed) == data
     assert decompress(codec, memoryview(bytearray(compressed)), max_bytes=len(data)) == data
@@ -38,12 +38,12 @@ def test_what_was_compressed_comes_back(codec: Codec, data: bytes) -> None:
 
 
 @given(st.sampled_from(COMPRESSED), st.binary(max_size=2000))
-def test_any_bytes_come_back(codec: Codec, data: bytes) -> None:
+def test_any_bytes_are_compressed_and_decompressed(codec: Codec, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
 
 
 @pytest.mark.parametrize("codec", LEVELS)
-def test_levels_within_the_bounds_work_and_others_are_refused(codec: Codec) -> None:
+def test_levels_within_the_bounds_work_and_others_are_rejected(codec: Codec) -> None:
     low, high, default = LEVELS[codec]
     for level in (max(low, -7), default, min(high, 12)):
         assert decompress(codec, compress(codec, TEXT, level)) == TEXT
@@ -54,7 +54,7 @@ def test_levels_within_the_bounds_work_and_others_are_refused(codec: Codec) -> N
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
-def test_a_level_for_a_codec_without_levels_is_refused(codec: Codec) -> None:
+def test_a_level_for_a_codec_without_levels_is_rejected(codec: Codec) -> None:
     with pytest.raises(InvalidConfig, match="no compression levels"):
         compress(codec, TEXT, 1)
 
@@ -88,7 +88,7 @@ def test_snappy_is_written_in_xerial_blocks_of_32_kib() -> None:
     ],
     ids=["snappy without frame", "lz4 with everything", "zstd without size", "two zstd frames", "two gzip members"],
 )
-def test_what_other_writers_make_is_read(codec: Codec, data: bytes) -> None:
+def test_the_output_of_other_writers_is_read(codec: Codec, data: bytes) -> None:
     assert decompress(codec, data) == TEXT
 
 
@@ -100,7 +100,7 @@ def test_zstd_is_not_part_of_v0_and_v1() -> None:
                 call(Codec.ZSTD, TEXT, magic=magic)
 
 
-def test_the_largest_window_that_kafka_reads_is_read_and_a_larger_one_is_refused() -> None:
+def test_the_largest_window_of_kafka_is_accepted_and_a_larger_one_is_rejected() -> None:
     """Level 22 has a window of 128 MiB. A frame may claim far more, and a decoder would take that memory."""
     for window_log, error in ((27, None), (28, RecordTooLarge), (31, RecordTooLarge)):
         parameters = zstandard.ZstdCompressionParameters(window_log=window_log, write_content_size=False)
@@ -114,7 +114,7 @@ def test_the_largest_window_that_kafka_reads_is_read_and_a_larger_one_is_refused
                 decompress(Codec.ZSTD, frame)
 
 
-def test_a_zstd_frame_that_claims_too_much_is_refused_by_its_header() -> None:
+def test_a_zstd_frame_that_claims_too_much_is_rejected_by_its_header() -> None:
     header = zstandard.ZstdCompressor().compress(bytes(10_000))[:12]
     with pytest.raises(RecordTooLarge, match="9999"):
         decompress(Codec.ZSTD, header, max_bytes=9999)
@@ -123,13 +123,13 @@ def test_a_zstd_frame_that_claims_too_much_is_refused_by_its_header() -> None:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("pieces", [[], [b""], [TEXT], [TEXT[:5], b"", TEXT[5:70_000], TEXT[70_000:]]])
-def test_what_is_compressed_piece_by_piece_comes_back(codec: Codec, magic: int, pieces: list[bytes]) -> None:
+def test_pieces_are_compressed_and_decompressed(codec: Codec, magic: int, pieces: list[bytes]) -> None:
     data = b"".join(compressed(codec, map(memoryview, pieces), magic=magic))
     assert decompress(codec, data, magic=magic) == b"".join(pieces)
 
 
 @given(st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4]), st.lists(st.binary(max_size=3000)), st.integers(0, 2))
-def test_any_pieces_come_back(codec: Codec, pieces: list[bytes], magic: int) -> None:
+def test_any_pieces_are_compressed_and_decompressed(codec: Codec, pieces: list[bytes], magic: int) -> None:
     pieces = [piece * 30 for piece in pieces]
     data = b"".join(compressed(codec, pieces, magic=magic))
     assert decompress(codec, data, magic=magic) == b"".join(pieces)
@@ -150,7 +150,7 @@ def test_many_empty_members_cost_no_more_than_their_length(codec: Codec) -> None
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_cut_short_anywhere_is_corrupt(codec: Codec) -> None:
+def test_truncated_anywhere_is_corrupt(codec: Codec) -> None:
     """A xerial stream has no end mark: cut between blocks it is whole, which the record parser then finds too short."""
     compressed = compress(codec, TEXT[:2000])
     ends_of_blocks = {16} if codec is Codec.SNAPPY else set()
@@ -161,7 +161,7 @@ def test_cut_short_anywhere_is_corrupt(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_bytes_behind_the_end_are_corrupt(codec: Codec) -> None:
+def test_bytes_after_the_end_are_corrupt(codec: Codec) -> None:
     with pytest.raises(CorruptRecord):
         decompress(codec, compress(codec, TEXT[:2000]) + b"more")
 
@@ -173,7 +173,7 @@ def test_any_garbage_gives_bytes_or_the_documented_errors(codec: Codec, data: by
 
 
 @given(st.sampled_from(COMPRESSED), st.integers(0, 10_000), st.integers(0, 255))
-def test_a_damaged_stream_gives_bytes_or_the_documented_errors(codec: Codec, position: int, byte: int) -> None:
+def test_a_corrupt_stream_gives_bytes_or_the_documented_errors(codec: Codec, position: int, byte: int) -> None:
     data = bytearray(compress(codec, TEXT[:5000]))
     data[position % len(data)] = byte
     with suppress(CorruptRecord, RecordTooLarge):
@@ -181,7 +181,7 @@ def test_a_damaged_stream_gives_bytes_or_the_documented_errors(codec: Codec, pos
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_one_byte_over_the_limit_is_refused(codec: Codec) -> None:
+def test_one_byte_over_the_limit_is_rejected(codec: Codec) -> None:
     compressed = compress(codec, TEXT)
     assert decompress(codec, compressed, max_bytes=len(TEXT)) == TEXT
     with pytest.raises(RecordTooLarge, match=str(len(TEXT) - 1)):
@@ -207,7 +207,7 @@ BOMBS: dict[Codec, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("codec", BOMBS)
-def test_a_bomb_is_refused_without_holding_it(codec: Codec) -> None:
+def test_a_bomb_is_rejected_without_expanding_it(codec: Codec) -> None:
     bomb = BOMBS[codec]()
     assert len(bomb) < MIB
     tracemalloc.start()

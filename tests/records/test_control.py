@@ -42,7 +42,7 @@ CONTROLS = [
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=repr)
-def test_a_control_batch_says_what_was_put_in(control: Control) -> None:
+def test_a_control_batch_is_decoded_to_its_content(control: Control) -> None:
     data = control_batch(control, timestamp=1700, base_offset=42, leader_epoch=3, producer_id=1000, producer_epoch=5)
     batch = RecordBatch(data)
     batch.ensure_valid()
@@ -64,7 +64,7 @@ def _record(key: bytes | None, value: bytes | None) -> Record:
     return Record(Offset(9), Millis(0), key, value)
 
 
-def test_types_of_no_use_here_are_named_and_unknown_ones_are_none() -> None:
+def test_unused_types_are_named_and_unknown_types_are_none() -> None:
     assert decode_control(_record(b"\0\0\0\5", b"\0\0\0\1")) is ControlType.KRAFT_VERSION
     assert decode_control(_record(b"\0\0\0\x63", None)) is None
 
@@ -76,7 +76,7 @@ def test_tagged_fields_of_later_releases_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=repr)
-def test_a_control_record_cut_short_is_corrupt_or_lacks_only_its_closing_tags(
+def test_a_truncated_control_record_is_corrupt_or_lacks_only_its_tags(
     control: Control,
 ) -> None:
     key, value = encode_control(control)
@@ -89,7 +89,7 @@ def test_a_control_record_cut_short_is_corrupt_or_lacks_only_its_closing_tags(
 
 
 @given(st.integers(0, 7), st.none() | st.binary(max_size=60), st.binary(max_size=6))
-def test_any_control_record_says_something_or_is_refused_with_a_documented_error(
+def test_any_control_record_is_decoded_or_rejected_with_a_documented_error(
     kind: int, value: bytes | None, key: bytes
 ) -> None:
     for control_key in (b"\0\0\0" + bytes([kind]), key):
@@ -102,6 +102,6 @@ def test_a_null_key_is_corrupt() -> None:
         decode_control(_record(None, b""))
 
 
-def test_a_leader_change_of_a_later_version_says_so() -> None:
+def test_a_leader_change_of_a_later_version_is_rejected() -> None:
     with pytest.raises(TidelogError, match="newer release"):
         decode_control(_record(b"\0\0\0\2", b"\0\x09\0\0\0\1"))

@@ -96,7 +96,7 @@ def test_records_are_read_alike(
     st.builds(Rules, st.booleans(), st.sampled_from((NOW, -(2**70))), st.sampled_from((NOW, 2**70)), st.booleans()),
     st.integers(-1, 25),
 )
-def test_records_are_judged_alike(
+def test_records_are_validated_alike(
     payload: tuple[bytes, int], base_offset: int, base_timestamp: int, rules: Rules, last: int
 ) -> None:
     reader = compiled("_reader")
@@ -111,7 +111,7 @@ def test_records_are_judged_alike(
     assert outcome(lambda: reader.check_records(data, count, **facts)) == expected
 
 
-def test_a_large_payload_is_judged_while_others_run() -> None:
+def test_a_large_payload_is_validated_without_the_interpreter_lock() -> None:
     reader = compiled("_reader")
     data = b"".join(encode_record(index, 0, None, b"v" * 1000) for index in range(500))
     facts = reader.check_records(
@@ -167,7 +167,7 @@ def test_a_compiled_record_behaves_as_a_record() -> None:
     assert kinds == [True, True, False]
 
 
-def test_a_reader_lets_its_buffer_go_when_it_is_done_or_failed() -> None:
+def test_a_reader_releases_its_buffer_at_the_end_or_on_failure() -> None:
     reader = compiled("_reader")
     for data in (bytearray(encode_record(0, 0, b"k", b"v")), bytearray(b"\x02")):
         outcome(partial(reader.record_list, data, 1, 0, 0))
@@ -196,7 +196,7 @@ def test_records_are_written_alike(fields: list[Any], base_offset: int, base_tim
 
 
 @pytest.mark.parametrize("buffer_class", BUFFERS)
-def test_what_is_refused_leaves_nothing_behind(buffer_class: Callable[[], Any]) -> None:
+def test_a_rejected_record_leaves_nothing_behind(buffer_class: Callable[[], Any]) -> None:
     buffer = buffer_class()()
     buffer.append(b"k", b"v", NOW)
     before = bytes(buffer.payload())
@@ -219,7 +219,7 @@ def test_what_is_refused_leaves_nothing_behind(buffer_class: Callable[[], Any]) 
 
 
 @pytest.mark.parametrize("buffer_class", BUFFERS)
-def test_a_batch_that_was_given_away_does_not_change(buffer_class: Callable[[], Any]) -> None:
+def test_a_returned_batch_does_not_change(buffer_class: Callable[[], Any]) -> None:
     buffer = buffer_class()()
     buffer.append(b"k", b"v", NOW)
     first = buffer.batch(HEAD)
@@ -232,7 +232,7 @@ def test_a_batch_that_was_given_away_does_not_change(buffer_class: Callable[[], 
     assert longer[HEADER_BYTES:].startswith(first[HEADER_BYTES:])
 
 
-def test_nothing_moves_under_a_view() -> None:
+def test_a_buffer_is_not_moved_while_a_view_exists() -> None:
     buffer = compiled("_writer").RecordsBuffer()
     view = buffer.payload()
     with pytest.raises(BufferError):
@@ -241,7 +241,7 @@ def test_nothing_moves_under_a_view() -> None:
     assert buffer.append(b"k", b"v", NOW) == buffer.size
 
 
-def test_what_is_bytes_like_may_be_a_key() -> None:
+def test_bytes_like_objects_are_accepted_as_keys() -> None:
     buffers: list[Any] = [records_buffer.RecordsBuffer(), compiled("_writer").RecordsBuffer()]
     for buffer in buffers:
         buffer.append(bytearray(b"k"), memoryview(b"v"), NOW, iter([("h", bytearray(b"1"))]))
@@ -269,7 +269,7 @@ def test_columns_are_gathered_alike(batches: Iterable[Any], names: list[str]) ->
             assert found[name].equals(expected[name]), name
 
 
-def test_the_environment_can_ask_for_the_reference() -> None:
+def test_the_environment_selects_the_reference() -> None:
     script = (
         "from tidelog.records import implementation, RecordsBuffer, arrow_columns; "
         "print(implementation(), RecordsBuffer.__module__, arrow_columns.ColumnsBuffer.__module__)"
@@ -320,7 +320,7 @@ FOLLOWERS = [chain.follow_chain, fast_paths.follow_chain]
 
 
 @pytest.mark.parametrize("follow", FOLLOWERS)
-def test_a_chain_is_followed_to_its_last_sound_batch(follow: Callable[..., Any]) -> None:
+def test_a_chain_is_followed_to_its_last_valid_batch(follow: Callable[..., Any]) -> None:
     """Each way in which a second batch may not be the next one ends the walk behind the first."""
     first, second = (
         bytearray(build_batch([Record(Offset(i), Millis(NOW), None, b"v") for i in range(2)])) for _ in "ab"
@@ -347,14 +347,14 @@ def test_a_chain_is_followed_to_its_last_sound_batch(follow: Callable[..., Any])
         assert follow(reserved, 10**6, 0, 100) == passed, "attributes that mean nothing are passed over"
 
 
-def test_this_process_uses_what_it_says() -> None:
+def test_this_process_uses_the_implementation_that_it_reports() -> None:
     if fast_paths.implementation() == "compiled":
         assert importlib.import_module("tidelog.records.v2._writer").RecordsBuffer is fast_paths.RecordsBuffer
     else:
         assert fast_paths.RecordsBuffer is records_buffer.RecordsBuffer
 
 
-def test_a_count_that_cannot_be_true_takes_no_memory() -> None:
+def test_an_impossible_count_uses_no_memory() -> None:
     data = encode_record(0, 0, None, None) + encode_varint(-1)
     for call in (fast_paths.record_list, lambda *given: list(fast_paths.decode_records(*given))):
         with pytest.raises(TidelogError, match="record 2 of 2147483647"):

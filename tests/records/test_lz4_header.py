@@ -18,7 +18,7 @@ TEXT = b"some text, " * 5000
 @pytest.mark.parametrize("store_size", [False, True])
 @pytest.mark.parametrize("content_checksum", [False, True])
 @pytest.mark.parametrize("block_linked", [False, True])
-def test_the_right_checksum_is_what_lz4_writes(store_size: bool, content_checksum: bool, block_linked: bool) -> None:
+def test_the_correct_checksum_is_what_lz4_writes(store_size: bool, content_checksum: bool, block_linked: bool) -> None:
     frame = lz4.frame.compress(
         TEXT, store_size=store_size, content_checksum=content_checksum, block_linked=block_linked
     )
@@ -35,7 +35,7 @@ def test_v0_is_written_with_the_old_checksum_and_read_with_either() -> None:
     assert decompress(Codec.LZ4, old, magic=0) == decompress(Codec.LZ4, right, magic=0) == TEXT
 
 
-def test_v1_and_v2_are_read_with_the_right_checksum_only() -> None:
+def test_v1_and_v2_are_read_with_the_correct_checksum_only() -> None:
     for magic in (1, 2):
         with pytest.raises(CorruptRecord):
             decompress(Codec.LZ4, compress(Codec.LZ4, TEXT, magic=0), magic=magic)

@@ -82,7 +82,7 @@ def wrapper(magic: int, inner: bytes, offset: int, codec: Codec = Codec.GZIP) ->
 
 @each_magic
 @each_codec
-def test_what_was_built_reads_back(magic: int, codec: Codec) -> None:
+def test_built_records_are_read_back(magic: int, codec: Codec) -> None:
     records = some_records(magic)
     data = build_message_set(records, magic, codec)
     batches = list(iter_batches(data, partial_tail="raise"))
@@ -166,7 +166,7 @@ def test_inner_offsets_are_absolute_in_v0_and_relative_in_v1() -> None:
         assert [r.offset for r in batch.records()] == [100, 101, 102, 103]
 
 
-def test_relative_offsets_with_holes_lie_against_the_last() -> None:
+def test_relative_offsets_with_gaps_are_based_on_the_last() -> None:
     """A cleaner may take any message out of a wrapper, the first too: only the last one's offset is known for sure."""
     inner = b"".join(raw_message(offset, 1, 0, None, b"") for offset in (3, 4, 9))
     batch = wrapper(1, inner, offset=1009)
@@ -222,7 +222,7 @@ def test_one_buffer_holds_all_formats() -> None:
 
 
 @each_codec
-def test_a_builder_goes_on_after_building_and_keeps_nothing_of_what_it_refused(codec: Codec) -> None:
+def test_a_builder_continues_after_build_and_keeps_nothing_of_rejected_records(codec: Codec) -> None:
     builder = MessageSetBuilder(1, codec, base_offset=100)
     builder.append(key=None, value=b"a", timestamp=NOW)
     first = builder.build()
@@ -240,7 +240,7 @@ def test_a_builder_goes_on_after_building_and_keeps_nothing_of_what_it_refused(c
     assert (builder.count, builder.max_timestamp) == (2, NOW)
 
 
-def test_what_no_message_set_can_be_is_refused() -> None:
+def test_invalid_arguments_of_a_message_set_are_rejected() -> None:
     calls: list[tuple[Callable[[], object], type[TidelogError]]] = [
         (lambda: MessageSetBuilder(2), UnsupportedForMessageFormat),
         (lambda: MessageSetBuilder(1, Codec.ZSTD), UnsupportedCompressionType),
@@ -284,7 +284,7 @@ def test_a_timestamp_is_stamped_with_a_new_checksum_only_where_it_changes() -> N
     assert buffer == data
 
 
-def test_stamps_of_the_wrong_format_are_refused_and_change_nothing() -> None:
+def test_stamps_of_the_wrong_format_are_rejected_and_change_nothing() -> None:
     old, new = bytearray(build_message_set(some_records(0), 0)), bytearray(build_batch(some_records(1)))
     before = bytes(old), bytes(new)
     calls: list[Callable[[], object]] = [
@@ -305,7 +305,7 @@ def test_stamps_of_the_wrong_format_are_refused_and_change_nothing() -> None:
 
 @each_magic
 @each_codec
-def test_cut_short_at_any_byte_it_is_partial_and_never_taken_for_a_message(magic: int, codec: Codec) -> None:
+def test_a_message_truncated_at_any_byte_is_partial_and_never_accepted(magic: int, codec: Codec) -> None:
     """message-format-and-validation.txt, makeNextOuter: fewer than 12 bytes, or fewer than the size says, end it."""
     whole = build_message_set(some_records(magic), magic)
     data = build_message_set(some_records(magic, base=9), magic, codec)
@@ -320,7 +320,7 @@ def test_cut_short_at_any_byte_it_is_partial_and_never_taken_for_a_message(magic
 
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
 @pytest.mark.parametrize("missing", [0, 5])
-def test_a_size_below_the_smallest_is_corrupt_even_where_bytes_are_missing(size: int, missing: int) -> None:
+def test_a_size_below_the_minimum_is_corrupt_even_in_a_partial_message(size: int, missing: int) -> None:
     """message-format-and-validation.txt, makeNextOuter: the size is judged before the bytes that are there."""
     data = bytearray(build_message_set([record(0, None, None)], 0))
     struct.pack_into(">i", data, 8, size)
@@ -335,7 +335,7 @@ def test_a_v1_message_has_room_for_its_timestamp() -> None:
         list(iter_batches(data))
 
 
-def test_a_last_inner_message_that_is_cut_short_is_left_out_on_reading_and_told_when_asked() -> None:
+def test_a_truncated_last_inner_message_is_ignored_or_reported_on_request() -> None:
     """message-format-and-validation.txt, deepIterator: EOFException ends it (allDone)."""
     inner = raw_message(0, 0, 0, b"a", b"1") + raw_message(1, 0, 0, b"b", b"2")
     for cut in range(1, 28):
@@ -346,7 +346,7 @@ def test_a_last_inner_message_that_is_cut_short_is_left_out_on_reading_and_told_
     assert len(wrapper(0, inner, offset=1).inner_messages(tail="raise")[1]) == 2
 
 
-def test_an_inner_size_below_the_smallest_is_corrupt() -> None:
+def test_an_inner_size_below_the_minimum_is_corrupt() -> None:
     """message-format-and-validation.txt, deepIterator: InvalidMessageException for a corrupt size."""
     with pytest.raises(CorruptRecord, match="has size 13"):
         list(wrapper(0, struct.pack(">qi", 0, 13) + bytes(13), offset=0).records())
@@ -354,7 +354,7 @@ def test_an_inner_size_below_the_smallest_is_corrupt() -> None:
 
 @each_magic
 @each_compressed
-def test_wrappers_do_not_nest(magic: int, codec: Codec) -> None:
+def test_nested_wrappers_are_rejected(magic: int, codec: Codec) -> None:
     """message-format-and-validation.txt: recursive in theory, at most one message set in practice."""
     inner = build_message_set(some_records(magic, base=0), magic, codec)
     with pytest.raises(CorruptRecord, match="compressed itself"):
@@ -372,7 +372,7 @@ def test_wrappers_do_not_nest(magic: int, codec: Codec) -> None:
         (raw_message(2**63 - 1, 1, 0, None, b""), "outside of 0 to"),
     ],
 )
-def test_outer_messages_that_cannot_be_are_refused_under_a_right_checksum(data: bytes, reason: str) -> None:
+def test_invalid_outer_messages_are_rejected_under_a_correct_checksum(data: bytes, reason: str) -> None:
     with pytest.raises(TidelogError, match=reason):
         batch_at(data).ensure_valid()
 
@@ -386,7 +386,7 @@ def test_outer_messages_that_cannot_be_are_refused_under_a_right_checksum(data: 
         (raw_message(5, 1, 0, None, b""), "larger offset 5"),
     ],
 )
-def test_message_sets_that_cannot_be_are_corrupt(inner: bytes, reason: str) -> None:
+def test_invalid_message_sets_are_corrupt(inner: bytes, reason: str) -> None:
     with pytest.raises(CorruptRecord, match=reason):
         list(wrapper(1, inner, offset=4).records())
 
@@ -426,7 +426,7 @@ def _outcome(data: bytes) -> str:
 
 @each_magic
 @each_codec
-def test_every_flipped_bit_is_noticed_where_the_format_allows(magic: int, codec: Codec) -> None:
+def test_every_flipped_bit_is_detected_where_the_format_allows(magic: int, codec: Codec) -> None:
     """The checksum covers all from the magic on, itself included by comparison. The offset is left out, since brokers
     rewrite it; only its sign tells. The size is left out too: it gives itself away by where the checksum ends, or by
     what it makes of the bytes behind it."""
@@ -464,7 +464,7 @@ def test_any_compressed_value_gives_records_or_the_documented_errors(value: byte
 
 
 @given(st.lists(st.integers(0, 2**16), min_size=1, max_size=4), st.integers(0, 255), st.integers(0, 1))
-def test_a_damaged_set_gives_batches_or_the_documented_errors(positions: list[int], byte: int, magic: int) -> None:
+def test_a_corrupt_set_gives_batches_or_the_documented_errors(positions: list[int], byte: int, magic: int) -> None:
     data = bytearray(build_message_set(some_records(magic), magic) + build_message_set(some_records(1), 1, Codec.GZIP))
     for position in positions:
         data[position % len(data)] = byte
@@ -474,7 +474,7 @@ def test_a_damaged_set_gives_batches_or_the_documented_errors(positions: list[in
 
 
 @each_compressed
-def test_records_beyond_the_callers_limit_are_refused(codec: Codec) -> None:
+def test_records_beyond_the_callers_limit_are_rejected(codec: Codec) -> None:
     data = build_message_set([record(0, None, bytes(100_000))], 1, codec)
     (batch,) = iter_batches(data)
     with pytest.raises(RecordTooLarge, match="50000"):

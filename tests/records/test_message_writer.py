@@ -44,7 +44,7 @@ def test_numbers_are_written_high_byte_first(segment_bytes: int) -> None:
 
 
 @every_border
-def test_a_length_stands_before_what_it_counts(segment_bytes: int) -> None:
+def test_a_length_precedes_the_bytes_that_it_counts(segment_bytes: int) -> None:
     """message-writer.txt, withLengthPrefix: reserve, write, then write the difference of the sizes."""
     writer = MessageWriter(segment_bytes)
     with writer.length_prefix():
@@ -57,7 +57,7 @@ def test_a_length_stands_before_what_it_counts(segment_bytes: int) -> None:
 
 
 @every_border
-def test_a_checksum_stands_before_what_it_covers_length_included(segment_bytes: int) -> None:
+def test_a_checksum_precedes_the_bytes_that_it_covers(segment_bytes: int) -> None:
     """message-writer.txt, withCrc32Prefix around withLengthPrefix: filled in from the inside out."""
     writer = MessageWriter(segment_bytes)
     writer.write(b"not covered")
@@ -71,7 +71,7 @@ def test_a_checksum_stands_before_what_it_covers_length_included(segment_bytes: 
     assert writer.to_bytes() == expected
 
 
-def test_a_prefix_is_not_filled_in_where_writing_failed() -> None:
+def test_a_prefix_is_not_filled_in_after_an_error() -> None:
     writer = MessageWriter()
     with pytest.raises(RuntimeError), writer.crc32_prefix(), writer.length_prefix():
         writer.write(b"half")
@@ -151,7 +151,7 @@ def test_an_entry_has_its_offset_and_size_before_it(
     assert writer.to_bytes() == b"".join(struct.pack(">qi", offset, len(body)) + body for offset in (0, 7, 2**40))
 
 
-def test_what_no_message_can_be_is_refused_before_a_byte_is_written() -> None:
+def test_an_invalid_message_is_rejected_before_a_byte_is_written() -> None:
     writer = MessageWriter()
     with pytest.raises(UnsupportedForMessageFormat):
         writer.write_message(2, key=None, value=None)

@@ -29,7 +29,7 @@ def check(data: bytes, count: int, rules: Rules = ANY, *, base_timestamp: int = 
     return check_records(data, count, base_offset=0, last_offset_delta=last, base_timestamp=base_timestamp, rules=rules)
 
 
-def test_the_facts_of_sound_records() -> None:
+def test_the_facts_of_valid_records() -> None:
     data = payload(
         (0, 0, b"k", b"v", ()),
         (1, 70, None, None, (("h", b"1"), ("", None))),
@@ -39,7 +39,7 @@ def test_the_facts_of_sound_records() -> None:
     assert check(data, 4) == RecordFacts(4, NOW + 70, 1, consecutive=True, with_headers=2, problems=())
 
 
-def test_no_record_has_no_largest_timestamp() -> None:
+def test_an_empty_payload_has_no_largest_timestamp() -> None:
     assert check(b"", 0) == RecordFacts(0, -1, -1, consecutive=True, with_headers=0, problems=())
     assert check(payload((0, 0, None, None, ())), 1, base_timestamp=-1)[1:3] == (-1, -1)
 
@@ -54,7 +54,7 @@ def test_a_compacted_topic_needs_keys() -> None:
     assert "no key" in problems[0].describe(ANY)
 
 
-def test_timestamps_keep_within_bounds_unless_there_is_none() -> None:
+def test_timestamps_must_be_within_bounds_or_absent() -> None:
     """Bounds are included; -1 says that the producer has no clock."""
     rules = Rules(timestamp_min=NOW - 10, timestamp_max=NOW + 10)
     deltas = (0, -10, 10, -11, 11, -NOW - 1, -NOW)
@@ -71,7 +71,7 @@ def test_offsets_follow_each_other_where_a_producer_wrote_them() -> None:
     assert [(p.record, p.kind, p.detail) for p in facts.problems] == [(2, ProblemKind.OFFSET, 3)]
 
 
-def test_offsets_only_grow_where_compaction_left_them() -> None:
+def test_offsets_only_increase_after_compaction() -> None:
     cleaned = Rules(consecutive=False)
     for offsets, wrong in (((2, 5, 9), []), ((2, 2, 3), [1]), ((3, 1), [1]), ((0, 10), [1]), ((-1, 0), [0])):
         data = payload(*((offset, 0, b"k", None, ()) for offset in offsets))
@@ -134,12 +134,12 @@ def test_checking_and_reading_agree_on_any_records(
 
 
 @given(st.binary(max_size=60), st.integers(0, 4))
-def test_checking_and_reading_refuse_the_same_bytes(data: bytes, count: int) -> None:
+def test_checking_and_reading_reject_the_same_bytes(data: bytes, count: int) -> None:
     assert _facts_of_checking(data, count, 5, NOW) == _facts_of_reading(data, count, 5, NOW)
 
 
 @given(some_records.filter(len), st.data())
-def test_checking_and_reading_refuse_the_same_damage(
+def test_checking_and_reading_reject_the_same_corruption(
     fields: list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]], draw: st.DataObject
 ) -> None:
     data = bytearray(payload(*fields))
@@ -166,7 +166,7 @@ def check_set(data: bytes, magic: int, rules: Rules = ANY) -> RecordFacts:
     return check_messages(data, walk_set(data, partial_tail_ends=False), magic, rules, what="the set")
 
 
-def test_the_facts_of_sound_messages() -> None:
+def test_the_facts_of_valid_messages() -> None:
     data = messages(1, (0, b"k", NOW), (1, None, NOW + 7), (2, b"", -1))
     assert check_set(data, 1) == RecordFacts(3, NOW + 7, 1, consecutive=True, with_headers=0, problems=())
     data = messages(0, (0, b"k", NOW), (1, None, NOW))
@@ -174,7 +174,7 @@ def test_the_facts_of_sound_messages() -> None:
 
 
 @pytest.mark.parametrize("offsets", [(1, 2), (0, 2), (0, 0), (5, 3), (-1, 0)])
-def test_offsets_of_messages_are_told_not_refused(offsets: tuple[int, ...]) -> None:
+def test_offsets_of_messages_are_reported_and_not_rejected(offsets: tuple[int, ...]) -> None:
     """Some old clients count wrongly; their leader numbers the messages anew."""
     facts = check_set(messages(1, *((offset, b"k", NOW) for offset in offsets)), 1)
     assert (facts.consecutive, facts.problems) == (False, ())

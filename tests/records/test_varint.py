@@ -40,26 +40,26 @@ def test_known_encodings(value: int, encoded: str) -> None:
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=3), st.binary(max_size=3))
-def test_32_bits_come_back_from_amid_other_bytes(value: int, before: bytes, after: bytes) -> None:
+def test_32_bit_numbers_are_read_back_from_any_position(value: int, before: bytes, after: bytes) -> None:
     encoded = encode_varint(value)
     assert len(encoded) <= 5
     assert read_varint(before + encoded + after, len(before)) == (value, len(before) + len(encoded))
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_64_bits_come_back(value: int) -> None:
+def test_64_bit_numbers_are_read_back(value: int) -> None:
     encoded = encode_varint(value)
     assert len(encoded) <= 10
     assert read_varlong(encoded, 0) == (value, len(encoded))
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_unsigned_come_back(value: int) -> None:
+def test_unsigned_numbers_are_read_back(value: int) -> None:
     encoded = encode_unsigned_varint(value)
     assert read_unsigned_varint(encoded, 0) == (value, len(encoded))
 
 
-def test_too_long_or_too_large_is_refused() -> None:
+def test_a_varint_that_is_too_long_or_too_large_is_rejected() -> None:
     """Six bytes never make 32 bits, and five may hold more than 32: neither is cut down silently."""
     for data in (b"\x80" * 5 + b"\x00", b"\xff" * 4 + b"\x1f"):
         with pytest.raises(CorruptRecord):
@@ -69,7 +69,7 @@ def test_too_long_or_too_large_is_refused() -> None:
             read_varlong(data, 0)
 
 
-def test_data_that_end_inside_are_an_index_error_for_the_caller_to_name() -> None:
+def test_a_truncated_varint_raises_index_error() -> None:
     for length in range(5):
         with pytest.raises(IndexError):
             read_varint(b"\xff" * length, 0)

@@ -30,12 +30,12 @@ def whole(partition: int, start: int, end: int) -> OffsetRange:
     return OffsetRange(tp, TOPIC, LeaderEpoch(0), Offset(start), Offset(end))
 
 
-def test_without_bounds_all_that_is_committed_is_read() -> None:
+def test_without_bounds_all_committed_records_are_read() -> None:
     planned = offset_range(bounds(5, 90), fail_on_data_loss=True)
     assert (planned.start, planned.end, planned.topic_id) == (5, 90, TOPIC)
 
 
-def test_offsets_that_have_aged_out_are_an_error_unless_loss_is_allowed() -> None:
+def test_offsets_deleted_by_retention_are_an_error_unless_loss_is_allowed() -> None:
     with pytest.raises(OffsetOutOfRange, match="retention has deleted"):
         offset_range(bounds(50, 90, start=10), fail_on_data_loss=True)
     assert offset_range(bounds(50, 90, start=10), fail_on_data_loss=False).start == 50
@@ -48,7 +48,7 @@ def test_offsets_never_committed_are_an_error_unless_loss_is_allowed() -> None:
     assert (lenient.start, lenient.end) == (90, 90)
 
 
-def test_a_query_that_ends_before_it_starts_is_refused() -> None:
+def test_a_query_that_ends_before_it_starts_is_rejected() -> None:
     with pytest.raises(InvalidConfig, match="swap"):
         offset_range(bounds(0, 90, start=50, end=40), fail_on_data_loss=True)
 

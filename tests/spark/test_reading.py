@@ -100,7 +100,7 @@ def test_a_batch_that_stays_corrupt_fails_the_task_with_its_place(monkeypatch: p
             task_offsets(cluster, 0, 9, fetchBytes="1")
 
 
-def test_a_hole_at_the_end_of_the_range_is_no_missing_record() -> None:
+def test_an_offset_gap_at_the_end_of_the_range_is_not_a_missing_record() -> None:
     with cluster_in_a_thread() as cluster:
         cluster.create("orders")
         fill(cluster, 3)

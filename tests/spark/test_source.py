@@ -93,7 +93,7 @@ def test_a_subset_of_the_columns_may_be_named_in_any_order(spark: SparkSession, 
     assert frame.count() == RECORDS
 
 
-def test_only_the_offsets_asked_for_are_read(spark: SparkSession, cluster: LocalCluster) -> None:
+def test_only_the_requested_offsets_are_read(spark: SparkSession, cluster: LocalCluster) -> None:
     frame = read(
         spark,
         cluster,
@@ -125,7 +125,7 @@ def test_a_large_partition_is_read_by_several_tasks(spark: SparkSession, cluster
     assert offsets(frame) == {partition: list(range(RECORDS // PARTITIONS)) for partition in range(PARTITIONS)}
 
 
-def test_offsets_that_never_were_fail_the_query_unless_loss_is_allowed(
+def test_offsets_that_never_existed_fail_the_query_unless_loss_is_allowed(
     spark: SparkSession, cluster: LocalCluster
 ) -> None:
     asked = json.dumps({"orders": {"0": 0, "1": 0, "2": 500}})
@@ -142,14 +142,14 @@ def test_offsets_that_never_were_fail_the_query_unless_loss_is_allowed(
         ({"assign": '{"orders": [7]}'}, "orders-7"),
     ],
 )
-def test_a_mistake_is_said_in_words(
+def test_an_invalid_option_is_explained(
     spark: SparkSession, cluster: LocalCluster, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(Exception, match=said):
         read(spark, cluster, **options).collect()
 
 
-def test_streams_and_sinks_are_refused_with_what_to_use_instead(spark: SparkSession) -> None:
+def test_streams_and_sinks_are_rejected_with_an_alternative(spark: SparkSession) -> None:
     source, columns_asked = TidelogDataSource({"subscribe": "orders"}), StructType([])
     with pytest.raises(UnsupportedVersion, match=r"no streaming source; read batches with spark\.read"):
         source.streamReader(columns_asked)

@@ -11,7 +11,7 @@ from tidelog.types import TopicPartition
 CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
 
 
-def test_a_query_reads_everything_there_is_unless_it_says_otherwise() -> None:
+def test_a_query_reads_everything_by_default() -> None:
     options = parse_options({**CLUSTER, "subscribe": "orders, payments,orders"})
     assert options.topics == ("orders", "payments")
     assert options.starting.everywhere == EARLIEST
@@ -20,7 +20,7 @@ def test_a_query_reads_everything_there_is_unless_it_says_otherwise() -> None:
     assert not options.include_headers
 
 
-def test_names_are_compared_as_spark_does_without_regard_to_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = parse_options(
         {"kafka.bootstrap.SERVERS": "localhost:9092", "Assign": '{"a": [1, 0]}', "INCLUDEHEADERS": "true"}
     )
@@ -40,7 +40,7 @@ def test_offsets_may_be_given_for_each_partition() -> None:
     assert options.starting.offsets == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): EARLIEST}  # type: ignore[arg-type]
 
 
-def test_times_win_over_offsets_as_in_sparks_kafka_source() -> None:
+def test_times_take_precedence_over_offsets() -> None:
     options = parse_options(
         {**CLUSTER, "subscribe": "orders", "startingTimestamp": "1700000000000", "startingOffsets": "earliest"}
     )
@@ -69,7 +69,7 @@ def test_times_win_over_offsets_as_in_sparks_kafka_source() -> None:
         ({**CLUSTER, "subscribe": "a", "path": "/data"}, "no path"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(given: dict[str, str], named: str) -> None:
+def test_invalid_options_are_rejected_by_name(given: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidConfig, match=None) as refused:
         parse_options(given)
     assert named in refused.value.message

@@ -70,7 +70,7 @@ def test_a_task_after_an_unclean_election_fails_instead_of_reading_other_records
     run(story())
 
 
-def test_a_task_after_a_cut_below_its_end_fails_and_one_below_the_cut_reads() -> None:
+def test_a_task_fails_if_its_range_was_truncated_and_reads_below_the_truncation() -> None:
     async def story() -> None:
         async with memory_cluster(2) as cluster:
             cluster.create("orders")
@@ -86,7 +86,7 @@ def test_a_task_after_a_cut_below_its_end_fails_and_one_below_the_cut_reads() ->
     run(story())
 
 
-def test_a_new_leader_that_lost_nothing_is_read_also_where_the_planned_one_wrote_nothing() -> None:
+def test_a_new_leader_without_loss_is_read_although_the_planned_one_wrote_nothing() -> None:
     async def story() -> None:
         async with memory_cluster(2) as cluster:
             cluster.create("orders")
