@@ -1,7 +1,7 @@
-"""A small cluster in memory behind real gRPC servers: for what a client meets on the wire and no node does on purpose.
+"""A small cluster in memory behind real gRPC servers, for situations that a real node does not produce on purpose.
 
-Each partition has one log that all nodes share, so that moving a leader needs no replication. Nodes can be told to
-refuse, to keep silent, to break a stream before or after the append, to stop and to come back.
+Each partition has one log that all nodes share, so that moving a leader needs no replication. Nodes can reject
+requests, not answer, break a stream before or after the append, stop and restart.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ CLOCK = MachineClock()
 
 
 async def until(reached: Callable[[], object]) -> None:
-    """Return once it is true; the test's own time limit bounds the waiting."""
+    """Return once the condition is true; the test's own time limit bounds the wait."""
     while not reached():
         await CLOCK.sleep_ms(2)
 
 
 def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Run beside the story, which awaits it later."""
+    """Run beside the story, which awaits the result later."""
     return asyncio.get_running_loop().create_task(work)
 
 
@@ -72,7 +72,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 @dataclass
 class MemoryPartition:
-    """One partition: its batches, who leads it, and where it begins."""
+    """One partition: its batches, its leader and its log start."""
 
     leader: int
     leader_epoch: int = 0
@@ -90,11 +90,11 @@ class MemoryPartition:
         return RecordBatch(self.batches[-1]).next_offset if self.batches else self.start
 
     def end_for(self, isolation: int) -> int:
-        """Where the log ends for a reader of that isolation level."""
+        """Return the end of the log for a reader of that isolation level."""
         return self.end if isolation == 0 or self.open_since is None else self.open_since
 
     def read(self, offset: int, max_bytes: int, isolation: int) -> bytes:
-        """Whole batches from the one that holds `offset` on."""
+        """Return whole batches, from the one that contains `offset` on."""
         records, end = b"", self.end_for(isolation)
         for data in self.batches:
             if RecordBatch(data).next_offset <= offset:
@@ -115,7 +115,7 @@ class MemoryPartition:
         return base
 
     def produce(self, records: Any) -> int:
-        """Append what a producer sends, as a leader does: an idempotent one's batches once and in order."""
+        """Append a producer's batch as a leader does: a repeated batch of an idempotent producer is ignored."""
         sent = RecordBatch(records)
         numbers = (sent.producer_id, sent.producer_epoch, sent.base_sequence, sent.count)
         first_copy = self.producers.judge(*numbers)
@@ -149,7 +149,7 @@ class MemoryTopic:
 
 
 class MemoryNode:
-    """One node: an address, and what it does on purpose."""
+    """One node: its address, and its scripted behaviour."""
 
     def __init__(self, cluster: MemoryCluster, node_id: int) -> None:
         self.cluster = cluster
@@ -316,7 +316,7 @@ class MemoryNode:
         return self.cluster.metadata(request)
 
     def __getattr__(self, name: str) -> Any:
-        """Every other RPC: answered as told in `scripted`, or refused."""
+        """Every other RPC: returns the answer in `scripted`, or rejects the request."""
         if name not in OTHER_RPCS:
             raise AttributeError(name)
 
@@ -372,7 +372,7 @@ class MemoryNode:
 
 
 class MemoryCluster:
-    """Nodes that share one truth."""
+    """Nodes that share one state."""
 
     def __init__(self, nodes: int) -> None:
         self.nodes = [MemoryNode(self, number) for number in range(nodes)]
@@ -403,7 +403,7 @@ class MemoryCluster:
         self.version += 1
 
     def lead(self, name: str, partition: int, node: int) -> None:
-        """Elect a leader (-1: nobody)."""
+        """Elect a leader (-1: none)."""
         chosen = self.topics[name].partitions[partition]
         chosen.leader, chosen.leader_epoch = node, chosen.leader_epoch + 1
         self.version += 1
@@ -411,12 +411,12 @@ class MemoryCluster:
         chosen.grown = asyncio.Event()
 
     def values(self, name: str, partition: int = 0) -> list[bytes | None]:
-        """What lies in a partition, in order."""
+        """Return the values of a partition, in order."""
         log = b"".join(self.topics[name].partitions[partition].batches)
         return [record.value for batch in iter_batches(log) for record in batch.records()]
 
     def led(self, node: MemoryNode, entry: Any) -> MemoryPartition:
-        """The partition that an entry speaks of, if the node leads it in the entry's epoch; else the error."""
+        """Return the partition of an entry if the node leads it in the entry's epoch; else raise the error."""
         topic = next((t for t in self.topics.values() if t.topic_id.bytes == entry.topic_id), None)
         if topic is None:
             raise UnknownTopicId(f"no topic has the id {entry.topic_id.hex()}")

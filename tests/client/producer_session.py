@@ -1,4 +1,4 @@
-"""A producer's core with a clock, driven by hand: what it is told, and what it said."""
+"""A producer's core with a clock, driven by hand: its events and its effects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ POLICY = Policy(
 
 
 class RequestSession:
-    """A core with a clock, and what it said."""
+    """A core with a clock, and its effects."""
 
     def __init__(self, policy: Policy = POLICY, seed: int = 1, *, idempotent: bool = False) -> None:
         self.core = ProducerCore(policy, random.Random(seed))
@@ -60,7 +60,7 @@ class RequestSession:
         return TopicPartition("orders", PartitionIndex(partition))
 
     def put(self, value: bytes = b"v", partition: int = 0) -> PendingBatch:
-        """As the producer does it."""
+        """Queue a record as the producer does."""
         queue = self.core.queue("orders", partition, idempotent=self.idempotent)
         size = record_size(None, value, ())
         batch = queue.batches[-1] if queue.batches else None
@@ -103,17 +103,17 @@ class RequestSession:
         self.note(self.core.handle(event))
 
     def identify(self, producer_id: int = 7, epoch: int = 0) -> None:
-        """The id that was asked for comes."""
+        """Deliver the requested producer id."""
         self.note(self.core.handle(ProducerIdKnown(ProducerId(producer_id), epoch, Millis(self.now))))
 
     def send(self) -> PendingBatch:
-        """Put the newest given batch on the wire."""
+        """Send the newest batch that was given to a stream."""
         attempt = self.gives[-1]
         assert self.core.take(attempt, Millis(self.now))
         return attempt.batch
 
     def wire(self) -> list[Attempt]:
-        """Put all that still may go on the wire, in order."""
+        """Send all batches that may still be sent, in order."""
         return [attempt for attempt in self.gives if self.core.take(attempt, Millis(self.now))]
 
     def last(self, batch: PendingBatch) -> int:

@@ -1,7 +1,7 @@
-"""What a leader remembers of idempotent producers, as short as it can be: a model to test producers against.
+"""The state that a leader keeps of idempotent producers: a small model to test producers against.
 
-By producer id the epoch and the last five batches. `strict`: a producer that is not known must begin with sequence 0;
-else any sequence will do (as Kafka since KIP-360).
+By producer id: the epoch and the last five batches. `strict`: an unknown producer must start with sequence 0; otherwise
+any sequence is accepted (as in Kafka since KIP-360).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Known:
 
 
 class ProducerStates:
-    """See the module's words."""
+    """The producers of one partition, by producer id."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
         self.known: dict[int, Known] = {}
 
     def judge(self, producer_id: int, epoch: int, sequence: int, records: int) -> int | None:
-        """The offset of the first copy, or None for a batch to append. Raises why it is refused."""
+        """Return the offset of the first copy, or None for a batch to append. Raises the reason of a rejection."""
         known = self.known.get(producer_id)
         if producer_id == NO_PRODUCER_ID:
             return None

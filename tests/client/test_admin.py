@@ -1,4 +1,4 @@
-"""Administration and the synchronous faces, against a cluster in memory."""
+"""Administration and the synchronous clients, against a cluster in memory."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_offsets_are_listed_through_moving_leaders() -> None:
             assert await admin.list_offsets(both, "latest") == {first: 0, second: 4}
             assert await admin.list_offsets(both, "earliest") == {first: 0, second: 0}
             assert await admin.list_offsets(both, datetime.fromtimestamp(1.5, UTC)) == {first: 0, second: 2}
-            assert list(await admin.list_offsets(both)) == [first, second], "in the order of the question"
+            assert list(await admin.list_offsets(both)) == [first, second], "in the order of the request"
             with pytest.raises(InvalidRequest):
                 await admin.list_offsets(both, datetime(2026, 1, 1))  # noqa: DTZ001
             with pytest.raises(InvalidRequest):
@@ -113,7 +113,7 @@ def test_nodes_of_two_clusters_are_not_mixed() -> None:
 
 
 def test_the_synchronous_clients_do_the_same() -> None:
-    before = set(threading.enumerate())  # other tests of this process may have left theirs
+    before = set(threading.enumerate())  # other tests of this process may have left threads
     with cluster_in_a_thread() as cluster:
         with tidelog.sync.Admin(cluster.bootstrap) as admin:
             assert isinstance(admin.create_topic("orders", partitions=2), UUID)

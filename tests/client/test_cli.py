@@ -1,4 +1,4 @@
-"""The `tidelog` command against a cluster in memory: lines in, lines out, and exit codes that tell the truth."""
+"""The `tidelog` command against a cluster in memory: input, output and exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
 
 
 class Terminal:
-    """Runs commands; keeps what they said."""
+    """Runs commands and keeps their output."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[bytes]) -> None:
         self._monkeypatch, self._captured = monkeypatch, captured
@@ -244,7 +244,7 @@ def test_leaders_are_elected_and_the_loss_is_reported(cluster: MemoryCluster, ti
 
 
 def asked_to_elect(cluster: MemoryCluster) -> list[bool]:
-    """For each election asked for: was nothing to be changed?"""
+    """Return `validate_only` of each requested election."""
     asked = [each for node in cluster.nodes for each in node.asked if isinstance(each, admin_pb2.ElectLeadersRequest)]
     return [each.validate_only for each in asked]
 

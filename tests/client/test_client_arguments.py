@@ -1,5 +1,5 @@
-"""What a caller passes is checked before anything is done with it: a wrong argument is refused with a sentence that
-says what was given and what is wanted, and the client goes on."""
+"""Arguments are checked before they are used: an invalid argument is rejected with a message that names the value and
+the valid values, and the client stays usable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tidelog.types import Millis
 
 
 class Number:
-    """A whole number of another library."""
+    """An integer of another library."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -88,7 +88,7 @@ WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_an_invalid_record_is_rejected_and_affects_no_other(
     wrong: dict[str, Any], error: type[Exception], says: str
 ) -> None:
-    """In each way of sending it, with the topic known and not: one record that waits is sent all the same."""
+    """For each way of sending, with the topic known and unknown: a record that waits is still sent."""
 
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -158,8 +158,8 @@ def test_headers_from_an_iterator_survive_waiting_for_memory() -> None:
 def test_an_error_while_a_batch_is_built_fails_the_record_that_caused_it(
     idempotent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every other record is written once and in order, with the offsets that its sender is told, in this batch and
-    behind it; the producer goes on."""
+    """Every other record of this batch and of later ones is written once, in order, with the offset that its sender
+    gets."""
 
     class Faulty(RecordBatchBuilder):
         def extend(self, records: Any) -> None:
@@ -176,7 +176,7 @@ def test_an_error_while_a_batch_is_built_fails_the_record_that_caused_it(
                 cluster.bootstrap, linger_ms=60_000, batch_bytes=300, enable_idempotence=idempotent
             ) as producer:
                 values = [b"poison" if number in (3, 4, 22) else b"%d" % number for number in range(60)]
-                for _ in range(2):  # the second time the leader knows the producer: several batches are under way
+                for _ in range(2):  # the second time the leader knows the producer: several batches are in flight
                     deliveries = [await producer.enqueue("orders", value) for value in values]
                     await producer.flush()
                     before = len(cluster.values("orders")) - 57
@@ -405,7 +405,7 @@ def test_invalid_addresses_are_rejected(servers: Any) -> None:
 
 
 def test_integers_of_other_libraries_are_accepted_as_offsets_and_times() -> None:
-    """As numpy and pandas have them: whole by their type, and equal to no int's type."""
+    """As in numpy and pandas: an integer type that is not int."""
 
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -422,7 +422,7 @@ def test_integers_of_other_libraries_are_accepted_as_offsets_and_times() -> None
 
 
 def test_a_closed_synchronous_client_reports_that_it_is_closed() -> None:
-    """And leaves no coroutine behind that was never awaited."""
+    """A rejected call leaves no coroutine that was never awaited."""
     with sync.Producer("127.0.0.1:1") as producer, sync.Consumer("127.0.0.1:1") as consumer:
         pass
     with warnings.catch_warnings():
@@ -438,7 +438,7 @@ def test_a_closed_synchronous_client_reports_that_it_is_closed() -> None:
 
 
 def test_calls_of_other_threads_end_when_a_synchronous_client_is_closed() -> None:
-    """Whenever the call comes: one that arrived while the loop ended was never answered."""
+    """At any time of the call: a call that arrived while the loop ended was never answered."""
 
     def call_until_closed(consumer: sync.Consumer) -> None:
         with pytest.raises(InvalidRequest, match="the consumer is closed"):

@@ -1,4 +1,4 @@
-"""Client and command against real node processes: what the wires in memory cannot show."""
+"""Client and command against real node processes: what the cluster in memory cannot show."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def healed(cluster: LocalCluster) -> Iterator[LocalCluster]:
 
 
 async def a_partition_led_elsewhere(cluster: LocalCluster, topic: str) -> tuple[TopicPartition, int]:
-    """A partition of a new topic whose leader is not the node that votes, and that leader."""
+    """Return a partition of a new topic whose leader is not the voter, and that leader."""
     async with Admin(cluster.bootstrap) as admin:
         await admin.create_topic(topic, partitions=3, replication_factor=3, configs=SAFE)
         found = await admin.describe_topic(topic)
@@ -58,7 +58,7 @@ async def a_partition_led_elsewhere(cluster: LocalCluster, topic: str) -> tuple[
 def test_an_idempotent_producer_loses_nothing_if_a_leader_dies_or_hangs(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
-    """Several batches are under way when their leader goes: all is acknowledged, and read once and in order."""
+    """Several batches are in flight when their leader stops: all are acknowledged, and read once and in order."""
 
     async def story() -> None:
         place, leader = await a_partition_led_elsewhere(healed, f"idempotent-{how.name}")
@@ -88,8 +88,8 @@ def test_an_idempotent_producer_loses_nothing_if_a_leader_dies_or_hangs(
 def test_a_leader_that_dies_or_hangs_leaves_at_most_the_record_in_flight_unknown(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
-    """One writer, record by record, while its leader goes: everything acknowledged is read, once and in order; what is
-    not acknowledged says that nobody can tell."""
+    """One writer, record by record, while its leader stops: every acknowledged record is read, once and in order; the
+    outcome of the others is reported as unknown."""
 
     async def story() -> None:
         place, leader = await a_partition_led_elsewhere(healed, f"hit-by-{how.name}")
@@ -188,7 +188,7 @@ def test_the_examples_of_the_documentation_run(healed: LocalCluster) -> None:
 
 
 def test_the_command_works_from_up_to_the_end(tmp_path: Path) -> None:
-    """A person's first minutes: a cluster, a topic, lines in, lines out, and nothing left behind."""
+    """The first commands of a user: start a cluster, create a topic, produce, consume; no process is left."""
 
     def tidelog(*arguments: str, typed: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -235,7 +235,7 @@ def test_the_command_works_from_up_to_the_end(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_produce_while_no_input_arrives(healed: LocalCluster) -> None:
-    """A person at a terminal types a line, then Ctrl-C. What was typed is sent, and said to be."""
+    """A user at a terminal types a line, then Ctrl-C. The line is sent and reported as sent."""
 
     async def topic() -> None:
         async with Admin(healed.bootstrap) as admin:

@@ -1,4 +1,4 @@
-"""The consumer on real wires: everything committed, in order, once, and clear words where that cannot be."""
+"""The consumer over real connections: all committed records, in order, once; otherwise an error with the cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ P0 = TopicPartition("orders", PartitionIndex(0))
 
 
 def fill(cluster: MemoryCluster, values: list[bytes], *, per_batch: int = 3, codec: Codec = Codec.NONE) -> None:
-    """Put values into orders-0; the timestamp of each is its number times 1000."""
+    """Append values to orders-0; the timestamp of each is its number times 1000."""
     partition = cluster.topics["orders"].partitions[0]
     for first in range(0, len(values), per_batch):
         records = [
@@ -70,7 +70,7 @@ def test_everything_is_read_in_order_by_polling_and_by_iterating(codec: Codec) -
                     if len(again) == 5:
                         break
                 assert again == [90, 91, 92, 93, 94]
-                assert await consumer.position(P0) == 95, "a loop that is left loses nothing"
+                assert await consumer.position(P0) == 95, "leaving the loop loses nothing"
                 assert (await consumer.poll(1))[0].offset == 95
                 assert await consumer.position(P0) == 96
 
@@ -103,7 +103,7 @@ def test_positions_are_found_by_place_and_time() -> None:
                 assert await consumer.seek(P0, "latest") == 10
                 assert await consumer.seek(P0, "earliest") == 0
                 assert await consumer.seek(P0, datetime.fromtimestamp(4.5, UTC)) == 5
-                assert await consumer.seek(P0, datetime.fromtimestamp(99, UTC)) == 10, "nothing is that young: the end"
+                assert await consumer.seek(P0, datetime.fromtimestamp(99, UTC)) == 10, "no record is that new: the end"
                 assert await consumer.end_offsets([P0]) == {P0: 10}
                 assert await consumer.seek(P0, 4) == 4
                 assert [record.offset for record in await read(consumer, 6)] == [4, 5, 6, 7, 8, 9]
@@ -231,7 +231,7 @@ def test_a_position_out_of_range_moves_only_if_configured(jump: Any, expected: i
 
 
 def test_a_log_truncated_below_the_position_raises_an_error() -> None:
-    """KIP-320: an unclean election took away records that had been read."""
+    """KIP-320: an unclean election removed records that had been read."""
 
     async def story() -> None:
         async with memory_cluster(2) as cluster:
@@ -317,7 +317,7 @@ def test_an_unknown_partition_raises_an_error() -> None:
 
 
 def flipped(records: bytes) -> bytes:
-    """The last byte of the last value is another one."""
+    """Return the batch with another last byte in the last value."""
     return records[:-2] + bytes((records[-2] ^ 1,)) + records[-1:]
 
 
@@ -391,7 +391,7 @@ def test_a_corrupt_batch_is_fetched_again_and_reported_to_the_node() -> None:
                 assert [record.offset for record in await read(consumer, 6)] == [0, 1, 2, 3, 4, 5]
                 fill(cluster, [b"later"])
                 assert (await read(consumer, 1))[0].value == b"later"
-            assert [entry for entry in told if entry[1]] == [(3, True)], "only what was damaged is refused"
+            assert [entry for entry in told if entry[1]] == [(3, True)], "only the corrupt batch is rejected"
 
     run(story())
 
@@ -441,7 +441,7 @@ def test_one_budget_holds_for_all_partitions() -> None:
             async with Consumer(cluster.bootstrap, buffer_bytes=40_000, max_wait_ms=50) as consumer:
                 consumer.assign(await consumer.partitions("orders"))
                 cursors = consumer._core.cursors.values()
-                await until(lambda: sum(cursor.buffered for cursor in cursors) > 30_000)  # it does prefetch
+                await until(lambda: sum(cursor.buffered for cursor in cursors) > 30_000)  # records are prefetched
                 found = 0
                 while found < 480:
                     assert consumer._core.used_bytes <= 40_000 + 8 * 1100

@@ -1,4 +1,4 @@
-"""The consumer's decisions, told as stories: what is fetched, what is dropped, and what is said aloud."""
+"""The decisions of the fetch core: what is fetched, what is dropped, which errors are raised."""
 
 from __future__ import annotations
 
@@ -123,13 +123,13 @@ class RequestSession:
         return self.handle(Failed(key(partition), self.cursor(partition).number, error, Millis(self.now)))
 
     def ready(self, offset: int = 0, epoch: int = 0) -> list[Effect]:
-        """Led, at an offset, with a fetch open."""
+        """The partition has a leader and a position, and a fetch is open."""
         self.tick()
         self.lead(epoch=epoch)
         return self.handle(PlaceFound(key(), self.cursor().number, Offset(offset), Millis(self.now)))
 
     def consume(self, upto: int, epoch: int = 0) -> list[Effect]:
-        """The user takes everything that waits."""
+        """The user takes all buffered records."""
         cursor = self.cursor()
         cursor.drop()
         cursor.position, cursor.position_epoch = Offset(upto), LeaderEpoch(epoch)
@@ -156,8 +156,8 @@ def test_a_fetch_is_opened_while_records_are_buffered_up_to_the_share() -> None:
     session.ready()
     (fetch,) = opened(session.fetched(batch(0, 10, size=20)))
     assert fetch.offset == 10
-    assert session.cursor().position == 0, "the user has not been given anything"
-    assert opened(session.fetched(batch(10, 10, size=100))) == [], "more than the share waits"
+    assert session.cursor().position == 0, "the user has not received a record"
+    assert opened(session.fetched(batch(10, 10, size=100))) == [], "more than the share is buffered"
     assert opened(session.consume(20)) != []
 
 
@@ -210,7 +210,7 @@ def test_a_new_leader_must_confirm_the_log_before_a_fetch() -> None:
 
 @pytest.mark.parametrize("end", [EpochEnd(LeaderEpoch(0), Offset(7)), EpochEnd(NO_LEADER_EPOCH, Offset(-1))])
 def test_records_that_were_read_and_truncated_raise_an_error(end: EpochEnd) -> None:
-    """KIP-320: the log was cut below what the user has been given."""
+    """KIP-320: the log was truncated below the records that the user has read."""
     session = RequestSession()
     session.ready()
     session.fetched(batch(0, 10))
@@ -234,8 +234,8 @@ def read_in_epochs(session: RequestSession) -> None:
 
 
 def test_an_older_epoch_that_ends_after_the_position_does_not_match() -> None:
-    """After an unclean election the new leader never had epoch 2, and epoch 1 up to offset 120: its records from 80 on
-    are others than those that were read."""
+    """After an unclean election the new leader has no epoch 2, and epoch 1 up to offset 120: its records from 80 on
+    differ from those that were read."""
     session = RequestSession()
     read_in_epochs(session)
     (check,) = session.lead(2, epoch=3)
@@ -247,7 +247,7 @@ def test_an_older_epoch_that_ends_after_the_position_does_not_match() -> None:
     assert opened(effects) == []
     error = session.cursor().error
     assert isinstance(error, LogTruncated)
-    assert error.diverging == EpochEnd(LeaderEpoch(1), Offset(80)), "from there on the records are others"
+    assert error.diverging == EpochEnd(LeaderEpoch(1), Offset(80)), "from there on the records differ"
 
 
 def test_each_fetch_names_the_epoch_before_its_offset() -> None:
@@ -259,7 +259,7 @@ def test_each_fetch_names_the_epoch_before_its_offset() -> None:
 
 
 def test_a_fetch_that_diverges_is_a_truncation() -> None:
-    """The leader compares the epoch of the fetch, also where no leader changed since the reader sought there."""
+    """The leader compares the epoch of the fetch, also if the leader has not changed since the seek."""
     session = RequestSession()
     read_in_epochs(session)
     session.diverged(EpochEnd(LeaderEpoch(1), Offset(120)))
@@ -295,7 +295,7 @@ def test_a_fetch_after_deleted_epochs_is_repeated_without_a_comparison() -> None
 
 @pytest.mark.parametrize("epoch", [0, 3, 1 << 30])
 def test_an_implausible_epoch_is_not_compared(epoch: int) -> None:
-    """The checksum of a batch does not cover its epoch: one that goes back, or lies above the leader's, is damaged."""
+    """The checksum of a batch does not cover its epoch: one that decreases, or is above the leader's, is corrupt."""
     session = RequestSession()
     session.ready(epoch=2)
     session.fetched(batch(0, 10, epoch=1), epoch=2)
@@ -318,7 +318,7 @@ def test_a_divergence_on_a_preferred_replica_is_decided_by_the_leader() -> None:
 
 @pytest.mark.parametrize("log_start", [10, 12])
 def test_records_deleted_by_retention_are_not_a_truncation(log_start: int) -> None:
-    """Retention took all that the reader was given, and the epochs with it."""
+    """Retention deleted all records that were read, and their epochs."""
     session = RequestSession()
     session.ready()
     session.fetched(batch(0, 10))
@@ -327,7 +327,7 @@ def test_records_deleted_by_retention_are_not_a_truncation(log_start: int) -> No
     assert isinstance(check, CheckEpoch)
     end = EpochEnd(NO_LEADER_EPOCH, Offset(log_start))
     (fetch,) = opened(session.handle(EpochChecked(key(), check.number, end, Millis(session.now))))
-    assert fetch.offset == 10, "whether it is out of range is for the leader to say"
+    assert fetch.offset == 10, "the leader decides whether it is out of range"
 
 
 def test_buffered_records_that_were_truncated_are_fetched_again() -> None:
@@ -365,7 +365,7 @@ def test_an_unknown_topic_counts_as_missing_after_a_time() -> None:
 
 
 def test_a_missing_answer_does_not_count_as_a_missing_topic() -> None:
-    """A topic has just been made, and then no node answers for long: the first that does again may not know it yet."""
+    """A topic was just created, and no node answers for long: the first node that answers may not know it yet."""
     session = RequestSession()
     session.tick()
     gone = UnknownTopicOrPartition("there is no topic 'orders'")
@@ -395,8 +395,8 @@ def test_out_of_range_is_an_error_unless_a_reset_is_configured() -> None:
 
 
 def test_a_position_below_the_log_start_never_moves_back() -> None:
-    """A leader that is deposed has deleted more than the next one has heard of: what was read is not read again. Where
-    the position lies above the log, which an unclean election has cut, it begins again as was asked for."""
+    """A deposed leader has deleted more than the next one knows of: records are not read again. If the position is
+    above the log, which an unclean election has truncated, reading restarts at the configured place."""
     for log_start, position in ((Offset(10), 5), (Offset(0), 2), (None, 2)):
         session = RequestSession(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="earliest"))
         session.ready(5)
@@ -444,13 +444,13 @@ def test_corrupt_bytes_stop_the_partition_until_the_user_seeks() -> None:
     session.ready()
     session.failed(CorruptRecord("no whole batch"))
     (again,) = opened(session.tick(200))
-    assert (again.offset, again.refused) == (0, True), "the node is told, and checks its own bytes"
+    assert (again.offset, again.refused) == (0, True), "the node is notified and verifies its log"
     session.tick(REFUSED_MS)
     session.failed(CorruptRecord("no whole batch"))
     assert session.cursor().state is CursorState.FAILED
     assert session.lead() == [], "the same leader has the same bytes"
-    assert session.tick(10_000) == [FindLeader(key())], "another one may have sound bytes"
-    assert isinstance(session.lead(partition=1)[0], FindPlace), "the other partition goes on"
+    assert session.tick(10_000) == [FindLeader(key())], "another one may have valid bytes"
+    assert isinstance(session.lead(partition=1)[0], FindPlace), "the other partition is still read"
     assert len(opened(session.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(session.now))))) == 1
 
 
@@ -479,7 +479,7 @@ def test_a_partition_that_failed_on_corrupt_bytes_continues_with_a_new_leader(er
 
 
 def test_a_batch_that_stays_corrupt_is_fetched_again_from_a_new_leader_after_its_log_was_checked() -> None:
-    """Buffered batches behind the corrupt one were dropped: reading continues at the position."""
+    """Buffered batches after the corrupt one were dropped: reading continues at the position."""
     session = RequestSession()
     session.ready()
     session.fetched(batch(0), batch(3), batch(6))
@@ -510,7 +510,7 @@ def test_other_errors_are_not_cleared_by_a_new_leader(error: TidelogError) -> No
 
 
 def test_corrupt_bytes_after_a_seek_are_fetched_again_before_the_error() -> None:
-    """The time that an earlier damage was given is over: it says nothing of this one."""
+    """The retry time of an earlier corrupt batch has ended: it does not apply to this one."""
     session = RequestSession()
     session.ready()
     session.failed(CorruptRecord("no whole batch"))
@@ -518,7 +518,7 @@ def test_corrupt_bytes_after_a_seek_are_fetched_again_before_the_error() -> None
     session.failed(CorruptRecord("no whole batch"))
     assert session.cursor().state is CursorState.FAILED
     (fetch,) = opened(session.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(session.now))))
-    assert not fetch.refused, "nothing from there on was found damaged"
+    assert not fetch.refused, "no corruption was reported from there on"
     session.failed(CorruptRecord("no whole batch"))
     (again,) = opened(session.tick(500))
     assert (again.offset, again.refused) == (9, True)
@@ -536,7 +536,7 @@ def test_partitions_assigned_again_keep_their_position() -> None:
 
 
 def hinted(session: RequestSession, node: int = 3) -> list[Effect]:
-    """The leader names a nearer node instead of answering."""
+    """The leader names a preferred read replica instead of answering."""
     at, number = Millis(session.now), session.cursor().number
     told = BatchesFetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(0), at, NodeId(node))
     return session.handle(told)
@@ -586,7 +586,7 @@ def test_a_new_leader_names_its_own_preferred_replica() -> None:
 
 
 def planned(start: int = 4, end: int = 10, epoch: int = 1) -> RequestSession:
-    """A reader of a fixed range, led in epoch 2: its leader has been asked about the planned epoch."""
+    """A reader of a fixed range in leader epoch 2: the leader was queried for the planned epoch."""
     session = RequestSession()
     session.core.assign_range(key(), FixedRange(TOPIC_ID, Offset(start), Offset(end), LeaderEpoch(epoch)))
     session.tick()

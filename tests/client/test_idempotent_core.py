@@ -1,4 +1,4 @@
-"""The idempotent producer's decisions, told as stories, and in random lives against a log that remembers producers."""
+"""The decisions of the idempotent producer, as stories and as random runs against a log that remembers producers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FULL = b"x" * 270
 
 
 def session_with_id() -> RequestSession:
-    """A producer that has its id, and knows a leader that knows it."""
+    """A producer with an id and a leader that knows the producer."""
     session = RequestSession(POLICY, idempotent=True)
     session.lead()
     first = session.put()
@@ -63,7 +63,7 @@ def session_with_id() -> RequestSession:
 
 
 def full_batches(session: RequestSession, count: int) -> list[PendingBatch]:
-    """Put so many batches, all sealed."""
+    """Queue this number of batches, all sealed."""
     batches = [session.put(FULL) for _ in range(count)]
     session.tick()
     session.note(session.core.handle(Flushed(Millis(session.now))))
@@ -83,7 +83,7 @@ def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
     session.tick()
     assert [(want.producer_id, want.epoch) for want in session.ids_wanted] == [(-1, -1)]
     session.tick(500)
-    assert (session.gives, len(session.ids_wanted)) == ([], 1), "asked once"
+    assert (session.gives, len(session.ids_wanted)) == ([], 1), "requested once"
     session.identify(42)
     assert session.send() is batch
     assert batch.stamp == Stamp(42, 0, 0)  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_a_new_leader_gets_all_batches_at_once_and_a_late_acknowledgement_of_the
     new = session.wire()
     assert [(attempt.batch, attempt.node) for attempt in new] == [(batch, 2) for batch in batches]
     session.refuse(old[1], LeadershipLost("no more"))
-    assert len(session.gives) == 4, "only the newest attempt says what is next"
+    assert len(session.gives) == 4, "only the newest attempt decides what is next"
     session.acknowledge(old[0], 5)
     assert (batches[0].outcome.done, batches[0].outcome.base_offset) == (True, 5)
     session.acknowledge(new[0], 5)
@@ -180,7 +180,7 @@ def test_a_new_leader_gets_all_batches_at_once_and_a_late_acknowledgement_of_the
 
 
 def test_an_unknown_outcome_stays_unknown_whatever_later_attempts_return() -> None:
-    """Scenario 11: the answer is lost, the resend is refused as not written, and the batch is given up."""
+    """Scenario 11: the answer is lost, the resend is rejected as not written, and the batch fails."""
     session = session_with_id()
     batch = session.put(b"A")
     session.tick()
@@ -198,7 +198,7 @@ def test_an_unknown_outcome_stays_unknown_whatever_later_attempts_return() -> No
     session.lead()
     session.tick(2_000)
     session.wire()
-    assert stamps([later]) == [(1, 0)], "its sequence is never given to another batch: a new epoch begins"
+    assert stamps([later]) == [(1, 0)], "its sequence is never used for another batch: a new epoch begins"
 
 
 def test_a_batch_sent_to_an_old_leader_has_an_unknown_outcome() -> None:
@@ -233,7 +233,7 @@ def test_batches_after_a_rejected_one_are_renumbered() -> None:
     session.refuse(sent[0], RecordTooLarge("too large"))
     assert isinstance(error_of(batches[0]), RecordTooLarge)
     session.refuse(sent[1], OutOfOrderSequenceNumber("gap"))
-    assert session.wire() == [], "the last one may still be on its way"
+    assert session.wire() == [], "the last one may still be in flight"
     session.refuse(sent[2], OutOfOrderSequenceNumber("gap"))
     session.tick(300)
     assert [attempt.batch for attempt in session.wire()] == batches[1:2]
@@ -244,7 +244,7 @@ def test_batches_after_a_rejected_one_are_renumbered() -> None:
 
 
 def test_a_batch_that_may_be_written_is_not_renumbered() -> None:
-    """The one before it was given up; this one cannot be written under its number, and may be there already."""
+    """The batch before it failed; this one cannot be written under its number, and may already be written."""
     session = session_with_id()
     first, second = full_batches(session, 2)
     sent = session.wire()
@@ -268,7 +268,7 @@ def test_a_gap_is_retried_while_an_earlier_batch_is_in_flight() -> None:
     session.tick(300)
     assert [attempt.batch for attempt in session.wire()] == [first]
     session.acknowledge(first)
-    session.refuse(sent[1], OutOfOrderSequenceNumber("gap"))  # decided before the first one came again
+    session.refuse(sent[1], OutOfOrderSequenceNumber("gap"))  # before the first one was resent
     session.tick(300)
     assert [attempt.batch for attempt in session.wire()] == [second]
     assert stamps([first, second]) == [(0, 1), (0, 2)], "no new epoch"
@@ -288,7 +288,7 @@ def test_a_leader_without_state_of_the_producer_gets_a_new_epoch(error: TidelogE
     assert len(batch.encode(Codec.NONE, None)) == len(before)
     session.acknowledge(batch, 3)
     assert batch.outcome.base_offset == 3
-    assert len(session.ids_wanted) == 1, "epochs are the producer's own to count"
+    assert len(session.ids_wanted) == 1, "the producer increments epochs by itself"
 
 
 def test_a_fenced_producer_takes_another_id() -> None:
@@ -368,12 +368,12 @@ def test_partitions_have_epochs_of_their_own() -> None:
     assert stamps([fine, renewed]) == [(0, 1), (1, 0)]
 
 
-# --- random lives ---------------------------------------------------------------------------------------------------
+# --- random runs ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Wire:
-    """One stream: what is under way to its node, and back."""
+    """One stream: the batches in flight to its node, and the answers."""
 
     node: int
     out: deque[tuple[Attempt, Stamp]] = field(default_factory=deque)
@@ -403,7 +403,7 @@ class Waiting:
 
 
 class ModelPartition:
-    """A log with a committed part, whose leader may change and lose the rest."""
+    """A log with a committed part; its leader may change and lose the rest."""
 
     def __init__(self, *, strict: bool) -> None:
         self.strict = strict
@@ -414,7 +414,7 @@ class ModelPartition:
         self.waiting: list[Waiting] = []
 
     def elect(self, node: int, kept: int) -> list[Waiting]:
-        """Another leader, which has only `kept` batches beyond the committed ones. Returns what waited."""
+        """Elect a leader that has only `kept` batches beyond the committed ones. Returns the batches that waited."""
         self.leader, self.epoch = node, self.epoch + 1
         del self.log[self.committed + kept :]
         self.states = ProducerStates(strict=self.strict)
@@ -424,7 +424,7 @@ class ModelPartition:
         return waited
 
     def append(self, wire: Wire, attempt: Attempt, stamp: Stamp) -> None:
-        """Raises why it is refused; else it waits for its commit."""
+        """Append a batch, which then waits for its commit. Raises the reason of a rejection."""
         if (wire.node, attempt.leader_epoch) != (self.leader, self.epoch):
             raise FencedLeaderEpoch("not in this epoch") if attempt.leader_epoch < self.epoch else NotLeaderOrFollower()
         records = attempt.batch.outcome.records
@@ -438,7 +438,7 @@ class ModelPartition:
         self.waiting.append(Waiting(wire, attempt, entry, self.epoch))
 
     def forget(self) -> None:
-        """Nothing is known of any producer any more."""
+        """The log loses the state of all producers."""
         self.states, self.forgotten = ProducerStates(strict=self.strict), len(self.log)
 
     def _remember(self, entry: Entry) -> None:
@@ -454,7 +454,8 @@ HASTY = Policy(Acks.ALL, 0, 300, 600, 1_500, 50, 150)
 
 
 class IdempotentMachine(RuleBasedStateMachine):
-    """A producer and a cluster that loses, repeats, delays, answers late, changes leaders and forgets."""
+    """A producer and a cluster that loses, repeats and delays messages, answers late, changes leaders and forgets
+    producers."""
 
     @initialize(seed=st.integers(0, 1000), strict=st.booleans(), begun=st.sampled_from([True, True, True, False]))
     def begin(self, seed: int, strict: bool, begun: bool) -> None:
@@ -502,7 +503,7 @@ class IdempotentMachine(RuleBasedStateMachine):
 
     @rule(congested=st.sampled_from([True, False, False, False]))
     def congest(self, congested: bool) -> None:
-        """The streams take nothing more for a while, or all that they were given."""
+        """The streams send nothing for a while, or all that they were given."""
         self.congested = congested
         self.streams_take()
 
@@ -528,7 +529,7 @@ class IdempotentMachine(RuleBasedStateMachine):
         hows=st.lists(st.sampled_from(["take", "take", "take", "refuse", "refuse", "never"]), min_size=1, max_size=6),
     )
     def deliver(self, data: Any, hows: list[str]) -> None:
-        """The node works on what came; on a stream that is broken it may do that late, or never."""
+        """The node handles a message; of a broken stream possibly late, or never."""
         wire = self._wire_with(data, lambda one: one.out)
         for how in hows:
             if wire is None or not wire.out:
@@ -545,7 +546,7 @@ class IdempotentMachine(RuleBasedStateMachine):
 
     @rule(well=st.sampled_from([True, True, False]))
     def commit(self, well: bool) -> None:
-        """What waits is committed; or the in-sync set shrinks, and nobody can tell."""
+        """The waiting batches are committed; or the in-sync set shrinks and the outcome is unknown."""
         if well:
             for waiting in self.partition.commit():
                 waiting.wire.back.append((waiting.attempt, waiting.entry.offset))
@@ -569,7 +570,7 @@ class IdempotentMachine(RuleBasedStateMachine):
     @precondition(lambda self: all(batch.outcome.done for batch in self.batches))
     @rule()
     def forget(self) -> None:
-        """Nothing is sent for so long that the leader forgets the producer; then a lot."""
+        """Nothing is sent until the leader has forgotten the producer; then many records are sent."""
         if not any(wire.out for wire in self.wires) and not self.partition.waiting:
             self.session.tick(PROOF_MS)
             self.partition.forget()
@@ -577,7 +578,7 @@ class IdempotentMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), picks=st.lists(st.integers(0, 5), min_size=1, max_size=6))
     def answer(self, data: Any, picks: list[int]) -> None:
-        """Answers come, in any order."""
+        """Answers arrive in any order."""
         wire = self._wire_with(data, lambda one: one.back and not one.broken)
         for pick in picks:
             if wire is None or not wire.back:
@@ -595,7 +596,7 @@ class IdempotentMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), arrives=st.integers(0, 6))
     def break_stream(self, data: Any, arrives: int) -> None:
-        """Some of what is under way arrives all the same, sooner or later."""
+        """Some of the messages in flight arrive after the break, sooner or later."""
         wire = self._wire_with(data, lambda one: not one.broken)
         if wire is not None:
             wire.broken = True
@@ -624,7 +625,7 @@ class IdempotentMachine(RuleBasedStateMachine):
             if batch.outcome.done:
                 error = batch.outcome.error
                 if error is None:
-                    assert committed.get(batch.batch_id) == batch.outcome.base_offset, "acknowledged and not there"
+                    assert committed.get(batch.batch_id) == batch.outcome.base_offset, "acknowledged but not in the log"
                 elif error.written is False:
                     assert batch.batch_id not in there, f"{error!r} said that it is not written"
 
@@ -643,7 +644,7 @@ class IdempotentMachine(RuleBasedStateMachine):
             assert order == sorted(order)
 
     def teardown(self) -> None:
-        """In fair weather a new record is acknowledged soon; what was late comes, and changes nothing that was told."""
+        """Without faults a new record is acknowledged soon; late messages arrive and change no reported outcome."""
         if not hasattr(self, "session"):
             return
         self.congested = False

@@ -1,4 +1,4 @@
-"""A consumer that reads only what is decided: aborted transactions left out, open ones not reached."""
+"""A read-committed consumer: it skips aborted transactions and stops before open ones."""
 
 from __future__ import annotations
 

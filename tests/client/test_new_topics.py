@@ -1,4 +1,4 @@
-"""What a call that asks about a topic believes: nodes hear late of a new one, and who is silent has said nothing."""
+"""Calls for an unknown topic: nodes learn of a new topic late, and a missing answer is no evidence."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ END = 7
 
 
 class OneNode:
-    """A transport to the only node, whose state is the number of partitions that it knows 'orders' to have."""
+    """A transport to the only node, whose state is the number of partitions of 'orders' that it knows."""
 
     def __init__(self, clock: SimClock, *states: tuple[int, int]) -> None:
-        """states: what it knows (0: no such topic), or SILENT, and for how many ms; the last one for ever."""
+        """states: the number of partitions that it knows (0: no such topic), or SILENT, and for how many ms; the last
+        one forever."""
         self._clock, self._states = clock, states
 
     async def call(self, to: Endpoint, method: Any, request: Any, *, timeout_ms: int) -> Any:
@@ -77,7 +78,7 @@ async def end_of(cluster: Cluster, partition: int = 0) -> int:
 
 
 def ask(question: Callable[[Cluster], Awaitable[T]], *states: tuple[int, int]) -> tuple[T | Exception, int]:
-    """What becomes of the question in virtual time, and after how many ms."""
+    """Return the result of the call in virtual time, and after how many ms."""
     loop = SimLoop(random.Random(1))
     clock = SimClock(loop)
 
@@ -99,7 +100,7 @@ QUESTIONS = pytest.mark.parametrize(("question", "expected"), [(partitions_of, 1
 
 @QUESTIONS
 def test_a_missing_answer_does_not_count_as_a_missing_topic_in_a_call(question: Any, expected: int) -> None:
-    """A topic has just been made, and all nodes start again: the first that answers may not know it yet."""
+    """A topic was just created and all nodes restart: the first node that answers may not know it yet."""
     assert ask(question, (SILENT, LONG_MS), (0, SHORT_MS), (1, 0))[0] == expected
 
 
@@ -116,7 +117,7 @@ def test_a_missing_topic_is_reported_soon_after_a_node_answers(question: Any, ex
 
 
 def test_a_missing_answer_does_not_count_as_a_missing_partition() -> None:
-    """It has just been added to a topic that is known, and then no node answers for a while."""
+    """A partition was just added to a known topic, and no node answers for a while."""
 
     async def end_of_the_new_one(cluster: Cluster) -> int:
         assert await partitions_of(cluster) == 1
@@ -126,7 +127,7 @@ def test_a_missing_answer_does_not_count_as_a_missing_partition() -> None:
 
 
 def test_a_wait_for_the_topic_does_not_count_as_a_missing_partition() -> None:
-    """The node knows the topic at last, but not yet that a partition was added."""
+    """The node knows the topic, but not yet the added partition."""
 
     async def end_of_the_new_one(cluster: Cluster) -> int:
         return await end_of(cluster, 1)

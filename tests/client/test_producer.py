@@ -1,4 +1,4 @@
-"""The producer on real wires: what its callers get, in good and bad weather."""
+"""The producer over real connections: results of its callers, with and without faults."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_batches_are_compressed_as_configured(codec: str) -> None:
 
 
 def test_many_records_keep_their_order_although_batches_are_rejected() -> None:
-    """A node that refuses a third of the batches delays, but neither swaps nor doubles anything. Which third is drawn:
-    were it every third one, the first of the last three in flight could be the third in every round, for ever."""
+    """A node that rejects a third of the batches causes delay, but no reordering and no duplicates. The third is
+    random: with every third batch, the same one of three batches in flight could be rejected in every round."""
 
     async def story() -> None:
         async with memory_cluster(2) as cluster:
@@ -124,7 +124,7 @@ def test_a_moved_leader_is_followed() -> None:
                 cluster.lead("orders", 0, -1)
                 later = start(producer.send("orders", b"3"))
                 await CLOCK.sleep_ms(300)
-                assert not later.done(), "nobody leads"
+                assert not later.done(), "no leader"
                 cluster.lead("orders", 0, 1)
                 assert (await later).offset == 2
 
@@ -133,7 +133,7 @@ def test_a_moved_leader_is_followed() -> None:
 
 @pytest.mark.parametrize("how", ["break", "lose"])
 def test_a_broken_stream_leaves_the_outcome_unknown_and_nothing_is_resent(how: str) -> None:
-    """Broken before the append or after it: the producer cannot tell, and says so."""
+    """The stream breaks before or after the append: the producer cannot know and reports it."""
 
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -177,7 +177,7 @@ def test_a_silent_node_is_abandoned_after_the_request_timeout() -> None:
                 cluster.bootstrap, linger_ms=0, enable_idempotence=False, request_timeout_ms=300
             ) as producer:
                 stuck = start(producer.send("orders", b"1", partition=0))
-                assert (await producer.send("orders", b"2", partition=1)).offset == 0, "other partitions go on"
+                assert (await producer.send("orders", b"2", partition=1)).offset == 0, "other partitions continue"
                 with pytest.raises(CommitUnknown, match="did not answer"):
                     await stuck
 
@@ -360,7 +360,7 @@ def test_closing_without_a_flush_fails_the_waiting_records() -> None:
 
 
 class Defective(GrpcTransport):
-    """A network with a defect, once told so."""
+    """A network that fails with a defect on request."""
 
     where = ""
 
@@ -507,7 +507,7 @@ def test_an_idempotent_producer_resends_and_each_record_is_written_once(how: str
 
 
 def test_full_batches_keep_their_order_when_a_stream_breaks() -> None:
-    """Five batches are under way when the stream breaks behind the second: all come again, each is there once."""
+    """Five batches are in flight when the stream breaks after the second: all are resent, each is written once."""
 
     async def story() -> None:
         async with memory_cluster() as cluster:

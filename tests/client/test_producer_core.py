@@ -1,4 +1,4 @@
-"""The producer's decisions, told as stories: one batch in flight, one outcome each, nothing sent twice unasked."""
+"""The decisions of the producer core: one batch in flight, one outcome each, no resend that was not requested."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_without_a_leader_the_leader_is_looked_up_and_the_batch_waits() -> None:
     session.lead(NO_NODE, cause=LeaderNotAvailable("orders-0 has no leader"))
     assert session.gives == []
     session.tick(200)
-    assert session.sought == [session.key()] * 2, "asked again after a pause"
+    assert session.sought == [session.key()] * 2, "looked up again after a pause"
     session.lead(2)
     session.tick(200)
     assert [give.node for give in session.gives] == [2]
@@ -122,7 +122,7 @@ def test_a_newer_leader_hint_in_a_rejection_is_used_at_once() -> None:
     session.send()
     stale = NodeAddress(NodeId(1), Endpoint("a", 1), "", LeaderEpoch(4))
     session.refuse(batch, NotLeaderOrFollower("node 1 leads", leader=stale))
-    assert session.sought == [session.key()], "an old hint is no news: look it up"
+    assert session.sought == [session.key()], "a stale hint: look it up"
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ def test_an_unknown_outcome_is_reported_and_never_resent(error: TidelogError) ->
     assert (told.__cause__, told.topic_partition, told.records, told.written) == (error, session.key(), 1, None)
     session.lead()
     session.tick(2_000)
-    assert [give.batch for give in session.gives] == [batch, later], "the next one goes on"
+    assert [give.batch for give in session.gives] == [batch, later], "the next one is sent"
 
 
 @pytest.mark.parametrize("cause", [ConnectionLost("broke"), NodeShuttingDown("the node is stopping")])
 def test_a_stream_that_broke_after_sending_leaves_the_outcome_unknown(cause: TidelogError) -> None:
-    """Whatever the stream's end says about itself, it says nothing about a batch that was on the wire."""
+    """No error of a broken stream shows whether a batch that was sent is written."""
     session = RequestSession()
     batch = session.put()
     session.lead()
@@ -195,7 +195,7 @@ def test_after_the_request_timeout_the_outcome_is_unknown_and_a_late_answer_is_i
     session.send()
     session.tick(POLICY.request_timeout_ms - 1)
     assert not batch.outcome.done
-    assert session.sought, "a slow answer makes the producer look for another leader"
+    assert session.sought, "a slow answer triggers a leader lookup"
     session.tick(1)
     told = error_of(batch)
     assert isinstance(told, CommitUnknown)
@@ -218,20 +218,20 @@ def test_a_new_leader_shortens_the_wait_for_the_old_one() -> None:
 
 
 def test_a_batch_that_is_not_sent_yet_follows_the_leader() -> None:
-    """The old leader cannot be connected to: the batch waits in its outbox while another node is elected."""
+    """The old leader is unreachable: the batch waits in its outbox while another node is elected."""
     session = RequestSession()
     batch = session.put()
     session.lead(1, epoch=0)
     session.tick(5)
     session.lead(2, epoch=1)
     assert [give.node for give in session.gives] == [1, 2]
-    assert not session.core.take(session.gives[0], Millis(session.now)), "the old stream must leave it"
+    assert not session.core.take(session.gives[0], Millis(session.now)), "the old stream must not send it"
     assert session.core.take(session.gives[1], Millis(session.now))
     assert session.gives[1].batch is batch
 
 
 def test_a_new_leader_ends_the_waiting_for_the_next_attempt() -> None:
-    """The pause after failures grows to a second; the leader is looked up meanwhile, and a new one is tried at once."""
+    """The backoff grows to a second; meanwhile the leader is looked up, and a new leader is tried at once."""
     session = RequestSession()
     batch = session.put()
     session.lead(1, epoch=0)
@@ -250,7 +250,7 @@ def test_a_new_leader_ends_the_waiting_for_the_next_attempt() -> None:
 
 
 def test_the_backoff_restarts_with_a_new_leader() -> None:
-    """A leader that has just been elected may lack in-sync replicas for a moment: a second would be long."""
+    """A leader that was just elected may lack in-sync replicas for a moment: a backoff of a second would be long."""
     session = RequestSession()
     batch = session.put()
     session.lead(1, epoch=0)
@@ -351,7 +351,7 @@ ERRORS: list[TidelogError] = [
 
 
 class ProducerMachine(RuleBasedStateMachine):
-    """Random lives of a producer against a log that really appends: the books must agree with it."""
+    """Random runs of a producer against a log that appends: the reported outcomes must agree with the log."""
 
     @initialize(resend=st.booleans(), seed=st.integers(0, 1000))
     def begin(self, resend: bool, seed: int) -> None:
@@ -383,7 +383,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(arrives=st.booleans())
     def wire(self, arrives: bool) -> None:
-        """Every batch that a stream may still take goes on the wire, and perhaps into the log."""
+        """Send every batch that a stream may still send; some of them are appended."""
         for attempt in self.session.wire():
             self.on_wire.append(attempt)
             if arrives:
@@ -425,7 +425,7 @@ class ProducerMachine(RuleBasedStateMachine):
             partition = batch.queue.topic_partition.partition
             copies = self.log[partition].count(batch.batch_id)
             if not self.resend:
-                assert copies <= 1, "nothing is sent twice unasked"
+                assert copies <= 1, "nothing is resent unless requested"
             if batch.outcome.done:
                 error = batch.outcome.error
                 if error is None:
@@ -437,7 +437,7 @@ class ProducerMachine(RuleBasedStateMachine):
             assert firsts == [batch for batch in self.order[number] if batch in firsts], "order of the calls"
 
     def teardown(self) -> None:
-        """In the end everything has its outcome."""
+        """At the end every batch has its outcome."""
         if not hasattr(self, "session"):
             return
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Order within a partition is the order of the calls, however many tasks call, and whatever they wait for."""
+"""Order within a partition is the order of the calls, with any number of tasks and any waiting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = b"customer 7"
 
 
 def swapped(cluster: MemoryCluster, topic: str = "orders") -> int:
-    """How many neighbours in the log were not called in that order."""
+    """Return how many neighbouring records in the log were not called in that order."""
     numbers = [int(value or b"") for value in cluster.values(topic)]
     return sum(after < before for before, after in pairwise(numbers))
 
@@ -29,7 +29,7 @@ def numbered(number: int, size: int = 0) -> bytes:
 
 
 async def three_calls_a_turn(call: Callable[[int], Awaitable[object]], count: int) -> list[asyncio.Task[object]]:
-    """Three tasks are made in each turn of the loop; a task calls as soon as it runs."""
+    """Three tasks are created in each turn of the loop; a task calls as soon as it runs."""
 
     async def one(number: int) -> object:
         return await call(number)
@@ -66,7 +66,7 @@ def test_calls_of_several_tasks_in_one_turn_are_written_in_their_order(
 
 
 def test_a_call_overtakes_no_call_that_waits_for_the_topic() -> None:
-    """The metadata come while several wait for them; a call that comes at that moment finds the topic known."""
+    """The metadata arrive while several calls wait for them; a call at that moment finds the topic known."""
 
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -112,7 +112,7 @@ def test_callers_that_are_cancelled_while_they_wait_leave_the_others_in_order() 
                 for number in gone:
                     calls[number].cancel()
                 cluster.nodes[0].on_produce = lambda entry: None
-                await cluster.nodes[0].stop()  # what it did not answer is sent again
+                await cluster.nodes[0].stop()  # unanswered batches are resent
                 await cluster.nodes[0].start()
                 await asyncio.wait(calls)
             assert [int(value or b"") for value in cluster.values("orders")] == [
@@ -144,7 +144,7 @@ def test_a_caller_that_fails_or_times_out_lets_the_next_one_continue() -> None:
 
 
 def test_threads_that_use_one_synchronous_producer_keep_their_order() -> None:
-    """Several threads with a key each: what one thread sent is in the log in the order in which it sent it."""
+    """Several threads with a key each: the records of a thread are in the log in the order in which it sent them."""
     threads, each = 4, 150
 
     async def story() -> None:

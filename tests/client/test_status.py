@@ -1,4 +1,4 @@
-"""Every error crosses the wire both ways as itself."""
+"""Every error is converted to the wire and back without loss."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_number_of_a_later_version_stays_readable() -> None:
 
 
 class _Failed:
-    """A failed call as grpc describes it."""
+    """A failed call as gRPC describes it."""
 
     def __init__(self, code: grpc.StatusCode, details: str, metadata: list[Any] | None = None) -> None:
         self._facts = code, details, metadata

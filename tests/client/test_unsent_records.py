@@ -1,4 +1,5 @@
-"""A program that ends with records queued says so, without any flag or logging set up: real processes."""
+"""A program that ends with queued records gets a warning, without any flag or logging configuration. Uses real
+processes."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def cluster() -> Iterator[MemoryCluster]:
 
 
 def said(cluster: MemoryCluster, program: str) -> str:
-    """What the program writes on its standard error, up to its end."""
+    """Return the program's standard error."""
     ended = subprocess.run(
         [sys.executable, "-c", dedent(program), cluster.bootstrap],
         capture_output=True,

@@ -1,5 +1,5 @@
-"""Calls that wait for memory, at the end of their time: a record is queued and the call returns its delivery, or it is
-not queued and never will be."""
+"""Calls that wait for memory until they time out: either a record is queued and the call returns its delivery, or it is
+never queued."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = b"customer 7"
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """A loop whose time can be moved forward, as if the program had been busy."""
+    """A loop whose time can be advanced, as if the program had been busy."""
 
     jumped = 0.0
 
@@ -47,14 +47,14 @@ def run(loop: JumpingLoop, story: Coroutine[Any, Any, None]) -> None:
 
 
 async def answer_again(cluster: MemoryCluster) -> None:
-    """A silent node answers; what it did not answer is sent again."""
+    """A silent node answers; batches that it did not answer are resent."""
     cluster.nodes[0].on_produce = lambda entry: None
     await cluster.nodes[0].stop()
     await cluster.nodes[0].start()
 
 
 async def full(producer: Producer, cluster: MemoryCluster) -> list[asyncio.Task[Delivery]]:
-    """One record is queued and leaves room for a small one; a large one waits, and a small one behind it."""
+    """One record is queued and leaves memory for a small one; a large one waits, and a small one after it."""
     await producer.partitions("orders")
     cluster.nodes[0].on_produce = lambda entry: SILENCE
     calls = [start(producer.enqueue("orders", b"first".ljust(600), KEY))]
@@ -69,7 +69,8 @@ def written(cluster: MemoryCluster) -> list[bytes]:
 
 
 def test_a_record_queued_in_the_turn_of_its_timeout_is_delivered(loop: JumpingLoop) -> None:
-    """The large record's caller leaves, so the small record is queued; the time of its call is over in that turn."""
+    """The large record's caller stops waiting, so the small record is queued; the time of its call ends in the same
+    turn."""
 
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -90,7 +91,7 @@ def test_a_record_queued_in_the_turn_of_its_timeout_is_delivered(loop: JumpingLo
 
 
 def test_a_call_that_timed_out_queues_nothing(loop: JumpingLoop) -> None:
-    """Both times are over in the same turn: the room that the large record leaves is not for the small one."""
+    """Both times end in the same turn: the memory that the large record leaves is not for the small one."""
 
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -119,7 +120,7 @@ def test_a_cancelled_call_queues_nothing_after_it_was_cancelled(loop: JumpingLoo
                 _, large, small = await full(producer, cluster)
                 if first == "large":
                     large.cancel()
-                    loop.call_soon(small.cancel)  # in the next turn, behind the large record's call
+                    loop.call_soon(small.cancel)  # in the next turn, after the large record's call
                 else:
                     small.cancel()
                     large.cancel()
@@ -135,7 +136,7 @@ def test_a_cancelled_call_queues_nothing_after_it_was_cancelled(loop: JumpingLoo
 
 @pytest.mark.parametrize("seed", range(3))
 def test_calls_that_time_out_in_any_turn_report_correctly_what_was_queued(loop: JumpingLoop, seed: int) -> None:
-    """Thousands of calls, several a turn, some cancelled or bounded by their callers, on a loop that is often late."""
+    """Thousands of calls, several per turn, some cancelled or timed out by their callers, on a slow loop."""
     rng, count = random.Random(seed), 2_000
     called: list[bytes] = []
     queued: set[bytes] = set()

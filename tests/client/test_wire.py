@@ -128,6 +128,6 @@ def _read_both(ours: type[Any], theirs: type[Message], data: bytes) -> None:
             ours.FromString(data)
         return
     again = theirs.FromString(ours.FromString(data).SerializeToString())
-    for message in (expected, again):  # what is unknown within an error or an aborted transaction may come along
+    for message in (expected, again):  # unknown fields of an error or an aborted transaction may be kept
         message.DiscardUnknownFields()
     assert again == expected

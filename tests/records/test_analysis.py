@@ -1,6 +1,4 @@
-"""What headers and checksums tell an append. Seed documents: append-as-leader.txt (analyzeAndValidateRecords and the
-fields it sets), message-format-and-validation.txt (analyzeAndValidateMessageSet), log-append-roll-flush.txt.
-"""
+"""Analysis of headers and checksums before an append."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ def test_several_batches_are_counted_and_the_largest_timestamp_is_found() -> Non
 
 @pytest.mark.parametrize("bases", [(5, 0), (0, 4), (0, 0), (0, 5, 3)])
 def test_offsets_that_do_not_increase_are_reported(bases: tuple[int, ...]) -> None:
-    """append-as-leader.txt: offsetsMonotonic. A batch that begins inside the one before does not grow either."""
+    """append-as-leader.txt: offsetsMonotonic. A batch that starts within the one before does not increase either."""
     assert not analyze(b"".join(build_batch(records(base, 5)) for base in bases)).offsets_grow
     assert not analyze(b"".join(build_message_set(records(base, 5), 1, Codec.GZIP) for base in (5, 0))).offsets_grow
 

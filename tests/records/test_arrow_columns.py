@@ -1,4 +1,4 @@
-"""Batches to Arrow columns and back: what a reader of committed records in a range gets, both implementations."""
+"""Batches to Arrow columns and back, for readers of committed records in a range, with both implementations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW = 1_700_000_000_000
 
 @pytest.fixture(params=["pure Python", "compiled"], autouse=True)
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Each test runs with both."""
+    """Each test runs with both implementations."""
     name = request.param
     if name == "compiled":
         reader: ModuleType = pytest.importorskip("tidelog.records.v2._columns")
@@ -194,7 +194,7 @@ def test_invalid_columns_are_rejected() -> None:
 
 
 def test_a_corrupt_array_is_rejected_before_its_bytes_are_read() -> None:
-    """pyarrow refuses most of such arrays itself, but not all: only the first and last end are looked at."""
+    """pyarrow rejects most of these arrays, but not all: it checks only the first and the last end."""
     buffer = pytest.importorskip("tidelog.records.v2._writer").RecordsBuffer()
     times = struct.pack("=2q", NOW, NOW)
     for ends, row in (((0, 100, 3), 0), ((5, 2, 3), 0), ((-1, 1, 3), 0), ((0, 2, 1), 1), ((0, 2), 2), ((), 0)):

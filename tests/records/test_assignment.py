@@ -66,7 +66,7 @@ def build(records: list[Record], magic: int, codec: Codec = Codec.NONE) -> bytes
 
 
 def assign(data: bytes, by_broker: bool = False, now: int = NOW + 100, **rules: Any) -> Assigned:
-    """In a buffer that cannot be written, inspected before, and in one that can: the outcome is the same."""
+    """For a read-only buffer that was inspected before, and for a writable one: the result is the same."""
     buffer = bytearray(data)
     facts = analyze(buffer)
     given_rules = AppendRules(**rules)
@@ -89,7 +89,7 @@ def assign(data: bytes, by_broker: bool = False, now: int = NOW + 100, **rules: 
                 )
             )
         except TidelogError:
-            assert buffer == data, "what is refused has changed nothing"
+            assert buffer == data, "a rejected request has changed nothing"
             if given_buffer is buffer:
                 raise
     first, second = assigned
@@ -100,7 +100,8 @@ def assign(data: bytes, by_broker: bool = False, now: int = NOW + 100, **rules: 
 
 
 def stored(assigned: Assigned) -> list[RecordBatch]:
-    """The batches as they go into the log: sound, numbered from the log end on, and what the result says of them."""
+    """Return the batches for the log; checks that they are valid, numbered from the log end on, and as the result
+    describes them."""
     batches = list(iter_batches(assigned.records, partial_tail="raise"))
     for batch in batches:
         batch.ensure_valid()
@@ -151,7 +152,7 @@ def test_log_append_time_is_stamped_in_place(codec: Codec) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_bare_messages_are_stamped_one_by_one(magic: int) -> None:
-    """log-append-roll-flush.txt: assignOffsets counts on with each message."""
+    """log-append-roll-flush.txt: assignOffsets counts every message."""
     data = build(THREE, magic)
     assigned = assign(data, magic=magic)
     batches = stored(assigned)
@@ -190,7 +191,7 @@ def _numbered_from_0(messages: bytes) -> bytes:
 
 
 def test_a_wrong_largest_timestamp_of_a_v2_batch_is_corrected() -> None:
-    """Time index and retention go by it. Kafka's leader does so too."""
+    """Time index and retention use it. Kafka's leader corrects it too."""
     data = bytearray(build_batch(THREE))
     set_max_timestamp(data, TimestampType.CREATE_TIME, 2**60)
     (batch,) = stored(assign(bytes(data)))
@@ -202,7 +203,7 @@ def test_a_wrong_largest_timestamp_of_a_v2_batch_is_corrected() -> None:
 
 @each_compressed
 def test_a_v1_wrapper_with_other_offsets_is_rebuilt(codec: Codec) -> None:
-    """message-format-and-validation.txt, KIP-31: the relative offsets are verified. Old clients get them wrong."""
+    """message-format-and-validation.txt, KIP-31: the relative offsets are verified. Old clients write wrong ones."""
     data = build_message_set([r._replace(offset=Offset(r.offset * 3)) for r in THREE], 1, codec)
     assigned = assign(data, magic=1)
     (batch,) = stored(assigned)
@@ -445,7 +446,7 @@ def test_a_producer_must_not_claim_log_append_time() -> None:
 
 
 def test_v2_offsets_that_do_not_count_from_0_are_rejected_record_by_record() -> None:
-    """Kafka lets them into an uncompressed batch, and readers then find offsets that nobody assigned."""
+    """Kafka accepts them in an uncompressed batch, and readers then see offsets that no leader assigned."""
     payload = b"".join(encode_record(delta, 0, b"k", None) for delta in (0, 2, 1))
     header = struct.pack(">qiibIhiqqqhii", 0, 49 + len(payload), 0, 2, 0, 0, 2, NOW, NOW, -1, -1, -1, 3)
     data = bytearray(header + payload)
@@ -466,7 +467,7 @@ def test_a_batch_with_invalid_records_is_corrupt() -> None:
 
 
 def test_a_truncated_inner_message_is_rejected_although_readers_ignore_it() -> None:
-    """What is left out on reading would be lost on writing."""
+    """A message that readers ignore would be lost when the set is rewritten."""
     inner = build(THREE, 1)[:-1]
     value = compress(Codec.GZIP, inner)
     body = struct.pack(">bbqii", 1, Codec.GZIP, NOW, -1, len(value)) + value
@@ -521,7 +522,7 @@ def test_any_records_are_stored_in_order_with_offsets_without_a_hole(
 def test_any_corrupt_request_is_rejected_with_a_documented_error(
     draw: st.DataObject, magic: int, target: int, codec: Codec
 ) -> None:
-    """Damage under a checksum that fits: a faulty producer."""
+    """Corrupt content under a matching checksum: a faulty producer."""
     data = bytearray(build(THREE, magic, codec))
     for _ in range(draw.draw(st.integers(1, 3))):
         data[draw.draw(st.integers(12, len(data) - 1))] = draw.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""Record batches: what goes in comes out, in place stamping, and what must be refused."""
+"""Record batches: round trips, stamping in place, and invalid input."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def small_batch(codec: Codec = Codec.NONE, *, base_offset: int = 5) -> bytes:
 
 
 def with_fields(data: bytes, *, at: int, form: str, value: int) -> bytes:
-    """The batch with one header field overwritten and a checksum that fits: a faulty writer, not damage."""
+    """Return the batch with one header field overwritten and a matching checksum: a faulty writer, not corruption."""
     changed = bytearray(data)
     struct.pack_into(form, changed, at, value)
     struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
@@ -115,7 +115,7 @@ def test_built_records_are_read_back(
 
 
 def test_header_keys_that_are_not_utf8_keep_their_bytes() -> None:
-    """Another producer may write any bytes; rewriting the record must give the same."""
+    """Another producer may write any bytes; rewriting the record must give the same bytes."""
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
     data = build_batch([Record(Offset(0), Millis(0), None, None, ((name, b"x"),))])
     assert b"caf\xe9" in data
@@ -149,7 +149,7 @@ def test_a_builder_continues_after_build_and_keeps_nothing_of_rejected_records()
 def test_extend_gives_the_same_bytes_as_append(
     records: list[tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]], cut: int, before: int
 ) -> None:
-    """The slow, obvious twin: `append`. `before`: so many records come first, up to where offsets take a byte more."""
+    """The slow twin: `append`. `before`: number of records that come first, up to where offsets take another byte."""
     one_by_one, at_once = RecordBatchBuilder(base_offset=7), RecordBatchBuilder(base_offset=7)
     first = [(None, b"", NOW, ())] * before
     for key, value, timestamp, headers in [*first, *records]:
@@ -226,7 +226,7 @@ def test_log_append_time_replaces_every_timestamp() -> None:
 
 
 def test_a_delete_horizon_replaces_the_base_timestamp() -> None:
-    """The cleaner writes deltas against the horizon then, so timestamps come out of the same sum (KIP-534)."""
+    """The cleaner writes deltas relative to the horizon, so timestamps result from the same sum (KIP-534)."""
     attributes = with_fields(small_batch(), at=21, form=">h", value=0x40)
     batch = RecordBatch(with_fields(attributes, at=27, form=">q", value=NOW + 1000))
     batch.ensure_valid()
@@ -262,7 +262,7 @@ def test_a_batch_truncated_at_any_byte_is_never_accepted() -> None:
 
 @pytest.mark.parametrize("tail", [bytes(12), bytes(17), bytes(500)], ids=["12", "17", "500"])
 def test_zeros_after_the_last_batch_are_corrupt(tail: bytes) -> None:
-    """A preallocated file ends in zeros: no more bytes could make a batch of them."""
+    """A preallocated file ends in zeros: no further bytes could complete a batch from them."""
     data = small_batch()
     walk = walk_headers(data + tail)
     assert next(walk).size == len(data)
@@ -289,7 +289,7 @@ def test_impossible_lengths_and_magics_are_rejected_even_in_a_tail(cut: int) -> 
 
 
 def test_functions_for_v2_reject_older_messages_and_change_nothing() -> None:
-    """Stamped as a batch, a message would get its leader epoch where its checksum is."""
+    """Stamped as a batch, a message would get its leader epoch in place of its checksum."""
     message = build_message_set([Record(Offset(0), Millis(NOW), b"k", b"v")], 1)
     for read in (RecordBatch, lambda data: RecordBatch(data, header=read_header(data))):
         with pytest.raises(UnsupportedForMessageFormat):
@@ -304,7 +304,7 @@ def test_functions_for_v2_reject_older_messages_and_change_nothing() -> None:
 
 
 def _outcome(data: bytes) -> str:
-    """What a careful reader makes of these bytes, which once were one valid batch."""
+    """Return how a reader that verifies everything treats these bytes, which were one valid batch."""
     try:
         batches = list(iter_batches(data))
     except CorruptRecord:
@@ -320,9 +320,10 @@ def _outcome(data: bytes) -> str:
 
 @pytest.mark.parametrize("codec", Codec)
 def test_every_flipped_bit_is_detected_where_the_format_allows(codec: Codec) -> None:
-    """The checksum covers all from the attributes on. Before it, length and magic give themselves away; base offset and
-    leader epoch are left out on purpose, so that stamping needs no new checksum: a log notices those by the neighbours
-    (offsets that must grow, epochs that must not fall), a batch alone cannot. Only the sign of an offset tells."""
+    """The checksum covers everything from the attributes on. Before it, a wrong length or magic is detected by itself.
+    Base offset and leader epoch are not covered, so that stamping needs no new checksum: a log detects wrong ones by
+    the neighbouring batches (offsets must increase, epochs must not decrease), a single batch cannot. Only a negative
+    offset is detected."""
     data = small_batch(codec)
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
@@ -334,7 +335,7 @@ def test_every_flipped_bit_is_detected_where_the_format_allows(codec: Codec) -> 
             assert outcome in ("partial", "refused by the walk", "refused by the check"), bit
         elif field < 16:
             assert outcome == "believed", bit
-        elif field == 16:  # a magic that no format has, or v0, whose CRC-32 does not fit the bytes
+        elif field == 16:  # an unknown magic, or v0, whose CRC-32 does not match the bytes
             assert outcome in ("refused by the walk", "refused by the check"), bit
         else:
             assert outcome == "refused by the check", bit
@@ -428,7 +429,7 @@ def test_a_producers_batch_passes() -> None:
 
 
 def test_a_sequence_without_a_producer_id_is_ignored() -> None:
-    """aiokafka sends 0 there when it is not idempotent; Kafka does not look."""
+    """aiokafka sends 0 there when it is not idempotent; Kafka ignores it."""
     ensure_producible(RecordBatch(build_batch([Record(Offset(0), Millis(0), None, None)], base_sequence=0)))
 
 

@@ -1,7 +1,8 @@
-"""Decompression bombs of 1 GiB in every codec and format: refused within the caller's limit, by memory that is counted.
+"""Decompression bombs of 1 GiB in every codec and format are rejected within the caller's limit; the memory is
+measured.
 
-Each bomb repeats one piece of the codec's own framing, so that it costs nothing to make; a small one of the same kind
-is decompressed first, to show that the large one is what it says.
+Each bomb repeats one piece of the codec's own framing, so that it is cheap to build; a small one of the same kind is
+decompressed first, to show that the input is valid.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LIMIT = 1024 * KIB
 
 
 def gzip_bomb(size: int) -> bytes:
-    """One member; a block of deflate that ends at a byte says 32 KiB of zeros again and again."""
+    """One member; a deflate block that ends at a byte border encodes 32 KiB of zeros repeatedly."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
     first = deflate.compress(bytes(32 * KIB)) + deflate.flush(zlib.Z_SYNC_FLUSH)
     again = deflate.compress(bytes(32 * KIB)) + deflate.flush(zlib.Z_SYNC_FLUSH)
@@ -116,8 +117,8 @@ except RecordTooLarge:
 
 @each_bomb
 def test_the_memory_of_the_process_stays_near_the_limit(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Resident memory, which counts what the libraries take too, in a process of its own. Snappy's size is known before
-    it is expanded; the others may hold twice the limit while the pieces are joined, lz4 in v0 a copy of its input."""
+    """Resident memory, which includes the libraries', in a process of its own. Snappy's size is known before it is
+    expanded; the others may use twice the limit while the pieces are joined, lz4 in v0 a copy of its input."""
     codec, magic, bomb = BOMBS[name]
     file = tmp_path_factory.mktemp("bomb") / "data"
     data = bomb(GIB)
@@ -159,7 +160,7 @@ def test_neither_reading_nor_appending_expands_a_bomb(name: str) -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_a_bomb_inside_a_wrapper_inside_a_wrapper_is_not_reached(magic: int, codec: Codec) -> None:
-    """Wrappers do not nest, so the inner one is never decompressed."""
+    """Nested wrappers are rejected, so the inner one is never decompressed."""
     inner = in_wrapper(magic, Codec.SNAPPY, b"\xff\xff\xff\xff\x0f")
     with pytest.raises(CorruptRecord, match="compressed itself"):
         batch_at(in_wrapper(magic, codec, compress(codec, inner, magic=magic))).records(max_bytes=LIMIT)

@@ -22,7 +22,7 @@ def test_bytes_come_out_in_order_with_any_segment_size(segment_bytes: int) -> No
 
 
 def test_a_full_segment_is_followed_by_a_new_one_of_the_same_size() -> None:
-    """message-writer.txt: the control is simple, a full segment is at once followed by another."""
+    """message-writer.txt: a full segment is followed by another at once."""
     stream = BufferingOutputStream(4)
     stream.write(b"123456789")
     assert [bytes(piece) for piece in stream.pieces()] == [b"1234", b"5678", b"9"]
@@ -80,7 +80,7 @@ def test_a_stream_that_gives_little_at_a_time_is_read_to_its_end_too() -> None:
 @pytest.mark.parametrize("segment_bytes", [1, 2, 3, 4, 5, 7, 100])
 @pytest.mark.parametrize("before", [0, 1, 2, 3, 4, 5])
 def test_a_reserved_place_is_filled_across_the_border_of_segments(segment_bytes: int, before: int) -> None:
-    """message-writer.txt, ReservedOutput: where its segment ends, it goes on in the next."""
+    """message-writer.txt, ReservedOutput: it continues in the next segment."""
     stream = BufferingOutputStream(segment_bytes)
     stream.write(b"x" * before)
     place = stream.reserve(4)
@@ -109,7 +109,7 @@ def test_more_than_was_reserved_is_an_index_error_and_writes_nothing() -> None:
 
 
 def test_skipped_bytes_count_and_are_zeros() -> None:
-    """message-writer.txt, skip: the place is left out, segment by segment."""
+    """message-writer.txt, skip: the bytes are left out, segment by segment."""
     stream = BufferingOutputStream(4)
     stream.write(b"ab")
     stream.skip(7)
@@ -150,7 +150,7 @@ def test_a_stream_is_written_to_another_one_without_joining() -> None:
 
 
 class StreamAgainstBytearray(RuleBasedStateMachine):
-    """Any order of writes, skips, reservations and late fillings gives what a flat array gives."""
+    """Any order of writes, skips, reservations and late fillings gives the same bytes as a flat array."""
 
     def __init__(self) -> None:
         super().__init__()

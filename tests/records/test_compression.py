@@ -1,4 +1,4 @@
-"""The codecs: round trips, framings of other writers, damage, and bombs."""
+"""The codecs: round trips, framings of other writers, corruption, and bombs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_zstd_is_not_part_of_v0_and_v1() -> None:
 
 
 def test_the_largest_window_of_kafka_is_accepted_and_a_larger_one_is_rejected() -> None:
-    """Level 22 has a window of 128 MiB. A frame may claim far more, and a decoder would take that memory."""
+    """Level 22 has a window of 128 MiB. A frame may claim far more, and a decoder would allocate it."""
     for window_log, error in ((27, None), (28, RecordTooLarge), (31, RecordTooLarge)):
         parameters = zstandard.ZstdCompressionParameters(window_log=window_log, write_content_size=False)
         compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
@@ -145,13 +145,14 @@ def test_levels_and_codecs_of_a_compressor_are_checked() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
 def test_many_empty_members_cost_no_more_than_their_length(codec: Codec) -> None:
-    """A hundred thousand of some 20 bytes: handing the rest on from each to the next would copy 100 GB."""
+    """A hundred thousand members of about 20 bytes: copying the rest for each member would copy 100 GB."""
     assert decompress(codec, compress(codec, b"") * 100_000 + compress(codec, TEXT)) == TEXT
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_truncated_anywhere_is_corrupt(codec: Codec) -> None:
-    """A xerial stream has no end mark: cut between blocks it is whole, which the record parser then finds too short."""
+    """A xerial stream has no end mark: truncated between blocks it is complete, and the record parser then finds it too
+    short."""
     compressed = compress(codec, TEXT[:2000])
     ends_of_blocks = {16} if codec is Codec.SNAPPY else set()
     for length in range(1, len(compressed)):

@@ -1,4 +1,4 @@
-"""Control records: markers of transactions and leader changes, to bytes and back."""
+"""Control records: encoding and decoding of transaction markers and leader changes."""
 
 from __future__ import annotations
 

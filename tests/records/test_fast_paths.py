@@ -1,4 +1,4 @@
-"""The compiled hot loops are the reference, only faster: same values, same bytes, same errors, on anything."""
+"""The compiled hot loops equal the reference on any input: same values, same bytes, same errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOW = 1_700_000_000_000
 
 
 def compiled(module: str) -> Any:
-    """The compiled module; where it was not built, its tests say so."""
+    """The compiled module; tests are skipped if it was not built."""
     return pytest.importorskip(f"tidelog.records.{module}", reason="the compiled codec was not built")
 
 
@@ -42,7 +42,7 @@ FIELDS = st.lists(st.tuples(BYTES, BYTES, st.integers(-1, INT64_MAX - 1), HEADER
 
 @st.composite
 def payloads(draw: st.DrawFn) -> tuple[bytes, int]:
-    """Records, whole or damaged, and how many there should be."""
+    """Records, valid or corrupt, and their expected number."""
     fields = draw(FIELDS)
     numbers = st.integers(-(2**31), 2**31 - 1)
     data = b"".join(
@@ -65,7 +65,7 @@ def payloads(draw: st.DrawFn) -> tuple[bytes, int]:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call returns, or the error in words."""
+    """Return the result of a call, or its error as text."""
     try:
         return call()
     except TidelogError as error:
@@ -293,7 +293,7 @@ def test_the_environment_selects_the_reference() -> None:
 
 @st.composite
 def chains(draw: st.DrawFn) -> bytes:
-    """Batches one behind the other, sound or with a few bytes of their headers changed."""
+    """Consecutive batches, valid or with a few changed header bytes."""
     data, offset, epoch = bytearray(), 0, 0
     for _ in range(draw(st.integers(0, 6))):
         offset += draw(st.sampled_from((0, 0, 0, 3, -1)))
@@ -321,7 +321,7 @@ FOLLOWERS = [chain.follow_chain, fast_paths.follow_chain]
 
 @pytest.mark.parametrize("follow", FOLLOWERS)
 def test_a_chain_is_followed_to_its_last_valid_batch(follow: Callable[..., Any]) -> None:
-    """Each way in which a second batch may not be the next one ends the walk behind the first."""
+    """Each reason for which a second batch is not the next one ends the walk after the first."""
     first, second = (
         bytearray(build_batch([Record(Offset(i), Millis(NOW), None, b"v") for i in range(2)])) for _ in "ab"
     )
@@ -344,7 +344,7 @@ def test_a_chain_is_followed_to_its_last_valid_batch(follow: Callable[..., Any])
         reserved = bytearray(whole)
         reserved[size + ATTRIBUTES_AT + at] |= bit
         passed = (chain.Place(size, 2, 0), chain.Place(2 * size, 4, 0))
-        assert follow(reserved, 10**6, 0, 100) == passed, "attributes that mean nothing are passed over"
+        assert follow(reserved, 10**6, 0, 100) == passed, "undefined attributes are ignored"
 
 
 def test_this_process_uses_the_implementation_that_it_reports() -> None:

@@ -1,4 +1,4 @@
-"""Importing the record formats pulls in no codec library, and nothing of the other rooms."""
+"""Importing the record formats imports no codec library and no other package of the project."""
 
 from __future__ import annotations
 

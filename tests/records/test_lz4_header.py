@@ -1,4 +1,4 @@
-"""The header checksum of lz4 frames, right and as old Kafka wrote it (KIP-57)."""
+"""The header checksum of lz4 frames, correct and as old Kafka wrote it (KIP-57)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message sets v0 and v1: built and read, shallow and deep, in place stamping, and what is partial, corrupt or nested.
+"""Message sets v0 and v1: building, shallow and deep reading, stamping in place, and partial, corrupt or nested input.
 
 Seed document: "Kafka的消息格式" (message-format-and-validation.txt); KIP-31, KIP-32.
 """
@@ -62,7 +62,7 @@ def some_records(magic: int, base: int = 5) -> list[Record]:
 def raw_message(
     offset: int, magic: int, attributes: int, key: bytes | None, value: bytes | None, timestamp: int = NOW
 ) -> bytes:
-    """An entry of a message set with any fields, the checksum right."""
+    """Return an entry of a message set with any fields and a correct checksum."""
     body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", timestamp) if magic == 1 else b"")
     for field in (key, value):
         body += struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field
@@ -70,7 +70,7 @@ def raw_message(
 
 
 def wrapper(magic: int, inner: bytes, offset: int, codec: Codec = Codec.GZIP) -> LegacyRecordBatch:
-    """A wrapper around any bytes, itself sound."""
+    """Return a valid wrapper around any bytes."""
     batch = batch_at(raw_message(offset, magic, codec, None, compress(codec, inner, magic=magic)))
     assert isinstance(batch, LegacyRecordBatch)
     batch.ensure_valid()
@@ -126,8 +126,8 @@ def test_any_records_read_back(
 
 
 def test_shallow_is_each_outer_message_and_deep_each_record() -> None:
-    """message-format-and-validation.txt, internalIterator(isShallow): a plain message is itself in both, a wrapper is
-    one in the first and what it holds in the second."""
+    """message-format-and-validation.txt, internalIterator(isShallow): a plain message is one record in both; a wrapper
+    is one message in the first and its content in the second."""
     plain = build_message_set([record(0, b"a", b"1")], 1)
     wrapped = build_message_set([record(1, b"b", b"2"), record(2, b"c", b"3")], 1, Codec.GZIP)
     data = plain + wrapped
@@ -149,7 +149,8 @@ def test_shallow_is_each_outer_message_and_deep_each_record() -> None:
 
 @each_compressed
 def test_a_wrapper_has_the_offset_of_its_last_message(codec: Codec) -> None:
-    """message-format-and-validation.txt: so a fetch finds the first wrapper whose offset is not below the one asked."""
+    """message-format-and-validation.txt: so a fetch finds the first wrapper whose offset is not below the requested
+    one."""
     for magic in (0, 1):
         (batch,) = iter_batches(build_message_set(some_records(magic, base=100), magic, codec))
         assert (batch.header.base_offset, batch.last_offset) == (103, 103)
@@ -167,7 +168,7 @@ def test_inner_offsets_are_absolute_in_v0_and_relative_in_v1() -> None:
 
 
 def test_relative_offsets_with_gaps_are_based_on_the_last() -> None:
-    """A cleaner may take any message out of a wrapper, the first too: only the last one's offset is known for sure."""
+    """A cleaner may remove any message from a wrapper, also the first: only the last one's offset is certain."""
     inner = b"".join(raw_message(offset, 1, 0, None, b"") for offset in (3, 4, 9))
     batch = wrapper(1, inner, offset=1009)
     assert [r.offset for r in batch.records()] == [1003, 1004, 1009]
@@ -175,7 +176,7 @@ def test_relative_offsets_with_gaps_are_based_on_the_last() -> None:
 
 
 def test_a_v1_wrapper_at_offset_0_leaves_inner_offsets_as_they_are() -> None:
-    """What a producer sends: old librdkafka, kafka-python and aiokafka all write 0 there."""
+    """The offset in a producer's request: old librdkafka, kafka-python and aiokafka all write 0."""
     inner = b"".join(raw_message(offset, 1, 0, None, b"") for offset in (0, 1, 2))
     assert [r.offset for r in wrapper(1, inner, offset=0).records()] == [0, 1, 2]
 
@@ -260,7 +261,7 @@ def test_invalid_arguments_of_a_message_set_are_rejected() -> None:
 @each_magic
 @each_codec
 def test_an_offset_is_stamped_without_a_new_checksum(magic: int, codec: Codec) -> None:
-    """message-format-and-validation.txt: offset and size are left out of the CRC because brokers rewrite them."""
+    """message-format-and-validation.txt: the CRC does not cover offset and size, because brokers rewrite them."""
     buffer = bytearray(build_message_set([record(0, b"k", b"v")], magic, codec) * 2)
     position = len(buffer) // 2
     stamp_message(buffer, position, offset=1000)
@@ -306,7 +307,8 @@ def test_stamps_of_the_wrong_format_are_rejected_and_change_nothing() -> None:
 @each_magic
 @each_codec
 def test_a_message_truncated_at_any_byte_is_partial_and_never_accepted(magic: int, codec: Codec) -> None:
-    """message-format-and-validation.txt, makeNextOuter: fewer than 12 bytes, or fewer than the size says, end it."""
+    """message-format-and-validation.txt, makeNextOuter: fewer than 12 bytes, or fewer than the size field, end the
+    iteration."""
     whole = build_message_set(some_records(magic), magic)
     data = build_message_set(some_records(magic, base=9), magic, codec)
     size = next(iter_batches(data)).size
@@ -321,7 +323,7 @@ def test_a_message_truncated_at_any_byte_is_partial_and_never_accepted(magic: in
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
 @pytest.mark.parametrize("missing", [0, 5])
 def test_a_size_below_the_minimum_is_corrupt_even_in_a_partial_message(size: int, missing: int) -> None:
-    """message-format-and-validation.txt, makeNextOuter: the size is judged before the bytes that are there."""
+    """message-format-and-validation.txt, makeNextOuter: the size is checked before the bytes that are present."""
     data = bytearray(build_message_set([record(0, None, None)], 0))
     struct.pack_into(">i", data, 8, size)
     with pytest.raises(CorruptRecord, match="less than the minimum of any format"):
@@ -336,7 +338,7 @@ def test_a_v1_message_has_room_for_its_timestamp() -> None:
 
 
 def test_a_truncated_last_inner_message_is_ignored_or_reported_on_request() -> None:
-    """message-format-and-validation.txt, deepIterator: EOFException ends it (allDone)."""
+    """message-format-and-validation.txt, deepIterator: EOFException ends the iteration (allDone)."""
     inner = raw_message(0, 0, 0, b"a", b"1") + raw_message(1, 0, 0, b"b", b"2")
     for cut in range(1, 28):
         batch = wrapper(0, inner[:-cut], offset=1)
@@ -410,7 +412,7 @@ def test_fields_that_do_not_fill_their_message_are_corrupt(
 
 
 def _outcome(data: bytes) -> str:
-    """What a careful reader makes of these bytes, which once were one valid message."""
+    """Return how a reader that verifies everything treats these bytes, which were one valid message."""
     try:
         batches = list(iter_batches(data))
     except CorruptRecord:
@@ -427,9 +429,9 @@ def _outcome(data: bytes) -> str:
 @each_magic
 @each_codec
 def test_every_flipped_bit_is_detected_where_the_format_allows(magic: int, codec: Codec) -> None:
-    """The checksum covers all from the magic on, itself included by comparison. The offset is left out, since brokers
-    rewrite it; only its sign tells. The size is left out too: it gives itself away by where the checksum ends, or by
-    what it makes of the bytes behind it."""
+    """The checksum covers everything from the magic on, and is itself compared. The offset is not covered, since
+    brokers rewrite it; only a negative one is detected. The size is not covered either: a wrong one moves the end of
+    the bytes under the checksum, or makes the bytes after it invalid."""
     data = build_message_set([record(6, b"key", b"value")], magic, codec)
     for bit in range(8 * len(data)):
         flipped = bytearray(data)

@@ -1,6 +1,5 @@
-"""Messages field by field, with lengths and checksums before what they cover. Seed document: message-writer.txt
-("Kafka消息存储之MessageWriter").
-"""
+"""Messages field by field, with lengths and checksums before the bytes that they cover. Seed document:
+message-writer.txt ("Kafka消息存储之MessageWriter")."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ every_border = pytest.mark.parametrize("segment_bytes", [1, 2, 3, 5, 8, 13, 4096
 
 
 def message(magic: int, attributes: int, timestamp: int | None, key: bytes | None, value: bytes | None) -> bytes:
-    """What a message should be, put together the slow and obvious way."""
+    """Return the expected message, built the slow and obvious way."""
     body = struct.pack(">bb", magic, attributes)
     if timestamp is not None:
         body += struct.pack(">q", timestamp)
@@ -58,7 +57,7 @@ def test_a_length_precedes_the_bytes_that_it_counts(segment_bytes: int) -> None:
 
 @every_border
 def test_a_checksum_precedes_the_bytes_that_it_covers(segment_bytes: int) -> None:
-    """message-writer.txt, withCrc32Prefix around withLengthPrefix: filled in from the inside out."""
+    """message-writer.txt, withCrc32Prefix around withLengthPrefix: filled in from the inside to the outside."""
     writer = MessageWriter(segment_bytes)
     writer.write(b"not covered")
     with writer.crc32_prefix():
@@ -106,7 +105,7 @@ def test_timestamp_and_its_type_are_written_only_above_v0(codec: Codec, timestam
 
 @every_border
 def test_a_value_may_be_written_by_a_function(segment_bytes: int) -> None:
-    """message-writer.txt, write(...)(writePayload): whatever it writes becomes the value, its length before it."""
+    """message-writer.txt, write(...)(writePayload): the function's output becomes the value, preceded by its length."""
 
     def payload(out: MessageWriter) -> None:
         out.write(b"from bytes, ")

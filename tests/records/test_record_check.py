@@ -1,4 +1,4 @@
-"""Deep validation: the facts of every record without making it one, and which records break a rule."""
+"""Deep validation: the facts of a batch without decoding its records, and the records that violate a rule."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_an_empty_payload_has_no_largest_timestamp() -> None:
 
 
 def test_a_compacted_topic_needs_keys() -> None:
-    """message-format-and-validation.txt: for a compacted topic, InvalidMessageException where the key is null. An empty
-    key is one."""
+    """message-format-and-validation.txt: for a compacted topic, InvalidMessageException if the key is null. An empty
+    key is valid."""
     data = payload((0, 0, b"k", None, ()), (1, 0, None, b"v", ()), (2, 0, b"", None, ()), (3, 0, None, None, ()))
     assert check(data, 4).problems == ()
     problems = check(data, 4, Rules(key_required=True)).problems
@@ -55,7 +55,7 @@ def test_a_compacted_topic_needs_keys() -> None:
 
 
 def test_timestamps_must_be_within_bounds_or_absent() -> None:
-    """Bounds are included; -1 says that the producer has no clock."""
+    """Bounds are inclusive; -1 means that the producer has no clock."""
     rules = Rules(timestamp_min=NOW - 10, timestamp_max=NOW + 10)
     deltas = (0, -10, 10, -11, 11, -NOW - 1, -NOW)
     data = payload(*((index, delta, b"k", None, ()) for index, delta in enumerate(deltas)))
@@ -102,7 +102,7 @@ some_records = st.lists(
 
 
 def _facts_of_reading(data: bytes, count: int, base_offset: int, base_timestamp: int) -> tuple[int, int, int] | None:
-    """The slow, obvious twin: read the records, then look."""
+    """The slow twin: decode the records, then check them."""
     try:
         records = list(decode_records(data, count, base_offset, base_timestamp))
     except CorruptRecord:
@@ -153,7 +153,7 @@ def test_checking_and_reading_reject_the_same_corruption(
 
 
 def messages(magic: int, *fields: tuple[int, bytes | None, int]) -> bytes:
-    """A message set; offsets are put in afterwards, so that they may be anything."""
+    """Return a message set; the offsets are set afterwards, so that they may have any value."""
     data = bytearray()
     for offset, key, timestamp in fields:
         one = bytearray(build_message_set([Record(Offset(0), Millis(timestamp), key, b"v")], magic))
@@ -175,7 +175,7 @@ def test_the_facts_of_valid_messages() -> None:
 
 @pytest.mark.parametrize("offsets", [(1, 2), (0, 2), (0, 0), (5, 3), (-1, 0)])
 def test_offsets_of_messages_are_reported_and_not_rejected(offsets: tuple[int, ...]) -> None:
-    """Some old clients count wrongly; their leader numbers the messages anew."""
+    """Some old clients number messages incorrectly; their leader renumbers them."""
     facts = check_set(messages(1, *((offset, b"k", NOW) for offset in offsets)), 1)
     assert (facts.consecutive, facts.problems) == (False, ())
 

@@ -1,4 +1,4 @@
-"""Varints: the published examples, every length, and what must be refused."""
+"""Varints: the published examples, every length, and invalid input."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_unsigned_numbers_are_read_back(value: int) -> None:
 
 
 def test_a_varint_that_is_too_long_or_too_large_is_rejected() -> None:
-    """Six bytes never make 32 bits, and five may hold more than 32: neither is cut down silently."""
+    """Six bytes never encode 32 bits, and five may encode more than 32: neither is truncated silently."""
     for data in (b"\x80" * 5 + b"\x00", b"\xff" * 4 + b"\x1f"):
         with pytest.raises(CorruptRecord):
             read_varint(data, 0)

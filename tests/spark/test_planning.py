@@ -1,4 +1,4 @@
-"""Which offsets each task reads: together exactly what was asked for, whatever the cuts."""
+"""The offsets of each task: together exactly the requested ones, with any split."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""A Spark task reads through the consumer's fetch core: corrupt batches, holes, silence and memory, as a consumer.
+"""A Spark task reads through the consumer's fetch core: corrupt batches, offset gaps, missing answers and memory.
 
 Spark itself is not needed: the source's reader runs as in a task, against a cluster in memory.
 """
@@ -34,7 +34,7 @@ def fill(cluster: MemoryCluster, batches: int, records: int = 3, size: int = 1) 
 
 
 def task_offsets(cluster: MemoryCluster, start: int, end: int, **options: str) -> list[int]:
-    """The offsets that a Spark task reads of the range."""
+    """Return the offsets that a Spark task reads of the range."""
     asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **options}
     wanted = OffsetRange(
         TopicPartition("orders", PartitionIndex(0)),
@@ -48,12 +48,12 @@ def task_offsets(cluster: MemoryCluster, start: int, end: int, **options: str) -
 
 
 def value_flipped(records: bytes) -> bytes:
-    """Another last byte in the last value: the checksum is wrong."""
+    """Return the batch with another last byte in the last value: the checksum is wrong."""
     return records[:-2] + bytes((records[-2] ^ 1,)) + records[-1:]
 
 
 def size_negative(records: bytes) -> bytes:
-    """A batch header that no batch can have."""
+    """Return the batch with an impossible header."""
     return records[:8] + b"\xff" * 4 + records[12:]
 
 

@@ -1,4 +1,4 @@
-"""Real Spark on a real cluster of three nodes: what is committed is read, all of it, with its columns."""
+"""Real Spark on a real cluster of three nodes: all committed records are read, with their columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Topic `orders`: record n lies in partition n % 3 at offset n // 3, one second after the one before."""
+    """Topic `orders`: record n has partition n % 3 and offset n // 3, and is one second later than the one before."""
     with LocalCluster(tmp_path_factory.mktemp("spark")) as cluster:
         cluster.wait_healthy()
         cluster.create_topic("orders", PARTITIONS, min_insync_replicas="2")

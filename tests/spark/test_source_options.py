@@ -1,4 +1,4 @@
-"""What a query may ask for: the option names of Spark's Kafka source, checked before anything is read."""
+"""The options of a query: the names of Spark's Kafka source, checked before anything is read."""
 
 import json
 

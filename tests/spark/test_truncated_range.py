@@ -1,6 +1,7 @@
-"""A task reads the records that its query was planned on, or fails: a log that was truncated meanwhile holds others.
+"""A task reads the records that its query was planned on, or fails: a log that was truncated in between contains
+others.
 
-Spark itself is not needed: what it calls on the driver and in a task runs against a cluster in memory.
+Spark itself is not needed: the functions that it calls on the driver and in a task run against a cluster in memory.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ async def task(cluster: MemoryCluster, wanted: OffsetRange) -> list[bytes | None
 
 
 def test_a_task_after_an_unclean_election_fails_instead_of_reading_other_records() -> None:
-    """Planned on 6 records of epoch 0 and 3 of epoch 1. The next leader has 12 of epoch 0, the last 6 others."""
+    """Planned on 6 records of epoch 0 and 3 of epoch 1. The next leader has 12 of epoch 0; the last 6 differ."""
 
     async def story() -> None:
         async with memory_cluster(2) as cluster:

@@ -1,7 +1,4 @@
-"""Producer and consumer in random bad weather: streams break, nodes refuse, fall silent and stop, leaders move.
-
-Afterwards the log is the judge: what was told about each record must be true, and the consumer has read the log.
-"""
+"""Producer and consumer with random faults: streams break, nodes reject, do not answer and stop, leaders move."""
 
 from __future__ import annotations
 
@@ -134,7 +131,7 @@ def test_reported_outcomes_match_the_log(seed: int, kind: str) -> None:
                 for partition in range(PARTITIONS)
             }
             assert found == logs
-            assert logs[0][last.offset] == 1_000_000, "fair weather again: everything works"
+            assert logs[0][last.offset] == 1_000_000, "without faults everything works"
             judge(sent, logs, kind)
 
     asyncio.run(asyncio.wait_for(story(), 60))
@@ -154,7 +151,7 @@ def judge(sent: list[tuple[int, int, Delivery]], logs: dict[int, list[int]], kin
             assert copies <= 1 or kind == "resend"
         else:
             outcomes["not written"] += 1
-            assert copies == 0, f"it is written, though {error!r}"
+            assert copies == 0, f"it is written, despite {error!r}"
     for log in logs.values():
         firsts = list(dict.fromkeys(log))
         assert firsts == sorted(firsts), "in the order of the calls"
