@@ -71,7 +71,7 @@ class RequestSession:
         batch.outcome.records += 1
         batch.outcome.is_read = True
         queue.queued_bytes += size
-        self.core.memory.used += size + OBJECT_BYTES
+        self.core.memory_used += size + OBJECT_BYTES
         return batch
 
     def note(self, effects: list[Effect]) -> list[Effect]:

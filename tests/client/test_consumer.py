@@ -444,7 +444,7 @@ def test_one_budget_holds_for_all_partitions() -> None:
                 await until(lambda: sum(cursor.buffered for cursor in cursors) > 30_000)  # records are prefetched
                 found = 0
                 while found < 480:
-                    assert consumer._core.used_bytes <= 40_000 + 8 * 1100
+                    assert sum(cursor.buffered + cursor.reserved for cursor in cursors) <= 40_000 + 8 * 1100
                     found += len(await consumer.poll(7))
 
     run(story())

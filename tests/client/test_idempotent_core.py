@@ -635,7 +635,7 @@ class IdempotentMachine(RuleBasedStateMachine):
             return
         core = self.session.core
         unfinished = core.unfinished()
-        assert core.memory.used == sum(batch.memory for batch in unfinished)
+        assert core.memory_used == sum(batch.memory for batch in unfinished)
         assert {id(batch) for batch in unfinished} == {id(one) for one in self.batches if not one.outcome.done}
         queue = core.queues()[0] if core.queues() else None
         if queue is not None:
@@ -663,7 +663,7 @@ class IdempotentMachine(RuleBasedStateMachine):
         self.each_batch_is_there_once_and_in_order()
         self.partition.commit()
         self.what_was_told_is_true()
-        assert self.session.core.memory.used == 0
+        assert self.session.core.memory_used == 0
 
     def _fair_weather(self) -> None:
         self.session.tick(100)

@@ -287,7 +287,7 @@ def test_a_batch_that_was_never_sent_is_reported_as_not_written() -> None:
     assert told.written is False
     assert isinstance(told.__cause__, LeaderNotAvailable)
     assert "delivery_timeout_ms=30000" in told.message
-    assert session.core.memory.used == 0
+    assert session.core.memory_used == 0
 
 
 def test_resending_keeps_the_order_and_an_unknown_outcome_stays_unknown() -> None:
@@ -338,7 +338,7 @@ def test_abandoning_reports_for_each_batch_what_is_known() -> None:
         effect.notify()
     assert isinstance(error_of(on_the_wire), CommitUnknown)
     assert isinstance(error_of(waiting), DeliveryTimedOut)
-    assert session.core.memory.used == 0
+    assert session.core.memory_used == 0
 
 
 ERRORS: list[TidelogError] = [
@@ -412,7 +412,7 @@ class ProducerMachine(RuleBasedStateMachine):
             return
         core = self.session.core
         unfinished = core.unfinished()
-        assert core.memory.used == sum(batch.memory for batch in unfinished)
+        assert core.memory_used == sum(batch.memory for batch in unfinished)
         assert {id(batch) for batch in unfinished} == {id(b) for b in self.batches if not b.outcome.done}
         for queue in core.queues():
             assert all(batch.sealed for batch in list(queue.batches)[:-1])
@@ -443,7 +443,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for _ in range(20):
             self.session.tick(1_000)
         assert all(batch.outcome.done for batch in self.batches)
-        assert self.session.core.memory.used == 0
+        assert self.session.core.memory_used == 0
 
 
 ProducerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -138,7 +138,7 @@ def test_a_builder_continues_after_build_and_keeps_nothing_of_rejected_records()
     assert builder.build() == first
     builder.append(key=b"k", value=b"b", timestamp=NOW - 1, offset=105)
     assert [record.offset for record in RecordBatch(builder.build()).records()] == [100, 105]
-    assert (builder.count, builder.max_timestamp) == (2, NOW)
+    assert (builder.count, builder.records.max_timestamp) == (2, NOW)
 
 
 @given(
@@ -157,7 +157,7 @@ def test_extend_gives_the_same_bytes_as_append(
     for some in (first, records[:cut], records[cut:]):
         at_once.extend(some)
     assert at_once.count == one_by_one.count
-    assert at_once.max_timestamp == one_by_one.max_timestamp
+    assert at_once.records.max_timestamp == one_by_one.records.max_timestamp
     if one_by_one.count:
         assert at_once.build() == one_by_one.build()
 

@@ -4,7 +4,7 @@ Invariants:
   1. A record joins the last batch of its partition's queue or opens a new batch behind it. The order within a
      partition is the order of the calls.
   2. A batch stays within `batch_bytes` unless a single record is larger.
-  3. `Memory.used` is the sum over all batches without an outcome. `buffer_bytes` bounds it.
+  3. The memory of all batches without an outcome stays within `buffer_bytes`; the core has the sum.
 Not here: when a batch is sent and what its answer means (producer_core.py). The sender calls `encode`.
 """
 
@@ -32,13 +32,6 @@ OBJECT_BYTES: Final = 200
 Headers: TypeAlias = tuple[Header, ...]
 Waiting: TypeAlias = tuple[bytes | None, bytes | None, Millis, Headers]
 """A record before it is encoded: key, value, timestamp, headers."""
-
-
-@dataclass(slots=True)
-class Memory:
-    """Bytes used by records without an outcome."""
-
-    used: int = 0
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -150,16 +150,6 @@ class ClusterView:
             f"topic {name!r} is not known: create it, or wait until the nodes have received its metadata"
         )
 
-    def partition(self, topic_partition: TopicPartition) -> PartitionView:
-        """Return the partition. Raises UnknownTopicOrPartition."""
-        topic = self.topic(topic_partition.topic)
-        if not 0 <= topic_partition.partition < len(topic.partitions):
-            raise UnknownTopicOrPartition(
-                f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}; partition "
-                f"{topic_partition.partition} does not exist: use an existing partition or add partitions"
-            )
-        return topic.partitions[topic_partition.partition]
-
     def endpoint(self, node: NodeId, topic_partition: TopicPartition) -> Endpoint:
         """Return the address of a node that was the leader of the partition. Raises LeaderNotAvailable."""
         endpoint = self.nodes.get(node)
@@ -171,7 +161,13 @@ class ClusterView:
 
     def leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, PartitionView]:
         """Return the leader's address and the partition. Raises UnknownTopicOrPartition, LeaderNotAvailable."""
-        partition = self.partition(topic_partition)
+        topic = self.topic(topic_partition.topic)
+        if not 0 <= topic_partition.partition < len(topic.partitions):
+            raise UnknownTopicOrPartition(
+                f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}; partition "
+                f"{topic_partition.partition} does not exist: use an existing partition or add partitions"
+            )
+        partition = topic.partitions[topic_partition.partition]
         endpoint = self.nodes.get(partition.leader)
         if endpoint is None:
             what = (

@@ -339,11 +339,6 @@ class FetchCore:
         return cursor
 
     @property
-    def used_bytes(self) -> int:
-        """Buffered bytes plus the reservations of open fetches."""
-        return sum(cursor.buffered + cursor.reserved for cursor in self.cursors.values())
-
-    @property
     def share(self) -> int:
         """Maximum size of one fetch: every partition may have one fetch open and one buffered."""
         return max(1, min(self.policy.fetch_bytes, self.policy.buffer_bytes // (2 * max(1, len(self.cursors)))))

@@ -331,7 +331,7 @@ class Producer(Service):
     @property
     def buffered_bytes(self) -> int:
         """Memory of all records without an outcome, as counted for `buffer_bytes`."""
-        return self._core.memory.used
+        return self._core.memory_used
 
     # --- a record's way into its batch --------------------------------------------------------------------------
 
@@ -369,8 +369,8 @@ class Producer(Service):
             size = RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
         if size > route.record_bytes_max:
             self._check_size(topic, route, key, value, headers)
-        memory = self._core.memory
-        used = memory.used + size + OBJECT_BYTES
+        core = self._core
+        used = core.memory_used + size + OBJECT_BYTES
         if used > self._buffer_bytes or (self._waiting_for_memory and not first):
             return value, key, headers, partition, timestamp
         if partition is not None:
@@ -383,14 +383,14 @@ class Producer(Service):
             timestamp = self._clock.wall_ms()
         batch = queue.batches[-1] if queue.batches else None
         if batch is None or batch.sealed or batch.size + size > route.batch_bytes:
-            batch = self._core.open_batch(queue, self._clock.monotonic_ms())
+            batch = core.open_batch(queue, self._clock.monotonic_ms())
             self._pause_due = True
             self._wake.set()
         stamp = Millis(timestamp)
         batch.records.append((key, value, stamp, headers))
         batch.size += size
         queue.queued_bytes += size
-        memory.used = used
+        core.memory_used = used
         outcome = batch.outcome
         index = outcome.records
         outcome.records = index + 1

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from tidelog.client.accumulator import Attempt, Memory, PartitionQueue, PendingBatch
+from tidelog.client.accumulator import Attempt, PartitionQueue, PendingBatch
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.producer_events import (
     Acknowledged,
@@ -74,7 +74,8 @@ class ProducerCore:
 
     def __init__(self, policy: Policy, rng: Random) -> None:
         self.policy = policy
-        self.memory = Memory()
+        self.memory_used = 0
+        """Bytes of all batches without an outcome."""
         self._rng = rng
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._attempts: dict[int, Attempt] = {}
@@ -217,8 +218,8 @@ class ProducerCore:
             queue.retry_ms = min(queue.retry_ms, event.at)  # a new leader: retry at once
         if event.node == NO_NODE:
             queue.retry_ms = Millis(max(queue.retry_ms, event.at + self._backoff(1)))
-            if event.cause is not None and (head := self._head(queue)) is not None:
-                head.cause = event.cause
+            if event.cause is not None and (oldest := next(iter((*queue.begun, *queue.batches)), None)) is not None:
+                oldest.cause = event.cause
         if moved:
             self._leave_old_leader(queue, event.at)
         self._advance(queue, event.at, effects)
@@ -536,15 +537,10 @@ class ProducerCore:
 
     def _free(self, batch: PendingBatch) -> PendingBatch:
         batch.finished = True
-        self.memory.used -= batch.memory
+        self.memory_used -= batch.memory
         batch.queue.queued_bytes -= batch.size
         batch.drop()
         return batch
-
-    def _head(self, queue: PartitionQueue) -> PendingBatch | None:
-        if queue.begun:
-            return queue.begun[0]
-        return queue.batches[0] if queue.batches else None
 
     def _look_up_leader(self, queue: PartitionQueue, effects: list[Effect]) -> None:
         if not queue.lookup_pending:

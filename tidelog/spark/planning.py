@@ -7,7 +7,7 @@ is planned, so a task that runs again reads the same records.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
@@ -88,17 +88,10 @@ def split_ranges(
             count = max(1, round(length / total * min_partitions))
         if records_per_partition_max is not None:
             count = max(count, -(-length // records_per_partition_max))
-        pieces += _split(one, min(count, length))
+        count = min(count, length)
+        borders = [Offset(one.start + length * index // count) for index in range(count + 1)]
+        pieces += [replace(one, start=start, end=end) for start, end in pairwise(borders)]
     return pieces
-
-
-def _split(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    length = whole.end - whole.start
-    borders = [Offset(whole.start + length * index // count) for index in range(count + 1)]
-    return [
-        OffsetRange(whole.topic_partition, whole.topic_id, whole.planned_epoch, start, end)
-        for start, end in pairwise(borders)
-    ]
 
 
 def require_all(given: Mapping[TopicPartition, object], partitions: Sequence[TopicPartition], option: str) -> None:

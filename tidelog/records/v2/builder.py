@@ -84,11 +84,6 @@ class RecordBatchBuilder:
         """Number of records appended so far."""
         return self.records.count
 
-    @property
-    def max_timestamp(self) -> int:
-        """Largest timestamp appended so far; -1 before the first record."""
-        return self.records.max_timestamp
-
     def append(
         self,
         *,

@@ -37,7 +37,7 @@ def _decode_records(
 def _record_list(
     data: ByteBuffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
 ) -> list[Record]:
-    return list(record.decode_records(bytes(data), count, base_offset, base_timestamp, append_time))
+    return list(_decode_records(data, count, base_offset, base_timestamp, append_time))
 
 
 if TYPE_CHECKING:
