@@ -145,7 +145,8 @@ def test_the_commands_of_the_wheel_start_nodes_and_read_their_files(python: Path
 
 
 ROUND_TRIP = """if True:
-    from tidelog.records import Record, RecordBatch, analyze, build_batch, check_records, implementation, Rules
+    from tidelog.records import Record, RecordBatch, analyze, build_batch, implementation, Rules
+    from tidelog.records.v2.fast_paths import check_records
     records = [Record(0, 5, b"k", b"v", (("h", None),)), Record(1, 6, None, None)]
     batch = build_batch(records)
     assert RecordBatch(batch).record_list() == list(RecordBatch(batch).records()) == records

@@ -21,9 +21,9 @@ from tidelog.records import (
     assign_offsets,
     build_batch,
     build_message_set,
-    decompress,
     iter_batches,
 )
+from tidelog.records.v2.compression import decompress
 from tidelog.types import Codec, Offset, TimestampType
 
 LATER = 2_000_000_000_000

@@ -13,11 +13,9 @@ from tests.conformance.kafka_directories import DIRECTORIES, PARTITIONS, says, s
 from tidelog.errors import CorruptRecord
 from tidelog.records import (
     HEADER_BYTES,
-    ControlType,
     EndTxnMarker,
     LeaderChange,
     LegacyRecordBatch,
-    MessageSetBuilder,
     Record,
     RecordBatch,
     RecordBatchBuilder,
@@ -25,10 +23,12 @@ from tidelog.records import (
     SnapshotHeader,
     control_batch,
     decode_control,
-    decompress,
     empty_batch,
     iter_batches,
 )
+from tidelog.records.legacy.message_builder import MessageSetBuilder
+from tidelog.records.v2.compression import decompress
+from tidelog.records.v2.control import ControlType
 from tidelog.records.v2.lz4_header import with_old_checksum, with_right_checksum
 from tidelog.records.v2.record import encode_record
 from tidelog.types import Codec, TimestampType

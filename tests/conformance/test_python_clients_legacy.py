@@ -33,8 +33,8 @@ from tidelog.records import (
     assign_offsets,
     build_message_set,
     iter_batches,
-    set_message_timestamp,
 )
+from tidelog.records.legacy.message_set import set_message_timestamp
 from tidelog.types import Codec, Millis, Offset, TimestampType
 
 NOW = 1_700_000_000_000

@@ -27,12 +27,12 @@ from tidelog.records import (
     assign_offsets,
     crc32c,
     decode_control,
-    decompress,
     iter_batches,
     walk_headers,
 )
 from tidelog.records.arrow_columns import ColumnDecoder
 from tidelog.records.v2 import columns, record_check
+from tidelog.records.v2.compression import decompress
 from tidelog.records.v2.header import ATTRIBUTES_AT, CRC_AT, LOG_OVERHEAD, MAGIC_AT
 from tidelog.records.v2.record import Record, decode_records
 from tidelog.types import Codec, Millis, Offset

@@ -20,7 +20,8 @@ from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import SetClock
-from tidelog.records import EndTxnMarker, MessageSetBuilder, RecordBatchBuilder, control_batch
+from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch
+from tidelog.records.legacy.message_builder import MessageSetBuilder
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TimestampType, TopicId, TopicPartition
 
 SMALL = LogConfig(segment_bytes=8_000, index_interval_bytes=300, segment_index_bytes=1_000)

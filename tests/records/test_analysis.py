@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord, RecordTooLarge, UnsupportedCompressionType
-from tidelog.records import Analysis, Record, analyze, build_batch, build_message_set, iter_batches
+from tidelog.records import Record, analyze, build_batch, build_message_set, iter_batches
+from tidelog.records.analysis import Analysis
 from tidelog.types import Codec, Millis, Offset
 
 NOW = 1_700_000_000_000

@@ -25,7 +25,6 @@ from tidelog.errors import (
 from tidelog.records import (
     HEADER_BYTES,
     AppendRules,
-    Assigned,
     EndTxnMarker,
     Header,
     LegacyRecordBatch,
@@ -35,12 +34,12 @@ from tidelog.records import (
     assign_offsets,
     build_batch,
     build_message_set,
-    compress,
     control_batch,
     crc32c,
-    inspect,
     iter_batches,
 )
+from tidelog.records.assignment import Assigned, inspect
+from tidelog.records.v2.compression import compress
 from tidelog.records.v2.record import encode_record
 from tidelog.types import Codec, Millis, Offset, TimestampType
 

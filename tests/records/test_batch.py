@@ -33,13 +33,13 @@ from tidelog.records import (
     build_message_set,
     control_batch,
     crc32c,
-    ensure_producible,
     iter_batches,
     set_producer,
     stamp,
     walk_headers,
 )
 from tidelog.records.v2.header import read_header
+from tidelog.records.validation import ensure_producible
 from tidelog.types import Codec, Millis, Offset, TimestampType
 
 NOW = 1_700_000_000_000
@@ -383,7 +383,7 @@ def _payloads() -> Iterator[tuple[str, bytes, int]]:
 @pytest.mark.parametrize(("payload", "count"), [case[1:] for case in _payloads()], ids=[c[0] for c in _payloads()])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_invalid_records_are_corrupt(payload: bytes, count: int, codec: Codec) -> None:
-    from tidelog.records import compress
+    from tidelog.records.v2.compression import compress
 
     records = compress(codec, payload)
     header = struct.pack(">qiibIhiqqqhii", 0, 49 + len(records), 0, 2, 0, codec, count - 1, NOW, NOW, -1, -1, -1, count)

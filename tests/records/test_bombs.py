@@ -18,16 +18,9 @@ import lz4.frame
 import pytest
 
 from tidelog.errors import CorruptRecord, RecordTooLarge
-from tidelog.records import (
-    AppendRules,
-    RecordBatch,
-    analyze,
-    assign_offsets,
-    batch_at,
-    compress,
-    crc32c,
-    decompress,
-)
+from tidelog.records import AppendRules, RecordBatch, analyze, assign_offsets, crc32c
+from tidelog.records.batches import batch_at
+from tidelog.records.v2.compression import compress, decompress
 from tidelog.records.v2.lz4_header import with_old_checksum
 from tidelog.types import Codec
 
@@ -102,7 +95,7 @@ def test_a_gibibyte_is_rejected(name: str) -> None:
 MEASURED = """
 import pathlib, resource, sys
 from tidelog.errors import RecordTooLarge
-from tidelog.records import compress, decompress
+from tidelog.records.v2.compression import compress, decompress
 from tidelog.types import Codec
 codec, magic, limit = Codec(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
 data = pathlib.Path(sys.argv[4]).read_bytes()

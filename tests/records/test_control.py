@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord, TidelogError, UnsupportedVersion
 from tidelog.records import (
-    ControlType,
     ControlVoter,
     EndTxnMarker,
     LeaderChange,
@@ -21,9 +20,8 @@ from tidelog.records import (
     SnapshotHeader,
     control_batch,
     decode_control,
-    encode_control,
 )
-from tidelog.records.v2.control import Control
+from tidelog.records.v2.control import Control, ControlType, encode_control
 from tidelog.types import DirectoryId, Millis, NodeId, Offset
 
 CONTROLS = [

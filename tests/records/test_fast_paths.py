@@ -271,7 +271,8 @@ def test_columns_are_gathered_alike(batches: Iterable[Any], names: list[str]) ->
 
 def test_the_environment_selects_the_reference() -> None:
     script = (
-        "from tidelog.records import implementation, RecordsBuffer, arrow_columns; "
+        "from tidelog.records import implementation, arrow_columns; "
+        "from tidelog.records.v2.fast_paths import RecordsBuffer; "
         "print(implementation(), RecordsBuffer.__module__, arrow_columns.ColumnsBuffer.__module__)"
     )
     for asked, expected in (

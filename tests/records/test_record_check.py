@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord
-from tidelog.records import ProblemKind, Record, RecordFacts, Rules, check_messages, check_records
+from tidelog.records import Record, Rules
 from tidelog.records.legacy.message import walk_set
 from tidelog.records.legacy.message_builder import build_message_set
+from tidelog.records.legacy.message_check import check_messages
+from tidelog.records.v2.fast_paths import check_records
 from tidelog.records.v2.record import decode_records, encode_record
-from tidelog.records.v2.record_check import PROBLEMS_MAX
+from tidelog.records.v2.record_check import PROBLEMS_MAX, ProblemKind, RecordFacts
 from tidelog.types import Millis, Offset
 
 NOW = 1_700_000_000_000

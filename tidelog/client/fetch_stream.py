@@ -77,8 +77,12 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
     def _received(self, answer: wire.FetchResponse) -> None:
         for result in answer.partitions:
             topic_partition = self._open.pop(result.fetch_id, None)
-            if topic_partition is not None:
-                self._answered(topic_partition, result.fetch_id, result if result.error is None else _refusal(result))
+            if topic_partition is None:
+                continue
+            error = None if result.error is None else from_proto(result.error)
+            if isinstance(error, OffsetOutOfRange) and result.log_start_offset >= 0:
+                error.log_start = Offset(result.log_start_offset)
+            self._answered(topic_partition, result.fetch_id, error or result)
 
     def _failed(self, unsent: Sequence[FetchBatches], cause: TidelogError) -> None:
         opened, self._open = self._open, {}
@@ -86,11 +90,3 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
             self._answered(topic_partition, number, cause)
         for fetch in unsent:
             self._answered(fetch.topic_partition, fetch.number, cause)
-
-
-def _refusal(result: wire.PartitionFetched) -> TidelogError:
-    assert result.error is not None
-    error = from_proto(result.error)
-    if isinstance(error, OffsetOutOfRange) and result.log_start_offset >= 0:
-        error.log_start = Offset(result.log_start_offset)
-    return error

@@ -71,11 +71,6 @@ class MessageSetBuilder:
         """Number of records appended so far."""
         return self._count
 
-    @property
-    def max_timestamp(self) -> int:
-        """Largest timestamp written so far; -1 before the first record and in v0."""
-        return self._max_timestamp
-
     def append(
         self,
         *,
