@@ -109,11 +109,17 @@ class LogSegments:
             if self._segments:
                 self._segments[-1].become_inactive()
         except OSError:
-            remove_files(self._files, [segment_path(self._directory, base, suffix) for suffix in ALL_SUFFIXES])
+            self._take_back(base)
             raise
         self._segments.append(segment)
         self._bases.append(base)
         return segment, notes
+
+    def _take_back(self, base: Offset) -> None:
+        """Remove the files of a segment that could not be created. Durably: the last segment takes further appends, and
+        after a power loss an empty file with a base offset below their end would take the next ones."""
+        if remove_files(self._files, [segment_path(self._directory, base, suffix) for suffix in ALL_SUFFIXES]):
+            self._files.sync_directory(self._directory)
 
     def keep_open(self, closed: Iterable[LogSegment]) -> None:
         """Let these segments be closed and reopened when needed: they are durable and take no appends."""

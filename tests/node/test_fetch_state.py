@@ -199,6 +199,9 @@ class Fetches(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, PARTITIONS - 1))
     def lead_again(self, index: int) -> None:
+        leader = self.cluster.partition(1, index).leader
+        if leader is not None:
+            leader.settle()  # the appends of this turn wake fetches, which are tried and rejected later
         waiting = [each for each, _ in self.session._open.values() if each.index == index]
         refused = [each for each in waiting if each.state.name in ("WAITING", "QUEUED", "READING")]
         self.cluster.set(index, leader=NodeId(1))

@@ -69,6 +69,10 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "storage/log/directory_claims:DirectoryClaims.note_cleaned": _may(
         DISK, "after that: the offset up to which a log is cleaned"
     ),
+    "storage/segment/segments:LogSegments._take_back": _may("remove sync_directory", "a roll that failed"),
+    "storage/segment/segment:LogSegment._rebuild_durably": _may(
+        "write rename remove sync", "indexes that contradict their log"
+    ),
     "storage/log/log_writer:LogWriter.write": _may(
         "write rename sync sync_directory", "the epoch file, before messages of v0 or v1"
     ),

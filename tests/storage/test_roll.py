@@ -228,6 +228,25 @@ def test_a_full_disk_starts_no_segment() -> None:
     assert bases(bench) == [0, 1]
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_no_file_of_a_failed_roll_returns_after_a_power_loss(seed: int) -> None:
+    """Found by a random world: the empty file was taken for the last segment and got the next batches, although its
+    base offset was below the log end."""
+    bench = Bench(replace(SMALL, preallocate=True))
+    bench.lead(b"x" * 1_500)
+    bench.commit()
+    bench.disk.capacity = bench.disk.used + SMALL.segment_bytes - 1
+    with pytest.raises(DiskFull):
+        bench.lead(b"x" * 1_500)
+    bench.disk.capacity = None
+    bench.lead(b"fits into the first segment")
+    bench.commit()
+    bench.crash(seed)
+    bench.lead(b"x" * 1_500)
+    assert bases(bench) == [0, 2]
+    assert len(bench.contents()) == 3
+
+
 @pytest.mark.parametrize(("age", "jitter"), [(1_000, 400), (400, 10**9), (1_000, 1_000), (1_000, 0)])
 def test_the_jitter_of_each_segment_is_limited_by_the_setting_and_the_age(age: int, jitter: int) -> None:
     disk, rng, config = FakeDisk(), random.Random(1), LogConfig(segment_ms=age, segment_jitter_ms=jitter)
