@@ -138,7 +138,7 @@ class FollowerReplica:
 
     def _carry_out(self, effects: list[events.FollowerEffect], answer: FetchedPartition | None = None) -> None:
         queue = list(effects)
-        while queue:
+        while queue and not self._ended:  # a failure of the directory ends the epoch
             effect = queue.pop(0)
             match effect:
                 case events.WantFetch():

@@ -177,7 +177,7 @@ class LeaderReplica:
         ticket = events.Ticket(self._tickets)
         self._pending[ticket] = (done, info)
         if not self._appended:
-            self._services.turn_end.add(self.settle)
+            self._services.turn_end.add(self._turn_ended)
         self._appended.append(events.AckAwaited(ticket, acks, Offset(info.last_offset + 1), deadline))
         self._appended_to = log.log_end_offset
 
@@ -193,10 +193,15 @@ class LeaderReplica:
         if self.waiting:
             wake_all(self.waiting)
         self._carry_out(effects)
-        if self._directory.offline is None:
-            self._services.sync(self._log, self._directory, self)
         if core.waiting:
             self._services.schedule.attend(self)
+
+    def _turn_ended(self) -> None:
+        """Settle, and request an fsync of the appends of this turn. If the fsync cannot begin, the directory fails,
+        which ends the leadership at once; hence it is requested here, where nothing else uses the core."""
+        self.settle()
+        if self._directory.offline is None and not self._log.closed:
+            self._services.sync(self._log, self._directory, self)
 
     # --- positions of the log ---
 
@@ -371,11 +376,11 @@ class LeaderReplica:
         """Check the in-sync set. Returns True if another review is needed, False if nothing depends on time."""
         if self._ended:
             return False
-        self.settle()
-        self._services.sync(self._log, self._directory, self)
         now = self._services.clock.monotonic_ms()
         self._handle(ClockTicked(now))
-        return not self.core.in_sync.is_settled(now)
+        is_settled = self.core.in_sync.is_settled(now)
+        self._services.sync(self._log, self._directory, self)  # may end the leadership
+        return not is_settled
 
     def _send_updates(self, now: Millis) -> bool:
         """Send waiting followers the high watermark if they lack that of one tick ago, or the log start offset: no

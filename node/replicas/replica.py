@@ -113,6 +113,8 @@ class Replica:
             return
         if log.config.magic < 2:
             self.directory.commit.request(log)  # the epoch must be durable before the first append
+        if self.offline is not None:
+            return  # the flush could not begin
         self._move(ReplicaCause.ELECTED)
         self.role = leader = LeaderReplica(
             self.key, self.name, log, self.directory, self._services, self._readers, state, min_insync, views

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
+from node.replicas.follower_replica import SMALL_BYTES
 from node.replicas.turn_end import TurnEnd
+from node.replicas.waiting_fetch import FollowerIdentity
+from node.requests.types.fetch import DurablePosition, FetchingReplica, FetchRequest, PartitionFetch
 from replication.partition.leader import PartitionLeader
-from replication.partition.leader_events import Appended, LeaderEvent
+from replication.partition.leader_events import Appended, LeaderEvent, Session
+from replication.partition.replica_lifecycle import ReplicaState
 from storage.append_info import Origin
-from tests.node.wires import Cluster, batch
+from storage.log.log import Log
+from tests.node.wires import CALLER, TOPIC, Cluster, batch
 from tidelog.errors import LeadershipLost, TidelogError
-from tidelog.types import NO_LEADER_EPOCH, Acks, Millis
+from tidelog.types import NO_LEADER_EPOCH, Acks, Isolation, LeaderEpoch, Millis, NodeId, Offset
 
 
 @pytest.fixture
@@ -44,9 +51,9 @@ class Outcomes(list[TidelogError | None]):
         self.append(error)
 
 
-def append(cluster: Cluster, outcomes: Outcomes, *, index: int = 0, acks: Acks = Acks.ALL) -> None:
+def append(cluster: Cluster, outcomes: Outcomes, *, index: int = 0, acks: Acks = Acks.ALL, value: bytes = b"a") -> None:
     leader = cluster.partition(1, index).leading_in(NO_LEADER_EPOCH)
-    leader.produce(batch(b"a"), origin=Origin.CLIENT, acks=acks, deadline=Millis(1 << 60), done=outcomes)
+    leader.produce(batch(value), origin=Origin.CLIENT, acks=acks, deadline=Millis(1 << 60), done=outcomes)
 
 
 def appended(events: list[LeaderEvent]) -> list[int]:
@@ -108,3 +115,89 @@ def test_a_defect_does_not_keep_the_others_waiting() -> None:
         soon.pop()()
     soon.pop()()
     assert (done, soon) == (["a", "b"], [])
+
+
+def let_no_flush_begin(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+    """From now on a flush of this log fails when it begins, on the loop: no file can be opened."""
+
+    def begin_flush(**_: bool) -> None:
+        raise log.directory.fail("flushing", OSError(errno.EMFILE, "too many open files"))
+
+    monkeypatch.setattr(log, "begin_flush", begin_flush)
+
+
+def fetch_of(cluster: Cluster, leader_epoch: LeaderEpoch) -> FetchRequest:
+    """A fetch of node 2."""
+    start = Offset(0)
+    item = PartitionFetch(1, TOPIC.bytes, 0, leader_epoch, start, NO_LEADER_EPOCH, start, start, 0, refused=False)
+    node = FetchingReplica(NodeId(2), cluster.machines[2].incarnation)
+    return FetchRequest(node, 500, 1, Isolation.READ_UNCOMMITTED, [item], [])
+
+
+def report_of(cluster: Cluster, leader_epoch: LeaderEpoch) -> tuple[FollowerIdentity, DurablePosition, Millis]:
+    """A report of node 2."""
+    identity = FollowerIdentity(NodeId(2), cluster.machines[2].incarnation, Session(99))
+    return identity, DurablePosition(TOPIC.bytes, 0, leader_epoch, Offset(0)), Millis(0)
+
+
+@pytest.mark.parametrize("then", ["report", "fetch", "review", "tick", "nothing"])
+def test_a_flush_that_cannot_begin_ends_the_leadership_only(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    outcomes, replica = Outcomes(), cluster.partition(1)
+    leader, epoch = replica.leader, replica.leader_epoch
+    let_no_flush_begin(monkeypatch, cluster.log(1))
+    append(cluster, outcomes)
+    match then:
+        case "report":
+            replica.follower_durable(*report_of(cluster, epoch))
+        case "fetch":
+            cluster.sessions(1).open(CALLER).take(fetch_of(cluster, epoch))
+        case "review":
+            leader.review()
+        case "tick":
+            leader.tick()
+    cluster.run(1)
+    assert [type(outcome) for outcome in outcomes] == [LeadershipLost]
+    assert replica.state is ReplicaState.OFFLINE
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_flush_that_cannot_begin_does_not_disturb_a_change_of_the_leader(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, leader: int
+) -> None:
+    outcomes, replica = Outcomes(), cluster.partition(1)
+    let_no_flush_begin(monkeypatch, cluster.log(1))
+    append(cluster, outcomes)
+    cluster.set(publish=False, leader=leader)
+    cluster.manager(1).on_image(cluster.image)
+    cluster.run(1)
+    assert [type(outcome) for outcome in outcomes] == [LeadershipLost]
+    assert replica.state is ReplicaState.OFFLINE
+
+
+def test_a_follower_whose_flush_cannot_begin_fetches_no_more(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.run(1)
+    follower, fetcher = cluster.partition(2).follower, cluster.manager(2).fetchers.of(NodeId(1))
+    let_no_flush_begin(monkeypatch, cluster.log(2))
+    append(cluster, Outcomes(), value=bytes(2 * SMALL_BYTES))  # it does not wait for the fsync before the next fetch
+    wanted: list[object] = []
+    monkeypatch.setattr(follower, "_want_fetch", wanted.append)
+    cluster.until(lambda: cluster.partition(2).state is ReplicaState.OFFLINE)
+    assert wanted == []
+    assert follower not in fetcher._wanted
+
+
+def test_a_replica_of_an_old_format_whose_epoch_cannot_be_flushed_does_not_lead(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch must be durable before the first append."""
+    cluster.set(leader=2)
+    cluster.run(1)
+    log = cluster.log(1)
+    log.reconfigure(replace(log.config, magic=1))
+    let_no_flush_begin(monkeypatch, log)
+    cluster.set(publish=False, leader=1)
+    cluster.partition(1).lead(cluster.state(), 1, {})
+    assert cluster.partition(1).state is ReplicaState.OFFLINE
+    assert cluster.partition(1).role is None
