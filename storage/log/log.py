@@ -622,6 +622,7 @@ class Log:
         self._closed = True
         self.front.stop_cleaning()
         self._flush.epoch_file.retire()
+        self._reader.forget()
         self._segments.close()
 
     def _ensure_usable(self) -> None:

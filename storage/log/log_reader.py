@@ -59,7 +59,9 @@ class LogReader:
     def forget(self) -> None:
         """Drop all cached positions and batches, because bytes or segments were removed."""
         self._hints.clear()
-        self._recent.forget(self._tail)
+        if self._tail:
+            self._recent.forget(self._tail)
+            self._tail = {}
         self.generation += 1
 
     def note(self, offset: Offset, segment: LogSegment, position: int) -> None:

@@ -5,6 +5,7 @@ Invariants:
   1. All logs of the directory together keep at most `bytes_max`. The oldest batches are dropped first, so what one log
      keeps is the end of its log.
   2. A log forgets its batches whenever bytes or segments are removed from it (`LogReader.forget`).
+  3. A batch keeps at most `OWNER_FACTOR` times its size in memory: it may be a view of a larger message.
 Not here: reads of files (log_reader.py). Redpanda's batch cache serves the same purpose.
 """
 
@@ -20,6 +21,9 @@ from tidelog.types import Offset
 BYTES_MAX: Final = 4 << 20
 """Memory for the recent batches of one log directory: what a node of 100 MB/s appends while followers fetch 10 times.
 """
+
+OWNER_FACTOR: Final = 4
+"""A smaller part of a message is copied: the rest of the message may be of other logs, or rejected."""
 
 
 class RecentBatch(NamedTuple):
@@ -40,6 +44,8 @@ class RecentAppends:
     def __init__(self) -> None:
         self.bytes_max = BYTES_MAX
         self._order: deque[tuple[Tail, Offset]] = deque()
+        self._forgotten = 0
+        """Entries of `_order` without a batch."""
         self.size = 0
         """The bytes of all batches in memory."""
 
@@ -51,18 +57,29 @@ class RecentAppends:
         while self.size > self.bytes_max:
             oldest, offset = self._order.popleft()
             dropped = oldest.pop(offset, None)
-            if dropped is not None:
+            if dropped is None:
+                self._forgotten -= 1
+            else:
                 self.size -= dropped.size
 
     def forget(self, tail: Tail) -> None:
-        """Drop all batches of one log."""
+        """Drop all batches of one log, which then continues with another tail."""
         self.size -= sum(batch.size for batch in tail.values())
+        self._forgotten += len(tail)
         tail.clear()
+        if 2 * self._forgotten > len(self._order):
+            self._order = deque(entry for entry in self._order if entry[0])
+            self._forgotten = 0
 
 
 def lasting(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
-    """The buffers in a form that their owner cannot change: views of `bytes` stay, all others are copied."""
-    return tuple(
-        part if isinstance(part, bytes) or (isinstance(part, memoryview) and type(part.obj) is bytes) else bytes(part)
-        for part in buffers
+    """The buffers in a form that their owner cannot change: `bytes` and views of most of a `bytes` stay, all others are
+    copied."""
+    return tuple(part if isinstance(part, bytes) or _owns_most(part) else bytes(part) for part in buffers)
+
+
+def _owns_most(part: Buffer) -> bool:
+    """True if the buffer is a view of `bytes` that are not much larger."""
+    return (
+        isinstance(part, memoryview) and type(part.obj) is bytes and len(part.obj) <= OWNER_FACTOR * max(1, part.nbytes)
     )

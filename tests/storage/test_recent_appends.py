@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
-from storage.log.recent_appends import RecentAppends, RecentBatch
+from storage.log.recent_appends import RecentAppends, RecentBatch, Tail
 from tests.storage.workbench import NOW, Bench, batch
 from tidelog.types import LeaderEpoch, Offset
 
@@ -89,6 +89,7 @@ def test_all_logs_together_keep_a_bounded_number_of_bytes() -> None:
         which = rng.randrange(3)
         if rng.randrange(20) == 0:
             recent.forget(tails[which])
+            tails[which] = {}
         size = rng.randrange(1, 40)
         begin, ends[which] = ends[which], ends[which] + 1
         recent.note(tails[which], Offset(begin), RecentBatch((bytes(size),), Offset(begin + 1), size))
@@ -96,6 +97,40 @@ def test_all_logs_together_keep_a_bounded_number_of_bytes() -> None:
         assert kept == recent.size <= 100
         for tail, end in zip(tails, ends, strict=True):
             assert list(tail) == list(range(end - len(tail), end))  # the end of each log, without a gap
+
+
+def test_forgotten_batches_occupy_no_memory() -> None:
+    """Retention and compaction forget the batches of a log again and again, and its leader never fills the limit."""
+    recent = RecentAppends()
+    other: Tail = {}
+    recent.note(other, Offset(0), RecentBatch((b"kept",), Offset(1), 4))
+    for number in range(10_000):
+        tail: Tail = {}
+        for offset in range(number, number + 3):
+            recent.note(tail, Offset(offset), RecentBatch((b"x",), Offset(offset + 1), 1))
+        recent.forget(tail)
+    assert recent.size == 4
+    assert len(recent._order) < 10
+    assert list(other) == [0]
+
+
+def test_a_closed_log_occupies_no_memory() -> None:
+    bench = Bench()
+    bench.lead(b"one")
+    bench.log.close()
+    assert bench.directory.recent_appends.size == 0
+
+
+def test_a_small_batch_does_not_keep_a_large_message_in_memory() -> None:
+    """`records` is a view of the message of a producer. Its other entries may have been rejected."""
+    bench, small = Bench(), batch(b"small")
+    message = bytes(1 << 20) + small
+    bench.log.append(memoryview(message)[1 << 20 :], assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    [kept] = bench.log._reader._tail.values()
+    owners = [part.obj if isinstance(part, memoryview) else part for part in kept.buffers]
+    owned = sum(memoryview(owner).nbytes for owner in owners)
+    assert owned <= 4 * kept.size
+    assert bytes(fetched(bench.log, 0).records) == bytes(from_file(bench.log, 0).records)
 
 
 @settings(max_examples=60, deadline=None)
