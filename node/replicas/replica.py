@@ -242,7 +242,10 @@ class Replica:
         """As `LeaderReplica.fetched`. Raises the reason if this replica does not lead."""
         if self.offline is None and not isinstance(self.role, LeaderReplica):
             ensure_epoch(self.name, self.leader_epoch, fetch.leader_epoch)
-        return self.leading_in(NO_LEADER_EPOCH).fetched(fetch, follower, item, now)
+        answer = self.leading_in(NO_LEADER_EPOCH).fetched(fetch, follower, item, now)
+        if item.refused:
+            self.leading_in(NO_LEADER_EPOCH)  # damage found by the leader's check of its log ends the leadership
+        return answer
 
     def follower_durable(self, follower: FollowerIdentity, report: DurablePosition, now: Millis) -> None:
         """As `LeaderReplica.follower_durable`; no effect if this replica does not lead."""

@@ -17,8 +17,9 @@ from replication.partition.leader_events import Appended, LeaderEvent, Session
 from replication.partition.replica_lifecycle import ReplicaState
 from storage.append_info import Origin
 from storage.log.log import Log
+from storage.recovery.loaded import Damage
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
-from tidelog.errors import LeadershipLost, TidelogError
+from tidelog.errors import LeadershipLost, NotLeaderOrFollower, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, Acks, Isolation, LeaderEpoch, Millis, NodeId, Offset
 
 
@@ -126,10 +127,10 @@ def let_no_flush_begin(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
     monkeypatch.setattr(log, "begin_flush", begin_flush)
 
 
-def fetch_of(cluster: Cluster, leader_epoch: LeaderEpoch) -> FetchRequest:
+def fetch_of(cluster: Cluster, leader_epoch: LeaderEpoch, *, refused: bool = False) -> FetchRequest:
     """A fetch of node 2."""
     start = Offset(0)
-    item = PartitionFetch(1, TOPIC.bytes, 0, leader_epoch, start, NO_LEADER_EPOCH, start, start, 0, refused=False)
+    item = PartitionFetch(1, TOPIC.bytes, 0, leader_epoch, start, NO_LEADER_EPOCH, start, start, 0, refused)
     node = FetchingReplica(NodeId(2), cluster.machines[2].incarnation)
     return FetchRequest(node, 500, 1, Isolation.READ_UNCOMMITTED, [item], [])
 
@@ -201,3 +202,21 @@ def test_a_replica_of_an_old_format_whose_epoch_cannot_be_flushed_does_not_lead(
     cluster.partition(1).lead(cluster.state(), 1, {})
     assert cluster.partition(1).state is ReplicaState.OFFLINE
     assert cluster.partition(1).role is None
+
+
+def test_a_follower_that_finds_damage_of_its_leader_gets_the_reason(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of the own log may end the leadership while the fetch is being taken."""
+    damage = Damage("/data/t-0/00000000000000000000.log", 0, Offset(0), Offset(1), "for the test")
+
+    def check_own(_log: Log, _offset: Offset, _max_bytes: int, on_damage: Callable[[Damage], None]) -> None:
+        on_damage(damage)
+
+    monkeypatch.setattr("node.replicas.leader_replica.check_own", check_own)
+    session = cluster.sessions(1).open(CALLER)
+    session.take(fetch_of(cluster, cluster.partition(1).leader_epoch, refused=True))
+    assert cluster.partition(1).role is None
+    [answer] = session.collect(1)
+    assert isinstance(answer.error, NotLeaderOrFollower)
+    assert session.idle
