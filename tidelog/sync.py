@@ -58,7 +58,10 @@ def _blocking(
     """Return the synchronous form of an asynchronous method, with its signature and docstring."""
 
     @wraps(method)
-    def call(self: _SyncClient[Client], /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call(self: _SyncClient[Client], /, *args: Any, **kwargs: Any) -> Result:
+        # An iterator runs in the thread of its caller: it may call the client, which would wait for itself on the loop.
+        args = tuple(list(each) if isinstance(each, Iterator) else each for each in args)
+        kwargs = {name: list(each) if isinstance(each, Iterator) else each for name, each in kwargs.items()}
         return self._thread.run(method(self._client, *args, **kwargs))
 
     return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
@@ -136,6 +137,15 @@ def test_the_synchronous_clients_do_the_same() -> None:
             assert list(consumer.end_offsets([("orders", 0)]).values()) == [100]
             assert len(consumer.partitions("orders")) == 2
             assert consumer.poll(timeout=0.01) == []
+            threads: set[int] = set()
+
+            def one_by_one() -> Iterator[tuple[str, int]]:
+                threads.add(threading.get_ident())
+                yield ("orders", 0)
+
+            assert list(consumer.end_offsets(partitions=one_by_one()).values()) == [100]
+            assert list(consumer.end_offsets(one_by_one()).values()) == [100]
+            assert threads == {threading.get_ident()}, "an iterator may call the client, so it must not run on its loop"
         own = set(threading.enumerate()) - before
         assert [thread.name for thread in own if thread.name.startswith("tidelog")] == []
 

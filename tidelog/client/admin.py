@@ -7,9 +7,10 @@ or may not have been applied. The error states this, and the client does not ret
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
+from functools import cache, partial
 from operator import attrgetter
 from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
@@ -500,21 +501,32 @@ def _place(place: Place) -> admin_pb2.TopicPartitionId:
 def _described(kind: type[Description], message: Any, **given: Any) -> Description:
     """Return the dataclass of `kind` in a message, by the type hints. given: fields that are not read from the field of
     the message with the same name."""
-    hints = get_type_hints(kind)
-    return kind(**given, **{name: _read(message, name, hint) for name, hint in hints.items() if name not in given})
+    readers = _readers(kind)  # type: ignore[arg-type]  # mypy does not see that a class is hashable
+    return kind(**given, **{name: read(message) for name, read in readers.items() if name not in given})
 
 
-def _read(message: Any, name: str, hint: Any) -> object:
+@cache
+def _readers(kind: type) -> Mapping[str, Callable[[Any], object]]:
+    """For each field of a dataclass: the function that reads it from a message."""
+    return {name: _reader(name, hint) for name, hint in get_type_hints(kind).items()}
+
+
+def _reader(name: str, hint: Any) -> Callable[[Any], object]:
     if hint == TidelogError | None:
-        return from_proto(message.error) if message.HasField("error") else None
-    value = getattr(message, name)
-    if get_origin(hint) is tuple:
-        return tuple(_convert(get_args(hint)[0], each) for each in value)
-    return _convert(hint, value)
+        return lambda message: from_proto(message.error) if message.HasField("error") else None
+    field = attrgetter(name)
+    is_tuple = get_origin(hint) is tuple
+    convert = _converter(get_args(hint)[0] if is_tuple else hint)
+    if is_tuple:
+        return (
+            (lambda message: tuple(map(convert, field(message)))) if convert else lambda message: tuple(field(message))
+        )
+    return (lambda message: convert(field(message))) if convert else field
 
 
-def _convert(hint: Any, value: Any) -> object:
+def _converter(hint: Any) -> Callable[[Any], object] | None:
+    """The conversion of one value; None if a value of the message is used as it is."""
     kind = getattr(hint, "__supertype__", hint)
     if kind is UUID:
-        return UUID(bytes=value or bytes(16))
-    return _described(kind, value) if isinstance(kind, type) and is_dataclass(kind) else value
+        return lambda value: UUID(bytes=value or bytes(16))
+    return partial(_described, kind) if isinstance(kind, type) and is_dataclass(kind) else None
