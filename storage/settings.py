@@ -129,7 +129,6 @@ def millis(low: int, high: int = INT64_MAX) -> SettingKind[int]:
 
 
 def ratio() -> SettingKind[float]:
-
     def check(value: object) -> float:
         found = float(value) if type(value) is int else _typed(float, value)
         if not 0 <= found <= 1:

@@ -3,7 +3,7 @@
     begin    on the owner's thread: determine the new log end; nothing at or above it counts as durable any more
     run      on any thread: lower the recorded offsets, durably; remove files, truncate the last segment, fsync; remove
              epoch entries above the new end, fsync; read the producer state at the new end
-    proceed    on the owner's thread: the log now ends there. Emptying has a second `run`: the new log start is recorded
+    proceed  on the owner's thread: the log now ends there. Emptying has a second `run`: the new log start is recorded
              only after everything else is removed
 
 Invariants:

@@ -442,7 +442,7 @@ class ProducerCore:
         return False
 
     def _start_next_epoch(self, queue: PartitionQueue, series: Series) -> None:
-        """Start a new epoch once no batch of the old one is in unknown_cause: it was not written, or its senders got
+        """Start a new epoch once every batch of the old one is settled: it was not written, or its senders got
         CommitUnknown."""
         if any(batch.attempt is not None or batch.unknown_cause is not None for batch in queue.begun):
             return

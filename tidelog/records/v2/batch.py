@@ -301,7 +301,9 @@ def _ensure_v2(buffer: ByteBuffer, position: int) -> None:
     """Raise for a v0 or v1 message, which has other fields at these positions."""
     magic = buffer[position + MAGIC_AT]
     if magic != 2:
-        raise UnsupportedForMessageFormat(f"the batch at byte {position} is of format v{magic}: only v2 is stamped so")
+        raise UnsupportedForMessageFormat(
+            f"the message at byte {position} has format v{magic}, which lacks the fields to be set: only v2 has them"
+        )
 
 
 def set_producer(
