@@ -1,5 +1,4 @@
-"""Walks through files, partition directories and log directories, and has each file read and checked against the
-others.
+"""The dump of a path: the files of a partition directory or a log directory, each checked against the others.
 
 Invariants: nothing is opened for writing, nothing is locked. A file that disappears meanwhile, as on a running node, is
 skipped.
@@ -38,7 +37,7 @@ from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Offset, PartitionIndex, PartitionKey, TopicPartition
 
 FINDINGS_MAX: Final = 20
-"""Findings shown per file; the others are only counted."""
+"""Findings shown for each file. The others are only counted."""
 
 _OUT_OF_USE: Final = re.compile(r".+-\d+\.[0-9a-f]+-(?P<why>stray|delete|future)")
 _READ_ONE: Final = "to read one, give its path"
@@ -51,7 +50,7 @@ class NotFound(Exception):
 
 
 def dump(files: Files, path: str, *, records: bool) -> Events:
-    """All events of a file, a partition directory or a log directory. records: also those of the batches.
+    """All events of a file, a partition directory or a log directory. records: also an event for each record.
 
     Raises NotFound, OSError.
     """
@@ -96,20 +95,19 @@ def _unless_gone(events: Events) -> Events:
 
 def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
     """Logs with durable records and without a directory."""
-    here = {
+    present = {
         (read_partition_metadata(files, f"{path}/{name}"), int(match["partition"]))
         for name in directories
         if (match := PARTITION_DIRECTORY.fullmatch(name))
     }
     for key, durable_offset in filter(None, parse_marks(read_file(files, f"{path}/{DURABLE_MARKS}") or b"")):
-        if (key.topic_id, key.partition) not in here:
+        if (key.topic_id, key.partition) not in present:
             yield damage(
                 path,
                 f"partition {key.partition} of the topic with id {encode_topic_id(key.topic_id)} has no directory, but "
                 f"everything below offset {durable_offset} of it was reported as durable",
                 "look for it among the directories that were set aside, and on other disks; otherwise it is fetched "
-                "again from "
-                "another replica",
+                "again from another replica",
                 first=0,
                 last=durable_offset - 1,
             )
@@ -231,12 +229,14 @@ def _epochs_of(files: Files, path: str) -> tuple[EpochStart, ...] | None:
 
 
 class _Tally:
+    """Numbers of findings of one log."""
+
     def __init__(self) -> None:
         self.damage = 0
         self.notes = 0
 
     def count(self, events: Events) -> Events:
-        """The same events, counted. Of the findings of one call, only the first ones are passed on."""
+        """The same events. Counts their findings, and passes only the first `FINDINGS_MAX` of them on."""
         findings = 0
         last: DumpFinding | None = None
         for event in events:
