@@ -1,7 +1,7 @@
 """The documents agree with the repository: every link and every path leads to a file, the terms are those of the
 glossary, and every rule or scenario that code cites by number is described in docs/rules.md.
 
-A path is what stands between backticks and names a source file (`segment.py`, `storage/log/log.py`,
+A path is text between backticks that names a source file (`segment.py`, `storage/log/log.py`,
 `tests/storage/test_seed_*.py`) or begins with a directory of the repository (`deploy/k8s`). A bare file name must be
 the name of some file; a path with a directory must exist from the root or from the directory of the document.
 """
@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 TOP_DIRECTORIES = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
 SOURCES = (".md", ".proto", ".py", ".pyi", ".pyx")
 BUILT = ("bench-out", "build", "demo-out", "dist", "tidelog/_server")
-"""Directories that a build, a demo or a bench makes."""
+"""Directories that a build, the demo or a bench creates."""
 
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
@@ -113,7 +113,7 @@ def test_what_exists_is_not_broken() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_rows_of_a_table_have_as_many_cells_as_its_header(page: Path) -> None:
-    """A row that was joined with the next one, or whose `|` is not escaped, is not shown as it was meant."""
+    """A row that was joined with the next one, or whose `|` is not escaped, is displayed wrongly."""
     cells, wrong = 0, []
     for line in FENCE.sub("", page.read_text(encoding="utf-8")).splitlines():
         if not line.lstrip().startswith("|"):

@@ -1,7 +1,9 @@
-"""The ledger: every record that was acknowledged, by what it is and where it was said to lie. Spark compares with it.
+"""The ledger: a row for each acknowledged record, with the partition and offset in the acknowledgement. Spark compares
+it with the topic.
 
-A record is known by its key and its number `n`, which counts the records of that key from 0 and travels as a header:
-so a copy written twice is recognised, and the order of a key can be checked. `crc` tells whether its bytes came back.
+A record is identified by its key and its number `n`, which counts the records of that key from 0 and is sent as a
+header. Records written twice are found by it, and the order of the records of a key is checked with it. `crc` is the
+checksum of the value.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import pyarrow.parquet as pq
 
 NUMBER_HEADER: Final = "n"
 ROWS_PER_GROUP: Final = 16_384
-"""Rows gathered before they are written: some milliseconds of the event loop at a time."""
+"""Rows in memory before they are written. Writing them takes some milliseconds of the event loop."""
 
 _COLUMNS: Final[dict[str, Any]] = {
     "key": pa.string(),
@@ -29,7 +31,7 @@ SCHEMA: Final = pa.schema(_COLUMNS)
 
 
 class Numbers:
-    """Hands out `n`: for each key 0, 1, 2, ..."""
+    """Assigns `n`: for each key 0, 1, 2, ..."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -49,7 +51,7 @@ def checksum(value: bytes) -> int:
 
 
 class Ledger:
-    """A Parquet file, a row for each acknowledged record. Use it inside `with`: leaving it ends the file."""
+    """A Parquet file with a row for each acknowledged record. Leaving the `with` block completes the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -64,7 +66,7 @@ class Ledger:
         self.close()
 
     def add(self, key: str, n: int, crc: int, partition: int, offset: int) -> None:
-        """Note that this record was acknowledged at that place."""
+        """Add a record that was acknowledged with this partition and offset."""
         self.rows += 1
         self._keys.append(key)
         self._numbers.append(n)
@@ -75,7 +77,7 @@ class Ledger:
             self._write_group()
 
     def close(self) -> None:
-        """Write the rest and end the file."""
+        """Write the remaining rows and complete the file."""
         if self._keys:
             self._write_group()
         self._writer.close()

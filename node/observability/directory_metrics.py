@@ -26,7 +26,7 @@ def _counter(name: str, help_text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFigures:
-    """State of one log directory that works: each field with its metric. Sizes in bytes."""
+    """State of one log directory. Each field names its metric. Sizes in bytes."""
 
     path: str
     logs: int = _gauge("tidelog_directory_logs", "Logs in the directory")
@@ -77,7 +77,7 @@ def figures_of(
         scrubbed_segments=scrub.segments_read,
         scrub_waiting=scrub.waiting,
         findings={kind.value: count for kind, count in scrub.findings.items()},
-        cleaned_bytes=cleaning.bytes_worked,
+        cleaned_bytes=cleaning.bytes_processed,
         cleaner_rounds=cleaning.rounds,
         dirty_share=cleaning.cleaner.dirty_share,
         uncleanable=len(cleaning.cleaner.uncleanable),

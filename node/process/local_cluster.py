@@ -1,11 +1,11 @@
 """Several nodes as processes on the loopback interface: for `tidelog up`, the demo, the bench and the tests.
 
-Each node has a directory `DIRECTORY/node-N` with its configuration, its data and its log output. Addresses are chosen
-once and kept in the configuration, so that a cluster restarted in the same directory is the same cluster.
+Each node has a directory `DIRECTORY/node-N` with its configuration, its data and its log output. The configuration
+keeps the addresses: a cluster that is started again in the same directory has the same addresses and data.
 
-Invariants: no node outlives the process that started it: it stops when its standard input ends. Waiting queries the
-nodes; if a node dies that should run, it fails at once with the last lines of that node's log. No node is started on an
-address that is in use, so that no other cluster is mistaken for this one.
+Invariants: no node outlives the process that started it: a node stops when its standard input ends. A wait fails at
+once with the last lines of a node's log if that node has ended by itself. No node is started on an address that is in
+use, so that no other cluster is mistaken for this one.
 `python -m node.process.local_cluster --nodes 3 --directory DIRECTORY` runs a cluster until it is interrupted.
 """
 
@@ -52,7 +52,7 @@ class ClusterFailed(Exception):
 
 @dataclass(slots=True)
 class LocalNode:
-    """A node: its directory and, while it runs, its process."""
+    """One node: its directory and, while it runs, its process."""
 
     node_id: int
     directory: Path
@@ -84,10 +84,10 @@ class LocalNode:
     def log(self) -> Path:
         return self.directory / "node.log"
 
-    def how_it_ended(self) -> str:
-        """How an ended node ended, with the last lines of its log."""
+    def describe_end(self) -> str:
+        """How the process of the node ended, with the last lines of its log."""
         assert self.process is not None, f"node {self.node_id} was never started"
-        return f"node {self.node_id} {_manner(self.process.returncode)}:\n{self.log_tail()}"
+        return f"node {self.node_id} {_outcome(self.process.returncode)}:\n{self.log_tail()}"
 
     def log_tail(self, lines: int = 15) -> str:
         """The last lines of its log output."""
@@ -131,10 +131,10 @@ class LocalCluster:
 
     def start(self) -> None:
         """Start all nodes that do not run. Raises ClusterFailed if an address of theirs is in use."""
-        resting = [node for node in self.nodes if not node.running]
-        for node in resting:
+        stopped = [node for node in self.nodes if not node.running]
+        for node in stopped:
             _ensure_free(node)
-        for node in resting:
+        for node in stopped:
             self.start_node(node.node_id)
 
     def run(self, *, ready: Callable[[], None], say: Callable[[str], None]) -> None:
@@ -151,24 +151,24 @@ class LocalCluster:
             self.wait_until(lambda: signals or self._joined(), within_s=60, what=what)
             if not signals:
                 ready()
-            started_again: dict[int, float] = {}
+            restarted: dict[int, float] = {}
             while not signals:
                 for node in self.nodes:
                     if not node.running:
-                        self._start_again(node, started_again, say)
+                        self._restart(node, restarted, say)
                 time.sleep(_POLL_S)
             say("stopping")
             self.stop()
         finally:
             self.kill_all()
 
-    def _start_again(self, node: LocalNode, started_again: dict[int, float], say: Callable[[str], None]) -> None:
+    def _restart(self, node: LocalNode, restarted: dict[int, float], say: Callable[[str], None]) -> None:
         now = time.monotonic()
-        if now < started_again.get(node.node_id, -_SHORT_RUN_S) + _SHORT_RUN_S:
-            raise ClusterFailed(node.how_it_ended())
+        if now < restarted.get(node.node_id, -_SHORT_RUN_S) + _SHORT_RUN_S:
+            raise ClusterFailed(node.describe_end())
         assert node.process is not None, "it ran before"
-        say(f"node {node.node_id} {_manner(node.process.returncode)}: it is started again; it logs to {node.log}")
-        started_again[node.node_id] = now
+        say(f"node {node.node_id} {_outcome(node.process.returncode)}: it is restarted; it logs to {node.log}")
+        restarted[node.node_id] = now
         self._end(node, signal.SIGKILL)
         self.start_node(node.node_id)
 
@@ -253,7 +253,7 @@ class LocalCluster:
 
     def describe(self, node_id: int) -> admin_pb2.DescribeClusterResponse:
         """The cluster as one node describes it. Raises the error of the answer, or ConnectionFailed."""
-        answer: admin_pb2.DescribeClusterResponse = self._ask(
+        answer: admin_pb2.DescribeClusterResponse = self._call(
             node_id, methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest()
         )
         return answer
@@ -261,7 +261,7 @@ class LocalCluster:
     def metadata(self, node_id: int, *topics: str) -> admin_pb2.GetMetadataResponse:
         """Topics, leaders and in-sync sets as known to one node; all topics if none is named."""
         request = admin_pb2.GetMetadataRequest(topics=topics, all_topics=not topics)
-        answer: admin_pb2.GetMetadataResponse = self._ask(node_id, methods.ADMIN_GET_METADATA, request)
+        answer: admin_pb2.GetMetadataResponse = self._call(node_id, methods.ADMIN_GET_METADATA, request)
         return answer
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> bytes:
@@ -273,7 +273,9 @@ class LocalCluster:
             replication_factor=replicas,
             configs={key.replace("_", "."): value for key, value in configs.items()},
         )
-        answer: admin_pb2.CreateTopicResponse = self._ask(self._any().node_id, methods.ADMIN_CREATE_TOPIC, request, 10)
+        answer: admin_pb2.CreateTopicResponse = self._call(
+            self._running_node().node_id, methods.ADMIN_CREATE_TOPIC, request, 10
+        )
         self.wait_until(
             lambda: self._in_sync(name, partitions) and self._is_served(name),
             within_s=20,
@@ -306,11 +308,11 @@ class LocalCluster:
     def _healthy(self, *, in_sync: bool) -> bool:
         running = {node.node_id for node in self.nodes if node.running}
         for node_id in sorted(running):
-            said = self.describe(node_id)
-            unfenced = {node.address.node_id for node in said.nodes if not node.fenced}
-            if said.controller_id < 0 or unfenced != running or said.leaderless_partitions:
+            cluster = self.describe(node_id)
+            unfenced = {node.address.node_id for node in cluster.nodes if not node.fenced}
+            if cluster.controller_id < 0 or unfenced != running or cluster.leaderless_partitions:
                 return False
-            if in_sync and len(running) == len(self.nodes) and said.under_replicated_partitions:
+            if in_sync and len(running) == len(self.nodes) and cluster.under_replicated_partitions:
                 return False
         return bool(running)
 
@@ -325,22 +327,22 @@ class LocalCluster:
         for node in self.nodes:
             if node.running:
                 (topic,) = self.metadata(node.node_id, name).topics
-                whole = [
+                in_sync = [
                     state for state in topic.partitions if state.leader >= 0 and set(state.isr) == set(state.replicas)
                 ]
-                if len(whole) != partitions:
+                if len(in_sync) != partitions:
                     return False
         return True
 
     def _is_served(self, name: str) -> bool:
         """Whether the leader of each partition serves it: a new leader may still be creating the log."""
-        (topic,) = self.metadata(self._any().node_id, name).topics
+        (topic,) = self.metadata(self._running_node().node_id, name).topics
         for state in topic.partitions:
-            question = data_pb2.ListOffsetsPartition(
+            wanted = data_pb2.ListOffsetsPartition(
                 topic_id=topic.topic_id, partition=state.partition, current_leader_epoch=-1, timestamp_ms=-1
             )
-            request = data_pb2.ListOffsetsRequest(partitions=[question])
-            (answer,) = self._ask(state.leader, methods.DATA_LIST_OFFSETS, request).partitions
+            request = data_pb2.ListOffsetsRequest(partitions=[wanted])
+            (answer,) = self._call(state.leader, methods.DATA_LIST_OFFSETS, request).partitions
             if answer.HasField("error"):
                 return False
         return True
@@ -348,12 +350,12 @@ class LocalCluster:
     def _all_alive(self) -> None:
         for node in self.nodes:
             if node.process is not None and node.process.poll() is not None:
-                raise ClusterFailed(node.how_it_ended())
+                raise ClusterFailed(node.describe_end())
 
-    def _any(self) -> LocalNode:
+    def _running_node(self) -> LocalNode:
         return next(node for node in self.nodes if node.running)
 
-    def _ask(self, node_id: int, method: methods.Method[Any, Any], request: Any, timeout_s: float = _CALL_S) -> Any:
+    def _call(self, node_id: int, method: methods.Method[Any, Any], request: Any, timeout_s: float = _CALL_S) -> Any:
         address = self.nodes[node_id].address
         with grpc.insecure_channel(str(address), options=[("grpc.enable_http_proxy", 0)]) as channel:
             call = channel.unary_unary(
@@ -413,7 +415,7 @@ def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint] | None:
     return client, metrics
 
 
-def _manner(code: int) -> str:
+def _outcome(code: int) -> str:
     """How a process ended, as text."""
     if code < 0:
         return f"was ended by {signal.Signals(-code).name}"

@@ -1,4 +1,4 @@
-"""The replicas of one node: applies the cluster image to them, and owns the tasks that serve them.
+"""The replicas of one node. The manager applies the cluster image to them and owns the tasks that serve them.
 
 The changes of each committed image are applied on the loop, a few partitions per turn: replicas become leaders or
 followers, logs of removed topics are deleted, missing logs are created. Images may be skipped: each is complete.
@@ -120,10 +120,10 @@ class ReplicaManager:
             self._shelf,
             image=image,
             has_log=lambda name: name in self.registry.by_name,
-            made=self._take_in,
+            made=self._use_created,
             resign=self.damage.resign,
         )
-        self._put_off: dict[Replica, None] = {}
+        self._postponed: dict[Replica, None] = {}
         """Replicas whose metadata changed during a truncation or repair of their log."""
         self._due = DuePartitions(clock, config.applied_at_once, self._carry_out)
         self.fetchers = LeaderFetchers(self._new_fetcher)
@@ -252,7 +252,7 @@ class ReplicaManager:
         self._apply(topic, state)
 
     def _step_down(self, reason: str) -> None:
-        self._put_off.clear()
+        self._postponed.clear()
         self._missing.clear()
         self._due.clear()
         for replica in self.partitions():
@@ -260,7 +260,7 @@ class ReplicaManager:
 
     def _delete(self, key: PartitionKey, reason: str) -> None:
         replica = self.registry.by_key.get(key)
-        if replica is None or self._is_put_off(replica):
+        if replica is None or self._postpone_if_busy(replica):
             return
         self._dismiss(replica, ReplicaCause.REMOVED, reason)
         if replica.directory.offline is not None or replica.log.closed:
@@ -278,25 +278,25 @@ class ReplicaManager:
         self.damage.forget(replica)
         self._salvaging.forget(replica)
 
-    def _is_put_off(self, replica: Replica) -> bool:
-        """True if the log is being truncated or repaired: the image is applied to it when that has ended."""
+    def _postpone_if_busy(self, replica: Replica) -> bool:
+        """Postpone the change of a replica whose log is being truncated or repaired. Returns True if it has to wait."""
         if replica.log.truncation is None and replica not in self._salvaging:
             return False
-        self._put_off[replica] = None
+        self._postponed[replica] = None
         return True
 
     def _truncation_ended(self, log: Log) -> None:
         """Apply the newest image to a partition whose log may be used again."""
         replica = self.registry.of_log(log)
-        if replica is None or replica not in self._put_off or self.stopping:
+        if replica is None or replica not in self._postponed or self.stopping:
             return
-        del self._put_off[replica]
+        del self._postponed[replica]
         self._carry_out(replica.key)
         self._missing.try_again()
 
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
         replica = self.registry.by_key.get(state.key)
-        if replica is not None and self._is_put_off(replica):
+        if replica is not None and self._postpone_if_busy(replica):
             return
         if self._me not in state.replicas:
             self._missing.discard(state.key)
@@ -304,13 +304,13 @@ class ReplicaManager:
             return
         if replica is None and (found := self._shelf.find(topic, state)) is not None:
             replica = self._install(topic, state, *found)
-        if replica is None or self._begins_anew(replica, state):
+        if replica is None or self._set_aside_unfit(replica, state):
             self._missing.add(state.key)
             return
         damage, resumes = replica.log.damage, False
         if damage is not None and self._salvaging.is_accepted(replica, state):
             self._salvaging.begin(replica, damage)
-            if self._is_put_off(replica):
+            if self._postpone_if_busy(replica):
                 return
         elif damage is not None:
             resumes = self.damage.reconsider(replica, state, damage)
@@ -319,8 +319,9 @@ class ReplicaManager:
         else:
             self._take_role(state, replica)
 
-    def _begins_anew(self, replica: Replica, state: PartitionState) -> bool:
-        """Set aside a log that does not fit the metadata, if no set counts on it and its epoch is over."""
+    def _set_aside_unfit(self, replica: Replica, state: PartitionState) -> bool:
+        """Set aside a log that contradicts the metadata, unless its records must be kept (`counted_on`) or the replica
+        has had a role in this leader epoch. Returns True if it was set aside."""
         why = self._shelf.why_unfit(replica.directory, replica.log, state)
         if why is None or self._me in state.counted_on or state.leader_epoch <= replica.used_in:
             return False
@@ -332,8 +333,8 @@ class ReplicaManager:
     def _reopened(self, old: Replica, log: Log) -> None:
         """The repair of a damaged log ended. If it failed, it is repeated as long as the metadata requires it."""
         topic, state = self._image.topics.get(old.key.topic_id), self._image.partition(old.key)
-        had_news = self._put_off.pop(old, old) is None
-        if self.stopping or self.registry.by_key.get(old.key) is not old or not (had_news or log is not old.log):
+        was_postponed = self._postponed.pop(old, old) is None
+        if self.stopping or self.registry.by_key.get(old.key) is not old or not (was_postponed or log is not old.log):
             return
         if topic is None or state is None:
             old.log = log
@@ -343,8 +344,8 @@ class ReplicaManager:
         self._carry_out(old.key)
         self._missing.try_again()
 
-    def _take_in(self, topic: TopicState, state: PartitionState, directory: LogDirectory, log: Log) -> None:
-        """Use a log that was created."""
+    def _use_created(self, topic: TopicState, state: PartitionState, directory: LogDirectory, log: Log) -> None:
+        """Add the replica of a log that was created."""
         self._take_role(state, self._install(topic, state, directory, log))
 
     def _take_role(self, state: PartitionState, replica: Replica) -> None:

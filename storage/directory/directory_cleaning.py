@@ -1,9 +1,9 @@
 """The compaction of one log directory: one cleaning after the other, in pieces on its background executor, at a limited
 rate.
 
-Invariants: at most one piece is in progress. After a cleaning the next log is chosen at once; if no log is worth it,
+Invariants: at most one piece is in progress. After a cleaning the next log is chosen at once; if no log needs cleaning,
 after `cleaner.backoff.ms`. After `stop` nothing new begins.
-Not here: which log, what a piece is, how long to wait (log_cleaner.py); ticks (maintenance.py).
+Not here: the choice of the log, the pieces and the pauses between them (log_cleaner.py); ticks (maintenance.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DirectoryCleaning:
-    """Runs the cleaner of one log directory. On the owner's thread, except for the pieces."""
+    """Runs the cleaner of one log directory. For the owner's thread; only the pieces run elsewhere."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class DirectoryCleaning:
         self._due = Millis(monotonic_ms() + config.cleaner_backoff_ms)
         self._busy = False
         self._stopped = not config.cleaner
-        self.bytes_worked = 0
+        self.bytes_processed = 0
         """Bytes read and written since the process started."""
         self.rounds = 0
         """Successful cleanings since the process started."""
@@ -70,7 +70,7 @@ class DirectoryCleaning:
         self._busy = False
         ended, before = self._monotonic_ms(), self.cleaner.last
         if isinstance(result, int):
-            self.bytes_worked += result
+            self.bytes_processed += result
         self._piece = self.cleaner.settle(result, self._directory.clock.wall_ms(), started=started, ended=ended)
         last = self.cleaner.last
         if last is not None and last is not before:

@@ -1,6 +1,6 @@
 """The node's settings of log maintenance, by Kafka's names where Kafka has them.
 
-Out of scope: the settings of topics (storage/config.py), the maintenance itself (maintenance.py).
+Not here: the settings of topics (storage/config.py), the maintenance itself (maintenance.py).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class MaintenanceConfig:
     cleaner_backoff_ms: int = setting("log.cleaner.backoff.ms", 15_000, millis(0))
     """pause of a directory's cleaner when no log needs compaction"""
     cleaner_rate_max: int = setting("log.cleaner.io.max.bytes.per.second", INT64_MAX, number(1, unit="bytes/s"))
-    """what the cleaner of one directory reads and writes"""
+    """limit of what the cleaner of one log directory reads and writes"""
     cleaner_map_bytes: int = setting("log.cleaner.dedupe.buffer.size", 128 << 20, size(1 << 10, INT32_MAX))
     """memory for the offset map of one compaction"""
     scrub_rate_max: int = setting("log.scrub.bytes.per.second", 8 << 20, number(0, unit="bytes/s"))
-    """Tidelog's own: what the scrubber of each directory reads of closed segments to find damage; 0: nothing"""
+    """Tidelog's own: limit of what the scrub of one log directory reads of closed segments to find damage; 0: none"""
     scrub_interval_ms: int = setting("log.scrub.interval.ms", 604_800_000, millis(0))
     """Tidelog's own: a segment that was found intact is not read again before this time"""

@@ -41,6 +41,8 @@ _V2: Final = 2
 
 
 class FindingKind(Enum):
+    """The part of a segment that is wrong."""
+
     LOG = "log"
     HEADER = "header"
     """The leader epoch of a batch whose checksum is correct: its records can be read."""
@@ -76,11 +78,11 @@ class Finding:
 
 
 class _Indexes:
-    """The three indexes of a closed segment, compared with its batches. wrong: the first fault of each."""
+    """The three indexes of a closed segment, compared with its batches. faults: the first one of each index."""
 
     def __init__(self, files: Files, segment: LogSegment, end_offset: Offset, *, cleaned: bool) -> None:
         """end_offset: base offset of the next segment. cleaned: compaction may have removed markers. Raises OSError."""
-        base, self.wrong = segment.base_offset, dict[FindingKind, EntryFault]()
+        base, self.faults = segment.base_offset, dict[FindingKind, EntryFault]()
         paths = [segment_path(segment.directory, base, suffix) for suffix in _SUFFIXES.values()]
         self._offsets = OffsetIndexCheck(read_file(files, paths[0]) or b"", base, closed=True)
         self._times = TimeIndexCheck(read_file(files, paths[1]) or b"", base, closed=True)
@@ -90,7 +92,7 @@ class _Indexes:
         try:
             entries = TransactionIndex(files, paths[2], base).entries
         except CorruptIndex as error:
-            self.wrong[FindingKind.TRANSACTION_INDEX] = EntryFault(None, None, None, str(error))
+            self.faults[FindingKind.TRANSACTION_INDEX] = EntryFault(None, None, None, str(error))
         missing = range(base, end_offset) if cleaned else range(0)
         self._transactions = TransactionIndexCheck(entries, present=True, cleaned=missing)
 
@@ -112,7 +114,7 @@ class _Indexes:
 
     def _note(self, kind: FindingKind, faults: Iterable[EntryFault]) -> None:
         for fault in faults:
-            self.wrong.setdefault(kind, fault)
+            self.faults.setdefault(kind, fault)
 
 
 class SegmentCheck:
@@ -125,16 +127,16 @@ class SegmentCheck:
         self._holes = holes
         self.findings: list[Finding] = []
         self.rebuilt: LogSegment | None = None
-        """Has the rebuilt indexes to be installed."""
+        """The segment with the rebuilt indexes, which the owner installs; None if none are wrong."""
         self._files, self._config, self._now = files, log.config, log.directory.clock.wall_ms()
         self._path = segment.path
         self._rules = SegmentRules(segment.base_offset, end_offset, partial(epoch_due, epochs))
         self._handle: File = files.open(self._path, read_only=True)
-        """Its own: the segment's handle would outlive a removal of the file."""
+        """A handle of its own, opened by name: the handle of the segment would hide that the file was removed."""
         self._link = Link(0, self.size, segment.base_offset)
         self._indexes: _Indexes | None = None
         self._faults: dict[int, Link] = {}
-        """The chain before each batch with a finding, by its byte."""
+        """The position in the chain before each batch with a finding, by the byte of the batch."""
 
     @property
     def done(self) -> bool:
@@ -206,7 +208,7 @@ class SegmentCheck:
         indexes.end(self.size)
         base = self.segment.base_offset
         for kind, suffix in _SUFFIXES.items():
-            if (fault := indexes.wrong.get(kind)) is not None:
+            if (fault := indexes.faults.get(kind)) is not None:
                 path = segment_path(self.segment.directory, base, suffix)
                 repaired = kind is not FindingKind.TRANSACTION_INDEX
                 if repaired:

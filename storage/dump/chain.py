@@ -40,7 +40,7 @@ class LogFacts:
 
 
 class LogChain:
-    """Checks the batches of a log, added in order, against the batches before them."""
+    """Checks each batch of a log against the batches before it. Batches are added in order."""
 
     def __init__(self, known: LogFacts, epochs: Sequence[EpochStart] | None, epochs_path: str) -> None:
         """epochs: entries of the log's leader-epoch-checkpoint; None if there is no readable one."""
@@ -57,14 +57,14 @@ class LogChain:
         self._epochs_path = epochs_path
         self._epoch = -1
         self._epoch_at = ""
-        self._lacking = False
+        self._reported_missing_epoch = False
         self._begun = False
         self._holes = 0
         self._first_hole = (0, 0)
 
     def begin_segment(self, path: str, base: int) -> Iterator[DumpFinding]:
         """Begin the next .log file, given its name."""
-        if self._begun and base > self.next_offset and not self._may_lack(base):
+        if self._begun and base > self.next_offset and not self._may_be_cleaned(base):
             cause = f"offsets {self.next_offset} to {base - 1} are missing between the previous segment and this one"
             if self.known.in_log_directory:
                 yield damage(path, f"{cause}: a segment is lost", RESTORE, first=self.next_offset, last=base - 1)
@@ -84,11 +84,11 @@ class LogChain:
         self._holes = 0
 
     def segment_removed(self) -> None:
-        """A .log file was deleted meanwhile by retention or compaction: the next one need not continue it."""
+        """A .log file was deleted meanwhile by retention or compaction, so the next one need not continue the chain."""
         self._begun = False
 
     def end_segment(self, path: str) -> Iterator[DumpFinding]:
-        if self._holes and not self._may_lack(self._first_hole[0]):
+        if self._holes and not self._may_be_cleaned(self._first_hole[0]):
             first, last = self._first_hole
             yield note(
                 path,
@@ -98,7 +98,8 @@ class LogChain:
                 last=last,
             )
 
-    def _may_lack(self, offset: int) -> bool:
+    def _may_be_cleaned(self, offset: int) -> bool:
+        """True if compaction may have removed the offset."""
         return self.known.cleaned_to is not None and offset <= self.known.cleaned_to
 
     def batch(self, read: Read) -> Iterator[DumpFinding]:
@@ -192,8 +193,9 @@ class LogChain:
         if epoch < self._epoch:
             cause = (
                 f"leader epoch {epoch} follows {self._epoch} ({self._epoch_at}): one of them is corrupt; no checksum "
+                "covers epochs"
             )
-            yield _damaged(batch, first, cause + "covers epochs")
+            yield _damaged(batch, first, cause)
         elif known is not None and known != epoch and not self._newer(epoch):
             cause = (
                 f"the batch has leader epoch {epoch}, but {self._epochs_path} has epoch {known} for offset "
@@ -201,12 +203,12 @@ class LogChain:
             )
             step = "compare with another replica; if the checkpoint is wrong, delete it: it is rebuilt from the log"
             yield _damaged(batch, first, cause, step)
-        elif not self._lacking and (self._epochs is None or self._newer(epoch)):
-            self._lacking = True
-            yield self._lacks(batch, epoch, first)
+        elif not self._reported_missing_epoch and (self._epochs is None or self._newer(epoch)):
+            self._reported_missing_epoch = True
+            yield self._missing_epoch(batch, epoch, first)
         self._epoch, self._epoch_at = epoch, f"at byte {batch.position} of {batch.path}"
 
-    def _lacks(self, batch: BatchFound, epoch: int, first: int) -> DumpFinding:
+    def _missing_epoch(self, batch: BatchFound, epoch: int, first: int) -> DumpFinding:
         if self._epochs is None:
             step = "nothing: it is rebuilt from the log when the log is next opened"
             return note(self._epochs_path, "the file is missing or cannot be read", step, first=first)

@@ -1,9 +1,9 @@
-"""The batches that the leaders of one log directory appended last, kept in memory: waiting followers are answered with
-these bytes, and the file is not read again.
+"""The batches that the leaders of one log directory appended last, kept in memory. A leader answers waiting followers
+with these bytes and does not read the file again.
 
 Invariants:
-  1. All logs of the directory together keep at most `bytes_max`. The oldest batches are dropped first, so what one log
-     keeps is the end of its log.
+  1. All logs of the directory together keep at most `bytes_max`. The oldest batches are dropped first, so the batches
+     of one log are always those at its end.
   2. A log forgets its batches whenever bytes or segments are removed from it (`LogReader.forget`).
   3. A batch keeps at most `OWNER_FACTOR` times its size in memory: it may be a view of a larger message.
 Not here: reads of files (log_reader.py). Redpanda's batch cache serves the same purpose.
@@ -19,8 +19,8 @@ from storage.files.file_system import Buffer
 from tidelog.types import Offset
 
 BYTES_MAX: Final = 4 << 20
-"""Memory for the recent batches of one log directory: what a node of 100 MB/s appends while followers fetch 10 times.
-"""
+"""Memory for the recent batches of one log directory: what a node appends in 40 ms at 100 MB/s. Followers fetch about
+ten times in that time."""
 
 OWNER_FACTOR: Final = 4
 """A smaller part of a message is copied: the rest of the message may be of other logs, or rejected."""
@@ -73,7 +73,7 @@ class RecentAppends:
 
 
 def lasting(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
-    """The buffers in a form that their owner cannot change: `bytes` and views of most of a `bytes` stay, all others are
+    """The buffers as bytes that cannot change any more: `bytes` and views of most of a `bytes` as they are, all others
     copied."""
     return tuple(part if isinstance(part, bytes) or _owns_most(part) else bytes(part) for part in buffers)
 

@@ -29,7 +29,7 @@ _V2 = 2
 
 
 class EpochRecovery:
-    """The epochs of one log during recovery. `cache` is filled from the batches."""
+    """The epochs of one log during recovery. `cache`: the entries of the file, corrected by the batches."""
 
     def __init__(self, site: LoadingSite) -> None:
         """Reads the epoch file. Raises OSError."""
@@ -51,7 +51,7 @@ class EpochRecovery:
         """Epochs of batches below the first entry."""
 
     def begin(self, below: Sequence[LogSegment]) -> None:
-        """Read the epochs of segments that are not recovered otherwise. Raises OSError."""
+        """Read the epochs of the segments below those that recovery reads. Only if the file is lost. Raises OSError."""
         if self.lost and below:
             self._site.note(f"{self._site.epoch_path} is missing or damaged: it is rebuilt from the batches")
             for segment in below:
@@ -101,7 +101,9 @@ class EpochRecovery:
         """Finish after all batches were added. Raises OSError."""
         self.cache.truncate_from_end(Offset(log_end + 1))
         entries = self.cache.entries
-        if self._below and (not entries or entries[0].start_offset >= log_end):  # of an earlier log here
+        if self._below and (
+            not entries or entries[0].start_offset >= log_end
+        ):  # the entries are those of an earlier log
             self.cache.clear()
             for entry in [*self._below, *entries]:
                 self.cache.assign(entry.epoch, entry.start_offset)

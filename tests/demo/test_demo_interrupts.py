@@ -1,4 +1,4 @@
-"""An interrupt ends the demo, wherever it comes, even where it is swallowed at first."""
+"""An interrupt ends the demo at any moment, even if code between suppresses the first KeyboardInterrupt."""
 
 import asyncio
 import os
@@ -21,9 +21,7 @@ def interrupts() -> Iterator[Interrupts]:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_signal_that_is_swallowed_comes_again_at_the_next_step(
-    interrupts: Interrupts, number: signal.Signals
-) -> None:
+def test_a_suppressed_signal_is_raised_again_at_the_next_step(interrupts: Interrupts, number: signal.Signals) -> None:
     interrupts.check()
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), number)
@@ -33,7 +31,9 @@ def test_a_signal_that_is_swallowed_comes_again_at_the_next_step(
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_within_a_loop_a_signal_cancels_and_lets_clean_up(interrupts: Interrupts, number: signal.Signals) -> None:
+def test_a_signal_within_a_loop_cancels_the_work_and_waits_for_its_cleanup(
+    interrupts: Interrupts, number: signal.Signals
+) -> None:
     cleaned: list[str] = []
 
     async def work() -> None:
@@ -47,17 +47,17 @@ def test_within_a_loop_a_signal_cancels_and_lets_clean_up(interrupts: Interrupts
         interrupts.run(work())
     assert cleaned == ["up"]
     with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), number)  # the loop has gone, the listening has not
+        os.kill(os.getpid(), number)  # the loop has ended, the handlers are still installed
 
 
 def test_what_the_work_returns_or_raises_is_passed_on(interrupts: Interrupts) -> None:
-    async def right() -> int:
+    async def succeeds() -> int:
         return 7
 
-    async def wrong() -> int:
+    async def fails() -> int:
         raise OSError("no")
 
-    assert interrupts.run(right()) == 7
+    assert interrupts.run(succeeds()) == 7
     with pytest.raises(OSError, match="no"):
-        interrupts.run(wrong())
+        interrupts.run(fails())
     assert not interrupts.came

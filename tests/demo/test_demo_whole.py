@@ -1,4 +1,4 @@
-"""The demo as a person starts it, as short as it can be: it tells the truth, and leaves nothing running."""
+"""The demo as a process, with the least load: its verdict is right, and it leaves no process and no file."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ def demo(directory: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def left_over(directory: Path) -> list[str]:
-    """Processes (known by the environment they inherited) and files of a demo that has ended."""
+    """Processes and files that an ended demo has left. Its processes are found by their TMPDIR."""
     found = [
         str(process) for process in psutil.process_iter() if temporary_directory(process) == str(directory / "tmp")
     ]
@@ -56,17 +56,17 @@ def temporary_directory(process: psutil.Process) -> str | None:
 
 
 def report(directory: Path) -> dict[str, dict[str, int]]:
-    told: dict[str, dict[str, int]] = json.loads((directory / "out" / "report.json").read_text())
-    return told
+    contents: dict[str, dict[str, int]] = json.loads((directory / "out" / "report.json").read_text())
+    return contents
 
 
-def test_a_packed_file_goes_through_a_failover_and_comes_back_whole(tmp_path: Path) -> None:
+def test_a_compressed_file_is_complete_after_a_failover(tmp_path: Path) -> None:
     lines = tmp_path / "lines.log.gz"
     lines.write_bytes(gzip.compress(b"".join(b"line %d of many\n" % number for number in range(3_000))))
     with demo(tmp_path, "--input", str(lines)) as process:
-        told, _ = process.communicate(timeout=SECONDS_MAX)
-    assert process.returncode == 0, told
-    assert "PASSED" in told
+        output, _ = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 0, output
+    assert "PASSED" in output
     counts = report(tmp_path)["counts"]
     assert counts["sent"] == counts["acknowledged"] > 1_000
     assert counts["missing"] == counts["out_of_order"] == 0
@@ -74,12 +74,12 @@ def test_a_packed_file_goes_through_a_failover_and_comes_back_whole(tmp_path: Pa
     assert left_over(tmp_path) == []
 
 
-def test_a_planted_loss_makes_it_fail(tmp_path: Path) -> None:
+def test_the_demo_fails_on_a_planted_loss(tmp_path: Path) -> None:
     with demo(tmp_path, "--plant-loss") as process:
-        told, _ = process.communicate(timeout=SECONDS_MAX)
-    assert process.returncode == 1, told
-    assert "FAILED" in told
-    assert "1 acknowledged records are missing" in told
+        output, _ = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 1, output
+    assert "FAILED" in output
+    assert "1 acknowledged records are missing" in output
     assert report(tmp_path)["counts"]["missing"] == 1
     assert left_over(tmp_path) == []
 
@@ -88,25 +88,25 @@ def test_a_planted_loss_makes_it_fail(tmp_path: Path) -> None:
     ("moment", "number"),
     [("starting three nodes", signal.SIGINT), ("load begins", signal.SIGINT), ("Spark starts", signal.SIGTERM)],
 )
-def test_an_interrupt_ends_it_and_all_it_started(tmp_path: Path, moment: str, number: signal.Signals) -> None:
+def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path, moment: str, number: signal.Signals) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "report.json").write_text('{"verdict": "passed"}')  # of an earlier run
+    (tmp_path / "out" / "report.json").write_text('{"verdict": "passed"}')  # as an earlier run has left it
     with demo(tmp_path) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if moment in line:
                 process.send_signal(number)
                 break
-        told, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, told
-    assert "Traceback" not in told
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
     assert not (tmp_path / "out" / "report.json").exists()
     assert left_over(tmp_path) == []
 
 
 def test_a_file_that_cannot_be_read_is_named_before_anything_starts(tmp_path: Path) -> None:
     with demo(tmp_path, "--input", str(tmp_path / "absent.log")) as process:
-        told, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=30)
     assert process.returncode == 2
-    assert "absent.log" in told
+    assert "absent.log" in output
     assert left_over(tmp_path) == []

@@ -1,7 +1,7 @@
-"""A log directory of ours with one log of every kind that we write, and what each of them is to show.
+"""A log directory written by Tidelog, with one log of every kind that Kafka has to read.
 
-The same calls that a node makes: `Log.append` as leader or follower, rolls, truncation, deletion, flushes, a clean stop
-or none. Keys and values are printable, since Kafka's tool prints them.
+It is written with the calls of a node: `Log.append` as leader or follower, rolls, truncation, deletion, flushes, with
+or without a clean stop. Keys and values are printable, because Kafka's tool prints them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS = ("amber", "birch", "copper", "delta", "ember", "fjord", "garnet", "harbo
 
 @dataclass
 class World:
-    """The directory in the making. topic_ids: those that a broker gave its topics; others are made up."""
+    """The log directory while it is written. topic_ids: ids that a broker assigned; other topics get random ones."""
 
     directory: LogDirectory
     clock: SetClock
@@ -101,7 +101,7 @@ Kind = Callable[[World, str], None]
 
 
 def codec_kind(codec: Codec) -> Kind:
-    """Batches as a producer compressed them, over several segments."""
+    """Batches that a producer has compressed, over several segments."""
 
     def write(world: World, topic: str) -> None:
         world.fill(world.create(topic), [codec])
@@ -140,7 +140,7 @@ def old_format_kind(magic: int, codec: Codec) -> Kind:
 
 
 def converted(world: World, topic: str) -> None:
-    """One log in v0, v1 and v2, one after another, from producers of the newest format: the leader converts."""
+    """One log in v0, v1 and v2, one after another. The producers send v2, and the leader converts."""
     log = world.create(topic)
     for magic in (0, 1, 2, 1):
         log.reconfigure(replace(SMALL, magic=magic))
@@ -153,17 +153,16 @@ def converted(world: World, topic: str) -> None:
 
 
 def epochs(world: World, topic: str) -> None:
-    """Several leader epochs, one of them without a record, one cut away again."""
+    """Two leader epochs. The end of the second one is truncated and written again."""
     log = world.create(topic)
     for epoch in (0, 1):
         world.fill(log, batches=12, epoch=epoch)
-    cut = Offset(log.log_end_offset - 5)
-    log.truncate_to(cut)
+    log.truncate_to(Offset(log.log_end_offset - 5))
     world.fill(log, batches=8, epoch=1)
 
 
 def followed(world: World, topic: str) -> None:
-    """A follower's log: as its leader sent it, with holes, several batches in one append."""
+    """The log of a follower: several batches in one append, with holes between them."""
     log = world.create(topic)
     offset = 0
     for _ in range(12):
@@ -205,7 +204,7 @@ def trimmed(world: World, topic: str) -> None:
 
 
 class Producer:
-    """A producer with an id: counts its sequences, and knows whether it has a transaction open."""
+    """A producer with an id. It numbers its batches. `open`: it has an open transaction."""
 
     def __init__(self, world: World, log: Log, number: int) -> None:
         self._world, self._log, self._number = world, log, number
@@ -235,7 +234,7 @@ class Producer:
 
 
 def idempotent(world: World, topic: str) -> None:
-    """Idempotent producers interleaved, with a plain one between; one batch comes twice."""
+    """Idempotent producers and a plain one in turn. One batch is sent twice."""
     log = world.create(topic)
     producers = [Producer(world, log, number) for number in (4001, 4002, 4003)]
     for number in range(40):
@@ -247,7 +246,7 @@ def idempotent(world: World, topic: str) -> None:
 
 
 def transactions(world: World, topic: str) -> None:
-    """Transactions of several producers interleaved, committed and aborted, one left open; other batches between."""
+    """Interleaved transactions of several producers, committed, aborted, and one open; with other batches between."""
     log = world.create(topic)
     producers = [Producer(world, log, number) for number in (5001, 5002, 5003)]
     plain = Producer(world, log, 5004)
@@ -281,7 +280,7 @@ def _raise(error: Exception) -> None:
 
 
 def compacted(world: World, topic: str) -> None:
-    """Cleaned twice, tombstones kept, compressed; then appended to."""
+    """A compressed log, compacted twice with its tombstones kept, then appended to."""
     log = world.create(topic, replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
     for _ in range(2):
         for number in range(60):
@@ -292,7 +291,7 @@ def compacted(world: World, topic: str) -> None:
 
 
 def compacted_transactions(world: World, topic: str) -> None:
-    """Cleaned transactions, committed and aborted, and idempotent producers whose last batch stays for its sequence."""
+    """Compacted transactions, committed and aborted, and an idempotent producer whose last batch keeps its sequence."""
     log = world.create(topic, replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
     producers = [Producer(world, log, number) for number in (6001, 6002)]
     plain = Producer(world, log, 6003)
@@ -326,12 +325,12 @@ def preallocated(world: World, topic: str) -> None:
 
 
 def single(world: World, topic: str) -> None:
-    """One record in all."""
+    """A log with a single record."""
     world.lead(world.create(topic), world.batch(1))
 
 
 def empty(world: World, topic: str) -> None:
-    """Never written."""
+    """A log without records."""
     world.create(topic)
 
 
@@ -360,18 +359,18 @@ KINDS: dict[str, Kind] = {
     "single": single,
     "empty": empty,
 }
-"""By topic."""
+"""The kinds by the name of their topic."""
 
 
 def open_world(path: Path, *, seed: int = 1, now: int, topic_ids: dict[str, UUID] | None = None) -> World:
-    """A log directory in use, nothing written yet."""
+    """An empty log directory, open."""
     clock = SetClock(now)
     directory = LogDirectory(str(path), files=OsFiles(), clock=clock, rng=random.Random(seed))
     return World(directory, clock, random.Random(seed), topic_ids or {})
 
 
 def write_all(world: World) -> None:
-    """One log of each kind, everything durable; the directory stays open."""
+    """Write one log of each kind and flush all. The directory stays open."""
     for topic, write in KINDS.items():
         write(world, topic)
     for log in world.directory.logs.values():

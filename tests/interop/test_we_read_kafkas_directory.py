@@ -1,5 +1,5 @@
-"""A log directory that a Kafka broker has just written opens here, as it lies while the broker runs and after its clean
-stop, and reads the same: records, times, transactions, producers."""
+"""A log directory of a Kafka broker is opened by Tidelog, copied while the broker runs and after its clean stop.
+Records, timestamps, transactions and producers are those that the broker reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TOPICS: dict[str, dict[str, str]] = {
 
 
 class Answers:
-    """What the running broker said of its logs."""
+    """What the running broker reports about its logs."""
 
     def __init__(self, address: str) -> None:
         self.records: dict[Isolation, dict[str, list[Seen]]] = {
@@ -121,13 +121,13 @@ async def write_transactions(address: str, rng: random.Random, now: int) -> None
         await producers[0].begin_transaction()
         await (await producers[0].send("txn", b"undecided", partition=0))
     finally:
-        for producer in producers:  # without a word to the coordinator
+        for producer in producers:  # the coordinator is not informed
             await producer.stop()
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Answers]]:
-    """A broker that runs, has written, and has told what it has."""
+    """A running broker with records, and its answers about them."""
     broker = Broker(tmp_path_factory.mktemp("kafka"))
     broker.start()
     try:
@@ -147,11 +147,11 @@ def opened(root: Path) -> tuple[LogDirectory, dict[str, Log]]:
     directory = LogDirectory(str(root), files=OsFiles(), clock=SetClock(int(time.time() * 1000)), rng=random.Random(1))
 
     def config_of(tp: TopicPartition, _: object) -> LogConfig:
-        told = {"segment.bytes" if name.startswith("internal") else name: v for name, v in TOPICS[tp.topic].items()}
-        return LogConfig.from_topic(told)
+        settings = {"segment.bytes" if name.startswith("internal") else name: v for name, v in TOPICS[tp.topic].items()}
+        return LogConfig.from_topic(settings)
 
-    wanted = {TopicPartition(topic, PartitionIndex(0)) for topic in TOPICS}
-    logs = directory.load_logs(config_of, only=wanted.__contains__)
+    partitions = {TopicPartition(topic, PartitionIndex(0)) for topic in TOPICS}
+    logs = directory.load_logs(config_of, only=partitions.__contains__)
     for log in logs.values():
         log.advance_high_watermark(log.log_end_offset)
     return directory, {tp.topic: log for tp, log in logs.items()}
@@ -173,11 +173,11 @@ def compare(logs: dict[str, Log], kafka: Answers) -> None:
 
 
 def test_a_copy_of_the_running_brokers_directory_reads_the_same(stage: tuple[Broker, Answers], tmp_path: Path) -> None:
-    """As a SIGKILL would leave it: recovered here. The dump reads the directory while the broker writes in it."""
+    """The copy is as a SIGKILL leaves it, and is recovered. The dump reads the directory while the broker writes."""
     broker, answers = stage
     assert damage(events(broker.directory)) == []
     copy = tmp_path / "copy"
-    shutil.copytree(broker.directory, copy, ignore=shutil.ignore_patterns("*.tmp"))  # they are gone a moment later
+    shutil.copytree(broker.directory, copy, ignore=shutil.ignore_patterns("*.tmp"))  # the broker renames them meanwhile
     directory, logs = opened(copy)
     assert not directory.identity.was_clean
     compare(logs, answers)
@@ -185,7 +185,7 @@ def test_a_copy_of_the_running_brokers_directory_reads_the_same(stage: tuple[Bro
 
 
 def test_after_its_clean_stop_it_reads_the_same(stage: tuple[Broker, Answers], tmp_path: Path) -> None:
-    """Indexes and snapshots are Kafka's here, and believed; then the directory goes back to Kafka as we leave it."""
+    """Kafka's indexes and snapshots are used as they are. Then Kafka opens the directory again after our clean stop."""
     broker, answers = stage
     broker.stop()
     assert damage(events(broker.directory)) == []

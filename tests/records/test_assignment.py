@@ -1,4 +1,4 @@
-"""What a leader stamps, rewrites and refuses. Seed documents: append-as-leader.txt (validateMessagesAndAssignOffsets
+"""What a leader stamps, rewrites and rejects. Seed documents: append-as-leader.txt (validateMessagesAndAssignOffsets
 and what follows), message-format-and-validation.txt (KAFKA-1718, KIP-31, compacted topics), log-append-roll-flush.txt.
 """
 
@@ -65,7 +65,7 @@ def build(records: list[Record], magic: int, codec: Codec = Codec.NONE) -> bytes
 
 
 def assign(data: bytes, by_broker: bool = False, now: int = NOW + 100, **rules: Any) -> Assigned:
-    """For a read-only buffer that was inspected before, and for a writable one: the result is the same."""
+    """Assign offsets in a read-only buffer, inspected before, and in a writable one. Checks that the results agree."""
     buffer = bytearray(data)
     facts = analyze(buffer)
     given_rules = AppendRules(**rules)
@@ -339,7 +339,7 @@ def stored_marker(assigned: Assigned) -> list[RecordBatch]:
     return stored(assigned)
 
 
-# --- refused -----------------------------------------------------------------------------------------------------
+# --- rejected -----------------------------------------------------------------------------------------------------
 
 
 def test_two_v2_batches_are_rejected() -> None:
@@ -380,7 +380,7 @@ def test_zstd_is_rejected_below_v2() -> None:
 @each_codec
 @each_magic
 def test_a_compacted_topic_lists_the_records_without_a_key(codec: Codec, magic: int) -> None:
-    """message-format-and-validation.txt: InvalidMessageException, found only by the deep iteration."""
+    """message-format-and-validation.txt: InvalidMessageException, which only the deep iteration detects."""
     with pytest.raises(InvalidRecord, match="1 of 3 records were rejected") as caught:
         assign(build(THREE, magic, codec), magic=magic, key_required=True)
     assert [(error.index, "no key" in error.message) for error in caught.value.record_errors] == [(1, True)]
@@ -413,8 +413,8 @@ def test_a_timestamp_before_1970_is_rejected_unless_it_is_none(codec: Codec) -> 
         data = build([record(0, timestamp=NOW), record(1, timestamp=-1), record(2, timestamp=7)], magic)
         wrong = data.replace(struct.pack(">q", 7), struct.pack(">q", -7)) if magic == 1 else _moved_to_1969(data)
         wrong = _with_right_checksums(wrong, magic)
-        ways: list[dict[str, Any]] = [{}, {"timestamp_type": STAMPED}, {"codec": codec}, {"magic": 3 - magic}]
-        for rules in ways:
+        rule_sets: list[dict[str, Any]] = [{}, {"timestamp_type": STAMPED}, {"codec": codec}, {"magic": 3 - magic}]
+        for rules in rule_sets:
             with pytest.raises(InvalidTimestamp, match="out of range") as caught:
                 assign(wrong, **{"magic": magic, **rules})
             assert [error.index for error in caught.value.record_errors] == [2]
@@ -485,7 +485,7 @@ def test_records_beyond_the_memory_limit_are_rejected(magic: int) -> None:
             assign(data * 2, magic=magic, decompressed_bytes_max=61_000)
 
 
-# --- any ---------------------------------------------------------------------------------------------------------
+# --- random -------------------------------------------------------------------------------------------------------
 
 some_fields = st.tuples(st.none() | st.binary(max_size=20), st.none() | st.binary(max_size=20), st.integers(-1, 2**50))
 

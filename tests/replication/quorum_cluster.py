@@ -1,7 +1,8 @@
-"""Quorums without a node around them: cores, logs as lists of records, and messages that arrive when a test delivers
-them. Checked after every step: one leader per epoch, log matching, leader completeness, committed records never change,
-high watermarks never decrease. A crash of a replica drops what was not synced. A vote is durable at once, since the
-real driver carries out no effect after a `Persist` before that."""
+"""A metadata quorum without nodes: cores, logs as lists of records, and messages that arrive when a test delivers them.
+
+Checked after every step: one leader per epoch, log matching, leader completeness, committed records never change, high
+watermarks never decrease. A crash of a replica drops what was not synced. A vote is durable at once, because the real
+driver executes no effect after a `Persist` until the vote is durable."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ class Entry:
 
 @dataclass
 class Replica:
-    """One node: what is on its disk, and while it runs its core."""
+    """One node: the contents of its disk and, while it runs, its core."""
 
     me: ReplicaKey
     initial: VoterSet
@@ -87,7 +88,7 @@ class Replica:
     core: Quorum | None = None
     active: bool = False
     moved: bool = False
-    lives: int = 0
+    incarnation: int = 0
 
     def view(self) -> MetadataLogView:
         starts = [
@@ -112,14 +113,14 @@ Message = Callable[[], None]
 
 
 class QuorumCluster:
-    """Nodes 0..N-1, the first of them voters. Messages wait in `wire` until they are delivered or dropped."""
+    """Nodes 0..N-1, the first ones voters. Messages wait in `wire` until they are delivered or dropped."""
 
     def __init__(self, nodes: int = 3, *, voting: int | None = None, seed: int = 1) -> None:
         self.rng = random.Random(seed)
         self.now = 10_000
         initial = voters(*range(nodes if voting is None else voting))
         self.replicas = {node: Replica(key(node), initial) for node in range(nodes)}
-        self.cut: set[tuple[int, int]] = set()
+        self.disconnected: set[tuple[int, int]] = set()
         self.wire: list[tuple[int, int, Message]] = []
         self.fetching: set[int] = set()
         self.leaders: dict[int, int] = {}
@@ -131,18 +132,18 @@ class QuorumCluster:
         for node in self.replicas:
             self.start(node)
 
-    # --- lives ---
+    # --- start and stop ---
 
     def start(self, node: int) -> None:
         replica = self.replicas[node]
         assert replica.core is None
-        replica.lives += 1
+        replica.incarnation += 1
         replica.core = Quorum(
             replica.me, replica.state, replica.view(), times=TIMES, rng=random.Random(self.rng.random()), at=self._at()
         )
 
     def kill(self, node: int, *, keeps: float = 0.0) -> None:
-        """The machine loses power: of what was not synced a part at most is kept, from the front."""
+        """The machine loses power. keeps: share of the unsynced records that the disk has, oldest first."""
         replica = self.replicas[node]
         replica.core, replica.active = None, False
         kept = replica.durable_offset + int(keeps * (len(replica.entries) - replica.durable_offset))
@@ -152,11 +153,11 @@ class QuorumCluster:
         self.fetching.discard(node)
 
     def empty(self, node: int) -> None:
-        """The volume is replaced: another directory, nothing in it."""
+        """The volume is replaced by an empty one with another directory id."""
         old = self.replicas[node]
         assert old.core is None
         me = ReplicaKey(NodeId(node), DirectoryId(UUID(int=old.me.directory_id.int + 100)))
-        self.replicas[node] = Replica(me, VoterSet(), lives=old.lives)
+        self.replicas[node] = Replica(me, VoterSet(), incarnation=old.incarnation)
 
     # --- steps ---
 
@@ -167,14 +168,14 @@ class QuorumCluster:
             self.fetch(node)
 
     def sync(self, node: int) -> None:
-        """The disk of a node has written all that there is."""
+        """The disk of a node has written all records."""
         replica = self.replicas[node]
         if replica.core is not None and replica.durable_offset < len(replica.entries):
             replica.durable_offset = len(replica.entries)
             self.give(node, MetadataLogChanged(self._at(), replica.view()))
 
     def run(self, ms: int) -> None:
-        """Time passes, messages arrive in their order, disks keep up."""
+        """Let time pass. Messages arrive in order, and disks sync at once."""
         for _ in range(ms // 10):
             self.tick()
             self.settle()
@@ -192,7 +193,7 @@ class QuorumCluster:
 
     def deliver(self, index: int) -> None:
         source, target, message = self.wire.pop(index)
-        if (source, target) not in self.cut and self.replicas[target].core is not None:
+        if (source, target) not in self.disconnected and self.replicas[target].core is not None:
             message()
             self.check()
 
@@ -202,10 +203,10 @@ class QuorumCluster:
     def isolate(self, node: int) -> None:
         for other in self.replicas:
             if other != node:
-                self.cut |= {(node, other), (other, node)}
+                self.disconnected |= {(node, other), (other, node)}
 
     def heal(self) -> None:
-        self.cut.clear()
+        self.disconnected.clear()
 
     def run_until(self, reached: Callable[[], object], ms: int = 20_000) -> None:
         deadline = self.now + ms
@@ -219,7 +220,7 @@ class QuorumCluster:
             for node in self.running()
         )
 
-    # --- looking and asking ---
+    # --- queries ---
 
     def core(self, node: int) -> Quorum:
         core = self.replicas[node].core
@@ -250,7 +251,7 @@ class QuorumCluster:
     def values(self) -> list[object]:
         return [entry.value for entry in self.committed]
 
-    # --- carrying out ---
+    # --- effects ---
 
     def give(self, node: int, event: Event) -> None:
         replica, core = self.replicas[node], self.core(node)
@@ -259,13 +260,13 @@ class QuorumCluster:
         if isinstance(event, ClockTicked) and (due is None or event.at < due):
             assert effects == [], f"a tick before it was due made {effects}"
         for effect in effects:
-            self._carry_out(node, replica, effect)
+            self._execute(node, replica, effect)
         if replica.moved:  # as the driver does: once all effects are carried out
             replica.moved = False
             self.give(node, MetadataLogChanged(self._at(), replica.view()))
         self.check()
 
-    def _carry_out(self, node: int, replica: Replica, effect: Effect) -> None:
+    def _execute(self, node: int, replica: Replica, effect: Effect) -> None:
         match effect:
             case Persist(state):
                 replica.state = state
@@ -290,7 +291,7 @@ class QuorumCluster:
             case StopLeading():
                 replica.active = False
             case TakeRecords() | TruncateMetadataLog() | TakeSnapshot():
-                raise AssertionError("comes with a fetch's answer only")
+                raise AssertionError("only the answer to a fetch has this effect")
             case Report(text):
                 self.reports.append(text)
 
@@ -309,22 +310,24 @@ class QuorumCluster:
         self.give(target, make(number))
 
     def _send_vote(self, node: int, request: VoteRequest) -> None:
-        target, life = int(request.voter.node_id), self.replicas[node].lives
+        target, incarnation = int(request.voter.node_id), self.replicas[node].incarnation
 
         def answered(answer: Answer) -> None:
             assert isinstance(answer.answer, VoteAnswer)
             reply = answer.answer
-            self._send(target, node, lambda: self._in_life(node, life, VoteAnswered(self._at(), request, reply)))
+            self._send(
+                target, node, lambda: self._give_if_running(node, incarnation, VoteAnswered(self._at(), request, reply))
+            )
 
         self._send(node, target, lambda: self._ask(target, lambda n: VoteRequested(n, self._at(), request), answered))
 
     def _announce(self, node: int, to: ReplicaKey, request: BeginEpoch | EndEpoch) -> None:
-        target, life = int(to.node_id), self.replicas[node].lives
+        target, incarnation = int(to.node_id), self.replicas[node].incarnation
 
         def answered(answer: Answer) -> None:
-            said = answer.answer
-            assert isinstance(said, LeaderAndEpoch)
-            self._tell(target, node, life, said)
+            leader = answer.answer
+            assert isinstance(leader, LeaderAndEpoch)
+            self._report_leader(target, node, incarnation, leader)
 
         def event(number: int) -> Event:
             if isinstance(request, BeginEpoch):
@@ -334,27 +337,29 @@ class QuorumCluster:
         self._send(node, target, lambda: self._ask(target, event, answered))
 
     def _confirm_leader(self, node: int, target: int) -> None:
-        life = self.replicas[node].lives
+        incarnation = self.replicas[node].incarnation
         if target not in self.replicas:
             return
 
-        def told() -> None:
+        def reply() -> None:
             core = self.core(target)
-            self._tell(target, node, life, LeaderAndEpoch(core.epoch, core.leader_id))
+            self._report_leader(target, node, incarnation, LeaderAndEpoch(core.epoch, core.leader_id))
 
-        self._send(node, target, told)
+        self._send(node, target, reply)
 
-    def _tell(self, source: int, node: int, life: int, said: LeaderAndEpoch) -> None:
-        """The answer of one node to the question of another."""
+    def _report_leader(self, source: int, node: int, incarnation: int, leader: LeaderAndEpoch) -> None:
+        """Send a node the leader that another node knows."""
 
         def arrive() -> None:
-            self._in_life(node, life, LeaderReported(self._at(), said.epoch, said.leader_id, NodeId(source)))
+            self._give_if_running(
+                node, incarnation, LeaderReported(self._at(), leader.epoch, leader.leader_id, NodeId(source))
+            )
 
         self._send(source, node, arrive)
 
-    def _in_life(self, node: int, life: int, event: Event) -> None:
+    def _give_if_running(self, node: int, incarnation: int, event: Event) -> None:
         replica = self.replicas[node]
-        if replica.core is not None and replica.lives == life:
+        if replica.core is not None and replica.incarnation == incarnation:
             self.give(node, event)
 
     # --- fetching ---
@@ -367,9 +372,9 @@ class QuorumCluster:
         if target is None:
             others = [other for other in self.replicas if other != node]
             target = int(core.leader_id) if core.leader_id >= 0 else self.rng.choice(others)
-        if self.replicas[target].core is None or {(node, target), (target, node)} & self.cut:
+        if self.replicas[target].core is None or {(node, target), (target, node)} & self.disconnected:
             return
-        view, asked, life = replica.view(), target, replica.lives
+        view, asked, incarnation = replica.view(), target, replica.incarnation
         request = Fetch(replica.me, core.epoch, view.log_end, view.last_epoch, view.durable_offset)
         self.fetching.add(node)
 
@@ -380,7 +385,7 @@ class QuorumCluster:
             mark = leader.high_watermark
             if isinstance(answer.answer, LogsAgree) and not answer.answer.is_voter:
                 records = leader.entries[request.offset : mark]
-            self._send(asked, node, lambda: self._take(node, asked, life, request, answer, records, hint, mark))
+            self._send(asked, node, lambda: self._take(node, asked, incarnation, request, answer, records, hint, mark))
 
         self._send(node, asked, lambda: self._ask(asked, lambda n: FetchRequested(n, self._at(), request), answered))
 
@@ -388,7 +393,7 @@ class QuorumCluster:
         self,
         node: int,
         asked: int,
-        life: int,
+        incarnation: int,
         request: Fetch,
         answer: Answer,
         records: list[Entry],
@@ -397,7 +402,7 @@ class QuorumCluster:
     ) -> None:
         self.fetching.discard(node)
         replica = self.replicas[node]
-        if replica.core is None or replica.lives != life:
+        if replica.core is None or replica.incarnation != incarnation:
             return
         match answer.answer:
             case TidelogError():
@@ -416,17 +421,17 @@ class QuorumCluster:
                     replica.entries.extend(records)
                     self._commit(replica, min(high_watermark, len(replica.entries)))
                 case TruncateMetadataLog(offset):
-                    assert offset >= replica.high_watermark, "nothing committed is cut"
+                    assert offset >= replica.high_watermark, "no committed record is truncated"
                     del replica.entries[offset:]
                     replica.durable_offset = min(replica.durable_offset, offset)
                 case _:
-                    self._carry_out(node, replica, effect)
+                    self._execute(node, replica, effect)
         self.give(node, MetadataLogChanged(self._at(), replica.view()))
 
     def _at(self) -> Millis:
         return Millis(self.now)
 
-    # --- what must be true ---
+    # --- invariants ---
 
     def check(self) -> None:
         for node, replica in self.replicas.items():
@@ -437,12 +442,14 @@ class QuorumCluster:
                 first = self.leaders.setdefault(core.epoch, node)
                 assert first == node, f"epoch {core.epoch} is led by {first} and by {node}"
             reached = replica.high_watermark
-            assert replica.entries[:reached] == self.committed[:reached], "what was committed is not there"
+            assert replica.entries[:reached] == self.committed[:reached], "a committed record is missing"
         for replica in self.replicas.values():
             self._matches(replica)
         newest = self.active()
         if newest is not None and self.core(newest).epoch >= max(self.leaders, default=0):
-            assert self.replicas[newest].entries[: len(self.committed)] == self.committed, "the leader lacks something"
+            assert self.replicas[newest].entries[: len(self.committed)] == self.committed, (
+                "the leader lacks committed records"
+            )
 
     def _matches(self, replica: Replica) -> None:
         """Log matching: the same epoch at the same offset means the same record, and the same before it."""

@@ -16,7 +16,7 @@ def figure_8(cluster: QuorumCluster) -> None:
     cluster.run(300)
     near, *far = (node for node in range(5) if node != first)
     for node in far:
-        cluster.cut |= {(first, node), (node, first)}
+        cluster.disconnected |= {(first, node), (node, first)}
     cluster.append(first, "old")
     cluster.run(200)
     assert cluster.replicas[near].entries[-1].value == "old"

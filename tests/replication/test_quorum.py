@@ -373,7 +373,7 @@ def test_a_leader_that_resigned_is_not_followed_again_because_of_outdated_answer
     leader = cluster.wait_leader()
     cluster.run(300)
     node, late = (node for node in range(3) if node != leader)
-    cluster.cut.add((leader, late))
+    cluster.disconnected.add((leader, late))
     cluster.give(leader, ResignRequested(Millis(cluster.now)))
     began = cluster.now
     cluster.settle()

@@ -63,7 +63,7 @@ class QuorumMachine(RuleBasedStateMachine):
     @rule(node=NODE, other=NODE)
     def a_link_is_cut_or_healed(self, node: int, other: int) -> None:
         if node != other:
-            self.cluster.cut ^= {(node, other)}
+            self.cluster.disconnected ^= {(node, other)}
 
     @rule()
     def all_links_are_healed(self) -> None:

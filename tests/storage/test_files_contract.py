@@ -1,5 +1,4 @@
-"""One contract for two disks: the operating system and the fake disk behave alike. Source:
-storage/files/file_system.py."""
+"""The contract of `Files` (storage/files/file_system.py), checked for the operating system and for the fake disk."""
 
 from __future__ import annotations
 

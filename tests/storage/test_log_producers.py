@@ -270,7 +270,7 @@ def test_a_moved_log_start_moves_the_unstable_offset() -> None:
 # --- opening again ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stop", ["kill", "crash", "cut"])
+@pytest.mark.parametrize("stop", ["kill", "crash", "truncation"])
 def test_deleted_batches_below_the_start_still_update_their_producers(stop: str) -> None:
     """The log starts within a segment, after a marker: the snapshot at the segment's base offset does not contain the
     marker. If only the snapshot were used, the transaction would stay open forever, and its producer's next batch would
@@ -286,7 +286,7 @@ def test_deleted_batches_below_the_start_still_update_their_producers(stop: str)
     delete_records(bench.log, bench.log.log_end_offset)
     sender.send(2)
     commit_all(bench)
-    if stop == "cut":
+    if stop == "truncation":
         sender.send(2)
         bench.log.truncate_to(Offset(bench.log.log_end_offset - 1))
         sender.next[2] -= 1
@@ -307,7 +307,7 @@ def test_a_snapshot_is_not_used_if_the_deleted_batches_after_it_cannot_be_read()
         sender.send(2)
     commit_all(bench)
     delete_records(bench.log, Offset(15))
-    spoil_first_header(bench, 1)
+    corrupt_first_header(bench, 1)
     bench.log.truncate_to(Offset(20))
     assert bench.log.damage is None
     assert [state.producer_id for state in bench.log.active_producers()] == [2]
@@ -374,7 +374,7 @@ def test_agreements_are_written_less_often_in_logs_with_more_segments() -> None:
     assert 10 < 10**6 - writes.skip < 60
 
 
-@pytest.mark.parametrize("damage", ["lost", "cut", "emptied", "garbled", "another's"])
+@pytest.mark.parametrize("damage", ["lost", "truncated", "emptied", "garbled", "another's"])
 @pytest.mark.parametrize("stop", ["clean", "killed"])
 def test_a_damaged_transaction_index_never_exposes_aborted_records(stop: str, damage: str) -> None:
     """Vectors' README: Kafka does not rebuild a .txnindex below the recovery point, or after a clean stop."""
@@ -394,7 +394,7 @@ def test_a_damaged_transaction_index_never_exposes_aborted_records(stop: str, da
         path = f"{bench.log.path}/{name}"
         wrong = {
             "lost": None,
-            "cut": contents[name][:-34],
+            "truncated": contents[name][:-34],
             "emptied": b"",
             "garbled": contents[name][:5] + b"\x77" + contents[name][6:],
             "another's": contents[indexes[i - 1]],
@@ -411,7 +411,7 @@ def test_a_damaged_transaction_index_never_exposes_aborted_records(stop: str, da
     assert rebuilt == contents, "the same bytes"
 
 
-def spoil_first_header(bench: Bench, base: int = 0) -> None:
+def corrupt_first_header(bench: Bench, base: int = 0) -> None:
     """Make every walk along this segment fail."""
     file = bench.files.open(segment_path(bench.log.path, base, ".log"))
     file.pwritev([b"\x7f"], 8)
@@ -425,7 +425,7 @@ def test_an_agreed_index_is_not_verified_again_after_a_clean_stop() -> None:
     closed = bench.log.segments[1].base_offset
     wanted = bench.log.aborted_transactions(Offset(0), closed)
     bench.directory.close_clean()
-    spoil_first_header(bench)
+    corrupt_first_header(bench)
     bench.reopen()
     assert bench.log.aborted_transactions(Offset(0), closed) == wanted
 
@@ -444,7 +444,7 @@ def test_a_changed_index_is_verified_again(damage: str) -> None:
         file = bench.files.open(segment_path(bench.log.path, 0, ".log"))
         file.pwritev([b"more"], file.size())
         file.close()
-    spoil_first_header(bench)
+    corrupt_first_header(bench)
     bench.reopen()
     with pytest.raises(CorruptLog):
         bench.log.aborted_transactions(Offset(0), second)
@@ -475,7 +475,7 @@ def test_a_truncation_discards_earlier_agreements() -> None:
     assert read_agreements(bench.files, bench.log.path) == {}
 
 
-@pytest.mark.parametrize("damage", ["lost", "cut", "garbled"])
+@pytest.mark.parametrize("damage", ["lost", "truncated", "garbled"])
 @pytest.mark.parametrize("which", ["last", "all"])
 @pytest.mark.parametrize("stop", ["clean", "killed"])
 def test_damaged_snapshots_are_rebuilt_from_the_log(stop: str, which: str, damage: str) -> None:
@@ -495,7 +495,7 @@ def test_damaged_snapshots_are_rebuilt_from_the_log(stop: str, which: str, damag
         bench.files.remove(path)
         if damage != "lost":
             file = bench.files.open(path, create=True)
-            file.pwritev([data[:-3] if damage == "cut" else data[:-3] + b"rot"], 0)
+            file.pwritev([data[:-3] if damage == "truncated" else data[:-3] + b"rot"], 0)
             file.close()
     bench.reopen()
     commit_all(bench)
@@ -517,7 +517,7 @@ def test_a_transaction_with_an_unreplicated_marker_is_still_undecided_after_a_re
     assert bench.log.last_stable_offset == 2
 
 
-# --- cuts -------------------------------------------------------------------------------------------------------------
+# --- truncation -------------------------------------------------------------------------------------------------------
 
 
 def test_each_clean_stop_leaves_one_snapshot_of_its_own() -> None:
@@ -546,12 +546,12 @@ def test_no_state_survives_a_truncation() -> None:
         append(bench, from_producer(1, 30))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 37, 80, 111, 160])
-def test_a_truncated_log_has_the_state_that_it_had_at_that_log_end(cut: int) -> None:
+@pytest.mark.parametrize("offset", [0, 1, 37, 80, 111, 160])
+def test_a_truncated_log_has_the_state_that_it_had_at_that_log_end(offset: int) -> None:
     bench, twin = Bench(), Bench()
     eventful(bench)
     bench.log.high_watermark = Offset(0)
-    bench.log.truncate_to(Offset(cut))
+    bench.log.truncate_to(Offset(offset))
     end_offset = bench.log.log_end_offset
     other = Bench(NEVER_ROLLS)
     eventful(other)
@@ -599,7 +599,7 @@ def test_a_removed_snapshot_does_not_return_after_a_clean_stop() -> None:
         assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 16)]
 
 
-@pytest.mark.parametrize("power", ["stays", "fails behind a clean stop"])
+@pytest.mark.parametrize("power", ["stays", "fails after a clean stop"])
 def test_a_snapshot_above_the_log_end_is_never_used(power: str) -> None:
     """A page-cache log may lose records below a snapshot that is on the disk."""
     for seed in range(1 if power == "stays" else 40):

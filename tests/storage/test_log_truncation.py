@@ -1,4 +1,5 @@
-"""A truncation whose fsyncs run on another thread: the state until its end, and failures. Results: test_truncate.py."""
+"""A truncation whose fsyncs run on another thread: the state of the log until it ends, and failures. test_truncate.py
+shows the results of truncations."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tidelog.types import Offset
 
 
 class Ended:
-    """Records how a truncation has ended."""
+    """The callback of a truncation. `outcomes`: its errors, None for success."""
 
     def __init__(self) -> None:
         self.outcomes: list[TidelogError | None] = []
@@ -30,13 +31,13 @@ def begin(bench: Bench, offset: int, *, fully: bool = False) -> Ended:
     return ended
 
 
-def deferred(upto: int = 60) -> tuple[Bench, Deferred]:
+def deferred(count: int = 60) -> tuple[Bench, Deferred]:
     executor = Deferred()
     bench = Bench(executor=executor)
-    bench.follow(*(stamped(i, b"old %03d" % i, epoch=1) for i in range(upto)))
+    bench.follow(*(stamped(i, b"old %03d" % i, epoch=1) for i in range(count)))
     bench.commit()
     executor.run_all()
-    assert bench.log.durable_offset == upto
+    assert bench.log.durable_offset == count
     return bench, executor
 
 

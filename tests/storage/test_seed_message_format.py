@@ -1,5 +1,5 @@
-"""message-format-and-validation.txt, as far as a log shows it: one file of [Offset MessageSize Message], wrappers with
-their last offset, reads from an offset on, and the checks of leader and follower."""
+"""The rules of the seed document message-format-and-validation.txt that a log shows: one file of [Offset MessageSize
+Message], wrappers with their last offset, reads from an offset on, and the checks of leader and follower."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lead(bench: Bench, data: bytes, epoch: int = 0) -> int:
     return bench.log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(epoch)).last_offset
 
 
-def of_format(bench: Bench, magic: int) -> None:
+def change_format(bench: Bench, magic: int) -> None:
     """Change the topic's message.format: the log continues in another one."""
     bench.config = replace(bench.config, magic=magic)
     bench.log.reconfigure(bench.config)
@@ -46,7 +46,7 @@ def mixed() -> Bench:
     """One log with wrappers and plain messages of v0 and v1 and with batches of v2, in many segments."""
     bench = Bench(replace(SMALL, segment_bytes=700))
     for magic in (0, 1, 2, 1, 0, 2):
-        of_format(bench, magic)
+        change_format(bench, magic)
         for i, codec in enumerate(CODECS):
             lead(bench, message_set(magic, 3 + i, codec, time=NOW + bench.log.log_end_offset))
     return bench
@@ -122,9 +122,9 @@ def test_a_read_is_limited_by_bytes_and_offset_and_begins_at_the_right_message(d
     limit = data.draw(st.integers(0, 900))
     read = bench.log.read(Offset(offset), limit, up_to=Offset(up_to))
     got = [(found.last_offset, bytes(found.buffer)) for found in iter_batches(read.records)]
-    due = [found for found in whole if offset <= found.last_offset < up_to]
-    assert got == [(found.last_offset, bytes(found.buffer)) for found in due[: len(got)]]
-    assert got or not due
+    expected = [found for found in whole if offset <= found.last_offset < up_to]
+    assert got == [(found.last_offset, bytes(found.buffer)) for found in expected[: len(got)]]
+    assert got or not expected
     if len(read.records) > limit:
         assert len(got) == 1, "above the limit there is one message, and no more"
     assert read.next_offset == got[-1][0] + 1
@@ -134,9 +134,9 @@ def test_lookups_by_time_in_a_log_of_all_formats() -> None:
     """KIP-32, KIP-33: v0 has no timestamp and is never found by one."""
     bench = mixed()
     everything = [record for data in bench.contents() for record in iter_records(data)]
-    for asked in range(NOW - 1, NOW + 90):
-        expected = next((record for record in everything if record.timestamp >= asked), None)
-        found = bench.log.offset_for_timestamp(asked, up_to=ALL)
+    for timestamp in range(NOW - 1, NOW + 90):
+        expected = next((record for record in everything if record.timestamp >= timestamp), None)
+        found = bench.log.offset_for_timestamp(timestamp, up_to=ALL)
         assert (None if found is None else found[:2]) == (expected and (expected.offset, expected.timestamp))
 
 

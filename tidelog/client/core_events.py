@@ -1,4 +1,4 @@
-"""The events and the effect that the producer's core and the fetch core share: leaders and time (monotonic)."""
+"""The events and the effect that the cores of producer and consumer share: leaders, and monotonic time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidelog.types import LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class LeaderKnown:
-    """The answer to FindLeader, or a change of the metadata. node: NO_NODE if the partition has no leader or it is
-    unknown, for the given cause. topic_id: None if the topic is unknown."""
+    """The answer to FindLeader, or a change of the metadata. node: NO_NODE if the partition has no leader, or if the
+    leader is unknown; `cause` is the reason. topic_id: None if the topic is unknown."""
 
     topic_partition: TopicPartition
     topic_id: TopicId | None

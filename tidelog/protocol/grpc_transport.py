@@ -24,10 +24,11 @@ KEEPALIVE_TIMEOUT_MS: Final = 3_000
 """Ping interval of an idle connection and timeout of a ping; together about Kafka's session timeout."""
 
 CONNECT_TIMEOUT_MS: Final = 3_000
-"""Timeout of one connection attempt; gRPC's default of 20 s would outlast every session."""
+"""Timeout of one connection attempt. gRPC's default of 20 s is longer than the session timeout of a node."""
 
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Most messages are about 256 KiB, but a batch is never split, and topics may allow large batches."""
+"""Default of the largest message. Most messages have about 256 KiB, but a batch is never split, and topics may allow
+large batches."""
 
 
 def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[str, int | str]]:
@@ -166,7 +167,7 @@ class GrpcStream(Generic[Request, Answer]):
         return answer
 
     def close(self) -> None:
-        """End the stream at once; waiting calls raise ConnectionFailed."""
+        """End the stream at once. Pending calls raise ConnectionFailed."""
         self._call.cancel()
 
     async def _ending(self) -> TidelogError:

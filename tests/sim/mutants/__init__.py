@@ -591,7 +591,7 @@ MUTANTS: Final = (
         producers.sequences_are_not_checked, "producers", producer_stories.later_batch_comes_through, "was sent later"
     ),
     Mutant(
-        producers.a_duplicate_is_taken_as_new,
+        producers.a_duplicate_is_appended_again,
         "producers",
         producer_stories.answer_is_lost,
         "is committed at 1 and at 2",
@@ -603,13 +603,13 @@ MUTANTS: Final = (
         "is committed at offset 1",
     ),
     Mutant(
-        producers.sequences_are_given_back,
+        producers.sequences_are_reused,
         "S11",
         producer_stories.sequence_of_a_lost_answer,
         "is committed at offset 1",
     ),
     Mutant(
-        producers.a_failed_attempt_ends_the_doubt,
+        producers.a_failed_attempt_counts_for_all,
         "producers",
         producer_stories.sequence_of_a_lost_answer,
         "refused as not written, yet",

@@ -1,4 +1,4 @@
-"""Plant every known bug, one at a time, in its story and in random worlds.
+"""Plants each known bug in its story and in random worlds.
 
     python -m tests.sim.mutants --worlds 20 --jobs 2       all, with at most 20 random worlds each
     python -m tests.sim.mutants --worlds 0 NAME            one, its story alone
@@ -23,17 +23,17 @@ from tests.sim.mutants.examined import Found, examine
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants", description=__doc__)
-    parser.add_argument("names", nargs="*", help="of planted bugs; all where none is given")
+    parser.add_argument("names", nargs="*", help="names of planted bugs (all)")
     parser.add_argument("--worlds", type=int, default=20, help="random worlds for each, at most (20)")
     parser.add_argument("--first", type=int, default=1, help="seed of the first world (1)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="side by side (one for each core)")
-    parser.add_argument("--table", type=Path, help="write what was found into this file, as rows of Markdown")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel processes (one for each core)")
+    parser.add_argument("--table", type=Path, help="write the outcomes into this file, as rows of Markdown")
     given = parser.parse_args(arguments)
     wanted = [number for number, each in enumerate(MUTANTS) if not given.names or each.name in given.names]
-    judge = partial(examine, seeds=range(given.first, given.first + given.worlds))
+    examine_one = partial(examine, seeds=range(given.first, given.first + given.worlds))
     found: list[Found] = []
     with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=5) as pool:
-        for one in pool.imap_unordered(judge, wanted):
+        for one in pool.imap_unordered(examine_one, wanted):
             found.append(one)
             print(f"{len(found):3}/{len(wanted)} {line(one)}", flush=True)
     if given.table is not None:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def line(found: Found) -> str:
     mutant = MUTANTS[found.number]
-    story = f"{mutant.story.__name__}: {found.said or 'ends well'}"
+    story = f"{mutant.story.__name__}: {found.violation or 'no violation'}"
     if found.tried == 0:
         world = ""
     elif found.noticed is None:

@@ -92,9 +92,9 @@ def a_damaged_replica_restarts_within_an_epoch(patch: Patch) -> None:
     def begins_anew(self: Any, partition: Any, state: Any) -> bool:
         return begin(self, partition, replace(state, leader_epoch=partition.used_in + 1))
 
-    begin = ReplicaManager._begins_anew
+    begin = ReplicaManager._set_aside_unfit
     patch.setattr(elections, "taken_out", taken_out)
-    patch.setattr(ReplicaManager, "_begins_anew", begins_anew)
+    patch.setattr(ReplicaManager, "_set_aside_unfit", begins_anew)
 
 
 def a_replica_goes_on_in_any_directory(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""One planted bug and the worlds that notice it: apart from __main__.py, since a worker process cannot import that."""
+"""One planted bug and the worlds that notice it. Not in __main__.py, which a worker process cannot import."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tests.sim.mutants.mutant import is_caught, told, worlds
 
 
 class Found(NamedTuple):
-    """The outcome of one planted bug. noticed: the violation in the last of `tried` random worlds; None: no world
-    failed."""
+    """The outcome of one planted bug. violation: in its story; None: none. noticed: the violation in the last of
+    `tried` random worlds; None: no world failed."""
 
     number: int
     by_story: bool
-    said: str | None
+    violation: str | None
     tried: int
     noticed: str | None
 
 
 def examine(number: int, seeds: range) -> Found:
     """Plant one bug in its story, and in random worlds until one notices it."""
-    said = told(MUTANTS[number])
+    violation = told(MUTANTS[number])
     count, noticed = worlds(MUTANTS[number], seeds)
-    return Found(number, is_caught(MUTANTS[number], said), said, count, noticed)
+    return Found(number, is_caught(MUTANTS[number], violation), violation, count, noticed)

@@ -188,4 +188,4 @@ def an_epoch_that_is_not_known_agrees(patch: Patch) -> None:
 
 def a_role_is_taken_during_a_truncation(patch: Patch) -> None:
     """A change of the metadata is applied to a partition while its log is being truncated."""
-    patch.setattr(replica_manager.ReplicaManager, "_is_put_off", lambda *_: False)
+    patch.setattr(replica_manager.ReplicaManager, "_postpone_if_busy", lambda *_: False)

@@ -1,4 +1,4 @@
-"""Producers, and logs with too little producer state."""
+"""Planted bugs of producers, and of the producer state of logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sequences_are_not_checked(patch: Patch) -> None:
     _sequences_are_not_checked(patch)
 
 
-def a_duplicate_is_taken_as_new(patch: Patch) -> None:
+def a_duplicate_is_appended_again(patch: Patch) -> None:
     """A leader does not detect duplicates of batches that it has appended."""
     _sequences_are_not_checked(patch)
     patch.setattr(producer_entry.ProducerState, "duplicate_of", lambda *_: None)
@@ -35,29 +35,29 @@ def producers_survive_the_truncation(patch: Patch) -> None:
     patch.setattr(log_producers.LogProducers, "truncating", lambda *_: False)
 
 
-def sequences_are_given_back(patch: Patch) -> None:
+def sequences_are_reused(patch: Patch) -> None:
     """A batch that failed as not written returns its sequences, even if an earlier attempt may have been written."""
     finish = _producer_core.ProducerCore._finish
 
-    def returning(self: Any, at: Any, effects: Any, finished: Any) -> None:
+    def finish_and_reuse(self: Any, at: Any, effects: Any, finished: Any) -> None:
         series, alone = finished.batch.queue.series, len(finished.batch.queue.begun) == 1
         finish(self, at, effects, finished)
         if finished.error is not None and alone:
             series.broken, series.sequence = False, finished.batch.stamp.sequence
 
-    patch.setattr(_producer_core.ProducerCore, "_finish", returning)
+    patch.setattr(_producer_core.ProducerCore, "_finish", finish_and_reuse)
 
 
-def a_failed_attempt_ends_the_doubt(patch: Patch) -> None:
+def a_failed_attempt_counts_for_all(patch: Patch) -> None:
     """A batch counts as not written as soon as one of its attempts is known to have failed."""
     retry = _producer_core.ProducerCore._retry
 
-    def believing(self: Any, batch: Any, cause: Any, at: Any) -> None:
+    def retry_as_not_written(self: Any, batch: Any, cause: Any, at: Any) -> None:
         if cause.written is False:
             batch.unknown_cause = None
         retry(self, batch, cause, at)
 
-    patch.setattr(_producer_core.ProducerCore, "_retry", believing)
+    patch.setattr(_producer_core.ProducerCore, "_retry", retry_as_not_written)
 
 
 def blocks_of_ids_are_forgotten(patch: Patch) -> None:
@@ -77,11 +77,11 @@ def a_duplicate_needs_a_set_too(patch: Patch) -> None:
 
 
 def a_call_overtakes_those_that_wait(patch: Patch) -> None:
-    """A producer queues a record as soon as there is room for it, ahead of the calls that wait for room."""
+    """A producer queues a record as soon as there is memory for it, ahead of the calls that wait for memory."""
     put = Producer._put
 
-    def overtaking(self: Any, *record: Any, first: bool = False) -> Any:
+    def put_first(self: Any, *record: Any, first: bool = False) -> Any:
         del first
         return put(self, *record, first=True)
 
-    patch.setattr(Producer, "_put", overtaking)
+    patch.setattr(Producer, "_put", put_first)

@@ -20,11 +20,11 @@ INT64_MIN: Final = -(2**63)
 
 _SMALL_MIN: Final = -64
 _SMALL_MAX: Final = 8191
-"""Bounds of the precomputed table: all one-byte and the positive two-byte encodings, which cover most fields."""
+"""Bounds of the precomputed encodings: all of one byte and the positive ones of two bytes, which cover most fields."""
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """Return the encoding of a number from 0 on without zigzag, as KIP-482 writes lengths."""
+    """Return the encoding of a non-negative number without zigzag, as KIP-482 writes lengths."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -38,7 +38,7 @@ def _encode(value: int) -> bytes:
 
 
 UNFOLDED: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
-"""Value of a one-byte number: for readers that avoid a call."""
+"""The number that each one-byte encoding stands for: readers look it up without a call."""
 
 _SMALL: Final = tuple(_encode(value) for value in range(_SMALL_MIN, _SMALL_MAX + 1))
 
