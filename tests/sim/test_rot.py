@@ -30,6 +30,12 @@ def world() -> Iterator[Simulation]:
         yield sim
 
 
+@pytest.fixture(autouse=True)
+def reads_go_to_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits are flipped in files: what is kept in memory of recent appends stays intact."""
+    monkeypatch.setattr("tests.sim.world.RECENT_BYTES", (0,))
+
+
 def strikes(sim: Simulation, rot: Rot, node: int, count: int = 1) -> list[str]:
     """Strike `count` times. Returns the notes about flipped bits."""
     before = len(sim.trace.lines)
