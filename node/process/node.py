@@ -209,7 +209,7 @@ class Node:
 
     def _directory_opener(self, writers: Mapping[str, Executor]) -> Callable[[str], LogDirectory]:
         """A function that opens a log directory; called on the writer of that directory."""
-        background = {path: self._executors(f"{path} care") for path in writers}
+        background = {path: self._executors(f"{path} maintenance") for path in writers}
         syncers = {path: self._executors(f"{path} sync", SYNCS_AT_ONCE) for path in writers}
         readers = {path: self._executors(f"{path} read", READS_AT_ONCE) for path in writers}
         return lambda path: LogDirectory(
