@@ -55,8 +55,8 @@ class NodeMetrics:
         self._disk_seconds = Histogram(
             "tidelog_directory_work_seconds",
             "Time of one piece of work on a log directory's writer; directory with suffix ' sync': of one fsync of a "
-            "log; ' maintenance': of cleaning, the scrub or the removal of files; ' quorum': of one fsync of the metadata "
-            "log, a vote or a snapshot; ' read': of a read from disk",
+            "log; ' maintenance': of cleaning, the scrub or the removal of files; ' quorum': of one fsync of the "
+            "metadata log, a vote or a snapshot; ' read': of a read from disk",
             ("directory",),
             buckets=_SECONDS,
             registry=self.registry,
