@@ -223,7 +223,7 @@ def test_the_command_works_from_up_to_the_end(tmp_path: Path) -> None:
         victim = told["pids"][1]
         os.kill(victim, signal.SIGKILL)
         assert up.stderr is not None
-        assert b"was ended by SIGKILL: it is started again" in up.stderr.readline()
+        assert b"was ended by SIGKILL: it is restarted" in up.stderr.readline()
         assert tidelog("produce", "greetings", "--timeout", "60", typed=b"still here\n").returncode == 0
     finally:
         up.send_signal(signal.SIGINT)

@@ -64,7 +64,7 @@ class InCores(NamedTuple):
 IN_CORES = [
     InCores(quorum.older_epochs_are_committed_by_count, tales.figure_8, 5, 5, "the leader lacks something|committed"),
     InCores(quorum.a_removed_voter_is_no_candidate, tales.leader_that_removed_itself, 3, 2, "not within 20000 ms"),
-    InCores(quorum.a_lost_log_votes, tales.voter_that_lost_its_log, 3, 3, "what was committed"),
+    InCores(quorum.a_lost_log_votes, tales.voter_that_lost_its_log, 3, 3, "a committed record is missing"),
 ]
 
 

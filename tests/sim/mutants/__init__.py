@@ -235,7 +235,7 @@ MUTANTS: Final = (
         followers.who_deleted_more_than_the_leader_begins_at_its_start,
         "found",
         log_stories.member_has_only_its_own_epoch_left,
-        MEMBER_LACKS,
+        f"{MEMBER_LACKS}|its high watermark went back",
     ),
     Mutant(followers.a_watermark_comes_before_the_truncation, "S7", stories.watermark_of_a_diverging_answer, MIXED),
     Mutant(followers.an_answer_counts_for_any_fetch, "S7", stories.late_answer, "lost offsets 8|offset 8 is missing"),
