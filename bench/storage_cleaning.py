@@ -17,11 +17,11 @@ from uuid import UUID
 
 from bench.figure import Figure, Run
 from storage.compaction.offset_map import OffsetMap
-from storage.config import LogConfig
 from storage.directory.log_cleaner import LogCleaner
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tidelog.errors import TidelogError
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import Codec, Durability, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition

@@ -21,9 +21,9 @@ from uuid import UUID
 
 from bench.figure import Better, Figure, Run
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, encode_offsets
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
+from storage.log_config import LogConfig
 from tidelog.records import Record, build_batch
 from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
 

@@ -21,8 +21,8 @@ from typing import Final
 
 from bench.figure import Figure, Run
 from bench.suite_storage import EPOCH, build, make_log
-from storage.config import LogConfig
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tidelog.types import Durability
 
 APPENDS: Final = 30_000

@@ -28,7 +28,7 @@ from node.observability.metrics import NodeFigures, NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.observability.partition_metrics import PartitionFigures
 from replication.controller.image import apply
-from replication.controller.metadata import PartitionChangeRecord, TopicConfigsRecord
+from replication.controller.metadata_records import PartitionChangeRecord, TopicConfigsRecord
 from tests.node.wires import TOPIC, Cluster
 from tidelog import Producer
 from tidelog.client.admin import Admin

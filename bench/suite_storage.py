@@ -29,10 +29,10 @@ from bench.storage_group_commit import group_commits
 from bench.storage_reading import reading
 from bench.storage_recovery import recoveries
 from bench.storage_start import starts
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from tidelog.records import HEADER_BYTES, RecordBatch, RecordBatchBuilder, crc32c, stamp

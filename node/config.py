@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Final, NoReturn
 
-from storage.config import CLEANUP_POLICY, LogConfig
 from storage.directory.maintenance_config import MaintenanceConfig
+from storage.log_config import CLEANUP_POLICY, LogConfig
 from storage.settings import (
     INT32_MAX,
     InvalidValue,

@@ -37,7 +37,7 @@ MACHINE = {
 NODE_OUTERMOST = {
     "__main__.py",
     "connections.py",
-    "executor.py",
+    "thread_executor.py",
     "server.py",
     "transport.py",
     "local_cluster.py",

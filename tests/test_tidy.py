@@ -1,4 +1,4 @@
-"""Habits that a linter does not know, held by a test: what a tracked file may say, how long it may grow."""
+"""Rules that a linter does not know: what a tracked file may contain, how long it may grow, how it is named."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTION_LINES_MAX = 80
 FILE_LINES_MAX = 700
+PRODUCT = ("tidelog/", "storage/", "replication/", "node/")
 
 MACHINE_PATHS = re.compile(r"(^|[^A-Za-z0-9_.])/(work|root|farm)/[A-Za-z.]")
 REGISTRIES = re.compile(r"https?://[a-z0-9.-]*(pypi|npmjs|maven|crates)[a-z0-9.-]*")
@@ -80,3 +81,22 @@ def test_test_files_have_names_of_their_own() -> None:
         if path.name.startswith("test_") and path.suffix == ".py":
             names.setdefault(path.name, []).append(str(path.relative_to(ROOT)))
     assert [paths for paths in names.values() if len(paths) > 1] == []
+
+
+def test_product_files_and_classes_have_names_of_their_own() -> None:
+    """A name leads to one file and one class. The synchronous clients have the names of those they wrap, and
+    `ProduceRequest` is a value and the message of the same name."""
+    files: dict[str, list[str]] = {}
+    classes: dict[str, list[str]] = {}
+    for path in hand_written_python():
+        place = str(path.relative_to(ROOT))
+        if not place.startswith(PRODUCT):
+            continue
+        if not path.name.startswith("__"):
+            files.setdefault(path.name, []).append(place)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(place)
+    assert [places for places in files.values() if len(places) > 1] == []
+    twice = {name for name, places in classes.items() if len(places) > 1}
+    assert twice == {"Producer", "Consumer", "Admin", "ProduceRequest"}

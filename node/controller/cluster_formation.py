@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from node.quorum.checks import directory_id_of, key_of
-from node.requests.types.quorum import QUORUM_INTRODUCE, IntroduceAnswer, IntroduceRequest
+from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceAnswer, IntroduceRequest
 from node.runtime.peers import Peers
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from tidelog.clock import Clock

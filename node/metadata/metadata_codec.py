@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from node.metadata.message_mapping import MessageMapping
 from replication.controller import features
-from replication.controller.metadata import LocatedRecord, MetadataRecord
+from replication.controller.metadata_records import LocatedRecord, MetadataRecord
 from tidelog.errors import CorruptLog, UnsupportedVersion
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
 from tidelog.records import Record, RecordBatch, build_batch, iter_batches

@@ -23,16 +23,16 @@ from node.metadata.metadata_codec import MetadataBatch, decode_batches, encode_b
 from node.metadata.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
 from node.runtime.work import run_in
 from replication.controller.image import EMPTY, ClusterImage, advance, apply
-from replication.controller.metadata import MetadataRecord, VotersRecord
+from replication.controller.metadata_records import MetadataRecord, VotersRecord
 from replication.raft.log_view import MetadataLogView, SnapshotId
 from replication.raft.voters import Voter, VoterSet
 from storage.append_info import Origin
-from storage.config import LogConfig
 from storage.directory.group_commit import GroupCommit
 from storage.directory.log_directory import LogDirectory
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.files.file_system import Buffer
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tidelog.clock import Clock
 from tidelog.errors import CorruptLog, CorruptRecord, DiskFull, TidelogError
 from tidelog.records import LeaderChange, control_batch

@@ -20,7 +20,7 @@ from typing import Final
 from node.metadata.metadata_codec import decode_batches, encode_batch
 from replication.controller.image import EMPTY, ClusterImage, advance, apply
 from replication.controller.image_records import records_of
-from replication.controller.metadata import LocatedRecord, MetadataRecord
+from replication.controller.metadata_records import LocatedRecord, MetadataRecord
 from replication.raft.log_view import SnapshotId
 from storage.files.file_system import Files, read_file, write_file
 from tidelog.errors import CorruptLog, CorruptRecord, InvalidRequest, OffsetOutOfRange

@@ -19,7 +19,7 @@ from node.config import CLIENT_LISTENER, NodeConfig
 from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
-from node.controller.registration import Damaged, Identity, Registration
+from node.controller.node_registration import Damaged, Identity, Registration
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.driver import QuorumDriver
@@ -30,7 +30,7 @@ from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_handlers import ControllerHandlers
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
-from node.requests.types.controller import (
+from node.requests.types.controller_requests import (
     CONTROLLER_ALLOCATE_PRODUCER_IDS,
     CONTROLLER_ALTER_PARTITION,
     AlterPartitionAnswer,
@@ -43,7 +43,7 @@ from replication.controller.image import ClusterImage
 from replication.raft.quorum import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.directory.log_directory import LogDirectory
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
 from tidelog.clock import Clock

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 from node.config import NodeConfig
-from node.listeners.grpc.peers import GrpcPeers
+from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
 from node.observability.meters.topic_meter import TopicMeter
@@ -39,12 +39,12 @@ from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
 from node.runtime.work import finished, run_in
 from replication.controller.events import DamagedReplica
 from replication.controller.image import ClusterImage
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.protocol.network import Transport

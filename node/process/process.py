@@ -42,7 +42,7 @@ from node.observability.metrics import NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.process.node import Node
 from node.requests.boundary import Boundary
-from node.runtime.executor import ThreadExecutor
+from node.runtime.thread_executor import ThreadExecutor
 from storage.files.os_files import OsFiles
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidConfig, TidelogError

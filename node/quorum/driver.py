@@ -29,7 +29,7 @@ from node.quorum.addresses import QuorumAddresses
 from node.quorum.checks import key_of, unchecked
 from node.quorum.state import QuorumView, ensure_usable, read_state, write_state
 from node.requests.types.api import Answered, Api, Asked
-from node.requests.types.quorum import (
+from node.requests.types.quorum_requests import (
     QUORUM_BEGIN_QUORUM_EPOCH,
     QUORUM_END_QUORUM_EPOCH,
     QUORUM_INTRODUCE,
@@ -46,7 +46,7 @@ from node.runtime.work import run_in
 from replication.common_events import ClockTicked, Report
 from replication.controller import features
 from replication.controller.image import ClusterImage
-from replication.controller.metadata import ClusterRecord, VotersRecord
+from replication.controller.metadata_records import ClusterRecord, VotersRecord
 from replication.raft.log_view import MetadataLogView
 from replication.raft.quorum import Quorum, QuorumTimes
 from replication.raft.quorum_events import (
@@ -76,7 +76,7 @@ from replication.raft.quorum_events import (
 )
 from replication.raft.roles import QuorumState
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.files.file_system import Files
 from tidelog.clock import Clock
 from tidelog.errors import (

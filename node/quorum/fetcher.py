@@ -26,7 +26,7 @@ from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.checks import epoch_of, offset_of, unchecked
 from node.quorum.driver import QuorumDriver
-from node.requests.types.quorum import (
+from node.requests.types.quorum_requests import (
     QUORUM_FETCH_METADATA,
     QUORUM_FETCH_SNAPSHOT,
     FetchMetadataAnswer,

@@ -16,7 +16,7 @@ from node.quorum.checks import begin_of, end_of, epoch_of, fetch_of, key_of, unc
 from node.quorum.driver import QuorumDriver
 from node.quorum.state import QuorumView
 from node.requests.types.context import RequestContext
-from node.requests.types.quorum import (
+from node.requests.types.quorum_requests import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchMetadataAnswer,
@@ -60,7 +60,7 @@ _NO_EPOCHS: Final[tuple[EpochStart, ...]] = ()
 
 
 class QuorumHandlers:
-    """One method for each request of node/requests/types/quorum.py."""
+    """One method for each request of node/requests/types/quorum_requests.py."""
 
     def __init__(
         self,

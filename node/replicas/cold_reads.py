@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.replicas.fetch_state import READING, READY, Cause
+from node.replicas.fetch_state import READING, READY, FetchCause
 from node.replicas.waiting_fetch import DiskResult, WaitingFetch
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log
@@ -37,7 +37,7 @@ def fetch_records(fetch: WaitingFetch, log: Log) -> LogRead | None:
         return found
     if fetch.state is READY and fetch.outbox.is_full:
         found.release()
-        fetch.outbox.move(fetch, Cause.NO_PLACE)
+        fetch.outbox.move(fetch, FetchCause.NO_PLACE)
     else:
         _begin(fetch, log, found)
     return None
@@ -46,7 +46,7 @@ def fetch_records(fetch: WaitingFetch, log: Log) -> LogRead | None:
 def _begin(fetch: WaitingFetch, log: Log, ticket: ReadTicket) -> None:
     result = DiskResult(ticket, fetch.outbox.charge(fetch.max_bytes))
     fetch.cold_tries += 1
-    fetch.outbox.move(fetch, Cause.READ_BEGUN)
+    fetch.outbox.move(fetch, FetchCause.READ_BEGUN)
     log.directory.reader.submit(ticket.run, lambda failure: _done(fetch, result, failure))
 
 
@@ -54,13 +54,13 @@ def _done(fetch: WaitingFetch, result: DiskResult, failure: BaseException | None
     is_open = fetch.state is READING
     if is_open and failure is None:
         fetch.result = result
-        fetch.outbox.move(fetch, Cause.READ_ENDED)
+        fetch.outbox.move(fetch, FetchCause.READ_ENDED)
         return
     result.release()
     if not (failure is None or isinstance(failure, OSError | BrokenChain | CorruptIndex | TidelogError)):
         raise failure
     if is_open:
         fetch.cold_tries = TRIES_MAX + 1
-        fetch.outbox.move(fetch, Cause.READ_FAILED)
+        fetch.outbox.move(fetch, FetchCause.READ_FAILED)
     else:
         fetch.outbox.read_abandoned()

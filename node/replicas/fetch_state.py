@@ -24,7 +24,7 @@ class FetchState(IntEnum):
     READ = 7  # into memory that is charged; keeps the disk place until the next message
 
 
-class Cause(IntEnum):
+class FetchCause(IntEnum):
     """What happens to a fetch."""
 
     RECORDS = 0  # there may be more to read
@@ -45,16 +45,16 @@ _OPEN: Final = {state: state for state in FetchState if state is not ENDED}
 
 TRIED_NEXT: Final = frozenset((READY, CALLED, READ))
 
-MOVES: Final[Mapping[Cause, Mapping[FetchState, FetchState]]] = {
-    Cause.RECORDS: {**_OPEN, WAITING: READY},
-    Cause.DUE: {**_OPEN, WAITING: READY, SHORT: READY},
-    Cause.TICK: {SHORT: READY},
-    Cause.NOTHING: dict.fromkeys(TRIED_NEXT, WAITING),
-    Cause.FEW: dict.fromkeys(TRIED_NEXT, SHORT),
-    Cause.NO_PLACE: {READY: QUEUED},
-    Cause.READ_BEGUN: dict.fromkeys(TRIED_NEXT, READING),
-    Cause.PLACE_FREE: {QUEUED: CALLED},
-    Cause.READ_ENDED: {READING: READ},
-    Cause.READ_FAILED: {READING: READY},
-    Cause.END: dict.fromkeys(_OPEN, ENDED),
+MOVES: Final[Mapping[FetchCause, Mapping[FetchState, FetchState]]] = {
+    FetchCause.RECORDS: {**_OPEN, WAITING: READY},
+    FetchCause.DUE: {**_OPEN, WAITING: READY, SHORT: READY},
+    FetchCause.TICK: {SHORT: READY},
+    FetchCause.NOTHING: dict.fromkeys(TRIED_NEXT, WAITING),
+    FetchCause.FEW: dict.fromkeys(TRIED_NEXT, SHORT),
+    FetchCause.NO_PLACE: {READY: QUEUED},
+    FetchCause.READ_BEGUN: dict.fromkeys(TRIED_NEXT, READING),
+    FetchCause.PLACE_FREE: {QUEUED: CALLED},
+    FetchCause.READ_ENDED: {READING: READ},
+    FetchCause.READ_FAILED: {READING: READY},
+    FetchCause.END: dict.fromkeys(_OPEN, ENDED),
 }

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
 from node.replicas.replica_config import ReplicaConfig
-from node.requests.types.controller import AlterPartitionAnswer, ProposalOutcome
+from node.requests.types.controller_requests import AlterPartitionAnswer, ProposalOutcome
 from replication.controller import events
 from replication.partition.leader_events import ProposalAccepted, ProposeIsr
 from tidelog.clock import Clock

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 
 from node.runtime.work import run_in
 from replication.controller.image import ClusterImage, PartitionState, TopicState
-from replication.controller.metadata import LOST_DIRECTORY, UNKNOWN_DIRECTORY
-from storage.config import LogConfig
+from replication.controller.metadata_records import LOST_DIRECTORY, UNKNOWN_DIRECTORY
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tidelog.errors import TidelogError
 from tidelog.types import METADATA_TOPIC, NO_NODE, DirectoryId, NodeId, PartitionKey, TopicId, TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from node.config import CLIENT_LISTENER, MEMORY_BYTES, ReplicationConfig
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from node.replicas.fetch_state import (
     SHORT,
     TRIED_NEXT,
     WAITING,
-    Cause,
+    FetchCause,
     FetchState,
 )
 from node.requests.types.fetch import FetchedPartition
@@ -45,7 +45,7 @@ AT_ONCE: Final = 4
 """Disk places of one stream: enough to keep a disk busy, and some MiB at most."""
 
 _AT_DISK: Final = (READING, READ)
-_RECORDS: Final = Cause.RECORDS
+_RECORDS: Final = FetchCause.RECORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +117,15 @@ class WaitingFetch:
     def answer_anyway(self) -> None:
         """Answer it now, with or without records; one that waits for a disk, after that."""
         self.min_bytes = 0
-        self.outbox.move(self, Cause.DUE)
+        self.outbox.move(self, FetchCause.DUE)
 
     def wait(self) -> None:
         """Note that nothing can be read yet. The replica wakes it."""
-        self.outbox.move(self, Cause.NOTHING)
+        self.outbox.move(self, FetchCause.NOTHING)
 
     def fall_short(self) -> None:
         """Note that fewer than `min_bytes` can be read."""
-        self.outbox.move(self, Cause.FEW)
+        self.outbox.move(self, FetchCause.FEW)
 
     def tell(self, news: FetchedPartition) -> None:
         """Send an update; the fetch keeps waiting."""
@@ -170,7 +170,7 @@ class FetchOutbox:
         self.answers.append(answer)
         self.wake()
 
-    def move(self, fetch: WaitingFetch, cause: Cause) -> None:
+    def move(self, fetch: WaitingFetch, cause: FetchCause) -> None:
         """Move a fetch to its next state, and to the queue of that state."""
         before = fetch.state
         after = MOVES[cause].get(before)
@@ -212,7 +212,7 @@ class FetchOutbox:
         if not self.is_full:
             self.wake()
             while self._queue and not self.is_full:
-                self.move(next(iter(self._queue)), Cause.PLACE_FREE)
+                self.move(next(iter(self._queue)), FetchCause.PLACE_FREE)
 
 
 def wake_all(waiting: dict[WaitingFetch, None]) -> None:

@@ -18,8 +18,8 @@ from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
-from node.requests.types import controller as controller_apis
-from node.requests.types.administration import (
+from node.requests.types import controller_requests as controller_apis
+from node.requests.types.admin_requests import (
     AlterReassignmentsRequest,
     ChangedPartition,
     ChangedPartitions,

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from node.controller.controller_driver import ControllerDriver
 from node.requests.topic_settings import TopicSettings
-from node.requests.types.administration import ChangedPartition, ChangedPartitions, TopicPartitionId
+from node.requests.types.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
 from node.requests.types.context import RequestContext
-from node.requests.types.controller import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
+from node.requests.types.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from replication.controller import features
 from replication.controller.events import (
     AllocateProducerIds,

@@ -40,7 +40,7 @@ from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensur
 from node.runtime.memory_budget import ANSWER_COPIES, REQUEST_COPIES, AnswerCharge, Kind, Share
 from node.runtime.peers import ValueStream
 from replication.epochs import epoch_before
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.isolation import FetchIsolation
 from storage.segment.time_lookup import EARLIEST, LATEST
 from tidelog.clock import Clock

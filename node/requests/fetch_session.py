@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from node.observability.meters.request_meter import MeteredRequest
-from node.replicas.fetch_state import SHORT, Cause
+from node.replicas.fetch_state import SHORT, FetchCause
 from node.replicas.follower_streams import FollowerStreams
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
@@ -47,7 +47,7 @@ READS_UP_TO: Final = {
 }
 """The upper bound of a consumer's reads."""
 
-_END: Final = Cause.END
+_END: Final = FetchCause.END
 
 
 class FetchSession:
@@ -338,7 +338,7 @@ class FetchSession:
             self.sign_of_life_due = True
             self._wake.set()
         while self.outbox.short:
-            self.outbox.move(next(iter(self.outbox.short)), Cause.TICK)
+            self.outbox.move(next(iter(self.outbox.short)), FetchCause.TICK)
 
     def _answer_overdue(self, now: Millis) -> None:
         """Answer each consumer's fetch whose deadline has passed, and look for the next deadline."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from node.config import CLIENT_LISTENER
-from node.requests.types.administration import (
+from node.requests.types.admin_requests import (
     ADMIN_DESCRIBE_LOG_DIRS,
     DamagedLog,
     DescribeLogDirsRequest,

@@ -23,7 +23,7 @@ from node.requests.types.produce import ProduceBatch, ProducedBatch, ProduceRequ
 from node.runtime.limits import ensure_few
 from node.runtime.work import run_in
 from storage.append_info import LogAppendInfo, Origin
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.files.file_system import Buffer
 from storage.log.validation import inspect_sent, takes_time
 from tidelog.clock import Clock

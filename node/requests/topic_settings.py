@@ -1,6 +1,6 @@
 """Topic settings: validation, and the values that apply where a topic does not set them.
 
-Not here: the effect of a setting (storage/config.py, replication/controller/image.py).
+Not here: the effect of a setting (storage/log_config.py, replication/controller/image.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from replication.controller.image import DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 
 _FIXED_AT_CREATION: Final = (DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
 """These are stored in the metadata only, so that they are the same on nodes with different defaults."""

@@ -1,6 +1,6 @@
 """Interface for requests from this node to other nodes, in values; the protocol between nodes is behind it.
 
-Implementation: `node/listeners/grpc/peers.py`.
+Implementation: `node/listeners/grpc/grpc_peers.py`.
 """
 
 from __future__ import annotations

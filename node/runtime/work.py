@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from tidelog.errors import TidelogError
 
 T = TypeVar("T")

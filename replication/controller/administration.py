@@ -29,7 +29,12 @@ from replication.controller.events import (
     UpdateFeatures,
 )
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage, PartitionState, apply
-from replication.controller.metadata import ClusterRecord, MetadataRecord, PartitionChangeRecord, TopicRemovalRecord
+from replication.controller.metadata_records import (
+    ClusterRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    TopicRemovalRecord,
+)
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import Offset, PartitionKey
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from replication.controller.elections import electable, has_directory, reformed
 from replication.controller.events import IsrMember, Proposal
 from replication.controller.image import ClusterImage, PartitionState
-from replication.controller.metadata import PartitionChangeRecord
+from replication.controller.metadata_records import PartitionChangeRecord
 from tidelog.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,

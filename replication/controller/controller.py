@@ -65,7 +65,12 @@ from replication.controller.events import (
     VotersReviewed,
 )
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState
-from replication.controller.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, VotersRecord
+from replication.controller.metadata_records import (
+    NodeChangeRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    VotersRecord,
+)
 from replication.controller.node_state import NodeCause, NodeState, moved, node_state_of
 from replication.controller.sessions import Sessions
 from replication.raft.voters import ReplicaKey, Voter

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState
-from replication.controller.metadata import LOST_DIRECTORY, PartitionChangeRecord
+from replication.controller.metadata_records import LOST_DIRECTORY, PartitionChangeRecord
 from replication.controller.placement import DirectoryChooser
 from tidelog.errors import ElectionNotNeeded, PreferredLeaderNotAvailable
 from tidelog.types import NO_NODE, DirectoryId, LeaderEpoch, NodeId

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from replication.common_events import ClockTicked, Report
 from replication.controller.image import ClusterImage, PartitionState
-from replication.controller.metadata import DirectoryState, MetadataRecord
+from replication.controller.metadata_records import DirectoryState, MetadataRecord
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import (

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Final, assert_never
 
-from replication.controller.metadata import (
+from replication.controller.metadata_records import (
     ClusterRecord,
     DirectoryState,
     LocatedRecord,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from replication.controller.image import ClusterImage, NodeRegistration, partition_fields
-from replication.controller.metadata import (
+from replication.controller.metadata_records import (
     NO_REGISTRATION,
     ClusterRecord,
     MetadataRecord,

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from replication.controller.image import NodeRegistration
-from replication.controller.metadata import NodeChangeRecord
+from replication.controller.metadata_records import NodeChangeRecord
 
 
 class NodeState(Enum):

@@ -21,7 +21,7 @@ from dataclasses import replace
 from replication.controller.elections import name_of, reformed
 from replication.controller.events import Reassignment
 from replication.controller.image import ClusterImage, PartitionState, changed
-from replication.controller.metadata import PartitionChangeRecord
+from replication.controller.metadata_records import PartitionChangeRecord
 from replication.controller.placement import DirectoryChooser
 from tidelog.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 from tidelog.types import DirectoryId, NodeId

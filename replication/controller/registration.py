@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from replication.controller.elections import name_of, reformed
 from replication.controller.events import RegisterNode
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, changed
-from replication.controller.metadata import LOST_DIRECTORY, NodeRegistrationRecord, PartitionChangeRecord
+from replication.controller.metadata_records import LOST_DIRECTORY, NodeRegistrationRecord, PartitionChangeRecord
 from replication.controller.placement import DirectoryChooser
 from tidelog.errors import DuplicateNodeRegistration, InconsistentClusterId, InvalidRequest, StaleNodeEpoch
 from tidelog.types import DirectoryId, Durability, NodeId, PartitionKey

@@ -20,7 +20,7 @@ from replication.controller.image import (
     TopicState,
     apply,
 )
-from replication.controller.metadata import (
+from replication.controller.metadata_records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,

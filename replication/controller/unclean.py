@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from replication.controller.elections import directories_for_all, name_of
 from replication.controller.events import LogEndsReported, PartitionOutcome, PartitionOutcomes, QueryLogEnds, ReplicaEnd
 from replication.controller.image import ClusterImage, PartitionState
-from replication.controller.metadata import LOST_DIRECTORY, PartitionChangeRecord
+from replication.controller.metadata_records import LOST_DIRECTORY, PartitionChangeRecord
 from tidelog.errors import EligibleLeadersNotAvailable, TidelogError
 from tidelog.types import NO_NODE, NodeId, PartitionKey
 

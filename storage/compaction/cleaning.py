@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 from storage.compaction.batch_filter import BatchFilter, FilterStats, LastRecord
 from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
-from storage.config import LogConfig
 from storage.files.file_system import Buffer, Files, remove_files, sync_paths
+from storage.log_config import LogConfig
 from storage.segment.batch_walk import BrokenChain, Link
 from storage.segment.epoch_cache import epoch_due
 from storage.segment.segment import ALL_SUFFIXES, INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path

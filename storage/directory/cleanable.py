@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from storage.config import LogConfig
 from storage.log.retention import youngest_ms
+from storage.log_config import LogConfig
 from storage.segment.segment import LogSegment
 from storage.settings import INT64_MAX
 from tidelog.types import Millis, Offset

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.log.log_truncation import TruncationTicket

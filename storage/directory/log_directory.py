@@ -23,20 +23,20 @@ from typing import Final, TypeVar
 
 from storage.checkpoints.checkpoint_file import PARTITION_DIRECTORY, read_partition_metadata
 from storage.checkpoints.directory_identity import DirectoryIdentity
-from storage.config import LogConfig
 from storage.directory.directory_changes import DirectoryChanges, Retired, Started
 from storage.directory.group_commit import GroupCommit
 from storage.directory.load_progress import LoadProgress, segment_by_segment
 from storage.directory.new_log import NewLog, move_aside, run_ticket
 from storage.directory.reserve import Reserve
 from storage.directory.salvage import Salvage
-from storage.files.clock import WallClock
 from storage.files.deleted_files import Leaving, remove_log_directory
-from storage.files.executor import Executor, InlineExecutor
+from storage.files.disk_executor import Executor, InlineExecutor
 from storage.files.file_system import Files, is_full, remove_files
+from storage.files.wall_clock import WallClock
 from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
 from storage.log.recent_appends import RecentAppends
+from storage.log_config import LogConfig
 from storage.recovery.loaded import Damage, Progress
 from storage.recovery.loading import load_log
 from storage.segment.open_segments import OpenSegments

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from storage.config import LogConfig
 from storage.directory.load_progress import LoadProgress
 from storage.directory.log_directory import ConfigOf, LogDirectory
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from storage.recovery.loaded import Damage
 from tidelog.errors import InconsistentTopicId, KafkaStorageError, TidelogError
 from tidelog.types import DirectoryId, NodeId, PartitionKey, TopicId, TopicPartition

@@ -1,6 +1,6 @@
 """The node's settings of log maintenance, by Kafka's names where Kafka has them.
 
-Not here: the settings of topics (storage/config.py), the maintenance itself (maintenance.py).
+Not here: the settings of topics (storage/log_config.py), the maintenance itself (maintenance.py).
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.checkpoints.checkpoint_file import write_partition_metadata
-from storage.config import LogConfig
 from storage.files.deleted_files import remove_log_directory
 from storage.files.file_system import Files
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from storage.recovery.loaded import Known
 from storage.recovery.loading import load_log
 from tidelog.types import TopicId, TopicPartition

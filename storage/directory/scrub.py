@@ -17,7 +17,7 @@ from typing import Final
 
 from storage.directory.log_directory import LogDirectory
 from storage.directory.scrub_segment import Finding, FindingKind, SegmentCheck
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.log.log import Log
 from storage.segment.segment import LogSegment
 from tidelog.errors import TidelogError

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from storage.dump.events import DumpFinding, LogSummed, Severity, damage
+from storage.dump.dump_events import DumpFinding, LogSummed, Severity, damage
 from storage.dump.json_lines import JsonWriter
 from storage.dump.text import TextWriter
 from storage.dump.walk import NotFound, dump

@@ -1,9 +1,9 @@
 """A dump as JSON lines: one object per finding, file, batch, record or entry, in the order in which they are found.
 
-Every object has `type`, and the fields of its class in events.py by name. Bytes are in hex, missing values are null,
-and control characters in text are escaped as in JSON. The last line has the type `summary`. Fields and types are only
-ever added.
-Not here: the events (events.py).
+Every object has `type`, and the fields of its class in dump_events.py by name. Bytes are in hex, missing values are
+null, and control characters in text are escaped as in JSON. The last line has the type `summary`. Fields and types are
+only ever added.
+Not here: the events (dump_events.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import fields
 from enum import Enum
 from typing import Final
 
-from storage.dump import events
+from storage.dump import dump_events as events
 
 TYPES: Final[dict[type[events.Event], str]] = {
     events.DumpFinding: "finding",

@@ -1,6 +1,6 @@
 """The batches of a .log file of any format as events, with their records if requested.
 
-Not here: which bytes are a batch (segment/verifier.py), the rules between batches (chain.py), indexes
+Not here: which bytes are a batch (segment/verifier.py), the rules between batches (log_chain.py), indexes
 (segment_files.py).
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from storage.dump.events import BatchFound, RecordFound
+from storage.dump.dump_events import BatchFound, RecordFound
 from storage.files.file_system import File
 from storage.segment.verifier import Fault, Gap, verify_around_gaps
 from tidelog.errors import TidelogError, UnsupportedCompressionType

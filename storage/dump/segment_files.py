@@ -1,7 +1,7 @@
 """One segment: its .log file batch by batch, with its indexes; or one of these files alone.
 
 Invariants: batches are streamed; indexes are kept in memory as bytes only.
-Not here: the rules between batches (chain.py), the rules for index entries (segment/index_check.py).
+Not here: the rules between batches (log_chain.py), the rules for index entries (segment/index_check.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
-from storage.dump.chain import LogChain
-from storage.dump.events import (
+from storage.dump.dump_events import (
     AbortedFound,
     DumpFinding,
     Events,
@@ -23,6 +22,7 @@ from storage.dump.events import (
     damage,
     note,
 )
+from storage.dump.log_chain import LogChain
 from storage.dump.log_file import Read, read_log
 from storage.dump.small_files import aborted, kind_of
 from storage.files.file_system import Files, read_file

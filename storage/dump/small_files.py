@@ -22,7 +22,7 @@ from storage.checkpoints.checkpoint_file import (
 )
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
 from storage.checkpoints.durable_offsets import DURABLE_MARKS, parse_marks
-from storage.dump.events import (
+from storage.dump.dump_events import (
     AgreementFound,
     DumpFinding,
     EpochFound,

@@ -2,7 +2,7 @@
 
 Invariants: columns are as wide as the values shown so far, a screenful at a time. Timestamps and sizes are shown as raw
 numbers and in readable form.
-Not here: the events (events.py), the format for scripts (json_lines.py).
+Not here: the events (dump_events.py), the format for scripts (json_lines.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from storage.dump.events import (
+from storage.dump.dump_events import (
     AbortedFound,
     AgreementFound,
     BatchFound,

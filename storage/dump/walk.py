@@ -2,7 +2,7 @@
 
 Invariants: nothing is opened for writing, nothing is locked. A file that disappears meanwhile, as on a running node, is
 skipped.
-Not here: reading and checking (log_file.py, chain.py, segment_files.py, small_files.py), the output (command.py).
+Not here: reading and checking (log_file.py, log_chain.py, segment_files.py, small_files.py), the output (command.py).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from storage.checkpoints.checkpoint_file import (
 )
 from storage.checkpoints.directory_identity import META_PROPERTIES
 from storage.checkpoints.durable_offsets import DURABLE_MARKS, parse_marks
-from storage.dump.chain import LogChain, LogFacts
-from storage.dump.events import DumpFinding, Events, LogSummed, Severity, damage, note
+from storage.dump.dump_events import DumpFinding, Events, LogSummed, Severity, damage, note
+from storage.dump.log_chain import LogChain, LogFacts
 from storage.dump.segment_files import dump_index_alone, dump_segment
 from storage.dump.small_files import ASIDE, dump_small, kind_of
 from storage.files.file_system import Files, read_file

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.config import LogConfig
 from storage.files.file_system import Buffer, Files, WouldBlock, sync_paths
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
@@ -29,6 +28,7 @@ from storage.log.log_start import LogStart
 from storage.log.log_truncation import Emptying, LogTruncator, TruncationTicket, reported_error, run_here
 from storage.log.log_writer import LogWriter
 from storage.log.validation import append_rules
+from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import Unverified
 from storage.producers.producer_entry import ProducerState
 from storage.producers.producer_state import Duplicate

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from storage.files.clock import WallClock
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.files.file_system import Files
+from storage.files.wall_clock import WallClock
 from storage.log.directory_claims import DirectoryClaims
 from storage.log.recent_appends import RecentAppends
 from storage.segment.open_segments import OpenSegments

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.config import LogConfig
 from storage.files.file_system import Buffer, Files
 from storage.log.cold_read import TransactionsRead
 from storage.log.validation import Prepared
+from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import AbortedTransactions, HoleRule
 from storage.producers.producer_entry import ProducerBatch, read_marker
 from storage.producers.producer_recovery import Replayed, rebuild

@@ -18,8 +18,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
-from storage.config import LogConfig
 from storage.files.file_system import Buffer
+from storage.log_config import LogConfig
 from storage.settings import INT64_MAX
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic
 from tidelog.records.analysis import analyze

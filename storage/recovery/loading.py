@@ -15,9 +15,9 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from storage.config import LogConfig
-from storage.files.clock import WallClock
 from storage.files.file_system import Files
+from storage.files.wall_clock import WallClock
+from storage.log_config import LogConfig
 from storage.recovery.clean_start import load_clean
 from storage.recovery.epoch_recovery import EpochRecovery
 from storage.recovery.interrupted import finish_interrupted

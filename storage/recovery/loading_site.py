@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT
-from storage.config import LogConfig
 from storage.files.file_system import Files
+from storage.log_config import LogConfig
 from storage.recovery.loaded import Damage, Known, Progress
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.segment import ALL_SUFFIXES, INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path

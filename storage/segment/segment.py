@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from storage.config import LogConfig
 from storage.files.file_system import Buffer, File, Files, WouldBlock, remove_files, sync_all, sync_paths
+from storage.log_config import LogConfig
 from storage.segment.batch_walk import BrokenChain, Link, walk_file
 from storage.segment.index_errors import CorruptIndex
 from storage.segment.lazy_index import LazyIndex

@@ -12,8 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from storage.config import LogConfig
 from storage.files.file_system import Files, remove_files
+from storage.log_config import LogConfig
 from storage.segment.open_segments import OpenSegments
 from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from tidelog.types import Millis, Offset

@@ -14,7 +14,8 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import __version__
-from tidelog.cli import main, records
+from tidelog.cli import main
+from tidelog.cli import record_commands as records
 from tidelog.errors import ElectionNotNeeded, InvalidConfig, InvalidRecord, LeadershipLost
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2

@@ -6,7 +6,7 @@ import pytest
 
 from tests.client.memory_cluster import MemoryPartition, memory_cluster, run
 from tidelog.client.consumer import Consumer, ConsumerRecord
-from tidelog.client.isolation import hide_aborted
+from tidelog.client.read_committed import hide_aborted
 from tidelog.errors import InvalidConfig
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches

@@ -13,7 +13,7 @@ import pytest
 
 import tidelog
 from node.process.local_cluster import LocalCluster, LocalNode
-from storage.dump.events import BatchFound
+from storage.dump.dump_events import BatchFound
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
 from tidelog.cli import main

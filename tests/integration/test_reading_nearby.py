@@ -16,10 +16,10 @@ import pytest
 
 from node.process.local_cluster import LocalCluster, LocalNode
 from storage.append_info import Origin
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.fakes.log_start import latest_epoch
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from storage.dump.events import (
+from storage.dump.dump_events import (
     AbortedFound,
     BatchFound,
     Event,

@@ -13,11 +13,11 @@ from pathlib import Path
 from uuid import UUID
 
 from storage.append_info import Origin
-from storage.config import LogConfig
 from storage.directory.log_cleaner import LogCleaner
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import SetClock
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch

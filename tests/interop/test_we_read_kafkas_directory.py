@@ -15,10 +15,10 @@ from aiokafka import AIOKafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.interop.clients import Ends, Seen, kafka_ends, kafka_records, kafka_times, our_ends, our_records, our_times
 from tests.interop.kafka_broker import Broker
 from tests.storage.dumped import damage, events

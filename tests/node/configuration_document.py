@@ -39,7 +39,7 @@ def document() -> str:
 def _meanings() -> dict[str, str]:
     """The docstring below each declaration, by the name that comes first in the declaration."""
     found = {}
-    for module in ("node/config.py", "storage/config.py", "storage/directory/maintenance_config.py"):
+    for module in ("node/config.py", "storage/log_config.py", "storage/directory/maintenance_config.py"):
         tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
         for body in (tree.body, *(each.body for each in tree.body if isinstance(each, ast.ClassDef))):
             for statement, below in pairwise(body):

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
 from node.listeners.grpc.codecs import grpc_services
-from node.listeners.grpc.peers import GrpcPeers
+from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import open_log
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.requests.gate import Gate

@@ -16,7 +16,7 @@ from node.listeners.grpc.server import GrpcServer
 from node.observability.meters.request_meter import RequestMeters
 from node.process.node import Node
 from node.requests.boundary import Boundary
-from node.runtime.executor import ThreadExecutor
+from node.runtime.thread_executor import ThreadExecutor
 from storage.files.os_files import OsFiles
 from tidelog.clock import MachineClock
 from tidelog.protocol.grpc_transport import GrpcTransport

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from node.listeners.grpc.codec import ApiCodec, GrpcService
 from node.listeners.grpc.codecs import codec_of, codecs_of
-from node.listeners.grpc.peers import GrpcPeers
+from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.controller_handlers import ControllerHandlers
 from node.requests.gate import Gate
-from node.requests.types.administration import ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from node.requests.types.admin_requests import ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from node.requests.types.context import RequestContext
-from node.requests.types.controller import AlterPartitionAnswer, ProposalOutcome
+from node.requests.types.controller_requests import AlterPartitionAnswer, ProposalOutcome
 from node.requests.types.metadata import ADMIN_GET_METADATA, GetMetadataAnswer, PartitionMetadata, TopicMetadata
 from replication.controller.image import PartitionState
 from tidelog.errors import (

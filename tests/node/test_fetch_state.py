@@ -7,13 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from node.replicas.fetch_state import MOVES, READING, Cause, FetchState
+from node.replicas.fetch_state import MOVES, READING, FetchCause, FetchState
 from node.replicas.waiting_fetch import AT_ONCE, FetchOutbox, WaitingFetch
 from node.requests.fetch_session import FetchSession
 from node.requests.types.fetch import FetchedPartition, FetchRequest
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, MemoryBudget
 from storage.append_info import Origin
-from storage.files.executor import InlineExecutor
+from storage.files.disk_executor import InlineExecutor
 from storage.isolation import FetchIsolation
 from tests.node.wires import CALLER, Cluster, HeldExecutor, as_value, batch, endpoint_of, fetch_request
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
@@ -49,7 +49,7 @@ def test_the_table_of_moves_is_complete() -> None:
     }
     moves = {(cause.name, before.name): after.name for cause in MOVES for before, after in MOVES[cause].items()}
     assert moves == expected
-    assert {row[0] for row in rows} == {cause.name for cause in Cause}
+    assert {row[0] for row in rows} == {cause.name for cause in FetchCause}
     assert set(states) == {state.name for state in FetchState}
 
 
@@ -75,7 +75,7 @@ def test_an_illegal_move_names_the_fetch_its_state_and_the_cause() -> None:
         request=None,
     )
     with pytest.raises(AssertionError, match=r"^fetch 17 of partition 0+5-3: READ_ENDED in WAITING"):
-        outbox.move(fetch, Cause.READ_ENDED)
+        outbox.move(fetch, FetchCause.READ_ENDED)
 
 
 class Fetches(RuleBasedStateMachine):

@@ -12,10 +12,10 @@ import pytest
 
 from node.replicas.log_shelf import LogShelf
 from replication.controller.image import EMPTY, PartitionState, TopicState
-from replication.controller.metadata import LOST_DIRECTORY, UNKNOWN_DIRECTORY
-from storage.config import LogConfig
+from replication.controller.metadata_records import LOST_DIRECTORY, UNKNOWN_DIRECTORY
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SetClock
 from tidelog.types import (

@@ -9,7 +9,7 @@ import pytest
 
 from node.replicas.own_log_check import damage_at, ensure_sound, read_again
 from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 from tests.fakes.log_start import latest_epoch
 from tests.storage.workbench import SMALL, Bench
 from tidelog.errors import CorruptLog

@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.metadata.metadata_codec import decode_batches, decode_record, encode_batch, encode_record
-from replication.controller import features, metadata
-from replication.controller.metadata import (
+from replication.controller import features
+from replication.controller import metadata_records as metadata
+from replication.controller.metadata_records import (
     ClusterRecord,
     DirectoryState,
     MetadataRecord,

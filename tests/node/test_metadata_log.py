@@ -14,10 +14,10 @@ from node.metadata.metadata_log import MetadataLog, open_log
 from node.quorum.state import QuorumView, read_state, write_state
 from node.requests.topic_settings import TopicSettings
 from replication.controller.image import EMPTY, ClusterImage
-from replication.controller.metadata import ClusterRecord, VotersRecord
+from replication.controller.metadata_records import ClusterRecord, VotersRecord
 from replication.raft.roles import QuorumState
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tests.node.metadata_world import MetadataWorld
 from tests.sim.clock import SimClock

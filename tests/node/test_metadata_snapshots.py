@@ -12,7 +12,7 @@ from node.metadata.metadata_log import MetadataLog, open_log
 from node.metadata.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
 from replication.controller.image import EMPTY, ClusterImage, apply
 from replication.controller.image_records import records_of
-from replication.controller.metadata import ClusterRecord, VotersRecord
+from replication.controller.metadata_records import ClusterRecord, VotersRecord
 from replication.raft.log_view import SnapshotId
 from storage.directory.log_directory import LogDirectory
 from tests.fakes.fake_disk import FakeDisk

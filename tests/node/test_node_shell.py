@@ -16,7 +16,7 @@ from node.listeners.grpc.server import GrpcServer
 from node.observability import logs
 from node.process import probe
 from node.requests.boundary import Boundary
-from node.runtime.executor import ThreadExecutor
+from node.runtime.thread_executor import ThreadExecutor
 from node.runtime.work import run_in
 from tidelog.types import Endpoint
 

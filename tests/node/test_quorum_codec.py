@@ -9,8 +9,8 @@ import pytest
 
 from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
-from node.requests.types import quorum as values
-from node.requests.types.quorum import UncheckedReplicaKey
+from node.requests.types import quorum_requests as values
+from node.requests.types.quorum_requests import UncheckedReplicaKey
 from replication.raft.log_view import SnapshotId
 from replication.raft.quorum_events import LeaderAndEpoch, VoteAnswer
 from tidelog.errors import NotLeaderOrFollower, TidelogError

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from node.listeners.grpc.codec import GrpcService
 from node.listeners.grpc.codecs import codec_of, codecs_of
-from node.listeners.grpc.peers import GrpcPeers
+from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
@@ -23,16 +23,16 @@ from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
-from node.requests.types.controller import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
+from node.requests.types.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from node.requests.types.fetch import DATA_FETCH, FetchRequest
 from replication.controller.events import AlterPartition, Proposal
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
-from replication.controller.metadata import DirectoryState
-from storage.config import LogConfig
+from replication.controller.metadata_records import DirectoryState
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.directory.maintenance_config import MaintenanceConfig
-from storage.files.executor import InlineExecutor
+from storage.files.disk_executor import InlineExecutor
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop

@@ -38,8 +38,8 @@ from tidelog.records import (
     stamp,
     walk_headers,
 )
+from tidelog.records.producible import ensure_producible
 from tidelog.records.v2.header import read_header
-from tidelog.records.validation import ensure_producible
 from tidelog.types import Codec, Millis, Offset, TimestampType
 
 NOW = 1_700_000_000_000

@@ -41,7 +41,7 @@ from replication.controller.events import (
     UncleanlyElected,
 )
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
-from replication.controller.metadata import ClusterRecord, DirectoryState, LocatedRecord, VotersRecord
+from replication.controller.metadata_records import ClusterRecord, DirectoryState, LocatedRecord, VotersRecord
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import (
     NO_LEADER_EPOCH,

@@ -19,7 +19,7 @@ from replication.controller.events import (
     ProducerIdBlock,
 )
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.controller.metadata import LOST_DIRECTORY, PartitionChangeRecord
+from replication.controller.metadata_records import LOST_DIRECTORY, PartitionChangeRecord
 from replication.controller.node_state import NodeState, node_state_of
 from tests.replication.controlled import Controlled, directory
 from tidelog.errors import TidelogError

@@ -15,7 +15,7 @@ from replication.controller.events import (
     TopicAltered,
 )
 from replication.controller.image import PartitionState
-from replication.controller.metadata import LOST_DIRECTORY
+from replication.controller.metadata_records import LOST_DIRECTORY
 from tests.replication.controlled import SESSION_MS, Controlled, directory
 from tidelog.errors import (
     ElectionNotNeeded,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replication.controller.events import ElectionType, ElectLeaders
 from replication.controller.explain import OnDisks, explain, why_not_restart
-from replication.controller.metadata import VotersRecord
+from replication.controller.metadata_records import VotersRecord
 from replication.partition.move_throttle import MoveThrottle
 from replication.raft.voters import Voter
 from tests.replication.controlled import Controlled, directory

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from replication.controller.image import EMPTY, ClusterImage, advance, apply
-from replication.controller.metadata import (
+from replication.controller.metadata_records import (
     ClusterRecord,
     DirectoryState,
     MetadataRecord,

@@ -7,7 +7,7 @@ import pytest
 from replication.controller.controller import PRODUCER_ID_BLOCK
 from replication.controller.events import AllocateProducerIds, ProducerIdBlock
 from replication.controller.image import apply
-from replication.controller.metadata import ProducerIdsRecord
+from replication.controller.metadata_records import ProducerIdsRecord
 from tests.replication.controlled import Controlled
 from tidelog.errors import CorruptLog, NodeIdNotRegistered, StaleNodeEpoch, TidelogError
 from tidelog.types import NodeEpoch, NodeId, Offset, ProducerId

@@ -6,7 +6,7 @@ from replication.controller import features
 from replication.controller.elections import why_leaderless
 from replication.controller.events import CreatePartitions, FeaturesUpdated, TopicAltered, UpdateFeatures
 from replication.controller.image import PartitionState, apply
-from replication.controller.metadata import ClusterRecord
+from replication.controller.metadata_records import ClusterRecord
 from tests.replication.controlled import CLUSTER, Controlled, directory
 from tidelog.errors import (
     FeatureUpdateFailed,

@@ -6,7 +6,7 @@ import pytest
 
 from replication.controller.elections import why_leaderless
 from replication.controller.events import HeartbeatAnswer, Registered
-from replication.controller.metadata import LOST_DIRECTORY
+from replication.controller.metadata_records import LOST_DIRECTORY
 from tests.replication.controlled import SESSION_MS, Controlled, directory
 from tidelog.errors import (
     DuplicateNodeRegistration,

@@ -19,7 +19,7 @@ from node.listeners.grpc.codecs import grpc_services
 from node.process.node import Node
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
 from storage.directory.maintenance_config import MaintenanceConfig
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
 from tests.sim import executor, on_the_loop, views

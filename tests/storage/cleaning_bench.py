@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from storage.config import LogConfig
 from storage.directory.log_cleaner import LogCleaner
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from storage.segment.agreed_indexes import AGREEMENT_FILE
 from tests.storage.workbench import NOW, SMALL, Bench
 from tidelog.errors import TidelogError

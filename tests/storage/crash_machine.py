@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 from storage.append_info import Origin
 from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, read_epochs
-from storage.config import LogConfig
 from storage.directory.log_cleaner import LogCleaner, Piece, measure_log
 from storage.directory.log_directory import LogDirectory
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.log.retention import count_deletable
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.fakes.log_start import delete_old_segments, delete_records, latest_epoch
 from tests.storage.cleaning_bench import make_cleaner

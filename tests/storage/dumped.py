@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from storage.dump.command import main
-from storage.dump.events import DumpFinding, Event, Severity
+from storage.dump.dump_events import DumpFinding, Event, Severity
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 from tests.storage.workbench import NOW, Bench, batch, stamped
 from tidelog.errors import InvalidRecord, InvalidTimestamp, TidelogError
 from tidelog.records import RecordBatchBuilder, iter_batches

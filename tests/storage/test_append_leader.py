@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 from tests.fakes.log_start import latest_epoch
 from tests.storage.workbench import NOW, Bench, batch, stamped
 from tidelog.errors import (

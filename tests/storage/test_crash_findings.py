@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 
 from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, read_epochs
-from storage.config import LogConfig
 from storage.files.file_system import sync_paths
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import snapshot_path
 from storage.segment.segment import ALL_SUFFIXES
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash

@@ -14,10 +14,10 @@ from uuid import UUID
 
 import pytest
 
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.log.directory_claims import DirectoryClaims
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from storage.checkpoints.checkpoint_file import encode_topic_id
 from storage.directory.log_directory import LogDirectory
-from storage.dump.events import (
+from storage.dump.dump_events import (
     AgreementFound,
     BatchFound,
     DumpFinding,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage.dump.events import (
+from storage.dump.dump_events import (
     AbortedFound,
     BatchFound,
     DumpFinding,

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, stamped
 from tidelog.errors import DiskFull, KafkaStorageError

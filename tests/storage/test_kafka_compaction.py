@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from storage.config import LogConfig
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,

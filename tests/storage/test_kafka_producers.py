@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import decode_snapshot
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.kafka_producers import files_of, recorded_of

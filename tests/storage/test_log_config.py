@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 from tidelog.errors import InvalidConfig
 from tidelog.types import Durability, TimestampType
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file, write_file
 from storage.files.os_files import OsFiles
+from storage.log_config import LogConfig
 from storage.recovery.loaded import Damage
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, batch

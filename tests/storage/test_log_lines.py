@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 from tests.fakes.log_start import delete_old_segments
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.types import Durability, Millis, Offset

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from storage.config import LogConfig
 from storage.directory.load_progress import LoadProgress
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
-from storage.files.executor import Executor, InlineExecutor
+from storage.files.disk_executor import Executor, InlineExecutor
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError

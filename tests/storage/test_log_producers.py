@@ -8,10 +8,10 @@ import random
 import pytest
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.config import LogConfig
 from storage.files.file_system import read_file, write_file
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, snapshot_path
 from storage.segment.agreed_indexes import AGREEMENT_FILE, read_agreements
 from storage.segment.segment import segment_path

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from storage.checkpoints.checkpoint_file import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, encode_offsets
-from storage.config import LogConfig
 from storage.directory.load_progress import LoadProgress
 from storage.files.file_system import read_file, write_file
+from storage.log_config import LogConfig
 from storage.segment.segment import segment_path
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped

@@ -10,15 +10,15 @@ import pytest
 
 from storage.append_info import Origin
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, read_offsets
-from storage.config import LogConfig
 from storage.directory.log_cleaner import Cleaned
 from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.directory.maintenance import Maintenance
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.directory.scrub_segment import Finding
-from storage.files.executor import Executor, InlineExecutor
+from storage.files.disk_executor import Executor, InlineExecutor
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import NOW, SMALL, Deferred, SetClock, batch
 from tidelog.errors import DiskFull, TidelogError

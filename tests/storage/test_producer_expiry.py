@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.config import LogConfig
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.storage.test_log_producers import append, from_producer
 from tests.storage.workbench import NOW, Bench
 from tidelog.types import Offset

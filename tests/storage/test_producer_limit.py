@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from storage.config import LogConfig
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.storage.test_maintenance import CONFIG, World
 from tests.storage.workbench import NOW
 from tidelog.records.v2.builder import RecordBatchBuilder

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.config import LogConfig
 from storage.log.log_reader import LogReader
 from storage.log.recent_appends import RecentAppends
+from storage.log_config import LogConfig
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.fakes.log_start import delete_records

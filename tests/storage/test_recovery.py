@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from storage.config import LogConfig
 from storage.files.file_system import read_file, write_file
+from storage.log_config import LogConfig
 from storage.segment.segment import segment_path
 from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped

@@ -8,12 +8,12 @@ import random
 import pytest
 
 from storage.append_info import Origin
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.directory.reserve import AUTOMATIC, AUTOMATIC_MAX, Reserve
 from storage.files.file_system import Space
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import TOPIC_ID, TP, SetClock, batch, stamped
 from tidelog.errors import DiskFull

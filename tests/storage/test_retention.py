@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from storage.config import LogConfig
 from storage.files.deleted_files import DeletedFiles
 from storage.files.file_system import remove_files
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import SimulatedCrash
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import NOW, SMALL, Bench, batch, contents

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from storage.config import LogConfig
 from storage.files.file_system import read_file, write_file
+from storage.log_config import LogConfig
 from storage.segment.segment import segment_path
 from storage.segment.segments import make_segment
 from tests.fakes.fake_disk import FakeDisk

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage.directory.lost_records import remove_lost_records
-from storage.dump.events import BatchFound
+from storage.dump.dump_events import BatchFound
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
 from storage.log.log import Log

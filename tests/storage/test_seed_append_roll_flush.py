@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred, batch
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.records import Record, build_message_set

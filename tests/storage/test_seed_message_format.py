@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 from tests.records.reference import iter_records
 from tests.storage.workbench import NOW, SMALL, Bench, batch, contents
 from tidelog.errors import CorruptLog, CorruptRecord, InvalidRecord, OffsetsNotMonotonic, RecordTooLarge

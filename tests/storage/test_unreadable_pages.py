@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.config import LogConfig
 from storage.files import guard
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.storage.workbench import NOW, Bench
 from tidelog.errors import KafkaStorageError
 from tidelog.records.v2 import fast_paths
@@ -52,7 +52,7 @@ def run(script: str, *arguments: object, pure: bool = False) -> subprocess.Compl
 
 DIRECTORY = """
 import errno, os, random, sys
-from storage.config import LogConfig
+from storage.log_config import LogConfig
 from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from tests.storage.workbench import NOW, TOPIC_ID, TP, SetClock, batch

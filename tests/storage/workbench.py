@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
-from storage.config import LogConfig
 from storage.directory.log_directory import LogDirectory
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import FakeDisk
 from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition

@@ -11,7 +11,30 @@ from typing import Annotated, Any, Final
 import typer
 
 import tidelog
-from tidelog.cli import cluster, log, node, partition, quorum, records, topic, up
+from tidelog.cli import (
+    cluster_commands as cluster,
+)
+from tidelog.cli import (
+    log_commands as log,
+)
+from tidelog.cli import (
+    node_commands as node,
+)
+from tidelog.cli import (
+    partition_commands as partition,
+)
+from tidelog.cli import (
+    quorum_commands as quorum,
+)
+from tidelog.cli import (
+    record_commands as records,
+)
+from tidelog.cli import (
+    topic_commands as topic,
+)
+from tidelog.cli import (
+    up,
+)
 from tidelog.errors import TidelogError
 
 app = typer.Typer(

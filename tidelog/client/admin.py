@@ -18,7 +18,7 @@ from uuid import UUID
 
 from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.connection import Service
-from tidelog.client.offsets import LATEST, list_positions, timestamp_of
+from tidelog.client.offset_lookup import LATEST, list_positions, timestamp_of
 from tidelog.client.options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.clock import Clock
 from tidelog.errors import (

@@ -18,8 +18,7 @@ from typing import Literal, NamedTuple, SupportsIndex, TypeAlias
 from tidelog.client.core_events import TimePassed
 from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import Cursor, FetchPolicy, Sought, Taken, plausible_epoch
-from tidelog.client.isolation import isolation_of
-from tidelog.client.offsets import LATEST, timestamp_of
+from tidelog.client.offset_lookup import LATEST, timestamp_of
 from tidelog.client.options import (
     at_least,
     seconds,
@@ -30,6 +29,7 @@ from tidelog.client.options import (
     whole_number,
     yes_or_no,
 )
+from tidelog.client.read_committed import isolation_of
 from tidelog.clock import Clock
 from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
 from tidelog.protocol.network import Transport

@@ -33,8 +33,8 @@ from tidelog.client.fetch_core import (
     Where,
 )
 from tidelog.client.fetch_stream import FetchStream
-from tidelog.client.isolation import hide_aborted
-from tidelog.client.offsets import list_positions, timestamp_of
+from tidelog.client.offset_lookup import list_positions, timestamp_of
+from tidelog.client.read_committed import hide_aborted
 from tidelog.clock import Clock
 from tidelog.errors import CorruptRecord, LeaderNotAvailable, TidelogError
 from tidelog.protocol import methods, wire

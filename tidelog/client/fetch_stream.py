@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tidelog.client.fetch_core import FetchBatches
-from tidelog.client.isolation import LEVELS
 from tidelog.client.node_stream import NodeStream
+from tidelog.client.read_committed import LEVELS
 from tidelog.errors import OffsetOutOfRange, TidelogError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.network import Transport

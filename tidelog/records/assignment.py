@@ -30,6 +30,7 @@ from tidelog.records.legacy.message import ATTRIBUTES_AT, InnerMessage
 from tidelog.records.legacy.message_builder import MessageSetBuilder
 from tidelog.records.legacy.message_check import check_messages
 from tidelog.records.legacy.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
+from tidelog.records.producible import ensure_producible
 from tidelog.records.v2.batch import RecordBatch, stamped_header
 from tidelog.records.v2.builder import RecordBatchBuilder, recompressed
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, checked_codec
@@ -46,7 +47,6 @@ from tidelog.records.v2.header import (
 from tidelog.records.v2.record import Record
 from tidelog.records.v2.record_check import PROBLEMS_MAX, Problem, ProblemKind, RecordFacts, Rules
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.records.validation import ensure_producible
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Codec, Millis, Offset, RecordError, TimestampType
 
 

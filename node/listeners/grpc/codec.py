@@ -1,7 +1,8 @@
 """Codecs: the conversion between gRPC messages and the values of `node/requests/types`.
 
 An `ApiCodec` names the RPC of an `Api` and its conversions. `GrpcService` serves RPCs with handlers of values;
-`node/listeners/grpc/peers.py` sends values to other nodes; `node/listeners/grpc/codecs.py` has the codec of each API.
+`node/listeners/grpc/grpc_peers.py` sends values to other nodes; `node/listeners/grpc/codecs.py` has the codec of each
+API.
 
 Invariants: no handler receives a malformed message (for example an id that does not have 16 bytes): it is refused with
 InvalidRequest. No handler receives a request that the listener's authorizer does not allow. Record bytes are passed on,

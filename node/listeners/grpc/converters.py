@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from node.metadata.message_mapping import Converter, MessageMapping
-from node.requests.types.controller import AcceptedIsr, ProposalOutcome
+from node.requests.types.controller_requests import AcceptedIsr, ProposalOutcome
 from node.requests.types.fetch import isolation_of
 from node.requests.types.metadata import PartitionMetadata
 from replication.controller.events import ElectionType

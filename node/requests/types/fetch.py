@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from node.requests.types.api import Api
-from node.requests.types.records import Records
+from node.requests.types.record_bytes import Records
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import (
     EpochEnd,

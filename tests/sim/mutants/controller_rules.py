@@ -11,7 +11,7 @@ from node.replicas.log_shelf import LogShelf
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller import alter_partition, controller, elections, reassignment, registration, topics, unclean
 from replication.controller.events import HeartbeatAnswer
-from replication.controller.metadata import PartitionChangeRecord
+from replication.controller.metadata_records import PartitionChangeRecord
 from storage.log import log as storage_log
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import TidelogError

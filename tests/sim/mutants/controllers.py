@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from node.controller import registration as node_registration
+from node.controller import node_registration
 from replication.controller import alter_partition, controller, elections, registration, sessions
 from replication.controller.registration import Judged
 from tests.sim.mutants.mutant import Patch

@@ -9,7 +9,7 @@ import pytest
 from replication.partition import leader as partition_leader
 from replication.partition.leader_events import Acknowledge
 from storage.directory import directory_changes, group_commit, log_directory
-from storage.files.executor import InlineExecutor
+from storage.files.disk_executor import InlineExecutor
 from storage.log import cold_read
 from storage.log import log as storage_log
 from storage.recovery import epoch_recovery

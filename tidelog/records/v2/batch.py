@@ -4,7 +4,7 @@ Invariants:
   1. Reading a header touches 61 bytes; key and value bytes are copied only when records are requested.
   2. `ensure_valid` is the only check that makes external bytes trustworthy.
   3. `stamp` changes only fields that the checksum does not cover; `stamped_header` computes the checksum again.
-Not here: rules of a topic (validation.py, assignment.py), the order of batches (storage/log).
+Not here: rules of a topic (producible.py, assignment.py), the order of batches (storage/log).
 Source: KIP-98, KIP-32, KIP-534 (delete horizon); Kafka's DefaultRecordBatch.
 """
 

@@ -5,7 +5,7 @@
     | header count: varint | per header: key length, key (UTF-8), value length (-1 is null), value
 
 Invariants: a record decodes to the fields that it was encoded from; invalid bytes raise only CorruptRecord.
-Not here: compression and the batch header (batch.py, builder.py), rules about content (validation.py).
+Not here: compression and the batch header (batch.py, builder.py), rules about content (producible.py).
 Source: KIP-98 and KIP-82; Kafka's DefaultRecord.
 """
 

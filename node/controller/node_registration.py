@@ -22,13 +22,13 @@ from typing import Final, TypeAlias
 from node.config import ReplicationConfig
 from node.controller.controller_client import ControllerClient
 from node.metadata.metadata_log import MetadataLog
-from node.requests.types.controller import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
+from node.requests.types.controller_requests import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
 from node.runtime.work import run_in
 from replication.controller.events import DamagedReplica, Heartbeat, HeartbeatAnswer, RegisterNode
 from replication.controller.image import NodeRegistration
-from replication.controller.metadata import DirectoryState
+from replication.controller.metadata_records import DirectoryState
 from storage.directory.log_directory import LogDirectory
-from storage.files.executor import Executor
+from storage.files.disk_executor import Executor
 from tidelog.clock import Clock
 from tidelog.errors import (
     DiskFull,

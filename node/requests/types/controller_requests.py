@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from node.requests.types.administration import ChangedPartitions
+from node.requests.types.admin_requests import ChangedPartitions
 from node.requests.types.api import Api
 from replication.controller.events import (
     AllocateProducerIds,

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from tidelog.client.cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster
-from tidelog.client.isolation import LEVELS
+from tidelog.client.read_committed import LEVELS
 from tidelog.errors import InvalidRequest, RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto

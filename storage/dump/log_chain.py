@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.dump.events import BatchFound, DumpFinding, damage, note
+from storage.dump.dump_events import BatchFound, DumpFinding, damage, note
 from storage.dump.log_file import Read
 from storage.segment.verifier import Gap
 from tidelog.types import NO_LEADER_EPOCH, EpochStart

@@ -22,7 +22,7 @@ _log = logging.getLogger("node.executor")
 
 
 class ThreadExecutor:
-    """`storage.files.executor.Executor` on `workers` threads. Created on a running loop. The threads end with
+    """`storage.files.disk_executor.Executor` on `workers` threads. Created on a running loop. The threads end with
     `close`."""
 
     def __init__(
