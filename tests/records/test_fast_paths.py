@@ -29,7 +29,7 @@ NOW = 1_700_000_000_000
 
 def compiled(module: str) -> Any:
     """The compiled module; tests are skipped if it was not built."""
-    return pytest.importorskip(f"tidelog.records.{module}", reason="the compiled codec was not built")
+    return pytest.importorskip(f"tidelog.records.v2.{module}", reason="the compiled codec was not built")
 
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=5) | st.binary(max_size=4).map(
