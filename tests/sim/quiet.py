@@ -48,7 +48,9 @@ class Quiet:
         read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None
         if read is not None:
             return read
-        if isinstance(log, Log) and (log.directory.offline is not None or (disk.rots and log.damage is not None)):
+        if isinstance(log, Log) and (
+            log.closed or log.directory.offline is not None or (disk.rots and log.damage is not None)
+        ):
             return views.read_files(log, disk, start, end)
         with unwatched(disk):
             try:

@@ -246,8 +246,8 @@ def read(log: ReadableLog, start: int, end: int) -> bytes:
 
 
 def read_files(log: Log, disk: FakeDisk, start: int, end: int) -> bytes:
-    """As `read`, directly from the files: for a log in an offline directory, or one that refuses reads of known
-    corruption."""
+    """As `read`, directly from the files: for a log in an offline directory, one that is closed because its node stops,
+    or one that refuses reads of known corruption."""
     pieces = []
     for segment in log.segments:
         content, position = bytes(memoryview(disk._file(segment.path).seen.data)[: segment.size]), 0
