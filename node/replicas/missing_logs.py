@@ -1,7 +1,7 @@
 """Creation of the logs that the metadata assigns to this node and that are missing: one after the other, on the
 executors of their directories.
 
-Not here: whether a log may be created, and where (log_shelf.py).
+Not here: whether a log may be created, and where (log_registry.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from node.replicas.log_shelf import LogShelf
+from node.replicas.log_registry import LogRegistry
 from replication.controller.image import ClusterImage, PartitionState, TopicState
 from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
@@ -22,7 +22,7 @@ class MissingLogs:
     def __init__(
         self,
         me: NodeId,
-        shelf: LogShelf,
+        registry: LogRegistry,
         *,
         image: Callable[[], ClusterImage],
         has_log: Callable[[TopicPartition], bool],
@@ -31,7 +31,7 @@ class MissingLogs:
     ) -> None:
         """image: returns the newest image applied. has_log: true if a log of that name is in use. made: called with a
         new log. resign: asks the controller for another leader."""
-        self._me, self._shelf, self._image = me, shelf, image
+        self._me, self._registry, self._image = me, registry, image
         self._has_log, self._made, self._resign = has_log, made, resign
         self._wanted: dict[PartitionKey, None] = {}
         self._failed: dict[PartitionKey, int] = {}
@@ -85,14 +85,14 @@ class MissingLogs:
         wanted = self._still_wanted(key)
         if wanted is None or self._has_log(TopicPartition(wanted[0].name, key.partition)):
             return  # in the second case the log of an earlier topic of this name is not deleted yet
-        made = await self._shelf.make(*wanted)
+        made = await self._registry.make(*wanted)
         if made is None:
             self._failed[key] = attempts + 1
         elif (wanted := self._still_wanted(key)) is not None:
             del self._wanted[key]
             self._made(*wanted, *made)
         elif not self._stopped:
-            self._shelf.give_up(*made)
+            self._registry.give_up(*made)
 
     def _still_wanted(self, key: PartitionKey) -> tuple[TopicState, PartitionState] | None:
         """The metadata of the partition; None if they require no log of it any more."""

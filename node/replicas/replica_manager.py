@@ -9,8 +9,8 @@ Invariants:
   3. A log is deleted only if the removal of its topic or replica was seen.
   4. `run` owns every task, and returns when all have ended.
 
-Not here: the image (replication/controller/image.py), one replica (replica.py), the logs on disk (log_shelf.py), damage
-(replica_damage.py), lookups for requests (replica_registry.py).
+Not here: the image (replication/controller/image.py), one replica (replica.py), the logs on disk (log_registry.py),
+damage (replica_damage.py), lookups for requests (replica_registry.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from node.observability.meters.topic_meter import TopicMeters
 from node.replicas.due_partitions import DuePartitions
 from node.replicas.isr_proposer import AlterPartition, IsrProposer
 from node.replicas.leader_fetchers import LeaderFetchers
-from node.replicas.log_shelf import LogShelf
+from node.replicas.log_registry import LogRegistry
 from node.replicas.missing_logs import MissingLogs
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
@@ -75,7 +75,7 @@ class ReplicaManager:
         event loop."""
         self._me = node_id
         self._incarnation = incarnation
-        self._shelf = LogShelf(node_id, logs, config.log_defaults)
+        self._log_registry = LogRegistry(node_id, logs, config.log_defaults)
         self._clock = clock
         self._rng = rng
         self._peers = peers
@@ -117,7 +117,7 @@ class ReplicaManager:
         )
         self._missing = MissingLogs(
             node_id,
-            self._shelf,
+            self._log_registry,
             image=image,
             has_log=lambda name: name in self.registry.by_name,
             made=self._use_created,
@@ -228,7 +228,7 @@ class ReplicaManager:
         self._ticker.soon()
         self._proposer.node_epoch = node.node_epoch
         if old is EMPTY:
-            self._shelf.take_stock(image)
+            self._log_registry.assign_recovered(image)
         changes = changes_between(old, image)
         for topic in changes.removed:
             self.registry.topic_removed(topic)
@@ -248,7 +248,7 @@ class ReplicaManager:
         known = self.registry.by_key.get(key)
         if known is not None and known.configs is not topic.configs and known.directory.offline is None:
             known.configs = topic.configs
-            self._shelf.reconfigure(topic, known.log)
+            self._log_registry.reconfigure(topic, known.log)
         self._apply(topic, state)
 
     def _step_down(self, reason: str) -> None:
@@ -302,7 +302,7 @@ class ReplicaManager:
             self._missing.discard(state.key)
             self._delete(state.key, "the replica was moved to other nodes")
             return
-        if replica is None and (found := self._shelf.find(topic, state)) is not None:
+        if replica is None and (found := self._log_registry.find(topic, state)) is not None:
             replica = self._install(topic, state, *found)
         if replica is None or self._set_aside_unfit(replica, state):
             self._missing.add(state.key)
@@ -322,12 +322,12 @@ class ReplicaManager:
     def _set_aside_unfit(self, replica: Replica, state: PartitionState) -> bool:
         """Set aside a log that contradicts the metadata, unless its records must be kept (`counted_on`) or the replica
         has had a role in this leader epoch. Returns True if it was set aside."""
-        why = self._shelf.why_unfit(replica.directory, replica.log, state)
+        why = self._log_registry.why_unfit(replica.directory, replica.log, state)
         if why is None or self._me in state.counted_on or state.leader_epoch <= replica.used_in:
             return False
         self._dismiss(replica, ReplicaCause.SET_ASIDE, f"the log is created again: {why}")
         if replica.directory.offline is None:
-            self._shelf.set_aside(replica.directory, replica.name, why)
+            self._log_registry.set_aside(replica.directory, replica.name, why)
         return True
 
     def _reopened(self, old: Replica, log: Log) -> None:

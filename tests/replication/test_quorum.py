@@ -25,7 +25,7 @@ from replication.raft.quorum_events import (
 from replication.raft.roles import TRANSITIONS, QuorumState, Role
 from replication.raft.voters import ReplicaKey, VoterSet
 from tests.replication.quorum_cluster import TIMES, QuorumCluster, key, voters
-from tests.replication.quorum_tales import figure_8, leader_that_removed_itself, voter_that_lost_its_log
+from tests.replication.quorum_core_stories import figure_8, leader_that_removed_itself, voter_that_lost_its_log
 from tidelog.types import LeaderEpoch, Millis, Offset
 
 

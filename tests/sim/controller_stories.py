@@ -140,7 +140,7 @@ def minimum_shrinks_beside_an_eligible_replica(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def settings_hold_at_once(sim: Simulation) -> None:
+def settings_apply_at_once(sim: Simulation) -> None:
     """A changed setting takes effect on every replica without a restart, and stays after one."""
     replicas = away_from_voter(sim, 4, replicas=3, min_insync=2, segment_bytes="100000")
     sim.alter_topic(TOPIC, segment_bytes="1000")
@@ -189,7 +189,7 @@ def unclean_election(sim: Simulation) -> None:
     assert b"lost 0" not in values
 
 
-def unclean_election_without_anybody(sim: Simulation) -> None:
+def unclean_election_without_a_live_replica(sim: Simulation) -> None:
     """An unclean election needs a replica that answers. A topic that allows it gets a leader as soon as there is
     one. Records that only the other replica has are lost, and readers continue at the new, lower end."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
@@ -239,7 +239,7 @@ def reassignment_under_load(sim: Simulation) -> None:
     assert all(sim.replica(node, TOPIC) is None for node in replicas)
 
 
-def reassignment_taken_back(sim: Simulation) -> None:
+def reassignment_is_cancelled(sim: Simulation) -> None:
     """A reassignment whose new replica cannot catch up is cancelled: the former replicas remain."""
     replicas = away_from_voter(sim, 5, replicas=3, min_insync=2)
     (other,) = [node for node in sim.nodes[1:] if node not in replicas]
@@ -274,7 +274,7 @@ def node_replaced_by_an_empty_one(sim: Simulation) -> None:
     assert any(lost in state.isr for state in sim.topic(TOPIC).partitions)
 
 
-def leaderships_go_home(sim: Simulation) -> None:
+def preferred_leaders_return(sim: Simulation) -> None:
     """A node was down and others lead its partitions. After its restart it is elected again without a command, but
     not before it is in sync."""
     sim.start(nodes=3, min_insync=2, partitions=3, replication=ReplicationConfig(imbalance_check_ms=Millis(3_000)))
@@ -428,7 +428,7 @@ def stale_incarnation_is_not_admitted(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def leader_of_another_epoch_is_not_heard(sim: Simulation) -> None:
+def proposal_of_a_former_leader(sim: Simulation) -> None:
     """KIP-497: a proposal of a former leader changes nothing."""
     leader, joiner, other = away_from_voter(sim, 4, replicas=3, min_insync=1)
     stuck = late_admission(sim, leader, joiner)
@@ -456,18 +456,18 @@ ALL = (
     eligible_replica_is_emptied,
     shrinks_as_the_minimum_grows,
     minimum_shrinks_beside_an_eligible_replica,
-    settings_hold_at_once,
+    settings_apply_at_once,
     unclean_election,
-    unclean_election_without_anybody,
+    unclean_election_without_a_live_replica,
     reassignment_under_load,
-    reassignment_taken_back,
+    reassignment_is_cancelled,
     node_replaced_by_an_empty_one,
-    leaderships_go_home,
+    preferred_leaders_return,
     stopped_before_it_was_ready,
     drain_under_load,
     all_drain_at_once,
     fenced_node_is_not_admitted,
     draining_node_is_not_admitted,
     stale_incarnation_is_not_admitted,
-    leader_of_another_epoch_is_not_heard,
+    proposal_of_a_former_leader,
 )

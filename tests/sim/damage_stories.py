@@ -72,7 +72,7 @@ def rots(sim: Simulation, node: int, p: int, offset: int) -> Log:
     return log
 
 
-def told_of(sim: Simulation, p: int) -> tuple[int, str]:
+def reported_damage(sim: Simulation, p: int) -> tuple[int, str]:
     """The number of corrupt partitions in the cluster and the reason for this one, as reported to operators."""
     found = sim.admin(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
     asked = sim.admin(methods.ADMIN_EXPLAIN_PARTITIONS, admin_pb2.ExplainPartitionsRequest())
@@ -80,7 +80,7 @@ def told_of(sim: Simulation, p: int) -> tuple[int, str]:
     return found.damaged_partitions, "; ".join(causes)
 
 
-def consumer_meets_rot(sim: Simulation) -> None:
+def consumer_reads_rot(sim: Simulation) -> None:
     """A record in the active segment of the leader is corrupted after all replicas have it: neither a follower nor
     the scrub reads it again. A consumer detects it and reports it. The leader verifies its own log and resigns,
     another replica serves the record, and the corrupt replica fetches its log again."""
@@ -94,11 +94,11 @@ def consumer_meets_rot(sim: Simulation) -> None:
     assert sim.leader(TOPIC, p) in followers, "a sound replica leads"
     sim.run_until(lambda: log.closed, what="the corrupt log is out of use")
     sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, *followers}, within=60, what="it has fetched its log again")
-    assert told_of(sim, p) == (0, "")
+    assert reported_damage(sim, p) == (0, "")
     sim.must_heal()
 
 
-def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
+def consumer_reads_rot_in_the_only_replica(sim: Simulation) -> None:
     """The same corruption in the only replica. It stays leader and refuses reads of that record by offset. The
     cluster's status names the lost offsets, the node, and the next step."""
     sim.start(nodes=3, topics=())
@@ -109,7 +109,7 @@ def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
     reading = reads_all(sim, p, 6)
     sim.run_until(reading.done, within=15, what="the consumer has its error")
     assert isinstance(reading.exception(), CorruptLog | CorruptRecord)
-    damaged, causes = told_of(sim, p)
+    damaged, causes = reported_damage(sim, p)
     assert (damaged, sim.leader(TOPIC, p)) == (1, 2), "the status reports it"
     assert "it lost offsets 3..3" in causes
     sim.produce(TOPIC, b"b", partition=p).wait()
@@ -121,7 +121,7 @@ def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
 # --- a closed segment that is shorter than it was ---
 
 
-def consumer_meets_a_truncated_segment(sim: Simulation) -> None:
+def consumer_reads_a_truncated_segment(sim: Simulation) -> None:
     """Another program truncates a closed segment of the leader in the middle of a batch. A consumer that reaches it is
     given those records by another replica, and the truncated one is fetched again."""
     p, short, *followers = three_replicas(sim, segment_bytes="1000")
@@ -141,7 +141,7 @@ def consumer_meets_a_truncated_segment(sim: Simulation) -> None:
     assert sim.leader(TOPIC, p) in followers, "a sound replica leads"
     sim.run_until(lambda: sim.isr(TOPIC, p) == {short, *followers}, within=60, what="it is fetched again")
     assert log.closed, "the truncated log is out of use"
-    assert told_of(sim, p) == (0, "")
+    assert reported_damage(sim, p) == (0, "")
     sim.must_heal()
 
 
@@ -159,7 +159,7 @@ def size_of_logs(sim: Simulation, node: int, directory: str) -> int:
     return sum(disk.size(f"{directory}/{name}") or 0 for name in disk.list(directory) if name.endswith(".log"))
 
 
-def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
+def unclean_election_keeps_sound_batches(sim: Simulation) -> None:
     """A batch of the last member's log is corrupt, and no replica has more. The operator gets the offsets that would
     be lost, then orders the election. All other records stay and reach the other replicas, and a copy of the corrupt
     log is kept."""
@@ -183,7 +183,7 @@ def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
     sim.run_for(3)
     assert sim.leader(TOPIC) == -1, "elected without its durable records"
     before = size_of_logs(sim, last, f"/data/{TOPIC}-0")
-    told = asked_for_the_loss(sim)
+    told = expected_loss(sim)
     assert (told.leader, sim.leader(TOPIC)) == (last, -1), "a dry run changes nothing"
     assert "4..4 cannot be read" in told.loss, f"one offset is lost, reported: {told.loss}"
     assert not kept_aside(sim, last, f"{TOPIC}-0")
@@ -221,7 +221,7 @@ def damaged_without_a_leader(sim: Simulation) -> tuple[int, int, Log]:
     return last, other, log
 
 
-def asked_for_the_loss(sim: Simulation) -> admin_pb2.PartitionOutcome:
+def expected_loss(sim: Simulation) -> admin_pb2.PartitionOutcome:
     """What an unclean election would cost, as an operator is told before."""
     request = admin_pb2.ElectLeadersRequest(
         type=admin_pb2.ELECTION_TYPE_UNCLEAN,
@@ -245,7 +245,7 @@ def unclean_election_of_the_damaged_replica_out_of_sync(sim: Simulation, *, rest
         sim.restart(other)
         sim.run_until(lambda: not fenced(sim, other), what="it is back again")
         sim.run_for(3)
-    told = asked_for_the_loss(sim)
+    told = expected_loss(sim)
     assert (told.leader, sim.leader(TOPIC)) == (other, -1)
     assert "log end 20" in told.loss, f"it says: {told.loss}"
     assert f" {lost}..{lost} cannot be read" in told.loss, f"one offset is lost, it says: {told.loss}"
@@ -279,7 +279,7 @@ def damaged_replica_waits_for_a_leader(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def unclean_leader_has_less(sim: Simulation) -> None:
+def unclean_leader_has_fewer_records(sim: Simulation) -> None:
     """The only member of the set is down, and an operator lets a replica with fewer records lead. After its restart
     the member removes committed records from its log and keeps a copy of it."""
     leader, follower = on_two_nodes(sim, 1)
@@ -310,12 +310,12 @@ def unclean_leader_has_less(sim: Simulation) -> None:
 
 ALL = (
     clean_stop_and_reboot_of_all,
-    consumer_meets_rot,
-    consumer_meets_rot_where_nobody_else_has_it,
-    consumer_meets_a_truncated_segment,
-    unclean_election_keeps_what_can_be_read,
+    consumer_reads_rot,
+    consumer_reads_rot_in_the_only_replica,
+    consumer_reads_a_truncated_segment,
+    unclean_election_keeps_sound_batches,
     unclean_election_of_a_replica_found_damaged,
     unclean_election_of_a_replica_that_starts_damaged,
     damaged_replica_waits_for_a_leader,
-    unclean_leader_has_less,
+    unclean_leader_has_fewer_records,
 )

@@ -16,7 +16,7 @@ from tidelog.types import Offset
 READ_WITHIN_S = 10
 
 
-def topic_goes_while_others_write(sim: Simulation) -> None:
+def topic_deleted_while_others_write(sim: Simulation) -> None:
     """A topic with many logs on each node is deleted. Clients that write to another topic get answers as fast as
     before: the event loop of no node waits for a disk."""
     sim.start(nodes=3, min_insync=2, partitions=3)
@@ -31,7 +31,7 @@ def topic_goes_while_others_write(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def records_come_while_a_flush_is_under_way(sim: Simulation) -> None:
+def records_appended_during_a_flush(sim: Simulation) -> None:
     """A leader's disk is slow, and records arrive while it syncs: these count with the next flush, not with the one
     in progress. The machine loses power."""
     sim.start(nodes=3, min_insync=1, partitions=3)
@@ -75,7 +75,7 @@ def index_rots(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def epochs_rot_while_nobody_hears_of_it(sim: Simulation) -> None:
+def epochs_rot_without_a_report(sim: Simulation) -> None:
     """In format v1 the leader epoch checkpoint is the only source of epochs. It is corrupted on one of three nodes
     that have all died, and the node cannot report it at its first start. At its second start it reports it too, and
     is not elected instead of the others."""
@@ -120,7 +120,7 @@ def one_of_two_directories_hangs(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def unclean_leader_is_judged(sim: Simulation) -> None:
+def unclean_leader_keeps_all_guarantees(sim: Simulation) -> None:
     """Records lost by an unclean election stay lost. From the first event of the new leader all guarantees hold
     again: its follower has what it acknowledged, and keeps it when it leads in turn."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
@@ -157,7 +157,7 @@ def unclean_leader_is_judged(sim: Simulation) -> None:
     assert sent.done
 
 
-def record_is_read_where_it_is_sound(sim: Simulation) -> None:
+def record_is_read_from_a_sound_replica(sim: Simulation) -> None:
     """A leader's bytes are corrupt, its follower's are sound. Every reader gets the record in time: the read that
     detects the corruption makes another replica lead."""
     leader, follower = on_two_nodes(sim, 1, segment_bytes="1000")
@@ -195,12 +195,12 @@ def damage_that_a_consumer_finds(sim: Simulation) -> None:
 
 
 ALL = [
-    topic_goes_while_others_write,
-    records_come_while_a_flush_is_under_way,
+    topic_deleted_while_others_write,
+    records_appended_during_a_flush,
     index_rots,
-    epochs_rot_while_nobody_hears_of_it,
+    epochs_rot_without_a_report,
     one_of_two_directories_hangs,
-    unclean_leader_is_judged,
-    record_is_read_where_it_is_sound,
+    unclean_leader_keeps_all_guarantees,
+    record_is_read_from_a_sound_replica,
     damage_that_a_consumer_finds,
 ]

@@ -78,7 +78,7 @@ def must_elect_again(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def stranger_says_it_leads(sim: Simulation) -> None:
+def stranger_claims_to_lead(sim: Simulation) -> None:
     """One request names the cluster, the voter and a future epoch. The node named as leader is asked and denies it:
     epoch and leader stay."""
     sim.start(nodes=4, voters=3, topics=())
@@ -130,7 +130,7 @@ def stranger_asks_for_a_vote_in_the_last_epoch(sim: Simulation) -> None:
     must_elect_again(sim)
 
 
-def follower_claims_more_than_there_is(sim: Simulation) -> None:
+def follower_claims_a_position_beyond_the_log_end(sim: Simulation) -> None:
     """Scenario 2, variant: a process claims offsets in the name of a follower that the leader does not have. They
     count for nothing: what only the leader holds is not committed."""
     sim.start(nodes=4, min_insync=2, partitions=12)
@@ -238,10 +238,10 @@ def handler_fails(sim: Simulation) -> None:
 
 
 ALL = [
-    stranger_says_it_leads,
+    stranger_claims_to_lead,
     stranger_names_no_cluster,
     stranger_asks_for_a_vote_in_the_last_epoch,
-    follower_claims_more_than_there_is,
+    follower_claims_a_position_beyond_the_log_end,
     stranger_fetches_for_a_follower,
     stranger_stops_a_node,
     handler_fails,

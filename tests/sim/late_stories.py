@@ -123,7 +123,7 @@ def leaver_counts_until_it_is_out(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def leader_proposes_to_go_on_alone(sim: Simulation) -> tuple[int, int, int, Held]:
+def leader_proposes_to_continue_alone(sim: Simulation) -> tuple[int, int, int, Held]:
     """A partition on two nodes that do not vote, one of which is cut off. Returns the active controller, the leader,
     the follower, and the leader's proposal, which is held back."""
     sim.start(nodes=5, voters=3, min_insync=1, topics=())
@@ -149,7 +149,7 @@ def nothing_is_committed(sim: Simulation, controller: int) -> list[Held]:
 def answer_waits_for_the_commit(sim: Simulation) -> None:
     """The controller answers only with committed changes. A controller appends a leader's proposal and is lost
     before any other voter has it: the leader has committed nothing on the strength of it."""
-    controller, leader, follower, proposal = leader_proposes_to_go_on_alone(sim)
+    controller, leader, follower, proposal = leader_proposes_to_continue_alone(sim)
     fetches = nothing_is_committed(sim, controller)
     news = sim.hold("Quorum.FetchMetadata", source=controller, part="answer")
     proposal.release()
@@ -171,7 +171,7 @@ def sole(sim: Simulation, controller: int) -> tuple[NodeId, ...]:
 def proposal_meets_an_uncommitted_election(sim: Simulation) -> None:
     """Scenario 6, third part: the controller has appended the election of another leader, not committed yet, when
     the old leader proposes a set. The controller judges it by what is appended: the old leader no longer leads."""
-    controller, old, new, late = leader_proposes_to_go_on_alone(sim)
+    controller, old, new, late = leader_proposes_to_continue_alone(sim)
     beats = sim.hold("Controller.Heartbeat", source=old)
     sim.run_for(1.5)
     fetches = nothing_is_committed(sim, controller)

@@ -51,7 +51,7 @@ def three_replicas(sim: Simulation, **configs: Any) -> tuple[int, int, int, int]
 # --- 3. truncation below the recovery point ---------------------------------------------------------------------------
 
 
-def cut_below_what_the_checkpoint_says(sim: Simulation) -> None:
+def truncation_below_the_checkpoint(sim: Simulation) -> None:
     """Scenario 3, variant: the checkpoint file claims that all below 25 is on the disk. The log is truncated to 5
     and has reached 8 when its machine loses power; it is the last member of the set. It has lost nothing and leads
     again."""
@@ -226,7 +226,7 @@ def compaction_stops_at_the_watermark(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def deletion_that_nobody_has_heard_of(sim: Simulation) -> None:
+def deletion_known_to_the_leader_alone(sim: Simulation) -> None:
     """An operator deletes records, and the leader dies before the others learn of it. The next leader still has
     them: the log of the old leader starts above that of its new leader. It follows, and no reader misses an existing
     record."""
@@ -301,7 +301,7 @@ def durability_is_fixed(sim: Simulation) -> None:
     assert refusal is not None, "the durability was changed"
 
 
-def page_cache_is_gone_with_the_power(sim: Simulation) -> None:
+def page_cache_is_lost_with_the_power(sim: Simulation) -> None:
     """Rule 6: a follower of a topic with `durability=page-cache` loses power with all unsynced records, and is back
     before its session ends. It is in neither set any more and does not lead when the leader is lost."""
     leader, rebooted = on_two_nodes(sim, 2, durability="page-cache")
@@ -322,7 +322,7 @@ def page_cache_is_gone_with_the_power(sim: Simulation) -> None:
 # --- 14. an fsync fails, then succeeds ------------------------------------------------------------------------------
 
 
-def failed_sync_is_not_believed_by_the_next_life(sim: Simulation) -> None:
+def failed_sync_is_rewritten_by_recovery(sim: Simulation) -> None:
     """Scenario 14: an fsync fails, and the process is restarted on the same machine. Its recovery finds the records
     in the page cache, which marks them as clean: an fsync alone would succeed and save nothing. Recovery writes them
     again first, and a power loss then loses no durable record."""
@@ -364,7 +364,7 @@ def one_corrupt_replica(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def rot_before_anybody_has_it(sim: Simulation) -> None:
+def rot_before_the_first_fetch(sim: Simulation) -> None:
     """Scenario 15, second half: what the leader has just written is corrupted before it is fetched. Both followers
     refuse it and would leave the set one after the other although they are sound. The leader detects that its own
     bytes are corrupt and resigns."""
@@ -563,19 +563,19 @@ def known_damage_outlives_a_restart(sim: Simulation) -> None:
 
 
 ALL = (
-    failed_sync_is_not_believed_by_the_next_life,
-    cut_below_what_the_checkpoint_says,
+    failed_sync_is_rewritten_by_recovery,
+    truncation_below_the_checkpoint,
     truncation_of_messages_without_epochs,
     messages_without_their_epoch,
     epochs_are_lost,
     one_of_two_directories_is_gone,
     compaction_stops_at_the_watermark,
-    deletion_that_nobody_has_heard_of,
+    deletion_known_to_the_leader_alone,
     member_has_only_its_own_epoch_left,
     durability_is_fixed,
-    page_cache_is_gone_with_the_power,
+    page_cache_is_lost_with_the_power,
     one_corrupt_replica,
-    rot_before_anybody_has_it,
+    rot_before_the_first_fetch,
     rot_moves_a_batch,
     clocks_were_wrong_for_a_while,
     follower_is_damaged_as_its_leader_dies,

@@ -159,7 +159,7 @@ def ids_outlive_the_cluster(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def cut_takes_producers_with_it(sim: Simulation) -> None:
+def truncation_removes_producer_state(sim: Simulation) -> None:
     """Scenario 3, variant: a replaced leader truncates its log, and with it a producer's record. When it leads
     again, it accepts the resent record like any other."""
     sim.start(nodes=4, min_insync=2, partitions=12)
@@ -204,7 +204,7 @@ def deposed_leader_is_late(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def many_callers_at_once(sim: Simulation) -> None:
+def concurrent_callers_keep_their_order(sim: Simulation) -> None:
     """Three concurrent calls arrive while earlier ones wait for buffer memory, and more arrive while memory is
     freed. The order in the log is the order of the calls, even if a later record fits and an earlier one does not."""
     sim.start(nodes=3, min_insync=2)
@@ -224,7 +224,7 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     sequence_of_a_lost_answer,
     resend_meets_too_small_a_set,
     ids_outlive_the_cluster,
-    cut_takes_producers_with_it,
+    truncation_removes_producer_state,
     deposed_leader_is_late,
-    many_callers_at_once,
+    concurrent_callers_keep_their_order,
 )

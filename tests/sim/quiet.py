@@ -14,7 +14,7 @@ from tidelog.errors import CorruptLog
 
 
 @contextlib.contextmanager
-def unwatched(disk: FakeDisk) -> Iterator[None]:
+def without_hooks(disk: FakeDisk) -> Iterator[None]:
     """Access a disk without hooks, planned failures and costs."""
     faults, calls, crash_at, on_step = disk._faults, disk.calls, disk._crash_at, disk.on_step
     disk._faults, disk._crash_at, disk.on_step = [], None, None
@@ -52,7 +52,7 @@ class Quiet:
             log.closed or log.directory.offline is not None or (disk.rots and log.damage is not None)
         ):
             return views.read_files(log, disk, start, end)
-        with unwatched(disk):
+        with without_hooks(disk):
             try:
                 return views.read(log, start, end)
             except CorruptLog as error:

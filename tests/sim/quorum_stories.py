@@ -261,7 +261,7 @@ def minority_leader_returns(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def cut_off_voter_disturbs_nobody(sim: Simulation) -> None:
+def disconnected_voter_starts_no_epoch(sim: Simulation) -> None:
     """Pre-vote: a voter that is cut off for a long time starts no epoch, and is a follower again when it is back."""
     sim.start(nodes=3, voters=3, topics=())
     leader = active(sim)
@@ -277,7 +277,7 @@ def cut_off_voter_disturbs_nobody(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def one_way_cut_from_the_leader(sim: Simulation) -> None:
+def one_way_disconnection_of_the_leader(sim: Simulation) -> None:
     """The leader receives from its followers, but they do not receive from it: no fetch is answered, so another
     leader is elected."""
     sim.start(nodes=3, voters=3, topics=())
@@ -471,8 +471,8 @@ ALL = (
     figure_8,
     old_record_waits_for_a_new_one,
     minority_leader_returns,
-    cut_off_voter_disturbs_nobody,
-    one_way_cut_from_the_leader,
+    disconnected_voter_starts_no_epoch,
+    one_way_disconnection_of_the_leader,
     draining_controller_hands_over,
     vote_on_a_hanging_disk,
     voters_lose_power_one_after_the_other,

@@ -107,7 +107,7 @@ def reader_of_an_older_epoch(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def reader_of_what_vanishes(sim: Simulation) -> None:
+def reader_of_records_to_be_truncated(sim: Simulation) -> None:
     """Scenario 7, variant: a follower has records of an old epoch that will be truncated, and its new leader has
     committed others beyond them. A reader at this follower gets neither."""
     p, old, new, follower = three_racks(sim, min_insync=1)
@@ -135,7 +135,7 @@ def reader_of_what_vanishes(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def follower_back_in_a_quiet_topic(sim: Simulation) -> None:
+def follower_returns_to_an_idle_topic(sim: Simulation) -> None:
     """A follower loses power and is back at once, with all records and an old high watermark. Its leader still
     considers the stream of the earlier incarnation as open. Nothing new is written; the follower must still learn
     the high watermark, or its readers would wait."""
@@ -155,6 +155,6 @@ ALL = (
     reader_at_a_follower,
     follower_that_is_no_member,
     reader_of_an_older_epoch,
-    reader_of_what_vanishes,
-    follower_back_in_a_quiet_topic,
+    reader_of_records_to_be_truncated,
+    follower_returns_to_an_idle_topic,
 )

@@ -55,7 +55,7 @@ def away_from_the_voter(sim: Simulation) -> tuple[int, list[int]]:
 # --- truncation: KIP-101, KIP-279 -----------------------------------------------------------------------------------
 
 
-def watermark_is_no_cut(sim: Simulation) -> None:
+def watermark_does_not_truncate(sim: Simulation) -> None:
     """KIP-101: a leader dies as soon as a record is committed, before a follower knows that. No follower truncates
     the record, although it does not know it as committed; the crash of the next leader loses nothing either."""
     sim.start(nodes=4, min_insync=2, partitions=12)
@@ -227,7 +227,7 @@ def stuck_leader_hands_over_to_an_eligible_one(sim: Simulation) -> None:
     assert sent.fate is Fate.UNKNOWN
 
 
-def stuck_leader_is_not_heard_at_first(sim: Simulation) -> None:
+def first_resignation_is_lost(sim: Simulation) -> None:
     """Rule 4: the controller does not answer when a stuck leader resigns. The leader resigns again."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *_) = away_from_the_voter(sim)
@@ -295,7 +295,7 @@ async def told_end(sim: Simulation, client: Client, p: int) -> int:
     return offset
 
 
-def committed_is_read_without_another_word(sim: Simulation) -> None:
+def committed_records_are_read_without_another_fetch(sim: Simulation) -> None:
     """A leader alone in its set holds everything when it begins, and its high watermark checkpoint is old. What is
     committed can be read at once, without a further fetch or write."""
     sim.start(nodes=3, topics=())
@@ -397,7 +397,7 @@ def arrives(sim: Simulation, leader: int, *said: data_pb2.FetchRequest) -> Tidel
     return errors[0] if errors else None
 
 
-def words_of_an_older_epoch(sim: Simulation) -> None:
+def fetch_of_an_older_epoch(sim: Simulation) -> None:
     """Rule 1: a follower's fetch of an older epoch arrives in the next one. It is refused and counts for nothing."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (first, leader, follower) = away_from_the_voter(sim)
@@ -413,7 +413,7 @@ def words_of_an_older_epoch(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def words_of_an_earlier_life(sim: Simulation) -> None:
+def fetch_of_an_earlier_incarnation(sim: Simulation) -> None:
     """Rule 1: a fetch of a dead process arrives when its node is back as another incarnation. It counts for nothing."""
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (leader, follower, _) = away_from_the_voter(sim)
@@ -485,7 +485,7 @@ def fenced_joiner(sim: Simulation) -> None:
     unfit_joiner(sim, back=False)
 
 
-def joiner_of_another_life(sim: Simulation) -> None:
+def joiner_of_another_incarnation(sim: Simulation) -> None:
     """KIP-903: a proposal names incarnations; a dead process joins no set although its node is back."""
     unfit_joiner(sim, back=True)
 
@@ -514,7 +514,7 @@ def alone_in_sync(sim: Simulation) -> tuple[int, int, FakeDisk]:
     return p, last, copy
 
 
-def nobody_leads_without(sim: Simulation, p: int, last: int, disk: FakeDisk) -> None:
+def check_that_no_replica_leads(sim: Simulation, p: int, last: int, disk: FakeDisk) -> None:
     """With another volume the last member does not lead; with its own it does."""
     own, sim.machines[last].disk = sim.machines[last].disk, disk
     sim.restart(last)
@@ -526,18 +526,18 @@ def nobody_leads_without(sim: Simulation, p: int, last: int, disk: FakeDisk) -> 
     sim.machines[last].disk = own
 
 
-def volume_put_back_from_a_copy(sim: Simulation) -> None:
+def volume_restored_from_a_copy(sim: Simulation) -> None:
     """Scenario 9: the last member's volume is restored from an earlier copy with the same ID. It does not lead, and
     the others are not truncated to it."""
     p, last, copy = alone_in_sync(sim)
-    nobody_leads_without(sim, p, last, copy)
+    check_that_no_replica_leads(sim, p, last, copy)
 
 
 def last_member_is_emptied(sim: Simulation) -> None:
     """Scenario 9, variant: the last member's volume is replaced by an empty one. No replica leads with an empty log.
     With the original volume everything is as before."""
     p, last, _ = alone_in_sync(sim)
-    nobody_leads_without(sim, p, last, FakeDisk())
+    check_that_no_replica_leads(sim, p, last, FakeDisk())
     sim.restart(last)
     sim.must_heal()
     assert len(sim.read_committed(TOPIC, p)) == 7
@@ -599,7 +599,7 @@ def follower_with_a_full_disk(sim: Simulation) -> None:
     full_disk(sim, of_the_leader=False)
 
 
-def failed_sync_is_not_believed_again(sim: Simulation) -> None:
+def failed_sync_is_not_repeated(sim: Simulation) -> None:
     """Scenario 14: an fsync fails, and the bytes that it was to save are lost even if a later fsync succeeds. The
     directory goes offline: a power loss then loses nothing that was acknowledged."""
     sim.start(nodes=4, min_insync=2, partitions=12)
@@ -670,30 +670,30 @@ def leader_starts_within_a_batch(sim: Simulation) -> None:
 
 
 ALL = (
-    watermark_is_no_cut,
+    watermark_does_not_truncate,
     epochs_that_only_a_follower_has,
     empty_epochs,
     too_small_a_set,
     last_member_loses_power,
     stuck_leader_hands_over,
     stuck_leader_hands_over_to_an_eligible_one,
-    stuck_leader_is_not_heard_at_first,
+    first_resignation_is_lost,
     all_stop_at_once,
     new_leader_does_not_know_the_end,
-    committed_is_read_without_another_word,
+    committed_records_are_read_without_another_fetch,
     ack_of_another_epoch,
     reader_behind_the_end_of_its_epoch,
-    words_of_an_older_epoch,
-    words_of_an_earlier_life,
+    fetch_of_an_older_epoch,
+    fetch_of_an_earlier_incarnation,
     report_of_another_stream,
     fenced_joiner,
-    joiner_of_another_life,
-    volume_put_back_from_a_copy,
+    joiner_of_another_incarnation,
+    volume_restored_from_a_copy,
     last_member_is_emptied,
     last_member_is_damaged,
     leader_with_a_full_disk,
     follower_with_a_full_disk,
-    failed_sync_is_not_believed_again,
+    failed_sync_is_not_repeated,
     retention_stops_at_the_watermark,
     follower_below_the_log_start,
     leader_starts_within_a_batch,

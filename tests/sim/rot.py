@@ -29,7 +29,7 @@ from tests.sim import views
 from tests.sim.loop import MICROS
 from tests.sim.machine import Machine
 from tests.sim.plan import Fault
-from tests.sim.quiet import unwatched
+from tests.sim.quiet import without_hooks
 from tests.sim.world import Simulation
 from tidelog.records import walk_headers
 from tidelog.types import Durability, NodeId, PartitionKey
@@ -160,7 +160,7 @@ class Rot:
     def _is_known(self, flipped: Flipped) -> bool:
         """Whether the files beside the log prove that the flipped byte was durable."""
         disk, (directory, log) = flipped.machine.disk, flipped.path.rsplit("/", 2)[:2]
-        with unwatched(disk), disk.as_written():
+        with without_hooks(disk), disk.as_written():
             points = read_offsets(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}")
             marks = dict(mark for mark in parse_marks(read_file(disk, f"{directory}/{DURABLE_MARKS}") or b"") if mark)
             batches = walk_headers(bytes(flipped.inode.seen.data))

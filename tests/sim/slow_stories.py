@@ -20,7 +20,7 @@ BEHIND_MS = 30.0
 LOST_MS = 150.0
 
 
-def go_on_writing(sim: Simulation, p: int) -> Callable[[], list[Sent]]:
+def keep_writing(sim: Simulation, p: int) -> Callable[[], list[Sent]]:
     """A client that writes a record every 50 ms until the returned function is called, which returns the records
     sent."""
     client = sim.client()
@@ -50,7 +50,7 @@ def slow_follower_falls_behind(sim: Simulation) -> None:
     continue. Once it is fast enough it catches up and joins again."""
     sim.start(nodes=4, min_insync=2, partitions=12, replication=ReplicationConfig(lag_ms_max=Millis(1_000)))
     p, (leader, follower, _) = away_from_the_voter(sim)
-    stop = go_on_writing(sim, p)
+    stop = keep_writing(sim, p)
     sim.run_until(lambda: durable_offset(sim, follower, p) > 20, what="there is something to be behind with")
     sim.slow_process(follower, BEHIND_MS)
     sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the slow follower is removed for its lag")
@@ -69,7 +69,7 @@ def slow_leader_is_fenced(sim: Simulation) -> None:
     acknowledges no record that it still appends; nothing acknowledged is lost."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (slow, *others) = away_from_the_voter(sim)
-    stop = go_on_writing(sim, p)
+    stop = keep_writing(sim, p)
     sim.run_for(1)
     sim.slow_process(slow, LOST_MS)
     sim.run_until(lambda: fenced(sim, slow), what="the slow leader is fenced")
@@ -90,7 +90,7 @@ def slow_controller_is_replaced(sim: Simulation) -> None:
     sim.start(nodes=4, voters=3, min_insync=2, partitions=12)
     slow, no_voter = wait_active(sim), 3
     p = sim.partition_where(TOPIC, lambda state: slow not in state.replicas and state.leader == no_voter)
-    stop = go_on_writing(sim, p)
+    stop = keep_writing(sim, p)
     sim.slow_process(slow, LOST_MS)
     wait_active(sim, but=slow, within=30)
     sim.kill(no_voter)

@@ -181,7 +181,7 @@ def synced(sim: Simulation, node: int, p: int) -> int:
     return log.log_end_offset if file is not None and not file.pending else log.durable_offset
 
 
-def flush_across_a_cut(sim: Simulation) -> None:
+def flush_across_a_truncation(sim: Simulation) -> None:
     """Rule 2, variant: an fsync that began before a truncation of a follower's log ends after it. The follower does
     not hold the records that replaced the truncated ones."""
     sim.start(nodes=4, min_insync=1, partitions=12)
@@ -357,7 +357,7 @@ def with_records_of(partition: int) -> Callable[[Envelope], bool]:
 # --- 12. a topic created again -------------------------------------------------------------------------------------
 
 
-def topic_made_again(sim: Simulation) -> None:
+def topic_created_again(sim: Simulation) -> None:
     """Rule 1: every position carries the topic ID. A follower that has not learned of the new topic fetches the old
     one at its end; this counts for nothing in the new one."""
     sim.start(nodes=3, min_insync=2, partitions=3)
@@ -592,12 +592,12 @@ ALL = (
     same_epoch_other_bytes,
     stale_position,
     watermark_of_a_diverging_answer,
-    flush_across_a_cut,
+    flush_across_a_truncation,
     join_by_log_end,
     late_proposal,
     lost_answer_to_a_proposal,
     late_answer,
-    topic_made_again,
+    topic_created_again,
     committed_outlives_its_leader,
     all_machines_lose_power,
     voter_starts_on_a_full_disk,

@@ -43,7 +43,7 @@ def test_who_is_answered_does_not_complain() -> None:
 
 
 def test_a_leader_that_stays_though_it_cannot_be_read_is_complained_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    disks.a_damaged_log_leads_on(monkeypatch)
+    disks.a_damaged_leader_does_not_resign(monkeypatch)
     with Simulation(2) as sim:
         _, leader, follower = probed(sim)
         spoil(sim, leader)
@@ -52,7 +52,7 @@ def test_a_leader_that_stays_though_it_cannot_be_read_is_complained_of(monkeypat
 
 
 def test_who_waits_for_a_disturbed_cluster_does_not_complain(monkeypatch: pytest.MonkeyPatch) -> None:
-    disks.a_damaged_log_leads_on(monkeypatch)
+    disks.a_damaged_leader_does_not_resign(monkeypatch)
     with Simulation(2) as sim:
         _, leader, follower = probed(sim)
         spoil(sim, leader)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.replication import quorum_tales as tales
+from tests.replication import quorum_core_stories as core_stories
 from tests.replication.quorum_cluster import QuorumCluster
 from tests.sim import mutants
 from tests.sim.mutants import MUTANTS, Mutant, quorum
@@ -55,16 +55,20 @@ class InCores(NamedTuple):
     of them voters."""
 
     plant: Plant
-    tale: Callable[[QuorumCluster], None]
+    story: Callable[[QuorumCluster], None]
     nodes: int
     voting: int
     says: str
 
 
 IN_CORES = [
-    InCores(quorum.older_epochs_are_committed_by_count, tales.figure_8, 5, 5, "the leader lacks something|committed"),
-    InCores(quorum.a_removed_voter_is_no_candidate, tales.leader_that_removed_itself, 3, 2, "not within 20000 ms"),
-    InCores(quorum.a_lost_log_votes, tales.voter_that_lost_its_log, 3, 3, "a committed record is missing"),
+    InCores(
+        quorum.older_epochs_are_committed_by_count, core_stories.figure_8, 5, 5, "the leader lacks something|committed"
+    ),
+    InCores(
+        quorum.a_removed_voter_is_no_candidate, core_stories.leader_that_removed_itself, 3, 2, "not within 20000 ms"
+    ),
+    InCores(quorum.a_lost_log_votes, core_stories.voter_that_lost_its_log, 3, 3, "what was committed"),
 ]
 
 
@@ -72,4 +76,4 @@ IN_CORES = [
 def test_a_planted_bug_is_caught_by_cores_alone(planted: InCores, monkeypatch: pytest.MonkeyPatch) -> None:
     planted.plant(monkeypatch)
     with pytest.raises(AssertionError, match=planted.says):
-        planted.tale(QuorumCluster(nodes=planted.nodes, voting=planted.voting))
+        planted.story(QuorumCluster(nodes=planted.nodes, voting=planted.voting))

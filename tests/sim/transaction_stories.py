@@ -48,7 +48,7 @@ def decided_transactions_only(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def fenced_producer_goes_on(sim: Simulation) -> None:
+def fenced_producer_continues(sim: Simulation) -> None:
     """A producer's record is in transit for so long that another instance takes over and aborts what the first left
     open. Then the record arrives, and another one at a new leader: both are refused as fenced, and nothing is
     written."""
@@ -143,7 +143,7 @@ def transactions_outlive_all_processes(sim: Simulation) -> None:
 
 ALL: tuple[Callable[[Simulation], None], ...] = (
     decided_transactions_only,
-    fenced_producer_goes_on,
+    fenced_producer_continues,
     replaced_coordinator_is_late,
     compaction_stops_at_an_open_transaction,
     transactions_outlive_all_processes,

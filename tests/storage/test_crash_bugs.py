@@ -108,7 +108,7 @@ def snapshots_survive_a_truncation(patch: Patch) -> None:
     patch.setattr(LogTruncator, "_snapshots_above", lambda *_: [])
 
 
-def recovery_writes_nothing_again(patch: Patch) -> None:
+def recovery_does_not_rewrite(patch: Patch) -> None:
     """Scenario 14: after a failed fsync the pages only appear written."""
     patch.setattr(Recovery, "_rewrite", staticmethod(nothing))
 
@@ -183,8 +183,8 @@ BUGS = [
     Bug(a_truncation_leaves_the_claims, Plain),
     Bug(producers_survive_a_truncation, Plain),
     Bug(snapshots_survive_a_truncation, Plain),
-    Bug(recovery_writes_nothing_again, Plain),
-    Bug(recovery_writes_nothing_again, PageCache),
+    Bug(recovery_does_not_rewrite, Plain),
+    Bug(recovery_does_not_rewrite, PageCache),
     Bug(epochs_come_behind_bytes, OldFormat),
     Bug(epoch_files_are_never_written, OldFormat),
     Bug(a_log_start_is_not_written, Plain),

@@ -12,7 +12,6 @@ from typing import Final
 
 from tests.sim import (
     controller_stories,
-    cut_stories,
     directory_stories,
     late_stories,
     log_stories,
@@ -20,11 +19,12 @@ from tests.sim import (
     producer_stories,
     quorum_stories,
     reader_stories,
-    remade_stories,
+    recreation_stories,
     replication_stories,
+    slow_truncation_stories,
     stories,
     transaction_stories,
-    truncation_stories,
+    unclean_reader_stories,
 )
 from tests.sim.mutants import (
     controller_rules,
@@ -55,9 +55,9 @@ MUTANTS: Final = (
     Mutant(leaders.a_diverging_fetch_counts, "S2", stories.stale_position, MIXED),
     Mutant(leaders.a_replica_joins_by_its_log_end, "S4", stories.join_by_log_end, MEMBER_LACKS),
     Mutant(leaders.a_joiner_counts_once_admitted, "S5", stories.late_proposal, MEMBER_LACKS),
-    Mutant(leaders.a_refused_joiner_counts_no_more, "S5", stories.late_proposal, MEMBER_LACKS, 3),
+    Mutant(leaders.a_rejected_joiner_is_not_counted, "S5", stories.late_proposal, MEMBER_LACKS, 3),
     Mutant(
-        leaders.a_refused_joiner_counts_no_more,
+        leaders.a_rejected_joiner_is_not_counted,
         "S5",
         stories.lost_answer_to_a_proposal,
         f"committed without a member of the set|{MEMBER_LACKS}",
@@ -68,11 +68,11 @@ MUTANTS: Final = (
         stories.rot_that_a_follower_refuses,
         "the corrupt log is out of use",
     ),
-    Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS),
+    Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_created_again, MEMBER_LACKS),
     Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, TOO_FEW),
     Mutant(leaders.a_small_set_takes_records, "rule 5", replication_stories.too_small_a_set, "a later record is"),
     Mutant(
-        leaders.a_shrunken_set_goes_on_waiting,
+        leaders.a_shrunken_set_answers_no_producer,
         "rule 5",
         replication_stories.too_small_a_set,
         "the waiting producer has its answer",
@@ -84,23 +84,30 @@ MUTANTS: Final = (
         replication_stories.stuck_leader_hands_over_to_an_eligible_one,
         "leader resigns",
     ),
-    Mutant(leaders.a_stuck_leader_stays, "rule 4", replication_stories.stuck_leader_hands_over, "leader resigns"),
+    Mutant(
+        leaders.a_stuck_leader_does_not_resign, "rule 4", replication_stories.stuck_leader_hands_over, "leader resigns"
+    ),
     Mutant(
         leaders.a_resignation_is_sent_once,
         "rule 4",
-        replication_stories.stuck_leader_is_not_heard_at_first,
+        replication_stories.first_resignation_is_lost,
         "it resigns again",
     ),
     Mutant(
-        leaders.a_leader_without_a_log_stays,
+        leaders.a_leader_without_a_log_does_not_resign,
         "found",
-        remade_stories.topic_made_beside_a_failed_directory,
+        recreation_stories.topic_created_beside_a_failed_directory,
         "others lead",
     ),
-    Mutant(leaders.an_ack_outlives_its_epoch, "S11", replication_stories.ack_of_another_epoch, "acknowledged, but"),
-    Mutant(leaders.an_ack_does_not_wait, "rule 5", stories.join_by_log_end, "acknowledged, but offset"),
     Mutant(
-        leaders.a_leader_alone_acknowledges_what_it_has_written,
+        leaders.an_acknowledgement_outlives_its_epoch,
+        "S11",
+        replication_stories.ack_of_another_epoch,
+        "acknowledged, but",
+    ),
+    Mutant(leaders.an_acknowledgement_does_not_wait, "rule 5", stories.join_by_log_end, "acknowledged, but offset"),
+    Mutant(
+        leaders.a_leader_acknowledges_its_own_unsynced_records,
         "rule 5",
         replication_stories.stuck_leader_hands_over,
         "by a leader that does not hold it",
@@ -113,9 +120,9 @@ MUTANTS: Final = (
         "of one that is open",
     ),
     Mutant(
-        transactions.a_fenced_producer_is_let_in,
+        transactions.a_fenced_producer_is_accepted,
         "fencing",
-        transaction_stories.fenced_producer_goes_on,
+        transaction_stories.fenced_producer_continues,
         "after the marker of epoch 1",
     ),
     Mutant(
@@ -157,13 +164,13 @@ MUTANTS: Final = (
     Mutant(
         leaders.epochs_are_not_compared,
         "rule 1",
-        replication_stories.words_of_an_older_epoch,
+        replication_stories.fetch_of_an_older_epoch,
         "of an older epoch was answered",
     ),
     Mutant(
         leaders.any_incarnation_counts,
         "rule 1",
-        replication_stories.words_of_an_earlier_life,
+        replication_stories.fetch_of_an_earlier_incarnation,
         "of an earlier incarnation was answered",
     ),
     Mutant(leaders.reports_of_any_stream_count, "S2", replication_stories.report_of_another_stream, MEMBER_LACKS),
@@ -175,7 +182,7 @@ MUTANTS: Final = (
         "without the removed replica",
     ),
     Mutant(
-        leaders.a_leaver_counts_no_more,
+        leaders.a_leaver_is_not_counted,
         "rule 3",
         late_stories.leaver_counts_until_it_is_out,
         "committed without members of the set",
@@ -183,7 +190,7 @@ MUTANTS: Final = (
     Mutant(
         leaders.a_leader_does_not_verify_its_own_log,
         "S15",
-        log_stories.rot_before_anybody_has_it,
+        log_stories.rot_before_the_first_fetch,
         "the corrupt log is out of use",
     ),
     Mutant(
@@ -202,12 +209,12 @@ MUTANTS: Final = (
     Mutant(
         leaders.offsets_go_to_abandoned_streams,
         "found",
-        reader_stories.follower_back_in_a_quiet_topic,
+        reader_stories.follower_returns_to_an_idle_topic,
         "the follower learns what is committed",
     ),
     Mutant(leaders.readers_see_the_log_end, "KIP-392", reader_stories.reader_at_a_follower, "was given offset"),
     Mutant(
-        leaders.what_a_follower_lacks_is_out_of_range,
+        leaders.missing_records_of_a_follower_are_out_of_range,
         "KIP-392",
         reader_stories.reader_at_a_follower,
         "reports a future offset as out of range",
@@ -232,21 +239,28 @@ MUTANTS: Final = (
     ),
     # followers
     Mutant(
-        followers.who_deleted_more_than_the_leader_begins_at_its_start,
+        followers.a_follower_restarts_below_its_own_log_start,
         "found",
         log_stories.member_has_only_its_own_epoch_left,
         f"{MEMBER_LACKS}|its high watermark went back",
     ),
-    Mutant(followers.a_watermark_comes_before_the_truncation, "S7", stories.watermark_of_a_diverging_answer, MIXED),
-    Mutant(followers.an_answer_counts_for_any_fetch, "S7", stories.late_answer, "lost offsets 8|offset 8 is missing"),
     Mutant(
-        followers.a_refused_follower_is_given_one_tick,
+        followers.a_watermark_is_applied_before_the_truncation, "S7", stories.watermark_of_a_diverging_answer, MIXED
+    ),
+    Mutant(
+        followers.an_answer_is_matched_by_partition_alone,
+        "S7",
+        stories.late_answer,
+        "lost offsets 8|offset 8 is missing",
+    ),
+    Mutant(
+        followers.a_paused_follower_is_checked_once,
         "found",
         stories.refused_fetch_is_sent_again,
         "the first record is committed",
     ),
     Mutant(
-        followers.a_fetcher_stopped_while_it_connects_goes_on,
+        followers.a_fetcher_stopped_while_it_connects_continues,
         "found",
         stories.stopped_while_connecting,
         "the node has stopped",
@@ -255,13 +269,13 @@ MUTANTS: Final = (
     Mutant(
         followers.a_follower_truncates_to_its_watermark,
         "KIP-101",
-        replication_stories.watermark_is_no_cut,
+        replication_stories.watermark_does_not_truncate,
         MEMBER_LACKS,
     ),
     Mutant(
-        followers.a_role_is_taken_during_a_truncation,
+        followers.metadata_is_applied_during_a_truncation,
         "section 3",
-        cut_stories.elected_in_the_middle_of_a_cut,
+        slow_truncation_stories.elected_during_a_truncation,
         "no new epoch during a truncation",
     ),
     Mutant(followers.a_follower_empties_its_log, "rule 2", stories.stale_position, MEMBER_LACKS),
@@ -278,7 +292,7 @@ MUTANTS: Final = (
         "the follower is in sync",
     ),
     Mutant(
-        followers.a_restarted_log_takes_no_batch_across_its_start,
+        followers.a_batch_across_the_log_start_is_rejected,
         "found",
         replication_stories.leader_starts_within_a_batch,
         "the emptied replica is in sync",
@@ -291,14 +305,19 @@ MUTANTS: Final = (
     ),
     Mutant(followers.a_lost_stream_is_not_noticed, "healing", stories.join_by_log_end, "has fetched everything"),
     Mutant(
-        followers.a_follower_takes_the_leaders_start_at_once,
+        followers.a_followers_log_start_moves_to_its_log_end,
         "S10",
         stories.committed_outlives_its_leader,
         "gone, and nothing allows that",
     ),
-    Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", replication_stories.empty_epochs, MIXED),
-    Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", log_stories.sparse_epochs, MIXED),
-    Mutant(followers.a_watermark_comes_before_the_truncation, "S7", reader_stories.reader_of_what_vanishes, MIXED),
+    Mutant(followers.an_unknown_epoch_counts_as_equal, "rule 2", replication_stories.empty_epochs, MIXED),
+    Mutant(followers.an_unknown_epoch_counts_as_equal, "rule 2", log_stories.sparse_epochs, MIXED),
+    Mutant(
+        followers.a_watermark_is_applied_before_the_truncation,
+        "S7",
+        reader_stories.reader_of_records_to_be_truncated,
+        MIXED,
+    ),
     # controllers
     Mutant(controllers.an_epoch_outlives_its_incarnation, "S1", stories.same_epoch_other_bytes, FENCED_MEMBER),
     Mutant(
@@ -324,35 +343,45 @@ MUTANTS: Final = (
     Mutant(
         controllers.an_earlier_registration_is_admitted,
         "KIP-903",
-        replication_stories.joiner_of_another_life,
+        replication_stories.joiner_of_another_incarnation,
         "it is not the proposed one",
     ),
     Mutant(
-        controllers.the_silent_are_not_fenced, "fencing", replication_stories.watermark_is_no_cut, "a follower leads"
+        controllers.silent_nodes_are_not_fenced,
+        "fencing",
+        replication_stories.watermark_does_not_truncate,
+        "a follower leads",
     ),
-    Mutant(controllers.fencing_changes_no_partition, "fencing", replication_stories.watermark_is_no_cut, FENCED_MEMBER),
+    Mutant(
+        controllers.fencing_changes_no_partition,
+        "fencing",
+        replication_stories.watermark_does_not_truncate,
+        FENCED_MEMBER,
+    ),
     Mutant(
         controllers.fencing_changes_no_partition,
         "fencing",
         controller_stories.node_replaced_by_an_empty_one,
         FENCED_MEMBER,
     ),
-    Mutant(controllers.the_silent_are_not_fenced, "fencing", quorum_stories.leader_failure, "is acknowledged again"),
-    Mutant(controllers.the_silent_are_not_fenced, "fencing", quorum_stories.majority_reachable, "both are fenced"),
-    Mutant(controllers.any_directory_will_do, "S9", replication_stories.last_member_is_emptied, MEMBER_LACKS),
+    Mutant(controllers.silent_nodes_are_not_fenced, "fencing", quorum_stories.leader_failure, "is acknowledged again"),
+    Mutant(controllers.silent_nodes_are_not_fenced, "fencing", quorum_stories.majority_reachable, "both are fenced"),
+    Mutant(controllers.a_node_leads_from_any_directory, "S9", replication_stories.last_member_is_emptied, MEMBER_LACKS),
     Mutant(
         controllers.copies_of_directories_are_not_noticed,
         "S9",
-        replication_stories.volume_put_back_from_a_copy,
+        replication_stories.volume_restored_from_a_copy,
         "ending at|led from",
     ),
     Mutant(
-        controllers.a_reboot_takes_nothing,
+        controllers.a_reboot_loses_nothing,
         "rule 6",
-        log_stories.page_cache_is_gone_with_the_power,
+        log_stories.page_cache_is_lost_with_the_power,
         "ending at|led without",
     ),
-    Mutant(controllers.damage_is_not_named, "S8", replication_stories.last_member_is_damaged, "ending at|led without"),
+    Mutant(
+        controllers.damage_is_not_registered, "S8", replication_stories.last_member_is_damaged, "ending at|led without"
+    ),
     Mutant(
         controllers.a_returning_member_does_not_lead,
         "healing",
@@ -372,7 +401,7 @@ MUTANTS: Final = (
         "one is left, another is eligible",
     ),
     Mutant(
-        controller_rules.an_emptied_node_keeps_its_place,
+        controller_rules.an_emptied_node_stays_in_its_sets,
         "controller",
         controller_stories.eligible_replica_is_emptied,
         "it has fetched everything and is in sync",
@@ -396,7 +425,7 @@ MUTANTS: Final = (
         MEMBER_LACKS,
     ),
     Mutant(
-        controller_rules.an_emptied_node_keeps_its_place,
+        controller_rules.an_emptied_node_stays_in_its_sets,
         "controller",
         controller_stories.unclean_election,
         "no leader, no in-sync and no eligible replica",
@@ -408,13 +437,13 @@ MUTANTS: Final = (
         MEMBER_LACKS,
     ),
     Mutant(
-        controller_rules.replicas_go_before_others_have_come,
+        controller_rules.replicas_are_removed_before_others_are_in_sync,
         "controller",
         controller_stories.reassignment_under_load,
         MEMBER_LACKS,
     ),
     Mutant(
-        controller_rules.the_last_member_may_go,
+        controller_rules.the_last_member_may_leave,
         "controller",
         controller_stories.all_drain_at_once,
         "the last member stays",
@@ -426,7 +455,7 @@ MUTANTS: Final = (
         "the controller unfenced a stopped node",
     ),
     Mutant(
-        controller_rules.a_drain_waits_for_no_node,
+        controller_rules.a_drain_does_not_wait_for_other_nodes,
         "controller",
         controller_stories.drain_under_load,
         "it ends only when the other nodes know",
@@ -446,26 +475,26 @@ MUTANTS: Final = (
     Mutant(
         controller_rules.any_epochs_proposal_is_accepted,
         "controller",
-        controller_stories.leader_of_another_epoch_is_not_heard,
+        controller_stories.proposal_of_a_former_leader,
         MEMBER_LACKS,
     ),
     Mutant(
-        controller_rules.a_replica_goes_within_an_epoch,
+        controller_rules.a_replica_is_removed_within_an_epoch,
         "rule 2",
-        remade_stories.replica_moved_away_and_back,
+        recreation_stories.replica_moved_away_and_back,
         MEMBER_LACKS,
         2,
     ),
     Mutant(
         controller_rules.a_damaged_replica_restarts_within_an_epoch,
         "rule 6",
-        remade_stories.damaged_member_is_made_anew,
+        recreation_stories.damaged_member_is_created_again,
         MEMBER_LACKS,
     ),
     Mutant(
         controller_rules.a_damaged_replica_restarts_within_an_epoch,
         "rule 6",
-        remade_stories.damaged_joiner_is_made_anew,
+        recreation_stories.damaged_joiner_is_created_again,
         MEMBER_LACKS,
     ),
     Mutant(
@@ -483,13 +512,13 @@ MUTANTS: Final = (
     Mutant(
         controllers.a_late_registration_counts,
         "rule 6",
-        remade_stories.late_registration,
+        recreation_stories.late_registration,
         "the cluster heals",
     ),
     Mutant(
-        controller_rules.a_replica_goes_on_in_any_directory,
+        controller_rules.a_replica_continues_in_any_directory,
         "rule 6",
-        remade_stories.replica_comes_back_in_another_directory,
+        recreation_stories.replica_comes_back_in_another_directory,
         "a directory that the metadata do not name",
     ),
     Mutant(
@@ -498,7 +527,7 @@ MUTANTS: Final = (
         late_stories.answer_waits_for_the_commit,
         "committed by an uncommitted change of the set",
     ),
-    Mutant(controllers.any_directory_will_do, "S9", log_stories.one_of_two_directories_is_gone, MEMBER_LACKS),
+    Mutant(controllers.a_node_leads_from_any_directory, "S9", log_stories.one_of_two_directories_is_gone, MEMBER_LACKS),
     Mutant(
         controller_rules.proposals_are_judged_by_what_is_committed,
         "S6",
@@ -512,52 +541,52 @@ MUTANTS: Final = (
         "count as synced",
     ),
     Mutant(
-        controller_rules.leaderships_stay_where_they_are,
+        controller_rules.preferred_leaders_are_elected_on_command_only,
         "rule 7",
-        controller_stories.leaderships_go_home,
+        controller_stories.preferred_leaders_return,
         "it leads again",
     ),
     Mutant(
-        controller_rules.a_preferred_replica_leads_in_sync_or_not,
+        controller_rules.a_preferred_replica_leads_out_of_sync,
         "rule 7",
-        controller_stories.leaderships_go_home,
+        controller_stories.preferred_leaders_return,
         LEADS_FROM_OUTSIDE,
     ),
     # disks
     Mutant(disks.unsynced_bytes_count_as_durable, "durability", stories.all_machines_lose_power, LOSES),
-    Mutant(disks.a_flush_counts_beyond_a_truncation, "S2", stories.flush_across_a_cut, LOSES),
+    Mutant(disks.a_flush_counts_beyond_a_truncation, "S2", stories.flush_across_a_truncation, LOSES),
     Mutant(disks.names_are_not_synced, "durability", stories.all_machines_lose_power, LOSES),
-    Mutant(disks.a_truncation_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES),
-    Mutant(disks.a_failed_sync_is_asked_again, "S14", replication_stories.failed_sync_is_not_believed_again, LOSES),
+    Mutant(disks.a_truncation_leaves_the_recovery_point, "S3", stories.flush_across_a_truncation, LOSES),
+    Mutant(disks.a_failed_sync_is_repeated, "S14", replication_stories.failed_sync_is_not_repeated, LOSES),
     Mutant(
-        disks.recovery_writes_nothing_again,
+        disks.recovery_does_not_rewrite,
         "S14",
-        log_stories.failed_sync_is_not_believed_by_the_next_life,
+        log_stories.failed_sync_is_rewritten_by_recovery,
         LOSES,
     ),
     Mutant(
-        disks.retention_takes_what_is_not_committed,
+        disks.retention_deletes_uncommitted_records,
         "S10",
         replication_stories.retention_stops_at_the_watermark,
         "uncommitted records were deleted",
     ),
     Mutant(
-        disks.records_go_before_their_time,
+        disks.records_are_deleted_too_early,
         "retention",
         log_stories.clocks_were_wrong_for_a_while,
         "is gone, and nothing allows that",
     ),
-    Mutant(disks.a_damaged_log_leads_on, "rule 6", stories.rot_found_by_the_scrub, "out of use"),
+    Mutant(disks.a_damaged_leader_does_not_resign, "rule 6", stories.rot_found_by_the_scrub, "out of use"),
     Mutant(
         disks.a_truncation_leaves_the_checkpoint,
         "S3",
-        log_stories.cut_below_what_the_checkpoint_says,
+        log_stories.truncation_below_the_checkpoint,
         "it leads again with all durable records",
     ),
     Mutant(
         disks.a_truncation_leaves_the_watermark,
         "S3",
-        cut_stories.watermark_of_what_was_cut,
+        slow_truncation_stories.watermark_checkpoint_above_a_truncation,
         "a watermark of 80 was restored",
     ),
     Mutant(disks.a_truncation_is_not_synced, "S3", log_stories.truncation_of_messages_without_epochs, MIXED),
@@ -571,17 +600,25 @@ MUTANTS: Final = (
         "with a flipped bit",
     ),
     Mutant(
-        disks.the_cleaner_goes_to_the_log_end, "S10", log_stories.compaction_stops_at_the_watermark, "is missing, below"
+        disks.the_cleaner_compacts_to_the_log_end,
+        "S10",
+        log_stories.compaction_stops_at_the_watermark,
+        "is missing, below",
     ),
-    Mutant(disks.a_damaged_log_leads_on, "rule 6", log_stories.one_corrupt_replica, "the corrupt log is out of use"),
     Mutant(
-        disks.a_full_disk_is_a_broken_one,
+        disks.a_damaged_leader_does_not_resign,
+        "rule 6",
+        log_stories.one_corrupt_replica,
+        "the corrupt log is out of use",
+    ),
+    Mutant(
+        disks.a_full_disk_takes_its_directory_offline,
         "full disk",
         replication_stories.leader_with_a_full_disk,
         "a record finds no free space",
     ),
     Mutant(
-        disks.a_full_disk_is_a_broken_one,
+        disks.a_full_disk_takes_its_directory_offline,
         "full disk",
         replication_stories.follower_with_a_full_disk,
         "it continues by itself",
@@ -599,7 +636,7 @@ MUTANTS: Final = (
     Mutant(
         producers.producers_survive_the_truncation,
         "S3",
-        producer_stories.cut_takes_producers_with_it,
+        producer_stories.truncation_removes_producer_state,
         "is committed at offset 1",
     ),
     Mutant(
@@ -609,7 +646,7 @@ MUTANTS: Final = (
         "is committed at offset 1",
     ),
     Mutant(
-        producers.a_failed_attempt_counts_for_all,
+        producers.one_failed_attempt_means_not_written,
         "producers",
         producer_stories.sequence_of_a_lost_answer,
         "refused as not written, yet",
@@ -621,22 +658,22 @@ MUTANTS: Final = (
         "is committed at offset 0",
     ),
     Mutant(
-        producers.a_duplicate_needs_a_set_too,
+        producers.a_duplicate_is_rejected_in_a_small_set,
         "S11",
         producer_stories.resend_meets_too_small_a_set,
         "the leader acknowledges the resent record",
     ),
     Mutant(
-        producers.a_call_overtakes_those_that_wait,
+        producers.a_call_overtakes_waiting_calls,
         "producers",
-        producer_stories.many_callers_at_once,
+        producer_stories.concurrent_callers_keep_their_order,
         "which was sent later",
     ),
     # readers
     Mutant(
         readers.an_epoch_end_counts_by_its_offset_alone,
         "KIP-320",
-        truncation_stories.older_epoch_ends_behind_the_reader,
+        unclean_reader_stories.older_epoch_ends_behind_the_reader,
         "the reader at 10 got",
     ),
     *quorum.MUTANTS,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from node.replicas.log_shelf import LogShelf
+from node.replicas.log_registry import LogRegistry
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller import alter_partition, controller, elections, reassignment, registration, topics, unclean
 from replication.controller.events import HeartbeatAnswer
@@ -33,7 +33,7 @@ def no_replica_is_eligible(patch: Patch) -> None:
     patch.setattr(elections, "eligible_beside", lambda *_: ())
 
 
-def an_emptied_node_keeps_its_place(patch: Patch) -> None:
+def an_emptied_node_stays_in_its_sets(patch: Patch) -> None:
     """A registration is accepted without a comparison of its directories with those that contained the records."""
     patch.setattr(registration._Judge, "_has_lost", lambda self, state: False)
 
@@ -58,7 +58,7 @@ def any_live_replica_leads(patch: Patch) -> None:
     )
 
 
-def replicas_go_before_others_have_come(patch: Patch) -> None:
+def replicas_are_removed_before_others_are_in_sync(patch: Patch) -> None:
     """A reassignment is complete as soon as it begins."""
 
     def finished(image: Any, state: Any) -> Any:
@@ -71,7 +71,7 @@ def replicas_go_before_others_have_come(patch: Patch) -> None:
     patch.setattr(reassignment, "finished", finished)
 
 
-def a_replica_goes_within_an_epoch(patch: Patch) -> None:
+def a_replica_is_removed_within_an_epoch(patch: Patch) -> None:
     """A reassignment that removes a replica leaves the leader in its epoch."""
     become = reassignment._become
 
@@ -97,16 +97,16 @@ def a_damaged_replica_restarts_within_an_epoch(patch: Patch) -> None:
     patch.setattr(ReplicaManager, "_set_aside_unfit", begins_anew)
 
 
-def a_replica_goes_on_in_any_directory(patch: Patch) -> None:
+def a_replica_continues_in_any_directory(patch: Patch) -> None:
     """A node continues with a log whichever log directory the metadata name."""
 
     def why_unfit(self: Any, directory: Any, log: Any, state: Any) -> Any:
         return None if log.damage is None or directory.offline is not None else "damaged"
 
-    patch.setattr(LogShelf, "why_unfit", why_unfit)
+    patch.setattr(LogRegistry, "why_unfit", why_unfit)
 
 
-def the_last_member_may_go(patch: Patch) -> None:
+def the_last_member_may_leave(patch: Patch) -> None:
     """A drain removes its node from every in-sync set, even as the last member."""
 
     def moved_away(image: Any, state: Any, node_id: Any, *, lost: bool = False) -> Any:
@@ -130,7 +130,7 @@ def a_fenced_node_is_not_marked_as_stopped(patch: Patch) -> None:
     patch.setattr(controller.Controller, "_drain", draining)
 
 
-def a_drain_waits_for_no_node(patch: Patch) -> None:
+def a_drain_does_not_wait_for_other_nodes(patch: Patch) -> None:
     """A drain ends when the leaderships have moved in the metadata, before the other nodes have applied it."""
     patch.setattr(controller.Controller, "_all_have_applied", lambda self, offset, *, but: True)
 
@@ -207,12 +207,12 @@ def durability_may_change(patch: Patch) -> None:
     patch.setattr(storage_log.Log, "reconfigure", reconfigure)
 
 
-def leaderships_stay_where_they_are(patch: Patch) -> None:
+def preferred_leaders_are_elected_on_command_only(patch: Patch) -> None:
     """Preferred leaders are elected on command only."""
     patch.setattr(elections, "rebalance_changes", lambda *_: iter(()))
 
 
-def a_preferred_replica_leads_in_sync_or_not(patch: Patch) -> None:
+def a_preferred_replica_leads_out_of_sync(patch: Patch) -> None:
     """A preferred leader is elected as soon as its node is unfenced, even if it is not in sync."""
 
     def preferred_change(_image: Any, state: Any) -> PartitionChangeRecord:

@@ -92,7 +92,7 @@ def an_earlier_registration_is_admitted(patch: Patch) -> None:
     patch.setattr(alter_partition, "_refuse_ineligible", refusing)
 
 
-def the_silent_are_not_fenced(patch: Patch) -> None:
+def silent_nodes_are_not_fenced(patch: Patch) -> None:
     """The session of a node that sends no heartbeats does not end."""
     patch.setattr(sessions.Sessions, "take_ended", lambda _: [])
 
@@ -102,7 +102,7 @@ def fencing_changes_no_partition(patch: Patch) -> None:
     patch.setattr(elections, "fence_changes", lambda *_: iter(()))
 
 
-def any_directory_will_do(patch: Patch) -> None:
+def a_node_leads_from_any_directory(patch: Patch) -> None:
     """A node leads from any of its directories, not only from the one with the records."""
 
     def electable(image: Any, state: Any, node_id: Any) -> bool:
@@ -112,7 +112,7 @@ def any_directory_will_do(patch: Patch) -> None:
     patch.setattr(elections, "electable", electable)
 
 
-def a_reboot_takes_nothing(patch: Patch) -> None:
+def a_reboot_loses_nothing(patch: Patch) -> None:
     """Records that were only in the page cache count as durable after a reboot."""
     patch.setattr(registration._Judge, "_page_cache_is_lost", lambda *_: False)
 
@@ -133,7 +133,7 @@ def a_late_registration_counts(patch: Patch) -> None:
     patch.setattr(registration, "refuse_late", lambda *_: None)
 
 
-def damage_is_not_named(patch: Patch) -> None:
+def damage_is_not_registered(patch: Patch) -> None:
     """A node that registers does not report its damaged logs."""
     begin = registration._Judge.__init__
 

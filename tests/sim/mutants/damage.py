@@ -1,12 +1,11 @@
-"""Nodes that break a rule of damage: what survives a restart, what is reported, what is deleted."""
+"""Planted bugs in the treatment of damaged logs: verification, reports, salvage, and deletion."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Final
 
-from node.replicas import log_shelf
-from node.replicas import own_log_check as own_bytes
+from node.replicas import log_registry, own_log_check
 from node.requests import log_dirs
 from storage.checkpoints import directory_identity
 from storage.directory import kept_copy, salvage
@@ -15,7 +14,7 @@ from tests.sim import damage_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 
 
-def a_clean_stop_counts_for_nothing(patch: Patch) -> None:
+def a_clean_stop_is_ignored(patch: Patch) -> None:
     """After a reboot a page-cache replica counts as lost although its node was stopped cleanly."""
     begin, read = directory_identity.DirectoryIdentity.__init__, directory_identity.DirectoryIdentity._read_registration
 
@@ -31,11 +30,11 @@ def a_clean_stop_counts_for_nothing(patch: Patch) -> None:
     patch.setattr(directory_identity.DirectoryIdentity, "__init__", beginning)
 
 
-def a_damaged_log_ends_at_its_damage(patch: Patch) -> None:
+def a_damaged_log_is_truncated_at_its_damage(patch: Patch) -> None:
     """An elected damaged log is truncated at its damage, and all records after it are lost."""
     sound = salvage.Salvage._sound
 
-    def cut(self: Any, file: Any, base: int, behind: int) -> Any:
+    def before_the_damage(self: Any, file: Any, base: int, behind: int) -> Any:
         found, whole = sound(self, file, base, behind)
         kept: list[Any] = []
         for batch in found:
@@ -44,33 +43,33 @@ def a_damaged_log_ends_at_its_damage(patch: Patch) -> None:
             kept.append(batch)
         return kept, whole
 
-    patch.setattr(salvage.Salvage, "_sound", cut)
+    patch.setattr(salvage.Salvage, "_sound", before_the_damage)
 
 
-def nothing_is_kept_of_what_is_given_up(patch: Patch) -> None:
+def lost_records_are_not_copied(patch: Patch) -> None:
     """Records that an unclean election loses are deleted from the disk as well."""
     patch.setattr(salvage, "keep_copy", lambda *_: None)
     patch.setattr(kept_copy, "keep_copy", lambda *_: None)
 
 
-def bytes_that_a_consumer_rejects_are_not_verified(patch: Patch) -> None:
-    """A node sends bytes again that a consumer has found damaged."""
-    patch.setattr(own_bytes, "ensure_sound", lambda *_: None)
+def rejected_bytes_are_not_verified(patch: Patch) -> None:
+    """A leader does not verify the bytes that a consumer reports as damaged, and sends them again."""
+    patch.setattr(own_log_check, "ensure_sound", lambda *_: None)
 
 
-def a_segment_has_its_known_size(patch: Patch) -> None:
+def the_size_of_a_segment_file_is_not_checked(patch: Patch) -> None:
     """The number of bytes that a read returns is not compared with the size of the segment."""
     patch.setattr(segment.LogSegment, "_present_size", lambda self: self.size)
 
 
-def a_damaged_log_goes_before_there_is_a_leader(patch: Patch) -> None:
+def a_damaged_log_is_set_aside_without_a_leader(patch: Patch) -> None:
     """A damaged log is set aside while there is no leader to fetch it from."""
-    why = log_shelf.LogShelf.why_unfit
+    why = log_registry.LogRegistry.why_unfit
 
     def hasty(self: Any, directory: Any, log: Any, state: Any) -> Any:
         return why(self, directory, log, replace(state, leader=state.replicas[0]))
 
-    patch.setattr(log_shelf.LogShelf, "why_unfit", hasty)
+    patch.setattr(log_registry.LogRegistry, "why_unfit", hasty)
 
 
 def damage_is_not_reported(patch: Patch) -> None:
@@ -85,43 +84,43 @@ def damage_is_not_reported(patch: Patch) -> None:
 
 MUTANTS: Final = (
     Mutant(
-        a_clean_stop_counts_for_nothing,
+        a_clean_stop_is_ignored,
         "rule 6",
         damage_stories.clean_stop_and_reboot_of_all,
         "its stop was clean",
     ),
     Mutant(
-        a_damaged_log_ends_at_its_damage,
+        a_damaged_log_is_truncated_at_its_damage,
         "rule 6",
-        damage_stories.unclean_election_keeps_what_can_be_read,
+        damage_stories.unclean_election_keeps_sound_batches,
         "one offset is lost",
     ),
     Mutant(
-        nothing_is_kept_of_what_is_given_up,
+        lost_records_are_not_copied,
         "rule 6",
-        damage_stories.unclean_election_keeps_what_can_be_read,
+        damage_stories.unclean_election_keeps_sound_batches,
         "has the whole corrupt log",
     ),
     Mutant(
-        nothing_is_kept_of_what_is_given_up,
+        lost_records_are_not_copied,
         "rule 6",
-        damage_stories.unclean_leader_has_less,
+        damage_stories.unclean_leader_has_fewer_records,
         "the copy has the removed records",
     ),
     Mutant(
-        bytes_that_a_consumer_rejects_are_not_verified,
+        rejected_bytes_are_not_verified,
         "rule 4",
-        damage_stories.consumer_meets_rot,
+        damage_stories.consumer_reads_rot,
         "were changed|checksum",
     ),
     Mutant(
-        a_segment_has_its_known_size,
+        the_size_of_a_segment_file_is_not_checked,
         "rule 4",
-        damage_stories.consumer_meets_a_truncated_segment,
+        damage_stories.consumer_reads_a_truncated_segment,
         "whole batch|checksum",
     ),
     Mutant(
-        a_damaged_log_goes_before_there_is_a_leader,
+        a_damaged_log_is_set_aside_without_a_leader,
         "rule 6",
         damage_stories.unclean_election_of_a_replica_found_damaged,
         "set aside while nobody leads",
@@ -129,7 +128,7 @@ MUTANTS: Final = (
     Mutant(
         damage_is_not_reported,
         "rule 4",
-        damage_stories.consumer_meets_rot_where_nobody_else_has_it,
+        damage_stories.consumer_reads_rot_in_the_only_replica,
         "the status reports it",
     ),
 )

@@ -32,7 +32,7 @@ def a_deleted_topic_is_synced_on_the_loop(patch: Patch) -> None:
     patch.setattr(directory_changes.DirectoryChanges, "_hand_over_some", at_once)
 
 
-def a_flush_counts_what_came_meanwhile(patch: Patch) -> None:
+def a_flush_counts_later_appends(patch: Patch) -> None:
     """A completed flush makes the whole log count as durable, including records appended while it ran."""
     finish = storage_log.Log.finish_flush
 
@@ -57,7 +57,7 @@ def an_index_is_trusted(patch: Patch) -> None:
     patch.setattr(cold_read.BytesRead, "_start", starting)
 
 
-def lost_epochs_are_written_down_as_none(patch: Patch) -> None:
+def lost_epochs_are_recorded_as_none(patch: Patch) -> None:
     """For a log whose leader epochs are lost a file without entries is written, which the next start accepts."""
     finish = epoch_recovery.EpochRecovery.finish
 
@@ -91,7 +91,7 @@ def flushes_run_on_the_loop(patch: Patch) -> None:
     patch.setattr(group_commit.GroupCommit, "_submit", submit)
 
 
-def after_an_unclean_election_acks_do_not_wait(patch: Patch) -> None:
+def acknowledgements_do_not_wait_after_an_unclean_election(patch: Patch) -> None:
     """In the epoch after an unclean election the leader acknowledges at once."""
     await_ack = partition_leader.PartitionLeader._await_ack
 
@@ -105,20 +105,20 @@ MUTANTS: Final = (
     Mutant(
         a_deleted_topic_is_synced_on_the_loop,
         "the loop",
-        disk_stories.topic_goes_while_others_write,
+        disk_stories.topic_deleted_while_others_write,
         r"on the event loop, by .*DirectoryChanges\._run",
     ),
     Mutant(
-        a_flush_counts_what_came_meanwhile,
+        a_flush_counts_later_appends,
         "durability",
-        disk_stories.records_come_while_a_flush_is_under_way,
+        disk_stories.records_appended_during_a_flush,
         "but a crash may lose",
     ),
     Mutant(an_index_is_trusted, "rot", disk_stories.index_rots, "without being given offset"),
     Mutant(
-        lost_epochs_are_written_down_as_none,
+        lost_epochs_are_recorded_as_none,
         "found",
-        disk_stories.epochs_rot_while_nobody_hears_of_it,
+        disk_stories.epochs_rot_without_a_report,
         "is in the in-sync set and (holds offsets below|has no log)",
     ),
     Mutant(
@@ -134,15 +134,15 @@ MUTANTS: Final = (
         r"a sync of .*\.log on the event loop",
     ),
     Mutant(
-        after_an_unclean_election_acks_do_not_wait,
+        acknowledgements_do_not_wait_after_an_unclean_election,
         "unclean",
-        disk_stories.unclean_leader_is_judged,
+        disk_stories.unclean_leader_keeps_all_guarantees,
         r"to orders-0: acknowledged, but offset \d is not committed|acknowledged while only the leader has it",
     ),
     Mutant(
-        disks.a_damaged_log_leads_on,
+        disks.a_damaged_leader_does_not_resign,
         "availability",
-        disk_stories.record_is_read_where_it_is_sound,
+        disk_stories.record_is_read_from_a_sound_replica,
         "the record is read in time",
     ),
 )

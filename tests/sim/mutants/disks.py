@@ -50,7 +50,7 @@ def a_truncation_leaves_the_recovery_point(patch: Patch) -> None:
     patch.setattr(flush.FlushState, "lower", lambda *_: None)
 
 
-def a_failed_sync_is_asked_again(patch: Patch) -> None:
+def a_failed_sync_is_repeated(patch: Patch) -> None:
     """After a failed fsync the log directory stays in use, and the next fsync succeeds."""
 
     def run(self: Any, work: Any) -> None:
@@ -64,12 +64,12 @@ def a_failed_sync_is_asked_again(patch: Patch) -> None:
     patch.setattr(log_directory.LogDirectory, "fail", fail)
 
 
-def recovery_writes_nothing_again(patch: Patch) -> None:
+def recovery_does_not_rewrite(patch: Patch) -> None:
     """Recovery fsyncs the bytes that it reads without writing them again."""
     patch.setattr(recovery.Recovery, "_rewrite", staticmethod(lambda *_: None))
 
 
-def retention_takes_what_is_not_committed(patch: Patch) -> None:
+def retention_deletes_uncommitted_records(patch: Patch) -> None:
     """Retention deletes old segments that are not replicated yet."""
     count = retention.count_deletable
 
@@ -79,7 +79,7 @@ def retention_takes_what_is_not_committed(patch: Patch) -> None:
     patch.setattr(log_start, "count_deletable", counting)
 
 
-def records_go_before_their_time(patch: Patch) -> None:
+def records_are_deleted_too_early(patch: Patch) -> None:
     """Retention treats records as twice as old as they are."""
     age = retention._age
     patch.setattr(retention, "_age", lambda *given: 2 * age(*given))
@@ -90,7 +90,7 @@ def a_truncation_is_not_synced(patch: Patch) -> None:
     patch.setattr(log_cut, "sync_all", lambda _: None)
 
 
-def a_damaged_log_leads_on(patch: Patch) -> None:
+def a_damaged_leader_does_not_resign(patch: Patch) -> None:
     """A read that finds damage fails, and nobody is told."""
     patch.setattr(ReplicaDamage, "known", lambda *_: None)
     patch.setattr(ReplicaDamage, "found", lambda *_: None)
@@ -165,13 +165,13 @@ def known_damage_is_forgotten(patch: Patch) -> None:
     patch.setattr(log_directory.LogDirectory, "keep_damage", lambda *_, **__: None)
 
 
-def the_cleaner_goes_to_the_log_end(patch: Patch) -> None:
+def the_cleaner_compacts_to_the_log_end(patch: Patch) -> None:
     """Compaction removes records that a later uncommitted record of the key replaces."""
     measure = cleanable.measure
     patch.setattr(log_cleaner, "measure", lambda *given, **rest: measure(*given, **{**rest, "limit": rest["log_end"]}))
 
 
-def a_full_disk_is_a_broken_one(patch: Patch) -> None:
+def a_full_disk_takes_its_directory_offline(patch: Patch) -> None:
     """A full disk takes its log directory offline until the node is restarted."""
     patch.setattr(log_directory, "is_full", lambda _: False)
 

@@ -1,4 +1,4 @@
-"""Followers that break a rule of fetching, of truncation, or of reports to the leader."""
+"""Planted bugs in followers: fetching, truncation, and reports to the leader."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tests.sim.mutants.mutant import Patch
 from tidelog.types import Offset
 
 
-def a_watermark_comes_before_the_truncation(patch: Patch) -> None:
+def a_watermark_is_applied_before_the_truncation(patch: Patch) -> None:
     """The follower applies the high watermark of a diverging answer at once, and truncates after the next answer."""
-    answer_of, cut_of = fetch_answers.diverging_answer, follower.PartitionFollower._diverged
-    told: set[int] = set()
+    answer_of, truncate = fetch_answers.diverging_answer, follower.PartitionFollower._diverged
+    postponed: set[int] = set()
 
     def diverging_answer(fetch: Any, log: Any, epoch: Any, end: Any) -> Any:
         return answer_of(fetch, log, epoch, end)._replace(high_watermark=log.high_watermark)
 
     def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
-        if self.leader_epoch in told:
-            return cut_of(self, end, answer)
-        told.add(self.leader_epoch)
+        if self.leader_epoch in postponed:
+            return truncate(self, end, answer)
+        postponed.add(self.leader_epoch)
         self.state = FollowerState.READY
         return [AdvanceWatermark(min(answer.high_watermark, self._log.log_end)), WantFetch()]
 
@@ -44,9 +44,9 @@ def a_watermark_comes_before_the_truncation(patch: Patch) -> None:
     patch.setattr(follower.PartitionFollower, "_diverged", diverged)
 
 
-def an_answer_counts_for_any_fetch(patch: Patch) -> None:
-    """An answer is matched by partition alone and always applied; silent streams stay open, and the log accepts older
-    epochs."""
+def an_answer_is_matched_by_partition_alone(patch: Patch) -> None:
+    """A follower applies any answer for its partition, whichever fetch it belongs to. Silent streams stay open, and the
+    log accepts older epochs."""
 
     async def receive(self: Any, stream: Any) -> None:
         while (response := await stream.receive()) is not None:
@@ -79,8 +79,8 @@ def an_answer_counts_for_any_fetch(patch: Patch) -> None:
     patch.setattr(follower.PartitionFollower, "_answered", answered)
 
 
-def a_refused_follower_is_given_one_tick(patch: Patch) -> None:
-    """A follower that pauses after a rejection is checked once, even if its pause is not over then."""
+def a_paused_follower_is_checked_once(patch: Patch) -> None:
+    """A follower that pauses after a rejection is checked at the next tick only, even if its pause is longer."""
 
     def tick(self: Any) -> None:
         self._handle(Waited(self._services.clock.monotonic_ms()))
@@ -88,7 +88,7 @@ def a_refused_follower_is_given_one_tick(patch: Patch) -> None:
     patch.setattr(follower_replica.FollowerReplica, "tick", tick)
 
 
-def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
+def a_fetcher_stopped_while_it_connects_continues(patch: Patch) -> None:
     """A fetcher that is stopped closes its open stream, but not the one that it is opening."""
 
     async def serve_one_stream(self: Any) -> None:
@@ -137,7 +137,7 @@ def a_log_below_the_leaders_start_is_not_restarted(patch: Patch) -> None:
     )
 
 
-def who_deleted_more_than_the_leader_begins_at_its_start(patch: Patch) -> None:
+def a_follower_restarts_below_its_own_log_start(patch: Patch) -> None:
     """A follower that deleted more than its leader restarts at the leader's log start, below committed records."""
     diverged = follower.PartitionFollower._diverged
 
@@ -149,7 +149,7 @@ def who_deleted_more_than_the_leader_begins_at_its_start(patch: Patch) -> None:
     patch.setattr(follower.PartitionFollower, "_diverged", from_the_leaders_start)
 
 
-def a_restarted_log_takes_no_batch_across_its_start(patch: Patch) -> None:
+def a_batch_across_the_log_start_is_rejected(patch: Patch) -> None:
     """A follower that restarted within a batch rejects the batch that contains its start."""
     patch.setattr(follower_log, "_begins_below", lambda *_: None)
 
@@ -160,12 +160,12 @@ def a_follower_reports_its_durable_offset_with_fetches_only(patch: Patch) -> Non
 
 
 def a_lost_stream_is_not_noticed(patch: Patch) -> None:
-    """A follower whose stream broke goes on waiting for its answer."""
+    """A follower whose stream broke continues to wait for its answer."""
     patch.setattr(follower_replica.FollowerReplica, "stream_broken", lambda _: None)
 
 
-def a_follower_takes_the_leaders_start_at_once(patch: Patch) -> None:
-    """The log start of a follower moves to the leader's log end instead of its log start."""
+def a_followers_log_start_moves_to_its_log_end(patch: Patch) -> None:
+    """The log start of a follower moves to its log end instead of the leader's log start."""
 
     def advance(self: Any, committed: Any) -> Any:
         return original(self, follower._Committed(committed.watermark, Offset(self._log.log_end)))
@@ -174,7 +174,7 @@ def a_follower_takes_the_leaders_start_at_once(patch: Patch) -> None:
     patch.setattr(follower.PartitionFollower, "_advance", advance)
 
 
-def an_epoch_that_is_not_known_agrees(patch: Patch) -> None:
+def an_unknown_epoch_counts_as_equal(patch: Patch) -> None:
     """A leader without an entry for the follower's last epoch treats the logs as equal."""
 
     def divergence(history: Any, log_start: Any, log_end: Any, next_offset: Any, last_epoch: Any) -> Any:
@@ -186,6 +186,6 @@ def an_epoch_that_is_not_known_agrees(patch: Patch) -> None:
     patch.setattr(partition_leader, "divergence", divergence)
 
 
-def a_role_is_taken_during_a_truncation(patch: Patch) -> None:
+def metadata_is_applied_during_a_truncation(patch: Patch) -> None:
     """A change of the metadata is applied to a partition while its log is being truncated."""
     patch.setattr(replica_manager.ReplicaManager, "_postpone_if_busy", lambda *_: False)

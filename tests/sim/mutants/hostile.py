@@ -50,7 +50,7 @@ def a_request_for_another_replica_is_obeyed(patch: Patch) -> None:
     patch.setattr(quorum_handlers.QuorumHandlers, "_ensure_meant", lambda *_: None)
 
 
-def one_message_moves_the_epoch_anywhere(patch: Patch) -> None:
+def one_message_raises_the_epoch_without_a_bound(patch: Patch) -> None:
     """An epoch may increase by any amount, even into the reserve."""
     patch.setattr(quorum, "step_towards", lambda _, told: told)
     patch.setattr(quorum_checks, "EPOCH_LAST", EPOCH_MAX)
@@ -103,7 +103,7 @@ MUTANTS: Final = (
     Mutant(
         an_unproven_leader_is_accepted,
         "unproven epochs",
-        hostile_stories.stranger_says_it_leads,
+        hostile_stories.stranger_claims_to_lead,
         "in which no node was elected",
     ),
     Mutant(
@@ -119,7 +119,7 @@ MUTANTS: Final = (
         "for another replica is accepted",
     ),
     Mutant(
-        one_message_moves_the_epoch_anywhere,
+        one_message_raises_the_epoch_without_a_bound,
         "unproven epochs",
         hostile_stories.stranger_asks_for_a_vote_in_the_last_epoch,
         "moves the epoch by|Value out of range|requires -2147483648",
@@ -127,7 +127,7 @@ MUTANTS: Final = (
     Mutant(
         a_position_beyond_the_log_end_counts,
         "S2",
-        hostile_stories.follower_claims_more_than_there_is,
+        hostile_stories.follower_claims_a_position_beyond_the_log_end,
         "only the leader holds is committed|is in the in-sync set and holds offsets below",
     ),
     Mutant(

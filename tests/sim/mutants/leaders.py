@@ -42,7 +42,7 @@ def a_replica_joins_by_its_log_end(patch: Patch) -> None:
     patch.setattr(isr.InSyncSet, "may_join", may_join)
 
 
-def a_refused_joiner_counts_no_more(patch: Patch) -> None:
+def a_rejected_joiner_is_not_counted(patch: Patch) -> None:
     """A failed proposal is withdrawn at once, although a copy of it may still be in flight."""
     failed = isr.InSyncSet.proposal_failed
 
@@ -84,7 +84,7 @@ def a_joiner_counts_once_admitted(patch: Patch) -> None:
     patch.setattr(isr.InSyncSet, "propose", proposing)
 
 
-def a_leaver_counts_no_more(patch: Patch) -> None:
+def a_leaver_is_not_counted(patch: Patch) -> None:
     """A member stops to count when its removal is proposed, before the commit."""
     propose = isr.InSyncSet.propose
 
@@ -188,7 +188,7 @@ def a_small_set_takes_records(patch: Patch) -> None:
     patch.setattr(partition_leader.PartitionLeader, "ensure_enough", lambda *_: None)
 
 
-def a_shrunken_set_goes_on_waiting(patch: Patch) -> None:
+def a_shrunken_set_answers_no_producer(patch: Patch) -> None:
     """Producers that wait when the set shrinks below the minimum get no answer."""
     patch.setattr(isr.InSyncSet, "is_enough", property(lambda _: True))
 
@@ -198,7 +198,7 @@ def members_are_never_behind(patch: Patch) -> None:
     patch.setattr(isr.InSyncSet, "is_behind", lambda *_: False)
 
 
-def a_stuck_leader_stays(patch: Patch) -> None:
+def a_stuck_leader_does_not_resign(patch: Patch) -> None:
     """A leader never detects that it lags itself."""
     is_behind = isr.InSyncSet.is_behind
     patch.setattr(
@@ -222,7 +222,7 @@ def a_resignation_is_sent_once(patch: Patch) -> None:
     patch.setattr(isr.InSyncSet, "proposal_failed", failing)
 
 
-def a_leader_without_a_log_stays(patch: Patch) -> None:
+def a_leader_without_a_log_does_not_resign(patch: Patch) -> None:
     """A node that cannot make a partition's log tries again, and lets nobody else lead it meanwhile."""
     resign = replica_damage.ReplicaDamage.resign
 
@@ -233,7 +233,7 @@ def a_leader_without_a_log_stays(patch: Patch) -> None:
     patch.setattr(replica_damage.ReplicaDamage, "resign", resigning)
 
 
-def an_ack_outlives_its_epoch(patch: Patch) -> None:
+def an_acknowledgement_outlives_its_epoch(patch: Patch) -> None:
     """A waiting acknowledgement survives the end of the leadership and is sent in the node's next one."""
     kept: dict[Any, Any] = {}
     earlier: dict[Any, Any] = {}
@@ -259,7 +259,7 @@ def an_ack_outlives_its_epoch(patch: Patch) -> None:
     patch.setattr(partition_leader.PartitionLeader, "_end", end)
 
 
-def an_ack_does_not_wait(patch: Patch) -> None:
+def an_acknowledgement_does_not_wait(patch: Patch) -> None:
     """`acks=all` is answered when the leader has the record."""
     patch.setattr(
         partition_leader.PartitionLeader,
@@ -268,7 +268,7 @@ def an_ack_does_not_wait(patch: Patch) -> None:
     )
 
 
-def a_leader_alone_acknowledges_what_it_has_written(patch: Patch) -> None:
+def a_leader_acknowledges_its_own_unsynced_records(patch: Patch) -> None:
     """`acks=1` is answered when the leader has written the record, before it is durable."""
     await_ack = partition_leader.PartitionLeader._await_ack
 
@@ -339,6 +339,6 @@ def readers_are_sent_to_any_replica(patch: Patch) -> None:
     patch.setattr(isr.InSyncSet, "nearest", nearest)
 
 
-def what_a_follower_lacks_is_out_of_range(patch: Patch) -> None:
+def missing_records_of_a_follower_are_out_of_range(patch: Patch) -> None:
     """A follower answers a reader that is ahead of it as a leader would: reset, it would read all again."""
     patch.setattr(node_replica, "committed_divergence", lambda *_: None)

@@ -48,7 +48,7 @@ def sequences_are_reused(patch: Patch) -> None:
     patch.setattr(_producer_core.ProducerCore, "_finish", finish_and_reuse)
 
 
-def a_failed_attempt_counts_for_all(patch: Patch) -> None:
+def one_failed_attempt_means_not_written(patch: Patch) -> None:
     """A batch counts as not written as soon as one of its attempts is known to have failed."""
     retry = _producer_core.ProducerCore._retry
 
@@ -71,12 +71,12 @@ def blocks_of_ids_are_forgotten(patch: Patch) -> None:
     patch.setattr(controller.Controller, "_allocate_producer_ids", allocate)
 
 
-def a_duplicate_needs_a_set_too(patch: Patch) -> None:
+def a_duplicate_is_rejected_in_a_small_set(patch: Patch) -> None:
     """A leader rejects a duplicate as not written while its in-sync set is too small."""
     patch.setattr(storage_log.Log, "is_duplicate", lambda *_: False)
 
 
-def a_call_overtakes_those_that_wait(patch: Patch) -> None:
+def a_call_overtakes_waiting_calls(patch: Patch) -> None:
     """A producer queues a record as soon as there is memory for it, ahead of the calls that wait for memory."""
     put = Producer._put
 

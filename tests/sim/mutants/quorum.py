@@ -125,7 +125,7 @@ def an_epoch_begins_without_pre_votes(patch: Patch) -> None:
     patch.setattr(quorum.Quorum, "_stand", stand)
 
 
-def a_leader_without_a_majority_leads_on(patch: Patch) -> None:
+def a_leader_without_a_majority_does_not_resign(patch: Patch) -> None:
     """No check-quorum."""
     patch.setattr(quorum.Quorum, "_tick_leader", lambda self: self._send_begin_epoch() if self._resend_due() else None)
 
@@ -178,7 +178,7 @@ def logs_of_voters_are_not_compared(patch: Patch) -> None:
     patch.setattr(quorum, "divergence", lambda *_: None)
 
 
-def voters_stay_what_they_were(patch: Patch) -> None:
+def voters_are_never_replaced(patch: Patch) -> None:
     """A voter whose node has another directory now is not replaced."""
     patch.setattr(voter_changes, "next_voters", lambda *_: None)
 
@@ -231,15 +231,15 @@ MUTANTS: Final = (
     ),
     Mutant(any_log_gets_a_vote, "quorum", quorum_stories.back_to_back_failures, TOO_SHORT),
     Mutant(a_vote_is_not_written, "quorum", quorum_stories.all_nodes_killed, TWO_LEADERS),
-    Mutant(voters_stay_what_they_were, "KIP-853", quorum_stories.one_node_loses_all_state, "its new directory votes"),
+    Mutant(voters_are_never_replaced, "KIP-853", quorum_stories.one_node_loses_all_state, "its new directory votes"),
     Mutant(
         an_epoch_begins_without_pre_votes,
         "pre-vote",
-        quorum_stories.cut_off_voter_disturbs_nobody,
+        quorum_stories.disconnected_voter_starts_no_epoch,
         "started an epoch",
     ),
     Mutant(
-        a_leader_without_a_majority_leads_on,
+        a_leader_without_a_majority_does_not_resign,
         "check-quorum",
         quorum_stories.minority_leader_returns,
         "the old leader has resigned",

@@ -10,7 +10,7 @@ from storage.producers import producer_entry, producer_state
 from tests.sim.mutants.mutant import Patch
 
 
-def a_fenced_producer_is_let_in(patch: Patch) -> None:
+def a_fenced_producer_is_accepted(patch: Patch) -> None:
     """The epoch of a producer is not compared with the newest one that has written."""
     patch.setattr(producer_entry.ProducerState, "_check_epoch", lambda *_: None)
 

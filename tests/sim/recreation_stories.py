@@ -62,7 +62,7 @@ def arrives_before_records(sim: Simulation, late: Held, leader: int, replica: in
     sim.must_heal()
 
 
-def damaged_member_is_made_anew(sim: Simulation) -> None:
+def damaged_member_is_created_again(sim: Simulation) -> None:
     """Rule 6: a member of the set detects corruption of its log while it runs, is removed, and starts a new log. An
     earlier report that arrives late does not bring it back."""
     leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, segment_bytes="1000")
@@ -89,7 +89,7 @@ def log_of(sim: Simulation, node: int) -> ReadableLog | None:
     return None if replica is None else replica.log
 
 
-def damaged_joiner_is_made_anew(sim: Simulation) -> None:
+def damaged_joiner_is_created_again(sim: Simulation) -> None:
     """Rule 6: a replica that is about to join detects corruption of its log. It starts a new log; its earlier
     reports, and a proposal based on them, count for nothing."""
     leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, segment_bytes="1000")
@@ -123,7 +123,7 @@ def damage_found_at_the_start(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def topic_made_beside_a_failed_directory(sim: Simulation) -> None:
+def topic_created_beside_a_failed_directory(sim: Simulation) -> None:
     """One log directory of a node has failed, the others work, and the controller does not know of it yet. A topic
     created then gets leaders on nodes that can lead it."""
     sim.start(nodes=3, min_insync=2, partitions=3, directories=2, voters=3)
@@ -237,10 +237,10 @@ def late_registration(sim: Simulation) -> None:
 
 ALL = (
     replica_moved_away_and_back,
-    damaged_member_is_made_anew,
-    damaged_joiner_is_made_anew,
+    damaged_member_is_created_again,
+    damaged_joiner_is_created_again,
     damage_found_at_the_start,
-    topic_made_beside_a_failed_directory,
+    topic_created_beside_a_failed_directory,
     last_member_is_damaged_for_good,
     replica_comes_back_in_another_directory,
     late_registration,

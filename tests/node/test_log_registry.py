@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from node.replicas.log_shelf import LogShelf
+from node.replicas.log_registry import LogRegistry
 from replication.controller.image import EMPTY, PartitionState, TopicState
 from replication.controller.metadata_records import LOST_DIRECTORY, UNKNOWN_DIRECTORY
 from storage.directory.log_directory import LogDirectory
@@ -46,11 +46,11 @@ def state_in(home: DirectoryId) -> PartitionState:
     )
 
 
-def shelf_and_topic(directories: list[LogDirectory], state: PartitionState) -> tuple[LogShelf, TopicState]:
+def registry_and_topic(directories: list[LogDirectory], state: PartitionState) -> tuple[LogRegistry, TopicState]:
     topic = TopicState("t", TOPIC, {}, (state,))
-    shelf = LogShelf(ME, LogManager(directories), LogConfig())
-    shelf.take_stock(replace(EMPTY, topics={TOPIC: topic}, topic_ids={"t": TOPIC}))
-    return shelf, topic
+    registry = LogRegistry(ME, LogManager(directories), LogConfig())
+    registry.assign_recovered(replace(EMPTY, topics={TOPIC: topic}, topic_ids={"t": TOPIC}))
+    return registry, topic
 
 
 @pytest.mark.parametrize("second_has_one_too", [True, False])
@@ -62,10 +62,10 @@ def test_a_log_in_another_directory_than_the_metadata_name_is_set_aside(second_h
     first, second = directory(disk, "first", with_log=True), directory(disk, "second", with_log=second_has_one_too)
     old = first.logs[NAME]
     state = state_in(second.directory_id)
-    shelf, topic = shelf_and_topic([first, second], state)
-    found = shelf.find(topic, state)
+    registry, topic = registry_and_topic([first, second], state)
+    found = registry.find(topic, state)
     assert (found is not None) is second_has_one_too
-    home, log = found or asyncio.run(shelf.make(topic, state)) or (None, None)
+    home, log = found or asyncio.run(registry.make(topic, state)) or (None, None)
     assert home is second
     assert log is second.logs[NAME]
     assert log is not old
@@ -78,8 +78,8 @@ def test_where_the_metadata_name_no_directory_whatever_was_found_serves(named: D
     disk = FakeDisk()
     first, second = directory(disk, "first", with_log=False), directory(disk, "second", with_log=True)
     state = state_in(named)
-    shelf, topic = shelf_and_topic([first, second], state)
-    assert shelf.find(topic, state) == (second, second.logs[NAME])
+    registry, topic = registry_and_topic([first, second], state)
+    assert registry.find(topic, state) == (second, second.logs[NAME])
 
 
 def test_an_unusable_log_is_not_recreated_while_others_rely_on_it() -> None:
@@ -88,11 +88,11 @@ def test_an_unusable_log_is_not_recreated_while_others_rely_on_it() -> None:
     disk = FakeDisk()
     only = directory(disk, "only", with_log=True)
     state = state_in(only.directory_id)
-    shelf, topic = shelf_and_topic([only], state)
+    registry, topic = registry_and_topic([only], state)
     topic = replace(topic, configs={"durability": "page-cache"})
     disk.fail("open", "/only/t-0", error=errno.ENOSPC, times=1)
-    assert shelf.find(topic, state) is None
-    assert asyncio.run(shelf.make(topic, state)) is None
+    assert registry.find(topic, state) is None
+    assert asyncio.run(registry.make(topic, state)) is None
     assert not [name for name in disk.list("/only") if name.endswith("-stray")]
     out = replace(state, isr=(), leader=NodeId(-1))
-    assert asyncio.run(shelf.make(topic, out)) is not None
+    assert asyncio.run(registry.make(topic, out)) is not None

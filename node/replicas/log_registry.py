@@ -27,7 +27,7 @@ from tidelog.types import METADATA_TOPIC, NO_NODE, DirectoryId, NodeId, Partitio
 _log = logging.getLogger("node.replicas")
 
 
-class LogShelf:
+class LogRegistry:
     """The logs of one node's log directories, the metadata log apart."""
 
     def __init__(self, me: NodeId, logs: LogManager, defaults: LogConfig) -> None:
@@ -37,10 +37,10 @@ class LogShelf:
         self._defaults = defaults
         self._found: dict[TopicPartition, list[tuple[LogDirectory, Log]]] = {}
         self._unusable: set[PartitionKey] = set()
-        self._said: dict[TopicPartition, str] = {}
+        self._logged: dict[TopicPartition, str] = {}
         self._last_config: tuple[Mapping[str, str], LogConfig] = {}, defaults
 
-    def take_stock(self, image: ClusterImage) -> None:
+    def assign_recovered(self, image: ClusterImage) -> None:
         """Register the recovered logs that the metadata assigns to this node, and set the others aside."""
         for directory in self._logs.directories:
             for name in sorted(directory.logs):
@@ -64,7 +64,7 @@ class LogShelf:
     def find(self, topic: TopicState, state: PartitionState) -> tuple[LogDirectory, Log] | None:
         """The recovered log of a partition, returned once; None if there is none or it cannot be used.
 
-        It must be in the directory that the metadata names; if it names none, any directory will do. A log elsewhere is
+        It must be in the directory that the metadata names; if it names none, any directory fits. A log elsewhere is
         an older copy and is set aside: the metadata would rate the replica by a directory without its records."""
         name = TopicPartition(topic.name, state.partition)
         wanted = state.directory_of(self._me)
@@ -113,10 +113,10 @@ class LogShelf:
         name = TopicPartition(topic.name, state.partition)
         if self._me in state.counted_on:
             if self._logs.is_missing(state.key):
-                self._say(name, "it had records and is missing; waiting until the replica has left both sets")
+                self._log_once(name, "it had records and is missing; waiting until the replica has left both sets")
                 return None
             if state.key in self._unusable:
-                self._say(name, "it exists but is unusable; restart the node, or wait until it is in neither set")
+                self._log_once(name, "it exists but is unusable; restart the node, or wait until it is in neither set")
                 return None
         self._unusable.discard(state.key)
         wanted = state.directory_of(self._me)
@@ -124,9 +124,9 @@ class LogShelf:
             config = self._config_of(topic)
             made = await self._make(name, topic.topic_id, config, None if wanted == UNKNOWN_DIRECTORY else wanted)
         except TidelogError as error:
-            self._say(name, error.message)
+            self._log_once(name, error.message)
             return None
-        self._said.pop(name, None)
+        self._logged.pop(name, None)
         return made
 
     async def _make(
@@ -148,8 +148,8 @@ class LogShelf:
         except TidelogError as error:
             _log.warning("%s: its unused new log was not deleted: %s", log.topic_partition, error.message)
 
-    def _say(self, name: TopicPartition, why: str) -> None:
+    def _log_once(self, name: TopicPartition, why: str) -> None:
         """Log why a log could not be created; repeated attempts with the same reason are not logged."""
-        if self._said.get(name) != why:
-            self._said[name] = why
+        if self._logged.get(name) != why:
+            self._logged[name] = why
             _log.error("%s: its log was not created: %s", name, why)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replication import quorum_tales
+from tests.replication import quorum_core_stories
 from tests.sim.checkers import Checkers
 from tests.sim.durability import Safety
 from tests.sim.mutants import MUTANTS
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STORY_NAMES = {story.__name__ for story in STORIES} | {"leader_that_removed_itself", "voter_that_lost_its_log"}
 PLANT_NAMES = {mutant.name for mutant in MUTANTS} | {planted.plant.__name__ for planted in IN_CORES}
 CAUGHT = {(mutant.story.__name__, mutant.name) for mutant in MUTANTS} | {
-    (planted.tale.__name__, planted.plant.__name__) for planted in IN_CORES
+    (planted.story.__name__, planted.plant.__name__) for planted in IN_CORES
 }
 
 
@@ -109,5 +109,5 @@ def test_every_planted_bug_is_in_the_table_of_who_noticed_it() -> None:
 
 
 def test_the_tale_on_cores_is_there() -> None:
-    assert quorum_tales.leader_that_removed_itself.__name__ in STORY_NAMES
-    assert quorum_tales.voter_that_lost_its_log.__name__ in STORY_NAMES
+    assert quorum_core_stories.leader_that_removed_itself.__name__ in STORY_NAMES
+    assert quorum_core_stories.voter_that_lost_its_log.__name__ in STORY_NAMES

@@ -14,7 +14,7 @@ def is_being_cut(log: ReadableLog) -> bool:
     return log.truncation is not None
 
 
-def elected_in_the_middle_of_a_cut(sim: Simulation) -> None:
+def elected_during_a_truncation(sim: Simulation) -> None:
     """A follower truncates its log, its disk hangs, and it is elected meanwhile. Its node keeps running. It leads
     once the truncation is complete, not before, since records above the target are still in the log."""
     sim.start(nodes=4, min_insync=1, partitions=12)
@@ -39,7 +39,7 @@ def elected_in_the_middle_of_a_cut(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def watermark_of_what_was_cut(sim: Simulation) -> None:
+def watermark_checkpoint_above_a_truncation(sim: Simulation) -> None:
     """A leader alone commits up to 80, and its checkpoint has this high watermark. The other replica is elected
     uncleanly with 40. The first one truncates its log to 40, fetches 50 records that are not committed, and is
     killed. After its start none of those counts as committed."""
@@ -75,4 +75,4 @@ def watermark_of_what_was_cut(sim: Simulation) -> None:
     sim.must_heal(lossy=True)
 
 
-ALL = [elected_in_the_middle_of_a_cut, watermark_of_what_was_cut]
+ALL = [elected_during_a_truncation, watermark_checkpoint_above_a_truncation]
