@@ -1,4 +1,4 @@
-"""The documents' rules, stories and planted bugs match the code."""
+"""The rules, stories and planted bugs that the documents name exist in the code, and the tables are complete."""
 
 from __future__ import annotations
 
@@ -38,53 +38,53 @@ def rows(page: str, *columns: str) -> Iterator[dict[str, list[str]]]:
 
 
 @pytest.mark.parametrize("page", ["simulator.md", "replication.md", "quorum.md", "rules.md"])
-def test_stories_and_planted_bugs_are_there_and_each_bug_is_caught_beside_it(page: str) -> None:
+def test_documented_stories_and_planted_bugs_exist_and_each_row_catches_its_bugs(page: str) -> None:
     found = list(rows(page, "story", "planted bug"))
     assert found
     for row in found:
         assert set(row["story"]) <= STORY_NAMES, sorted(set(row["story"]) - STORY_NAMES)
         assert set(row["planted bug"]) <= PLANT_NAMES, sorted(set(row["planted bug"]) - PLANT_NAMES)
         for plant in row["planted bug"]:
-            beside = [story for story in row["story"] if (story, plant) in CAUGHT]
-            assert beside, f"{plant} is caught by none of {row['story']}"
+            catching = [story for story in row["story"] if (story, plant) in CAUGHT]
+            assert catching, f"{plant} is caught by none of {row['story']}"
 
 
-WORDS = {
+QUOTES = {
     "_compare": ("is not what was committed", "is missing, below", "offset 8 is missing"),
     "_member_has": ("is in the in-sync set and (holds", "holds offsets below 6"),
-    "_watermark_moved": ("are in sync, ",),
+    "_watermark_moved": ("are in sync, ", "high watermark went back"),
     "_begins_complete": ("ending at",),
     "_epoch_moved": ("is led by node",),
     "_start_moved": ("nothing allows that",),
     "_answered": ("acknowledged, but",),
     "sets_are_of_present_nodes": ("in the in-sync set", "in its in-sync set"),
     "reading": ("was given offset",),
-    "told_end": ("reports the end",),
-    "lie_of": ("a crash may lose",),
+    "reported_end": ("reports the end",),
+    "possible_loss": ("a crash may lose",),
 }
-"""By checker: parts of its messages that the registry of planted bugs quotes."""
+"""By checker: parts of its messages that the expected violations of planted bugs contain."""
 
 
-def noticed(stories: list[str], plants: list[str]) -> set[str]:
-    """The checkers that find one of these planted bugs in one of these stories, by the quotes that test_mutants.py
-    verifies."""
-    said = [mutant.says for mutant in MUTANTS if mutant.story.__name__ in stories and mutant.name in plants]
+def checkers_that_fail(stories: list[str], plants: list[str]) -> set[str]:
+    """The checkers that detect one of these planted bugs in one of these stories, according to the expected violations
+    (test_mutants.py verifies those)."""
+    expected = [mutant.says for mutant in MUTANTS if mutant.story.__name__ in stories and mutant.name in plants]
     return {
         checker
-        for checker, quotes in WORDS.items()
-        for says in said
+        for checker, quotes in QUOTES.items()
+        for says in expected
         if any(quote in says for quote in quotes) and not (checker.startswith("sets_") and "(holds" in says)
     }
 
 
-def test_the_checker_beside_a_rule_is_the_one_that_notices() -> None:
+def test_the_documented_checker_of_a_rule_is_the_one_that_fails() -> None:
     for row in rows("replication.md", "rule", "kept by", "checker"):
-        found = noticed(row["story"], row["planted bug"])
-        assert found <= set(row["checker"]), f"{row['story']}: noticed by {sorted(found)}"
-        assert bool(found) == bool(row["checker"]), f"{row['checker']} notices nothing of {row['planted bug']}"
+        found = checkers_that_fail(row["story"], row["planted bug"])
+        assert found <= set(row["checker"]), f"{row['story']}: detected by {sorted(found)}"
+        assert bool(found) == bool(row["checker"]), f"{row['checker']} detects none of {row['planted bug']}"
 
 
-def test_every_rule_has_the_file_that_keeps_it_and_the_checker_that_watches() -> None:
+def test_every_rule_names_existing_files_and_checkers() -> None:
     files = {path.name for directory in ("node", "replication", "storage") for path in (ROOT / directory).rglob("*.py")}
     for row in rows("replication.md", "rule", "kept by", "checker"):
         assert row["kept by"]
@@ -92,22 +92,22 @@ def test_every_rule_has_the_file_that_keeps_it_and_the_checker_that_watches() ->
         assert all(hasattr(Checkers, name) or hasattr(Safety, name) for name in row["checker"]), row
 
 
-def test_no_story_and_no_planted_bug_is_left_out() -> None:
-    told = list(rows("simulator.md", "story", "planted bug"))
-    assert sorted(STORY_NAMES - {name for row in told for name in row["story"]}) == []
-    assert sorted(PLANT_NAMES - {name for row in told for name in row["planted bug"]}) == []
+def test_every_story_and_planted_bug_is_documented() -> None:
+    documented = list(rows("simulator.md", "story", "planted bug"))
+    assert sorted(STORY_NAMES - {name for row in documented for name in row["story"]}) == []
+    assert sorted(PLANT_NAMES - {name for row in documented for name in row["planted bug"]}) == []
 
 
-def test_every_planted_bug_is_in_the_table_of_who_noticed_it() -> None:
-    told = {
+def test_every_planted_bug_is_documented_with_its_story() -> None:
+    documented = {
         (story, plant)
         for row in rows("planted-bugs.md", "planted bug", "noticed by its story")
         for plant in row["planted bug"]
         for story in row["noticed by its story"]
     }
-    assert told == {(mutant.story.__name__, mutant.name) for mutant in MUTANTS}
+    assert documented == {(mutant.story.__name__, mutant.name) for mutant in MUTANTS}
 
 
-def test_the_tale_on_cores_is_there() -> None:
+def test_the_core_stories_exist() -> None:
     assert quorum_core_stories.leader_that_removed_itself.__name__ in STORY_NAMES
     assert quorum_core_stories.voter_that_lost_its_log.__name__ in STORY_NAMES

@@ -68,7 +68,7 @@ IN_CORES = [
     InCores(
         quorum.a_removed_voter_is_no_candidate, core_stories.leader_that_removed_itself, 3, 2, "not within 20000 ms"
     ),
-    InCores(quorum.a_lost_log_votes, core_stories.voter_that_lost_its_log, 3, 3, "what was committed"),
+    InCores(quorum.a_lost_log_votes, core_stories.voter_that_lost_its_log, 3, 3, "a committed record is missing"),
 ]
 
 

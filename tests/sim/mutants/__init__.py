@@ -242,7 +242,7 @@ MUTANTS: Final = (
         followers.a_follower_restarts_below_its_own_log_start,
         "found",
         log_stories.member_has_only_its_own_epoch_left,
-        f"{MEMBER_LACKS}|its high watermark went back",
+        "its high watermark went back",
     ),
     Mutant(
         followers.a_watermark_is_applied_before_the_truncation, "S7", stories.watermark_of_a_diverging_answer, MIXED
