@@ -1,6 +1,6 @@
 """`make demo`: three nodes replicate real input, the node that leads most is killed, Spark reads what was committed.
 
-Exit code: 0 everything acknowledged was read, in order; 1 it was not, or the demo could not be told to its end;
+Exit code: 0 everything acknowledged was read, in order; 1 it was not, or the demo did not finish;
 2 something is missing on this machine; 130 interrupted. Whatever happens, nothing is left running.
 """
 
@@ -92,8 +92,8 @@ def _run(
         cluster.wait_healthy()
         step(f"three nodes are up: {cluster.bootstrap}")
         with Ledger(directory / "ledger.parquet") as ledger:
-            told = interrupts.run(story.run(cluster, items, ledger, meter, plan, progress))
-        step(f"{ledger.rows:,} records acknowledged, of {told.sent:,} sent; Spark starts and reads them")
+            finished = interrupts.run(story.run(cluster, items, ledger, meter, plan, progress))
+        step(f"{ledger.rows:,} records acknowledged, of {finished.sent:,} sent; Spark starts and reads them")
         findings, analysis = verdict.read_back(
             cluster.bootstrap,
             ledger.path,
@@ -102,9 +102,9 @@ def _run(
             planted_loss=options.plant_loss,
             step=step,
         )
-        step("the nodes are told to stop")
+        step("the nodes stop")
     step("the nodes have stopped")
-    run = report.Run(source, plan, told, meter, findings, analysis, options.plant_loss, progress.seconds)
+    run = report.Run(source, plan, finished, meter, findings, analysis, options.plant_loss, progress.seconds)
     verdict.tell(run, progress)
     verdict.save(run, options.out)
     progress.say(f"{options.out}/report.json and {options.out}/failover.png say more")

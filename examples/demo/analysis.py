@@ -25,10 +25,10 @@ class Result:
 
 def of_telemetry(records: DataFrame) -> Iterator[Result]:
     """The busiest cores and processes: what each used between its first and its last record."""
-    told = records.select("key", F.from_json("value", TELEMETRY).alias("told")).select("key", "told.*")
+    measured = records.select("key", F.from_json("value", TELEMETRY).alias("measured")).select("key", "measured.*")
     used, span = F.max("busy_seconds") - F.min("busy_seconds"), (F.max("at") - F.min("at")) / 1000
     busy = (
-        told.groupBy("kind", "key")
+        measured.groupBy("kind", "key")
         .agg(
             F.last("name").alias("name"),
             F.count("*").alias("records"),

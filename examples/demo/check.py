@@ -53,7 +53,7 @@ class Findings:
             "copies of records were written": self.duplicates,
             "records are out of order within their key": self.out_of_order,
             "offsets were read twice": self.read_twice,
-            "records were read that nobody was told of": self.unexpected,
+            "records were read that were not acknowledged": self.unexpected,
         }
         found = [f"{count} {what}" for what, count in wrong.items() if count]
         return found if self.acknowledged else ["nothing was acknowledged at all", *found]
@@ -96,7 +96,7 @@ def check(ledger: DataFrame, committed: DataFrame) -> Findings:
     """Compare what was acknowledged with what was read. Both are used several times: give them cached."""
     compared = _compared(ledger, committed)
     ordered = _ordered(committed)
-    told = compared.agg(
+    totals = compared.agg(
         F.count("*").alias("acknowledged"),
         F.count_if("missing").alias("missing"),
         F.count_if("altered").alias("altered"),
@@ -104,14 +104,14 @@ def check(ledger: DataFrame, committed: DataFrame) -> Findings:
     seen = committed.agg(F.count("*").alias("read"), F.count_distinct(*PLACE).alias("places")).first()
     sequence = ordered.agg(F.sum(F.col("copies") - 1).alias("again"), F.count_if("late").alias("late")).first()
     unexpected = committed.join(ledger, IDENTITY, "left_anti").select(*IDENTITY).distinct().count()
-    assert told is not None
+    assert totals is not None
     assert seen is not None
     assert sequence is not None
     findings = Findings(
-        acknowledged=told["acknowledged"],
+        acknowledged=totals["acknowledged"],
         read=seen["read"],
-        missing=told["missing"],
-        altered=told["altered"],
+        missing=totals["missing"],
+        altered=totals["altered"],
         duplicates=(sequence["again"] or 0) - (seen["read"] - seen["places"]),
         out_of_order=sequence["late"],
         read_twice=seen["read"] - seen["places"],

@@ -33,10 +33,10 @@ class Item:
 
 
 def telemetry() -> Iterator[Item]:
-    """What psutil sees, round after round: a record per core and per process, keyed by core or process.
+    """What psutil reports, repeatedly: a record per core and per process, with core or process as key.
 
-    Processor time is told as the sum since the start of core or process (seconds), so that how busy it was between any
-    two records can be computed from them alone, however close together they are.
+    Processor time is recorded as the sum since the start of core or process (seconds), so that the load between any two
+    records can be computed from these two alone.
     """
     attributes = ["pid", "name", "cpu_times", "memory_info", "num_threads", "status"]
     titles: dict[psutil.Process, str] = {}
@@ -82,7 +82,7 @@ def file_lines(path: Path) -> Iterator[Item]:
 
 
 def title(name: str, command: Sequence[str]) -> str:
-    """A process by its name, an interpreter by what it runs too. Other arguments are nobody's business."""
+    """The name of a process, and for an interpreter what it runs. Other arguments are omitted as private."""
     if command[1:2] == ["-m"] and len(command) > 2:
         return f"{name} -m {command[2]}"
     script = command[1] if len(command) > 1 else ""

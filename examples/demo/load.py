@@ -1,4 +1,4 @@
-"""The load: items of the input become records at a steady pace, each known by its key and number, until told to stop.
+"""The load: items of the input become records at a steady pace, each known by its key and number, until it is stopped.
 
 Kept true: records of one key are handed over in the order of their numbers, and the producer is idempotent, so that
 each is written once and in that order; every record is in the ledger once it is acknowledged, and one that fails is

@@ -1,4 +1,4 @@
-"""`report.json`: what ran where, what was measured, what was found. Everything a reader needs to judge the run."""
+"""`report.json`: the configuration, the machine, the measurements and the findings of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACKAGES = ("grpcio", "protobuf", "pyspark", "pyarrow", "psutil")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All that is known at the end."""
+    """The results of a run."""
 
     source: str
     plan: Plan
@@ -39,7 +39,7 @@ class Run:
 
     @property
     def faults(self) -> list[str]:
-        """Why the run failed; empty: it did not."""
+        """Why the run failed; empty if it passed."""
         faults = self.findings.faults
         if self.story.failed:
             faults.append(f"{self.story.failed} records failed, the first with: {self.story.failure}")
@@ -101,7 +101,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "cluster": {"nodes": 3, "topic": {"partitions": PARTITIONS, "replicas": REPLICAS, **CONFIGS}, "acks": "all"},
         "machine": machine(),
         "versions": versions(),
-        "marks": [{"name": mark.name, "at": round(mark.at, 3), "told": mark.told} for mark in story.marks],
+        "marks": [{"name": mark.name, "at": round(mark.at, 3), "text": mark.text} for mark in story.marks],
         "timeline": [_rounded(sample) for sample in meter.timeline],
         "analysis": [asdict(result) for result in run.analysis],
     }
@@ -119,7 +119,7 @@ def write(run: Run, path: Path) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What the run had to work with."""
+    """The machine on which the demo ran."""
     return {
         "system": platform.platform(),
         "processor": _processor(),
@@ -129,16 +129,16 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of everything that takes part."""
+    """Versions of all programs and libraries in use."""
     found = {"tidelog": tidelog.__version__, "python": platform.python_version(), "java": _java_version()}
     return found | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def _java_version() -> str:
     command = java()
-    assert command is not None, "nothing runs without it"
-    told = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    return (told.stderr or told.stdout).partition("\n")[0]
+    assert command is not None, "the demo requires Java"
+    finished = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    return (finished.stderr or finished.stdout).partition("\n")[0]
 
 
 def _processor() -> str:

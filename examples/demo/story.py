@@ -40,17 +40,17 @@ class DemoFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long each part lasts (seconds), and how fast records come."""
+    """The duration of each part (seconds), and the rate of records."""
 
     warm_up: float = 8.0
     without: float = 6.0
-    """How long the load goes on without a killed node, once its partitions acknowledge again."""
+    """How long the load continues without the killed node after its partitions acknowledge again."""
     after: float = 5.0
     records_per_second: int = 3_000
 
     @classmethod
     def quick(cls, records_per_second: int) -> Plan:
-        """The shortest that still has every part."""
+        """The shortest plan with all parts."""
         return cls(warm_up=3.0, without=1.0, after=1.0, records_per_second=records_per_second)
 
 
@@ -60,7 +60,7 @@ class Mark:
 
     name: str
     at: float
-    told: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -227,8 +227,8 @@ class _Scene:
         pid = self._cluster.nodes[victim].pid
         self._cluster.kill(victim)
         failover = Failover(partitions, self._progress.seconds)
-        told = f"SIGKILL to node {victim} (process {pid}), {who}"
-        self._mark(name, told, at=failover.killed_at, style="bold red")
+        text = f"SIGKILL to node {victim} (process {pid}), {who}"
+        self._mark(name, text, at=failover.killed_at, style="bold red")
         return failover
 
     async def watch(self) -> None:
@@ -271,9 +271,9 @@ class _Scene:
                     f"{node.log_tail()}"
                 )
 
-    def _mark(self, name: str, told: str, *, at: float | None = None, style: str = "") -> None:
-        self._story.marks.append(Mark(name, self._progress.seconds if at is None else at, told))
-        self._progress.step(told, style=style)
+    def _mark(self, name: str, text: str, *, at: float | None = None, style: str = "") -> None:
+        self._story.marks.append(Mark(name, self._progress.seconds if at is None else at, text))
+        self._progress.step(text, style=style)
 
 
 def _line(sample: Sample, meter: Meter) -> str:

@@ -1,4 +1,4 @@
-"""The end of the story: Spark reads everything back and judges; a person and a program are told what it found."""
+"""The end of the demo: Spark reads and verifies all records; the findings are printed and reported."""
 
 from __future__ import annotations
 

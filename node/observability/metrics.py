@@ -55,7 +55,7 @@ class NodeMetrics:
         self._disk_seconds = Histogram(
             "tidelog_directory_work_seconds",
             "Time of one piece of work on a log directory's writer; directory with suffix ' sync': of one fsync of a "
-            "log; ' maintenance': of cleaning, the scrub or the removal of files; ' quorum': of one fsync of the "
+            "log; ' maintenance': of compaction, the scrub or the removal of files; ' quorum': of one fsync of the "
             "metadata log, a vote or a snapshot; ' read': of a read from disk",
             ("directory",),
             buckets=_SECONDS,
@@ -77,7 +77,7 @@ class NodeMetrics:
         self._partitions, self._topics = partitions, topics
 
     async def text(self, turn: Callable[[], Awaitable[None]]) -> bytes:
-        """All metrics in Prometheus' text format. turn: lets other tasks of the loop run."""
+        """All metrics in Prometheus' text format. turn: yields to the other tasks of the event loop."""
         return b"".join(
             (
                 generate_latest(self.registry),

@@ -13,7 +13,7 @@ from tidelog.types import Millis, NodeId
 
 
 class LeaderFetchers:
-    """Fetchers by leader, created when the first replica follows that leader; and their tasks."""
+    """The fetchers by leader. Creates one when the first replica follows that leader, and runs their tasks."""
 
     def __init__(self, create: Callable[[NodeId], ReplicaFetcher]) -> None:
         self._create = create
@@ -21,7 +21,7 @@ class LeaderFetchers:
         self._tasks: asyncio.TaskGroup | None = None
 
     def of(self, leader: NodeId) -> ReplicaFetcher:
-        """The fetcher of this leader."""
+        """The fetcher of this leader, created if there is none."""
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
             fetcher = self._fetchers[leader] = self._create(leader)
@@ -42,10 +42,10 @@ class LeaderFetchers:
             fetcher.stop()
 
     def tick(self, ticks: int) -> None:
-        """Act on the clock after this number of ticks."""
+        """Report to each fetcher that this number of ticks has passed."""
         for fetcher in self._fetchers.values():
             fetcher.tick(ticks)
 
-    def dues(self, now: Millis) -> list[Millis]:
-        """When the next ticks are needed."""
+    def due_times(self, now: Millis) -> list[Millis]:
+        """The times at which the fetchers need their next ticks."""
         return [fetcher.due(now) for fetcher in self._fetchers.values()]

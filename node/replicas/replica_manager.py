@@ -189,11 +189,11 @@ class ReplicaManager:
 
     def _next_due(self, now: Millis) -> Millis | None:
         """When the next tick is due; None: no deadline is open."""
-        dues = self.fetchers.dues(now)
-        dues += [at for _, due in self._ticking if (at := due(now)) is not None]
+        due_times = self.fetchers.due_times(now)
+        due_times += [at for _, due in self._ticking if (at := due(now)) is not None]
         if self._schedule.has_watched or self.damage.waits or self._salvaging.waits or self._missing:
-            dues.append(self._schedule.next_review)
-        return min(dues, default=None)
+            due_times.append(self._schedule.next_review)
+        return min(due_times, default=None)
 
     def tick_with(self, tick: Callable[[Millis], None], due: Callable[[Millis], Millis | None]) -> None:
         """Call `tick` with each tick. due: returns when it needs the next one; None: not at all."""

@@ -296,7 +296,7 @@ class AdminHandlers:
     # --- names and ids --------------------------------------------------------------------------------------------
 
     def _key_of(self, place: TopicPartitionId) -> PartitionKey:
-        """With the current id of the topic where none is given. Raises UnknownTopicOrPartition."""
+        """The key of the partition; without a topic id, by the topic's name. Raises UnknownTopicOrPartition."""
         if place.topic_id is not None:
             return PartitionKey(place.topic_id, place.partition)
         topic = self._metadata.image.topic(place.topic)

@@ -355,12 +355,12 @@ class FetchSession:
         """When the next `tick` is needed if nothing happens before; None: not at all."""
         if self.outbox.short:
             return now
-        dues = [] if self._deadline is None or not self._open else [self._deadline]
+        due_times = [] if self._deadline is None or not self._open else [self._deadline]
         if self._sending is not None:
-            dues.append(Millis(self._sending[0] + SLOW_READER_MS))
+            due_times.append(Millis(self._sending[0] + SLOW_READER_MS))
         if self._sign_of_life_ms and self._open:
-            dues.append(Millis(self._last_sent + self._sign_of_life_ms))
-        return min(dues, default=None)
+            due_times.append(Millis(self._last_sent + self._sign_of_life_ms))
+        return min(due_times, default=None)
 
     def replace(self, outdated: InvalidRequest) -> None:
         """A later stream of the same follower takes the place of this one, which ends with the error."""

@@ -3,8 +3,8 @@
 Invariants:
   1. At most one fetch is open. An answer is accepted only for that fetch, and only while leader epoch and log end are
      those it was sent with; any other answer is discarded.
-  2. The high watermark of an answer is taken after its records are appended, bounded by the log end, and never from a
-     diverging answer.
+  2. The high watermark of an answer is applied after its records are appended, bounded by the log end. That of a
+     diverging answer is ignored.
   3. The log is truncated by epochs, never by a high watermark (KIP-101, KIP-279): at the smaller of the leader's end
      and the follower's own end of its largest epoch that is at most the leader's. With no epoch in common the log is
      emptied and restarts at its log start, but not above the leader's end nor below the leader's log start.

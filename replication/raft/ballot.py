@@ -1,7 +1,7 @@
 """One round of votes or pre-votes and its answers.
 
-Invariants: a voter counts once; a replica that is no voter never counts. A granted vote stays granted. A voter that
-refused may grant the vote in a later answer, when it has not heard from its leader for longer.
+Invariants: a voter counts once; a replica that is not a voter never counts. A granted vote stays granted. A voter that
+refused may grant the vote in a later answer, after it has lost contact with its leader.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from replication.raft.voters import ReplicaKey, VoterSet
 
 
 class Ballot:
-    """A round that `me` starts among `voters`. It grants its own vote if it is a voter."""
+    """One round of votes among `voters`, started by `me`, which votes for itself if it is a voter."""
 
     def __init__(self, voters: VoterSet, me: ReplicaKey) -> None:
         self._voters = voters
@@ -40,7 +40,7 @@ class Ballot:
 
     @property
     def lost(self) -> bool:
-        """True if so many refused that no majority can grant the vote any more."""
+        """True if so many voters refused that a majority is no longer possible."""
         return len(self._voters.members) - len(self._refused & set(self._voters.members)) < self._voters.majority
 
     @property

@@ -1,4 +1,4 @@
-"""A log directory as its logs use it. LogDirectory implements and documents it."""
+"""The interface through which a log uses its log directory. LogDirectory implements and documents it."""
 
 from __future__ import annotations
 

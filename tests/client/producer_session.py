@@ -12,12 +12,12 @@ from tidelog.client.producer_events import (
     Acknowledged,
     Effect,
     Finished,
-    Give,
     InitProducerId,
     Lost,
     Policy,
     ProducerIdKnown,
     Refused,
+    SubmitAttempt,
 )
 from tidelog.errors import TidelogError
 from tidelog.types import (
@@ -77,7 +77,7 @@ class RequestSession:
     def note(self, effects: list[Effect]) -> list[Effect]:
         for effect in effects:
             match effect:
-                case Give(attempt):
+                case SubmitAttempt(attempt):
                     self.gives.append(attempt)
                 case Finished():
                     effect.notify()

@@ -1,10 +1,10 @@
-"""Order within a partition is the order of the calls, with any number of tasks and any waiting."""
+"""A partition gets its records in the order of the calls, with any number of tasks and any waits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor  # noqa: TID251 - threads are what a story is about
+from concurrent.futures import ThreadPoolExecutor  # noqa: TID251 - one test needs threads
 from itertools import pairwise
 
 import pytest
@@ -19,7 +19,7 @@ KEY = b"customer 7"
 
 
 def swapped(cluster: MemoryCluster, topic: str = "orders") -> int:
-    """Return how many neighbouring records in the log were not called in that order."""
+    """Return how many pairs of neighbouring records in the log were sent in the opposite order."""
     numbers = [int(value or b"") for value in cluster.values(topic)]
     return sum(after < before for before, after in pairwise(numbers))
 
@@ -28,8 +28,8 @@ def numbered(number: int, size: int = 0) -> bytes:
     return str(number).encode().rjust(size, b"0")
 
 
-async def three_calls_a_turn(call: Callable[[int], Awaitable[object]], count: int) -> list[asyncio.Task[object]]:
-    """Three tasks are created in each turn of the loop; a task calls as soon as it runs."""
+async def three_calls_per_turn(call: Callable[[int], Awaitable[object]], count: int) -> list[asyncio.Task[object]]:
+    """Create three tasks in each turn of the event loop. Each task calls `call` as soon as it runs."""
 
     async def one(number: int) -> object:
         return await call(number)
@@ -56,17 +56,17 @@ def test_calls_of_several_tasks_in_one_turn_are_written_in_their_order(
                 if known:
                     await producer.partitions("orders")
                 write = producer.enqueue if how == "enqueue" else producer.send
-                called = await three_calls_a_turn(lambda number: write("orders", numbered(number), KEY), count)
-                told = await asyncio.gather(*called)
-                await asyncio.gather(*(each for each in told if isinstance(each, Delivery)))
+                called = await three_calls_per_turn(lambda number: write("orders", numbered(number), KEY), count)
+                results = await asyncio.gather(*called)
+                await asyncio.gather(*(each for each in results if isinstance(each, Delivery)))
             assert len(cluster.values("orders")) == count
             assert swapped(cluster) == 0
 
     run(story())
 
 
-def test_a_call_overtakes_no_call_that_waits_for_the_topic() -> None:
-    """The metadata arrive while several calls wait for them; a call at that moment finds the topic known."""
+def test_a_call_does_not_overtake_calls_that_wait_for_metadata() -> None:
+    """The metadata arrive while several calls wait for them; a call at that moment needs no metadata."""
 
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -98,7 +98,7 @@ def test_calls_for_one_topic_do_not_wait_for_the_metadata_of_another() -> None:
     run(story())
 
 
-def test_callers_that_are_cancelled_while_they_wait_leave_the_others_in_order() -> None:
+def test_cancelled_callers_do_not_change_the_order_of_the_others() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders", 1)
@@ -122,7 +122,7 @@ def test_callers_that_are_cancelled_while_they_wait_leave_the_others_in_order() 
     run(story())
 
 
-def test_a_caller_that_fails_or_times_out_lets_the_next_one_continue() -> None:
+def test_a_caller_that_fails_or_times_out_does_not_block_the_next_one() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders", 1, {"max.message.bytes": "2000"})
@@ -131,9 +131,9 @@ def test_a_caller_that_fails_or_times_out_lets_the_next_one_continue() -> None:
                 sizes = [5_000 if number == 1 else 900 for number in range(12)]
                 cluster.nodes[0].on_produce = lambda entry: SILENCE
                 calls = [start(producer.enqueue("orders", numbered(n, size))) for n, size in enumerate(sizes)]
-                told = await asyncio.gather(*calls, return_exceptions=True)
-                assert isinstance(told[1], RecordTooLarge)
-                assert [type(each) for each in told[5:]] == [BufferExhausted] * 7
+                results = await asyncio.gather(*calls, return_exceptions=True)
+                assert isinstance(results[1], RecordTooLarge)
+                assert [type(each) for each in results[5:]] == [BufferExhausted] * 7
                 cluster.nodes[0].on_produce = lambda entry: None
                 await cluster.nodes[0].stop()
                 await cluster.nodes[0].start()

@@ -1,4 +1,4 @@
-"""The Data service as clients meet it: each entry answered by itself, waits that end, refusals with a next step."""
+"""The Data service as its clients use it: an answer for each entry, bounded waits, and errors for wrong requests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def entry(batch_id: int, records: bytes, *, index: int = 0, topic: TopicId = TOP
 # --- produce ---
 
 
-def test_a_refused_entry_does_not_touch_the_others(cluster: Cluster) -> None:
+def test_a_rejected_entry_does_not_affect_the_others(cluster: Cluster) -> None:
     damaged = bytearray(batch(b"x"))
     damaged[-1] ^= 1
     request = ProduceRequest(
@@ -90,7 +90,7 @@ def test_a_refused_entry_does_not_touch_the_others(cluster: Cluster) -> None:
     assert {produced.error.written for produced in refused} == {1}, "certainly not written"
 
 
-def test_a_stale_epoch_is_refused_both_ways(cluster: Cluster) -> None:
+def test_an_older_or_newer_leader_epoch_is_rejected(cluster: Cluster) -> None:
     cluster.set(leader=1)
     assert [a.error.code for a in cluster.produce(1, batch(b"a"), epoch=1)] == [FencedLeaderEpoch.code]
     assert [a.error.code for a in cluster.produce(1, batch(b"a"), epoch=3)] == [UnknownLeaderEpoch.code]
@@ -115,7 +115,7 @@ def test_a_stream_answers_each_entry_when_it_is_done(cluster: Cluster) -> None:
     assert [a.batch_id for a in cluster.next(stream).partitions] == [1]
 
 
-def test_a_stream_is_not_read_beyond_its_bound() -> None:
+def test_a_produce_stream_is_not_read_beyond_its_outstanding_limit() -> None:
     cluster = Cluster(config=ReplicaConfig(outstanding_max=3))
     cluster.set(leader=1)
     cluster.run(0.1)
@@ -142,7 +142,7 @@ def test_acks_none_is_never_answered_and_a_failure_ends_the_stream(cluster: Clus
         cluster.wait(wrong.receive())
 
 
-def test_a_leadership_that_ends_answers_what_waits_with_the_next_leader(cluster: Cluster) -> None:
+def test_waiting_produce_requests_get_the_next_leader_when_a_leadership_ends(cluster: Cluster) -> None:
     cluster.run(0.1)
     cluster.machines[2].executor.holding = True
     waiting = cluster.append(1, batch(b"a"))
@@ -154,7 +154,7 @@ def test_a_leadership_that_ends_answers_what_waits_with_the_next_leader(cluster:
     assert answer.error.leader.node_id == 3
 
 
-def test_a_leadership_that_ends_answers_the_fetches_that_wait(cluster: Cluster) -> None:
+def test_waiting_fetches_get_the_next_leader_when_a_leadership_ends(cluster: Cluster) -> None:
     waiting = cluster.loop.create_task(cluster.service(1).fetch(fetch_request(0, max_wait_ms=60_000), CALLER))
     cluster.run(0.1)
     cluster.set(leader=3)
@@ -165,7 +165,7 @@ def test_a_leadership_that_ends_answers_the_fetches_that_wait(cluster: Cluster) 
     assert answer.error.leader.node_id == 3
 
 
-def test_a_producer_that_has_sent_its_last_is_still_answered(cluster: Cluster) -> None:
+def test_a_producer_that_closed_its_side_still_gets_its_answers(cluster: Cluster) -> None:
     cluster.run(0.1)
     cluster.machines[2].executor.holding = True
     stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_PRODUCE_STREAM))
@@ -177,7 +177,7 @@ def test_a_producer_that_has_sent_its_last_is_still_answered(cluster: Cluster) -
     assert cluster.wait(stream.receive()) is None
 
 
-def test_a_node_that_stops_takes_nothing_new_and_answers_what_waits(cluster: Cluster) -> None:
+def test_a_stopping_node_rejects_new_requests_and_answers_waiting_ones(cluster: Cluster) -> None:
     cluster.run(0.1)
     cluster.machines[2].executor.holding = True
     waiting = cluster.append(1, batch(b"a"))
@@ -191,7 +191,7 @@ def test_a_node_that_stops_takes_nothing_new_and_answers_what_waits(cluster: Clu
 # --- fetch ---
 
 
-def test_a_fetch_waits_for_records_and_no_longer(cluster: Cluster) -> None:
+def test_a_waiting_fetch_is_answered_when_records_arrive(cluster: Cluster) -> None:
     request = fetch_request(0, max_wait_ms=5_000)
     waiting = cluster.loop.create_task(cluster.service(1).fetch(request, CALLER))
     cluster.run(0.5)
@@ -201,7 +201,7 @@ def test_a_fetch_waits_for_records_and_no_longer(cluster: Cluster) -> None:
     assert values(waiting.result().partitions[0].records) == [b"a"]
 
 
-def test_a_fetch_that_finds_nothing_is_answered_in_time(cluster: Cluster) -> None:
+def test_an_empty_fetch_is_answered_after_its_maximum_wait(cluster: Cluster) -> None:
     before = cluster.loop.time()
     fetched = cluster.fetch(1, 0, max_wait_ms=300)
     assert not fetched.records
@@ -232,8 +232,8 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_fetch_in_a_closed_segment_does_not_wait_for_its_minimum_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is appended from now on lies in other segments: no waiting brings more of this one. Each segment costs one
-    answer and one read, and only the last one waits."""
+    """A closed segment gets no further records, so waiting adds no bytes to the answer. Each closed segment takes one
+    read and one answer; only a fetch of the active segment waits."""
     cluster = Cluster(segment_bytes="500", index_interval_bytes="100")
     cluster.set(0, leader=1)
     for number in range(60):
@@ -245,23 +245,23 @@ def test_a_fetch_in_a_closed_segment_does_not_wait_for_its_minimum_of_bytes(monk
         request = fetch_request(offset, max_wait_ms=5_000, min_bytes=100_000)
         task = cluster.loop.create_task(cluster.service(1).fetch(request, CALLER))
         cluster.run(0.001)
-        assert task.done(), f"it waits at offset {offset}"
+        assert task.done(), f"the fetch at offset {offset} waits"
         found += values(task.result().partitions[0].records)
         offset = len(found)
     assert reads == [segment.base_offset for segment in log.segments[:-1]]
-    at_the_end = cluster.loop.create_task(
+    at_end = cluster.loop.create_task(
         cluster.service(1).fetch(fetch_request(offset, max_wait_ms=5_000, min_bytes=100_000), CALLER)
     )
     cluster.run(4)
-    assert not at_the_end.done(), "the active segment may still bring as much"
-    cluster.until(at_the_end.done, within=2)
-    assert found + values(at_the_end.result().partitions[0].records) == [b"%02d" % number for number in range(60)]
+    assert not at_end.done(), "the active segment may still get enough bytes"
+    cluster.until(at_end.done, within=2)
+    assert found + values(at_end.result().partitions[0].records) == [b"%02d" % number for number in range(60)]
     cluster.loop.raise_defects()
     cluster.close()
 
 
 def test_a_fetch_whose_next_batch_has_no_room_does_not_wait_for_its_minimum_of_bytes(cluster: Cluster) -> None:
-    """Three batches do not fit into the requested bytes: the answer never gets more than two."""
+    """The three batches exceed the requested bytes, so the answer can contain only two."""
     cluster.produce(1, batch(b"a"), batch(b"b"), batch(b"c"))
     room = 3 * len(batch(b"a")) - 1
     request = fetch_request(0, max_wait_ms=5_000, min_bytes=room, max_bytes=room)
@@ -271,7 +271,7 @@ def test_a_fetch_whose_next_batch_has_no_room_does_not_wait_for_its_minimum_of_b
     assert values(waiting.result().partitions[0].records) == [b"a", b"b"]
 
 
-def test_a_later_fetch_of_a_partition_takes_the_place_of_the_earlier(cluster: Cluster) -> None:
+def test_a_later_fetch_of_a_partition_replaces_the_earlier_one(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"), batch(b"b"))
     stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_FETCH_STREAM))
     cluster.wait(stream.send(fetch_request(2, max_wait_ms=60_000, fetch_id=1)))
@@ -284,7 +284,7 @@ def test_a_later_fetch_of_a_partition_takes_the_place_of_the_earlier(cluster: Cl
     assert [a.fetch_id for a in cluster.next(stream).partitions] == [3]
 
 
-def test_each_partition_of_a_fetch_is_answered_by_itself(cluster: Cluster) -> None:
+def test_each_partition_of_a_fetch_is_answered_separately(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"), index=1)
     request = fetch_request(0, max_wait_ms=200, fetch_id=1)
     request.partitions.append(fetch_request(0, index=1, fetch_id=2).partitions[0])
@@ -306,8 +306,8 @@ def test_an_offset_outside_the_log_is_refused(cluster: Cluster) -> None:
     assert cluster.fetch(1, 1).error is None
 
 
-def test_a_reader_beyond_a_new_leaders_watermark_waits_rather_than_being_refused(cluster: Cluster) -> None:
-    """It read from the old leader what the new one does not know as committed yet."""
+def test_a_reader_beyond_the_watermark_of_a_new_leader_waits(cluster: Cluster) -> None:
+    """The reader got the record from the old leader; the new leader does not yet know that it is committed."""
     cluster.produce(1, batch(b"a"))
     cluster.kill(1)
     cluster.machines[3].executor.holding = True
@@ -330,7 +330,7 @@ def test_a_reader_gets_the_offset_where_its_log_was_truncated(cluster: Cluster) 
 
 
 def test_a_follower_that_must_truncate_gets_the_leaders_log_start(cluster: Cluster) -> None:
-    """With no epoch in common it begins there. Neither records nor watermark come with that."""
+    """A follower with no epoch in common restarts at that offset. The answer has no records and no high watermark."""
     for value in (b"a", b"b"):
         cluster.produce(1, batch(value))
     cluster.set(leader=1)
@@ -340,7 +340,7 @@ def test_a_follower_that_must_truncate_gets_the_leaders_log_start(cluster: Clust
     assert (fetched.high_watermark, fetched.last_stable_offset, bytes(fetched.records)) == (-1, -1, b"")
 
 
-def test_many_partitions_come_in_messages_of_bounded_size() -> None:
+def test_answers_for_many_partitions_are_split_into_bounded_messages() -> None:
     cluster = Cluster(partitions=8, config=ReplicaConfig(response_bytes=100_000))
     for index in range(8):
         cluster.set(index, leader=1)
@@ -364,7 +364,7 @@ def test_a_consumer_cannot_report_a_durable_offset(cluster: Cluster) -> None:
         cluster.wait(cluster.service(1).fetch(request, CALLER))
 
 
-# --- questions ---
+# --- offsets and epochs ---
 
 
 def list_offset(cluster: Cluster, timestamp: int, *, node: int = 1, epoch: int = -1) -> data_pb2.ListedOffset:
@@ -375,7 +375,7 @@ def list_offset(cluster: Cluster, timestamp: int, *, node: int = 1, epoch: int =
     return answer
 
 
-def test_where_a_partition_begins_and_ends(cluster: Cluster) -> None:
+def test_offsets_are_listed_by_position_and_by_timestamp(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a", b"b"))
     cluster.machines[2].executor.holding = True
     cluster.append(1, batch(b"c"))
@@ -389,8 +389,8 @@ def test_where_a_partition_begins_and_ends(cluster: Cluster) -> None:
     assert list_offset(cluster, -1, epoch=7).error.code == UnknownLeaderEpoch.code
 
 
-def test_a_new_leader_does_not_report_the_latest_offset_before_it_knows(cluster: Cluster) -> None:
-    """KIP-207"""
+def test_a_new_leader_does_not_report_the_latest_offset_before_it_knows_the_watermark(cluster: Cluster) -> None:
+    """KIP-207."""
     cluster.produce(1, batch(b"a"))
     cluster.kill(1)
     cluster.wires.stalled = True
@@ -403,7 +403,7 @@ def test_a_new_leader_does_not_report_the_latest_offset_before_it_knows(cluster:
     assert list_offset(cluster, -1, node=2).offset == 1
 
 
-def test_where_leader_epochs_end(cluster: Cluster) -> None:
+def test_the_end_offsets_of_leader_epochs(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a", b"b"))
     cluster.set(leader=1)
     cluster.produce(1, batch(b"c"))
@@ -423,7 +423,7 @@ def refused_fetch(cluster: Cluster, offset: int) -> Any:
     return fetched
 
 
-def test_a_client_that_reports_intact_bytes_as_damaged_deposes_no_leader(cluster: Cluster) -> None:
+def test_a_client_that_reports_sound_bytes_as_damaged_does_not_depose_the_leader(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"), batch(b"b"))
     for offset in (0, 1, 0):
         answer = refused_fetch(cluster, offset)
@@ -433,7 +433,7 @@ def test_a_client_that_reports_intact_bytes_as_damaged_deposes_no_leader(cluster
     assert cluster.log(1).damage is None
 
 
-def test_a_client_that_is_right_makes_the_leader_look_and_resign(cluster: Cluster) -> None:
+def test_a_client_that_reports_damaged_bytes_makes_the_leader_resign(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"), batch(b"b"))
     log = cluster.log(1)
     cluster.machines[1].disk.flip_bit(log.active.path, log.active.size - 2)

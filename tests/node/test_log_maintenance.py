@@ -1,4 +1,4 @@
-"""Maintenance of logs on nodes: retention on every replica, a scrub that takes a corrupt replica out."""
+"""Maintenance of logs on nodes: retention on every replica, and damage that the scrub or a reader finds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Make = Callable[..., Cluster]
 
 @pytest.fixture
 def rolled() -> Iterator[Make]:
-    """Makes a cluster with a topic of small segments, five of them full, led by node 1."""
+    """Returns a function that creates a cluster whose topic has at least five small segments, led by node 1."""
     made: list[Cluster] = []
 
     def make(nodes: int = 3, *, retention_bytes: int = -1) -> Cluster:
@@ -70,7 +70,7 @@ def test_every_replica_deletes_old_segments_and_then_their_files(rolled: Make) -
         assert not any(name.endswith(".deleted") for name in cluster.machines[node].disk.list("/data/t-0"))
 
 
-def test_followers_take_over_where_the_leaders_log_starts(rolled: Make) -> None:
+def test_followers_adopt_the_leaders_log_start(rolled: Make) -> None:
     cluster = rolled()
     delete_records(cluster.log(1), Offset(7))
     cluster.produce(1, batch(b"one more"))
@@ -79,7 +79,7 @@ def test_followers_take_over_where_the_leaders_log_starts(rolled: Make) -> None:
     assert cluster.contents(2) == cluster.contents(1)
 
 
-def test_a_corrupt_replica_stops_waits_until_it_is_out_and_is_fetched_again(rolled: Make) -> None:
+def test_a_corrupt_replica_is_fetched_again_after_it_left_the_in_sync_set(rolled: Make) -> None:
     """Rule 6, at run time: no corrupt record spreads, and no committed record is lost."""
     cluster = rolled()
     whole = cluster.contents(1)
@@ -88,8 +88,8 @@ def test_a_corrupt_replica_stops_waits_until_it_is_out_and_is_fetched_again(roll
     assert "checksum" in cluster.manager(3).damage.reports()[0].reason
     cluster.produce(1, batch(b"on two of three"))
     cluster.set(leader=3)
-    assert cluster.partition(3).leader is None, "it does not lead"
-    assert not stray_logs(cluster, 3), "nor is it emptied while others count on it"
+    assert cluster.partition(3).leader is None, "a corrupt replica must not lead"
+    assert not stray_logs(cluster, 3), "its log stays while the controller counts on the replica"
     cluster.set(leader=1, isr=(1, 2))
     cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=8.0)
     assert cluster.contents(3) == cluster.contents(1)
@@ -99,9 +99,9 @@ def test_a_corrupt_replica_stops_waits_until_it_is_out_and_is_fetched_again(roll
 
 
 def test_a_corrupt_follower_outside_the_set_is_fetched_again_in_the_next_epoch(rolled: Make) -> None:
-    """A report of this epoch may be in flight to the leader, which would admit the follower by it."""
+    """A report of this epoch may still be in flight to the leader, which would then admit the follower."""
     cluster = rolled()
-    cluster.refuse = NotController("nobody joins for now")
+    cluster.refuse = NotController("no replica is admitted for now")
     cluster.set(isr=(1, 2))
     cluster.machines[3].disk.flip_bit(SEGMENT, 70)
     cluster.until(lambda: bool(cluster.manager(3).damage.reports()), within=10.0)
@@ -114,30 +114,30 @@ def test_a_corrupt_follower_outside_the_set_is_fetched_again_in_the_next_epoch(r
     assert cluster.contents(3) == cluster.contents(1)
 
 
-def test_the_only_replica_serves_on_with_what_is_left(rolled: Make) -> None:
+def test_the_only_replica_continues_with_its_sound_records(rolled: Make) -> None:
     cluster = rolled(nodes=1)
     cluster.machines[1].disk.flip_bit(SEGMENT, 70)
     cluster.run(5.0)
     assert cluster.partition(1).leader is not None
     assert cluster.manager(1).damage.reports() == []
-    [answer] = cluster.produce(1, batch(b"goes on"))
+    [answer] = cluster.produce(1, batch(b"next"))
     assert answer.error.code == 0
 
 
-def test_the_only_replica_serves_on_when_a_read_meets_damage(rolled: Make) -> None:
+def test_the_only_replica_continues_after_a_read_of_damaged_bytes(rolled: Make) -> None:
     cluster = rolled(nodes=1)
     log = cluster.log(1)
     cluster.machines[1].disk.flip_bit(log.active.path, 11)  # the length of its first batch
     assert cluster.fetch(1, log.active.base_offset).error.name == "CorruptLog"
     assert cluster.partition(1).leader is not None
-    assert cluster.manager(1).damage.reports() == [], "nobody could take over"
-    [answer] = cluster.produce(1, batch(b"goes on"))
+    assert cluster.manager(1).damage.reports() == [], "no other replica could lead"
+    [answer] = cluster.produce(1, batch(b"next"))
     assert answer.error.code == 0
     [read] = iter_batches(cluster.fetch(1, answer.base_offset).records)
-    assert [record.value for record in read.records()] == [b"goes on"]
+    assert [record.value for record in read.records()] == [b"next"]
 
 
-def test_a_leader_whose_bytes_a_follower_refuses_checks_them_and_hands_over(rolled: Make) -> None:
+def test_a_leader_verifies_bytes_that_a_follower_refuses_and_resigns(rolled: Make) -> None:
     """Scenario 15, second half: the followers of a corrupt leader must not fall behind forever."""
     cluster = rolled()
     cluster.read_files_only(1)
@@ -147,18 +147,16 @@ def test_a_leader_whose_bytes_a_follower_refuses_checks_them_and_hands_over(roll
     path = cluster.log(1).active.path
     cluster.machines[1].disk.flip_bit(path, cluster.log(1).active.size - 1)
     cluster.start(3)
-    cluster.until(
-        lambda: bool(cluster.manager(1).damage.reports()), within=3.0, what="the leader says that it is damaged"
-    )
+    cluster.until(lambda: bool(cluster.manager(1).damage.reports()), within=3.0, what="the leader reports its damage")
     assert cluster.partition(1).leader is None
-    assert cluster.log(3).log_end_offset < cluster.log(2).log_end_offset, "nothing of it was spread"
+    assert cluster.log(3).log_end_offset < cluster.log(2).log_end_offset, "the corrupt record was not replicated"
     cluster.set(leader=2, isr=(2,))
     cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=8.0)
     assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
 
 
-def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -> None:
-    """They were damaged in transit: the follower fetches again and gets them intact."""
+def test_a_refusal_of_sound_bytes_changes_nothing(rolled: Make) -> None:
+    """The bytes were damaged in transit: the follower fetches again and gets sound bytes."""
     cluster = rolled()
     cluster.produce(1, batch(b"sound"))
     item = data_pb2.FetchPartition(

@@ -23,18 +23,18 @@ class Owner:
         self.clock = SimClock(self.loop)
         self.ticker = Ticker(self.clock, TICK_MS, self._tick)
         self.called: list[tuple[int, int]] = []
-        self.dues: list[int] = []
+        self.due_times: list[int] = []
         self.missed: list[int] = []
         self._task = self.loop.create_task(self.ticker.run())
 
     def _tick(self, now: Millis, ticks: int) -> Millis | None:
         self.called.append((now, ticks))
-        self.missed += [due for due in self.dues if due + 2 * TICK_MS <= now]
-        self.dues = [due for due in self.dues if due > now]
-        return Millis(min(self.dues)) if self.dues else None
+        self.missed += [due for due in self.due_times if due + 2 * TICK_MS <= now]
+        self.due_times = [due for due in self.due_times if due > now]
+        return Millis(min(self.due_times)) if self.due_times else None
 
     def ask(self, due: int) -> None:
-        self.dues.append(due)
+        self.due_times.append(due)
         self.ticker.by(Millis(due))
 
     def run(self, ms: int) -> list[tuple[int, int]]:
@@ -104,7 +104,7 @@ def test_no_deadline_is_missed_and_ticks_are_counted(wishes: list[tuple[int, int
     owner.run(4_000)
     owner.close()
     assert owner.missed == []
-    assert owner.dues == []
+    assert owner.due_times == []
     ends = [now for now, _ in owner.called]
     assert all(now % TICK_MS == 0 for now in ends), "only ticks"
     assert len(set(ends)) == len(ends)

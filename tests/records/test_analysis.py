@@ -94,7 +94,7 @@ def test_an_empty_buffer_is_not_an_error() -> None:
 
 
 @pytest.mark.parametrize("tail", [build_batch(records(5, 5)), build_message_set(records(5, 1), 1)])
-def test_a_partial_tail_is_not_counted_wherever_it_is_cut(tail: bytes) -> None:
+def test_a_partial_tail_of_any_length_is_not_counted(tail: bytes) -> None:
     """append-as-leader.txt, trimInvalidBytes: the caller keeps validBytes."""
     whole = build_batch(records(0, 5))
     for length in range(len(tail)):
@@ -102,7 +102,7 @@ def test_a_partial_tail_is_not_counted_wherever_it_is_cut(tail: bytes) -> None:
         assert (facts.valid_bytes, facts.last_offset, facts.batch_count) == (len(whole), 4, 1)
 
 
-def test_a_batch_over_the_limit_is_rejected_with_its_12_bytes_counted() -> None:
+def test_the_limit_of_a_batch_includes_its_offset_and_size_fields() -> None:
     """message-format-and-validation.txt: what is checked is entrySize, offset and size included."""
     for data in (build_batch(records(0, 5)), build_message_set(records(0, 5), 1, Codec.GZIP)):
         assert analyze(data, batch_bytes_max=len(data)).batch_count == 1

@@ -123,7 +123,7 @@ def test_header_keys_that_are_not_utf8_keep_their_bytes() -> None:
     assert build_batch([record]) == data
 
 
-def test_a_builder_continues_after_build_and_keeps_nothing_of_rejected_records() -> None:
+def test_a_builder_continues_after_build_and_drops_rejected_records() -> None:
     builder = RecordBatchBuilder(base_offset=100)
     builder.append(key=None, value=b"a", timestamp=NOW)
     first = builder.build()

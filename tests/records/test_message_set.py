@@ -117,7 +117,7 @@ def test_any_records_read_back(
         assert first.max_timestamp == max(r.timestamp for r in records)
 
 
-def test_shallow_is_each_outer_message_and_deep_each_record() -> None:
+def test_shallow_iteration_yields_outer_messages_and_deep_iteration_yields_records() -> None:
     """message-format-and-validation.txt, internalIterator(isShallow): a plain message is one record in both; a wrapper
     is one message in the first and its content in the second."""
     plain = build_message_set([record(0, b"a", b"1")], 1)
@@ -192,7 +192,7 @@ def test_v0_has_no_timestamps() -> None:
     assert [r.timestamp for r in batch.records()] == [-1]
 
 
-def test_one_buffer_holds_all_formats() -> None:
+def test_one_buffer_may_contain_all_formats() -> None:
     data = b"".join(
         [
             build_message_set(some_records(0, base=0), 0),
@@ -215,7 +215,7 @@ def test_one_buffer_holds_all_formats() -> None:
 
 
 @each_codec
-def test_a_builder_continues_after_build_and_keeps_nothing_of_rejected_records(codec: Codec) -> None:
+def test_a_builder_continues_after_build_and_drops_rejected_records(codec: Codec) -> None:
     builder = MessageSetBuilder(1, codec, base_offset=100)
     builder.append(key=None, value=b"a", timestamp=NOW)
     first = builder.build()
@@ -306,11 +306,11 @@ def test_a_message_truncated_at_any_byte_is_partial_and_never_accepted(magic: in
     data = build_message_set(some_records(magic, base=9), magic, codec)
     size = next(iter_batches(data)).size
     for length in range(size):
-        cut = whole + data[:length]
-        assert [r.offset for r in iter_records(cut)] == [5, 6, 7, 8]
+        partial = whole + data[:length]
+        assert [r.offset for r in iter_records(partial)] == [5, 6, 7, 8]
         if length:
             with pytest.raises(CorruptRecord, match="truncated"):
-                list(iter_batches(cut, partial_tail="raise"))
+                list(iter_batches(partial, partial_tail="raise"))
 
 
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
@@ -333,8 +333,8 @@ def test_a_v1_message_has_room_for_its_timestamp() -> None:
 def test_a_truncated_last_inner_message_is_ignored_or_reported_on_request() -> None:
     """message-format-and-validation.txt, deepIterator: EOFException ends the iteration (allDone)."""
     inner = raw_message(0, 0, 0, b"a", b"1") + raw_message(1, 0, 0, b"b", b"2")
-    for cut in range(1, 28):
-        batch = wrapper(0, inner[:-cut], offset=1)
+    for missing in range(1, 28):
+        batch = wrapper(0, inner[:-missing], offset=1)
         assert [r.key for r in batch.records()] == [b"a"]
         with pytest.raises(CorruptRecord, match="truncated"):
             batch.inner_messages(tail="raise")
@@ -405,7 +405,7 @@ def test_fields_that_do_not_fill_their_message_are_corrupt(
 
 
 def _outcome(data: bytes) -> str:
-    """Return how a reader that verifies everything treats these bytes, which were one valid message."""
+    """Return how a reader that verifies everything treats these bytes: one valid message with a flipped bit."""
     try:
         batches = list(iter_batches(data))
     except CorruptRecord:
@@ -416,7 +416,7 @@ def _outcome(data: bytes) -> str:
         batches[0].ensure_valid()
     except (CorruptRecord, UnsupportedCompressionType):
         return "refused by the check"
-    return "believed"
+    return "accepted"
 
 
 @each_magic
@@ -431,7 +431,7 @@ def test_every_flipped_bit_is_detected_where_the_format_allows(magic: int, codec
         flipped[bit // 8] ^= 0x80 >> bit % 8
         field, outcome = bit // 8, _outcome(bytes(flipped))
         if field < 8:
-            assert outcome == ("believed" if bit else "refused by the check"), bit
+            assert outcome == ("accepted" if bit else "refused by the check"), bit
         elif field < 12 or field == 16:
             assert outcome in ("partial", "refused by the walk", "refused by the check"), bit
         else:

@@ -523,7 +523,7 @@ class Checkers:
         self.readings.append(Reading(ledger, decided, position))
         return self.readings[-1]
 
-    def told_end(self, ledger: Ledger, epoch: int, offset: int, asked_at: int) -> None:
+    def reported_end(self, ledger: Ledger, epoch: int, offset: int, asked_at: int) -> None:
         """Check the end of the committed log as reported by the leader of an epoch (KIP-207). It must not be below
         the end when that epoch began. While no newer epoch has begun, it must not be below `asked_at`, the end when
         the leader got the request. It must not be above the committed end."""

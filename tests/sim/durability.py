@@ -29,16 +29,16 @@ class Safety:
         self._disk = disk
         self._verified: dict[Log, Verified] = {}
 
-    def lie_of(self, log: Log) -> str | None:
+    def possible_loss(self, log: Log) -> str | None:
         """What the log reports as durable but a crash could lose; None if there is nothing."""
         if log.closed:  # deleted, or set aside
             return None
         if self._disk.rots:
             with self._disk.as_written():
-                return self._lie_of(log)
-        return self._lie_of(log)
+                return self._possible_loss(log)
+        return self._possible_loss(log)
 
-    def _lie_of(self, log: Log) -> str | None:
+    def _possible_loss(self, log: Log) -> str | None:
         seen = self._verified.get(log)
         if seen is None:
             seen = self._verified[log] = Verified()

@@ -80,7 +80,9 @@ def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState
             assert replica is not None, f"node {node} has no replica of {name} now"
             sim.checkers.look_again(sim.machines[node].name, replica)
         return
-    contents = {sim.quiet.read(sim.machines[node].name, log, start, log.log_end_offset) for node, log in logs.items()}
+    contents = {
+        sim.undisturbed.read(sim.machines[node].name, log, start, log.log_end_offset) for node, log in logs.items()
+    }
     if len(contents) != 1:
         raise Violation(f"{name}: the logs of {sorted(logs)} are not equal")
 

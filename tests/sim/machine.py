@@ -311,9 +311,9 @@ class Machine:
         found = () if node is None else views.moved(node, self._seen)
         for replica in found:
             if isinstance(replica.log, Log) and replica.durability is Durability.FSYNC:
-                lie = self._safety.lie_of(replica.log)
-                if lie is not None:
-                    raise Violation(f"{replica.name} on {self.life_name} {lie}")
+                loss = self._safety.possible_loss(replica.log)
+                if loss is not None:
+                    raise Violation(f"{replica.name} on {self.life_name} {loss}")
         return found
 
     def replica(self, key: PartitionKey) -> ReplicaView | None:

@@ -56,14 +56,14 @@ class Nemesis:
         if not self._over:
             self._sim.note(f"fault: {fault}")
             if fault.kind is Kind.ROT:
-                self._rot.strike(fault)
+                self._rot.flip_in_log(fault)
             elif fault.kind is Kind.ROT_BESIDE:
-                self._rot.strike_beside(fault)
+                self._rot.flip_beside_logs(fault)
             else:
                 BEGIN[fault.kind](self._sim, fault)
             if fault.kind in POWER_FAULTS:
                 self._rot.power_lost()
-            self._rot.put_right_where_alone()
+            self._rot.restore_last_copies()
 
     def _end(self, fault: Fault) -> None:
         if not self._over and fault.kind in END:

@@ -166,11 +166,11 @@ class Workload:
             try:
                 ledger = self._sim.ledger(topic, partition)
                 asked_at, forgiven = ledger.end, ledger.forgiven
-                told = await client.told_end(topic, partition)
+                told = await client.reported_end(topic, partition)
             except TidelogError:
                 client.forget(topic, partition)
             else:
-                self._sim.checkers.told_end(ledger, *told, asked_at if ledger.forgiven == forgiven else 0)
+                self._sim.checkers.reported_end(ledger, *told, asked_at if ledger.forgiven == forgiven else 0)
             await client.sleep(client.rng.uniform(0, 0.6))
 
     async def _produce_once_each(self, client: Client) -> None:

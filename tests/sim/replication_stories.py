@@ -275,23 +275,23 @@ def new_leader_does_not_know_the_end(sim: Simulation) -> None:
     leader = next(node for node in others if leads(sim, node, p))
     assert sim.log(leader, TOPIC, p).high_watermark == 5
     asked = sim.client((leader,))
-    early = asked.start(told_end(sim, asked, p), "asks for the end")
+    early = asked.start(reported_end(sim, asked, p), "asks for the end")
     sim.run_until(early.done, within=1, what="it is answered")
     assert isinstance(early.exception(), OffsetNotAvailable), f"an end before it is known: {early.exception()}"
     for node in others:
         sim.heal(node)
     sim.run_until(lambda: sim.log(leader, TOPIC, p).high_watermark == 6, what="the leader knows")
-    late = asked.start(told_end(sim, asked, p), "asks for the end again")
+    late = asked.start(reported_end(sim, asked, p), "asks for the end again")
     sim.run_until(late.done, within=1, what="it is answered")
     assert late.result() == 6
     sim.must_heal()
 
 
-async def told_end(sim: Simulation, client: Client, p: int) -> int:
+async def reported_end(sim: Simulation, client: Client, p: int) -> int:
     """The end of the committed log as the leader reports it; the checkers verify it too."""
     asked_at = sim.ledger(TOPIC, p).end
-    epoch_of_it, offset = await client.told_end(TOPIC, p)
-    sim.checkers.told_end(sim.ledger(TOPIC, p), epoch_of_it, offset, asked_at)
+    epoch_of_it, offset = await client.reported_end(TOPIC, p)
+    sim.checkers.reported_end(sim.ledger(TOPIC, p), epoch_of_it, offset, asked_at)
     return offset
 
 

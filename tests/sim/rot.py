@@ -1,13 +1,12 @@
 """Bit flips in the logs of one node of a random world, and the repairs of an operator.
 
-The guarantee needs one sound copy: a replica in the in-sync set or the eligible set with the right bytes. So bits
-flip on one node only, and only while another replica counts. Other faults may leave the struck replica as the last
-running one that counts, or that will count once the nodes that came back have registered. Then an operator restores the
-right bytes, as from a backup, with the process down. The same holds for a leader epoch checkpoint, which a log of
-format v0 or v1 needs. After a power loss a node can only know what its files prove to be durable: beyond that, a
-flipped bit looks like a torn tail and is restored as well. The scrub checks the newest segment only when that is full,
-and the others in turn. Worlds are short, so an operator runs the scrub over a whole log some time after the flip, and
-repeatedly when all faults are over.
+Tidelog keeps all records as long as one sound copy exists: a replica in the in-sync set or the eligible set. So bits
+flip on one node only, and only while another replica of the partition is in one of these sets. If other faults leave
+the corrupt replica as the last one in these sets, an operator stops the process and restores the original bytes, as
+from a backup. An operator also restores a leader epoch checkpoint that a log of format v0 or v1 needs. After a power
+loss a node knows only what its files prove to be durable; above that, recovery cannot distinguish a flipped bit from a
+torn write, and the bit is restored as well. The scrub checks closed segments in turn, and takes longer than a simulated
+world lasts: an operator runs it over a whole log some time after the flip, and repeatedly when all faults are over.
 
 Invariants: the original byte is known until it is overwritten (fake_disk.py), so that checkers see a log as it was
 written; flipped bits that are replicated, read or acknowledged reach the checkers as they are. Not here: the times
@@ -29,25 +28,25 @@ from tests.sim import views
 from tests.sim.loop import MICROS
 from tests.sim.machine import Machine
 from tests.sim.plan import Fault
-from tests.sim.quiet import without_hooks
+from tests.sim.undisturbed_logs import without_hooks
 from tests.sim.world import Simulation
 from tidelog.records import walk_headers
 from tidelog.types import Durability, NodeId, PartitionKey
 
-LOOK_US: Final = MICROS // 10
-LOOKS_A_SCRUB: Final = 20
-"""Interval of the scrub after all faults, as a number of looks."""
+CHECK_INTERVAL_US: Final = MICROS // 10
+CHECKS_PER_SCRUB: Final = 20
+"""Interval of the scrub after all faults, as a number of checks."""
 RECENT_BYTES: Final = 300
 """Half of the bits flip within the last bytes: recovery reads them and followers fetch them."""
 
-TEXTS: Final = (
+CHECKPOINTS: Final = (
     "leader-epoch-checkpoint",
     "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
-BESIDE: Final = (".index", ".timeindex", ".txnindex", ".snapshot", *TEXTS)
+OTHER_FILES: Final = (".index", ".timeindex", ".txnindex", ".snapshot", *CHECKPOINTS)
 """Files beside the partition logs in which bits flip."""
 
 
@@ -62,12 +61,12 @@ class Flipped:
     position: int
 
     @property
-    def there(self) -> bool:
+    def is_present(self) -> bool:
         """Whether the bit is still in the log and flipped, for readers or on the disk."""
         found = views.inode_at(self.machine.disk, self.path)
         return found is self.inode and any(self.position in image.rot for image in (found.seen, found.durable))
 
-    def put_right(self) -> None:
+    def restore(self) -> None:
         """Restore the bit as it was written."""
         for image in (self.inode.seen, self.inode.durable):
             if self.position in image.rot:
@@ -82,15 +81,15 @@ class Rot:
         self._flipped: list[Flipped] = []
         self._epochs: list[Flipped] = []
         """Flips in leader epoch checkpoints: logs of formats v0 and v1 have their epochs there only."""
-        self._looks = 0
+        self._checks = 0
 
     @property
     def flipped(self) -> list[Flipped]:
         """The bits that differ from what was written, in logs that still exist."""
-        return [flipped for flipped in self._flipped if flipped.there]
+        return [flipped for flipped in self._flipped if flipped.is_present]
 
-    def strike(self, fault: Fault) -> None:
-        """Flip a bit on the fault's node, running or not; no effect if the node has no log that may lose one."""
+    def flip_in_log(self, fault: Fault) -> None:
+        """Flip a bit in a log of the fault's node, which may be down. No effect if none of its logs may lose a bit."""
         rng = random.Random(str(fault))
         machine = self._sim.machines[fault.node]
         logs = list(self._logs_on(machine))
@@ -114,14 +113,14 @@ class Rot:
         bit = rng.randrange(8)
         self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
         machine.disk.flip_bit(path, position, bit)
-        self._look_later_at(self._flipped, flipped)
+        self._check_later(self._flipped, flipped)
 
-    def _look_later_at(self, those: list[Flipped], flipped: Flipped) -> None:
+    def _check_later(self, flips: list[Flipped], flipped: Flipped) -> None:
         if not (self._flipped or self._epochs):
-            self._sim.loop.call_world_later_us(LOOK_US, self._look)
-        those.append(flipped)
+            self._sim.loop.call_world_later_us(CHECK_INTERVAL_US, self._check)
+        flips.append(flipped)
 
-    def strike_beside(self, fault: Fault) -> None:
+    def flip_beside_logs(self, fault: Fault) -> None:
         """Flip a bit in a file beside the logs of the fault's node: one that can be rebuilt from them, or that
         reports itself as unreadable."""
         rng = random.Random(str(fault))
@@ -131,8 +130,8 @@ class Rot:
             for path in views.files_in(disk, directory):
                 name = path.rpartition("/")[2]
                 if disk.is_directory(path) and not name.startswith("__") and not name.endswith(("-delete", "-stray")):
-                    paths += [each for each in views.files_in(disk, path) if each.endswith(BESIDE)]
-                elif name in BESIDE:
+                    paths += [each for each in views.files_in(disk, path) if each.endswith(OTHER_FILES)]
+                elif name in OTHER_FILES:
                     paths.append(path)
         path = rng.choice(paths) if paths else ""
         inode = views.inode_at(disk, path)
@@ -140,8 +139,8 @@ class Rot:
         if inode is None or size == 0:
             return
         position, bit = rng.randrange(size), rng.randrange(8)
-        if path.endswith(TEXTS):
-            bit = 7  # another digit would be accepted: these files have no checksum
+        if path.endswith(CHECKPOINTS):
+            bit = 7  # a digit must not become another digit: these files have no checksum
         self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
         disk.flip_bit(path, position, bit)
         if path.endswith("leader-epoch-checkpoint"):
@@ -149,13 +148,13 @@ class Rot:
             for topic in self._sim.image().topics.values():
                 for state in topic.partitions:
                     if log == f"{topic.name}-{state.partition}":
-                        self._look_later_at(self._epochs, Flipped(machine, state.key, path, inode, position))
+                        self._check_later(self._epochs, Flipped(machine, state.key, path, inode, position))
 
     def power_lost(self) -> None:
-        """Machines lost power, and with it some durable state in their files."""
+        """Handle a power loss: restore the flipped bits that recovery could not distinguish from a torn write."""
         for flipped in self.flipped:
             if flipped.machine.name in self._sim.network.machines_off and not self._is_known(flipped):
-                flipped.put_right()
+                flipped.restore()
 
     def _is_known(self, flipped: Flipped) -> bool:
         """Whether the files beside the log prove that the flipped byte was durable."""
@@ -192,31 +191,31 @@ class Rot:
             if machine.disk.is_directory(directory)
         ]
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Run the scrub periodically while any bit is flipped."""
-        self.put_right_where_alone()
+        self.restore_last_copies()
         if not (self._flipped or self._epochs):
             return
-        self._looks += 1
-        if self._sim.healing and self._looks % LOOKS_A_SCRUB == 0:
+        self._checks += 1
+        if self._sim.healing and self._checks % CHECKS_PER_SCRUB == 0:
             self._scrub_all()
-        self._sim.loop.call_world_later_us(LOOK_US, self._look)
+        self._sim.loop.call_world_later_us(CHECK_INTERVAL_US, self._check)
 
-    def put_right_where_alone(self) -> None:
-        """If a struck replica is the last one that counts, restore all of its bytes."""
-        self._flipped, self._epochs = self.flipped, [flipped for flipped in self._epochs if flipped.there]
-        there = [*self._flipped, *self._epochs]
-        if not there:
+    def restore_last_copies(self) -> None:
+        """If a corrupt replica is the last one that counts, restore all of its bytes."""
+        self._flipped, self._epochs = self.flipped, [flipped for flipped in self._epochs if flipped.is_present]
+        present = [*self._flipped, *self._epochs]
+        if not present:
             return
-        machine = there[0].machine
-        alone = {flipped.key for flipped in there if self._counts_alone(flipped)}
+        machine = present[0].machine
+        alone = {flipped.key for flipped in present if self._counts_alone(flipped)}
         if alone:
             self._sim.note(f"operator: {machine.name} has the only copy: restore its bytes")
             was_up = machine.up
             self._sim.kill(machine.node_id)
-            for flipped in there:
+            for flipped in present:
                 if flipped.key in alone:
-                    flipped.put_right()
+                    flipped.restore()
             if was_up:
                 self._sim.restart(machine.node_id)
 
@@ -226,11 +225,11 @@ class Rot:
             return False
         minimum = self._sim.image().min_insync(state)
         others = (self._sim.machines[node] for node in state.counted_on - {flipped.machine.node_id})
-        return not any(_carries_on(other, minimum) for other in others)
+        return not any(_continues_to_count(other, minimum) for other in others)
 
 
-def _carries_on(machine: Machine, minimum: int) -> bool:
-    """Whether a member runs and continues to count. A node that has come back leaves the in-sync set when it
-    registers; if the set becomes too small, it stays eligible."""
+def _continues_to_count(machine: Machine, minimum: int) -> bool:
+    """Whether the replica on a machine runs and will still count. A restarted node leaves the in-sync set when it
+    registers; if the set falls below the minimum, the replica stays eligible."""
     registered = machine.node is not None and views.acts(machine.node)
     return machine.up and (registered or minimum > 1)

@@ -318,12 +318,12 @@ def test_an_end_that_a_leader_cannot_know(cluster: Cluster) -> None:
     cluster.logs["b"].commit(3)
     cluster.look("a", "b", "c")
     ledger = cluster.checkers.ledgers[KEY]
-    cluster.checkers.told_end(ledger, 1, 2, asked_at=2)
-    cluster.checkers.told_end(ledger, 1, 3, asked_at=3)
+    cluster.checkers.reported_end(ledger, 1, 2, asked_at=2)
+    cluster.checkers.reported_end(ledger, 1, 3, asked_at=3)
     for offset, asked_at in ((1, 0), (4, 0), (2, 3)):
         with pytest.raises(Violation, match=f"the leader of epoch 1 reports the end {offset}, but everything below 3"):
-            cluster.checkers.told_end(ledger, 1, offset, asked_at)
-    cluster.checkers.told_end(ledger, 0, 2, asked_at=3)  # it does not know the next leader
+            cluster.checkers.reported_end(ledger, 1, offset, asked_at)
+    cluster.checkers.reported_end(ledger, 0, 2, asked_at=3)  # it does not know the next leader
 
 
 def test_a_watermark_above_the_end(cluster: Cluster) -> None:

@@ -7,9 +7,9 @@ import gc
 from tests.sim.world import Simulation
 
 
-def test_a_task_that_waits_for_its_turn_dies_in_silence_with_its_slow_process() -> None:
-    """Only its turn refers to the task. It is kept like the others: asyncio would report a collected task as
-    forgotten."""
+def test_a_waiting_task_of_a_killed_slow_process_is_dropped_without_a_report() -> None:
+    """Only the scheduled callback refers to the task. The simulator keeps a reference to it, because asyncio reports a
+    pending task that is garbage-collected."""
     with Simulation(1) as sim:
         sim.start(nodes=3)
         process = sim.machines[1].process
@@ -18,7 +18,7 @@ def test_a_task_that_waits_for_its_turn_dies_in_silence_with_its_slow_process() 
         sim.run_for(0.5)
 
         async def work() -> None:
-            raise AssertionError("a dead process runs no code")
+            raise AssertionError("an ended process runs no code")
 
         def begin() -> None:
             sim.loop.create_task(work())

@@ -1,4 +1,4 @@
-"""Flipped bits in a random world: which nodes are struck, which bytes are restored, and that no flipped bit remains."""
+"""Flipped bits in a random world: on which nodes they flip, which bytes are restored, and that none remains."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def world() -> Iterator[Simulation]:
 
 @pytest.fixture(autouse=True)
 def reads_go_to_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bits are flipped in files: what is kept in memory of recent appends stays intact."""
+    """Bits flip in files only, so reads must not be answered from the recent appends in memory."""
     monkeypatch.setattr("tests.sim.world.RECENT_BYTES", (0,))
 
 
-def strikes(sim: Simulation, rot: Rot, node: int, count: int = 1) -> list[str]:
-    """Strike `count` times. Returns the notes about flipped bits."""
+def flip_bits(sim: Simulation, rot: Rot, node: int, count: int = 1) -> list[str]:
+    """Flip a bit `count` times. Returns the notes about flipped bits."""
     before = len(sim.trace.lines)
     for number in range(count):
-        rot.strike(Fault(float(number), Kind.ROT, node, 0, 1.0, number % 2))
+        rot.flip_in_log(Fault(float(number), Kind.ROT, node, 0, 1.0, number % 2))
     return [line for line in sim.trace.lines[before:] if "flips" in line]
 
 
@@ -50,9 +50,9 @@ def log_of(sim: Simulation, node: int) -> Log:
     return log
 
 
-def test_a_struck_member_is_fetched_anew_and_spreads_nothing(world: Simulation) -> None:
+def test_a_corrupt_member_is_fetched_again_and_replicates_no_damage(world: Simulation) -> None:
     node, rot = world.leader(TOPIC), Rot(world)
-    assert strikes(world, rot, node, 5)
+    assert flip_bits(world, rot, node, 5)
     log = log_of(world, node)
     rot.scrub(Fault(0.0, Kind.ROT, node, 0, 1.0, 0.0))
     world.must_heal()
@@ -138,7 +138,7 @@ def test_a_world_is_not_healed_while_a_flipped_bit_is_in_use(world: Simulation) 
     world.must_heal()
 
 
-def test_the_last_member_is_not_struck_and_one_that_becomes_it_is_put_right() -> None:
+def test_no_bit_flips_in_the_last_member_and_one_that_becomes_it_is_restored() -> None:
     with Simulation(6) as sim:
         sim.start(nodes=4, min_insync=1, partitions=4)
         p, (last, *others) = away_from_the_voter(sim)
@@ -148,13 +148,13 @@ def test_the_last_member_is_not_struck_and_one_that_becomes_it_is_put_right() ->
         for other in others:
             sim.kill(other)
         sim.run_until(lambda: sim.isr(TOPIC, p) == {last}, what="it is the last one")
-        assert strikes(sim, rot, last, 12) == []
+        assert flip_bits(sim, rot, last, 12) == []
         for other in others:
             sim.restart(other)
         sim.run_until(lambda: len(sim.isr(TOPIC, p)) == 3, what="it is one of three again")
-        struck = strikes(sim, rot, last, 12)
-        assert struck
-        assert all(f"/{TOPIC}-{p}/" in line for line in struck), "an empty log has no bits to lose"
+        flips = flip_bits(sim, rot, last, 12)
+        assert flips
+        assert all(f"/{TOPIC}-{p}/" in line for line in flips), "an empty log has no bits to lose"
         for other in others:
             sim.kill(other)
         sim.run_until(lambda: not rot.flipped, what="its bytes are restored")
@@ -167,7 +167,7 @@ def test_the_last_member_is_not_struck_and_one_that_becomes_it_is_put_right() ->
 
 def test_a_machine_that_loses_power_keeps_no_rot_that_it_could_not_name(world: Simulation) -> None:
     node, rot = world.any_follower(TOPIC), Rot(world)
-    assert strikes(world, rot, node, 10)
+    assert flip_bits(world, rot, node, 10)
     world.power_off(node, forget_all=True)
     rot.power_lost()
     assert all(rot._is_known(flipped) for flipped in rot.flipped)
@@ -200,25 +200,25 @@ def test_worlds_full_of_rot_heal(seed: int) -> None:
 
 
 def test_who_is_left_by_all_that_come_back_is_put_right_before_it_can_tell() -> None:
-    """All nodes stop and come back while no controller decides. The struck node comes last: the others, which have
+    """All nodes stop and come back while no controller decides. The corrupt node comes last: the others, which have
     everything that it had, have left the set to it by then."""
     with Simulation(6) as sim:
         sim.start(nodes=4, min_insync=1, partitions=4)
-        p, (struck, *others) = away_from_the_voter(sim)
+        p, (corrupt, *others) = away_from_the_voter(sim)
         write(sim, p, "a" * 100, 30)
         sim.run_for(1)
         rot = Rot(sim)
-        assert strikes(sim, rot, struck, 12)
+        assert flip_bits(sim, rot, corrupt, 12)
         sim.kill(0)
-        sim.kill(struck)
+        sim.kill(corrupt)
         for other in others:
             sim.kill(other)
             sim.restart(other)
         sim.run_for(0.2)
-        last = sim.hold("Controller.RegisterNode", source=struck)
-        sim.restart(struck)
+        last = sim.hold("Controller.RegisterNode", source=corrupt)
+        sim.restart(corrupt)
         sim.restart(0)
-        sim.run_until(lambda: sim.isr(TOPIC, p) == {struck} and last.count > 0, what="the others have left the set")
+        sim.run_until(lambda: sim.isr(TOPIC, p) == {corrupt} and last.count > 0, what="the others have left the set")
         last.release()
         sim.must_heal()
         assert len(sim.read_committed(TOPIC, p)) == 31

@@ -21,11 +21,14 @@ def test_a_log_whose_directory_has_just_failed_is_read_from_its_files() -> None:
         name, log = sim.machines[node].name, sim.log(node, TOPIC)
         assert isinstance(log, Log)
         assert log.segment_count > 2
-        whole = sim.quiet.read(name, log, 0, 30)
-        part = sim.quiet.read(name, log, 7, 25)
+        whole = sim.undisturbed.read(name, log, 0, 30)
+        part = sim.undisturbed.read(name, log, 7, 25)
         log.directory.fail("a test", OSError(errno.EIO, "an error"))
-        sim.quiet._places = Places()  # drop the known positions of batches
-        assert (sim.quiet.read(name, log, 0, 30), sim.quiet.read(name, log, 7, 25)) == (whole, part)
+        sim.undisturbed._places = Places()  # drop the known positions of batches
+        assert (sim.undisturbed.read(name, log, 0, 30), sim.undisturbed.read(name, log, 7, 25)) == (
+            whole,
+            part,
+        )
 
 
 def test_a_log_that_knows_of_damage_is_read_from_its_files() -> None:
@@ -37,9 +40,9 @@ def test_a_log_that_knows_of_damage_is_read_from_its_files() -> None:
         node = sim.leader(TOPIC)
         machine, log = sim.machines[node], sim.log(node, TOPIC)
         assert isinstance(log, Log)
-        whole = sim.quiet.read(machine.name, log, 0, 30)
+        whole = sim.undisturbed.read(machine.name, log, 0, 30)
         path, end = log.segments[0].path, log.segments[1].base_offset
         machine.disk.flip_bit(path, 80)
         log.lost.note(Damage(path, 0, Offset(0), Offset(end), "a bit has flipped"))
-        sim.quiet._places = Places()
-        assert sim.quiet.read(machine.name, log, 0, 30) == whole
+        sim.undisturbed._places = Places()
+        assert sim.undisturbed.read(machine.name, log, 0, 30) == whole

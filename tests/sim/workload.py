@@ -420,9 +420,9 @@ class Client:
     async def latest(self, topic: str, partition: int) -> int:
         """The end of the committed log, from the leader. Raises OffsetNotAvailable while the leader does not know
         it."""
-        return (await self.told_end(topic, partition))[1]
+        return (await self.reported_end(topic, partition))[1]
 
-    async def told_end(self, topic: str, partition: int) -> tuple[int, int]:
+    async def reported_end(self, topic: str, partition: int) -> tuple[int, int]:
         """As `latest`, with the epoch of that leader before it."""
         leader = await self.leader(topic, partition)
         return leader.epoch, await self._listed(leader, partition, LATEST)

@@ -35,10 +35,10 @@ from tests.sim.machine import Machine, endpoint_of, machine_name
 from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
 from tests.sim.producers import SimProducer
-from tests.sim.quiet import Quiet
 from tests.sim.stirring import announce_writes
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.transactions import append_marker, unmarked
+from tests.sim.undisturbed_logs import UndisturbedLogs
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
 from tidelog.errors import LeadershipLost
 from tidelog.protocol import methods
@@ -74,15 +74,15 @@ class Simulation:
         self.note = self.trace.note
         self.network = Network(self.loop, self._rng("network"), self.note)
         self.network.duplicable = lambda method: method.service.endswith((".Controller", ".Quorum"))
-        self.quiet = Quiet(lambda node: self._machine_named[node].disk)
+        self.undisturbed = UndisturbedLogs(lambda node: self._machine_named[node].disk)
         self.checkers = Checkers(
-            read=self.quiet.read,
+            read=self.undisturbed.read,
             members=self._members,
             note=self.note,
             configs=self._configs,
             now_us=lambda: self.loop.now_us,
             wall_ms=lambda node, since_us: self._machine_named[node].clock.latest_ms(since_us),
-            has=self.quiet.has,
+            has=self.undisturbed.has,
         )
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []

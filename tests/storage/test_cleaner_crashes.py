@@ -1,6 +1,6 @@
 """A crash at every call of a compaction: readers find the same records before and after, and the log continues.
 
-Scenario 10 and the crash tests of the storage engine, as far as compaction is concerned."""
+Covers the part of scenario 10 that concerns compaction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def transactions() -> CleaningBench:
 
 
 def cleaned_before() -> CleaningBench:
-    """The second round joins the small segments that the first one left, and finds expired horizons."""
+    """A log after one cleaning. The second one merges the small segments and finds expired delete horizons."""
     bench = keys_only()
     clean(bench.log)
     for n in range(6):

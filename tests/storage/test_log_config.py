@@ -61,7 +61,7 @@ def test_errors_name_key_value_and_valid_values(key: str, value: str) -> None:
         assert "must be" in caught.value.message
 
 
-def test_cleaning_has_kafkas_names_and_defaults() -> None:
+def test_retention_and_compaction_have_kafkas_names_and_defaults() -> None:
     config = LogConfig.from_topic({})
     assert (config.delete, config.compact) == (True, False)
     assert (config.retention_ms, config.retention_bytes) == (7 * 86_400_000, -1)

@@ -49,7 +49,6 @@ from tidelog.client.producer_events import (
     Event,
     Finished,
     Flushed,
-    Give,
     InitProducerId,
     Lost,
     NotEncoded,
@@ -57,6 +56,7 @@ from tidelog.client.producer_events import (
     ProducerIdKnown,
     ProducerIdRefused,
     Refused,
+    SubmitAttempt,
 )
 from tidelog.clock import Clock
 from tidelog.errors import (
@@ -498,7 +498,7 @@ class Producer(Service):
         while todo:
             effect = todo.popleft()
             match effect:
-                case Give(attempt):
+                case SubmitAttempt(attempt):
                     try:
                         self._give(attempt)
                     except LeaderNotAvailable as cause:

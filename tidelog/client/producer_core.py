@@ -34,7 +34,6 @@ from tidelog.client.producer_events import (
     Event,
     Finished,
     Flushed,
-    Give,
     InitProducerId,
     Lost,
     NotEncoded,
@@ -42,6 +41,7 @@ from tidelog.client.producer_events import (
     ProducerIdKnown,
     ProducerIdRefused,
     Refused,
+    SubmitAttempt,
 )
 from tidelog.client.sequences import PLAIN, Series
 from tidelog.errors import (
@@ -415,7 +415,7 @@ class ProducerCore:
             self._number(), batch, queue.leader, queue.leader_epoch, batch.expires_ms, Millis(at + OVERDUE_MS)
         )
         batch.attempt = self._attempts[attempt.attempt_id] = attempt
-        effects.append(Give(attempt))
+        effects.append(SubmitAttempt(attempt))
         self._alarm(queue, min(attempt.give_up_ms, attempt.lookup_ms))
         return True
 

@@ -89,7 +89,7 @@ class NotEncoded:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """Send everything now, without lingering."""
+    """The application calls flush: send all batches now, without lingering."""
 
     at: Millis
 
@@ -111,8 +111,8 @@ Event: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Give:
-    """Give the attempt to the stream of its node; the stream calls `take` before it sends the batch."""
+class SubmitAttempt:
+    """Queue the attempt on the stream of its node. The stream calls `take` before it sends the batch."""
 
     attempt: Attempt
 
@@ -145,4 +145,4 @@ class InitProducerId:
     epoch: int
 
 
-Effect: TypeAlias = Give | Finished | FindLeader | InitProducerId
+Effect: TypeAlias = SubmitAttempt | Finished | FindLeader | InitProducerId

@@ -119,7 +119,7 @@ class Inspected(NamedTuple):
     """A v2 batch whose records were validated and, if the topic requires it, recompressed. This is the expensive part
     of `assign_offsets`; it needs neither the log nor its thread.
 
-    rules: the rules it was validated against. payload: its records, decompressed. recompressed: the batch in the
+    rules: the rules used for validation. payload: its records, decompressed. recompressed: the batch in the
     topic's codec, None if it keeps its own.
     """
 

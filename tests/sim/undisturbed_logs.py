@@ -1,4 +1,4 @@
-"""Undisturbed access to the logs of a world: no planned failure, no time, no corruption."""
+"""Reads the logs of a simulated cluster for the checkers: without planned failures, virtual time or corruption."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def without_hooks(disk: FakeDisk) -> Iterator[None]:
         disk._faults, disk.calls, disk._crash_at, disk.on_step = faults, calls, crash_at, on_step
 
 
-class Quiet:
+class UndisturbedLogs:
     """Reads logs of nodes. disk_of: returns the disk of a node by its name."""
 
     def __init__(self, disk_of: Callable[[str], FakeDisk]) -> None:

@@ -1,4 +1,4 @@
-"""The small parts around a node: threads, log lines, health and its probe."""
+"""Thread executors, log lines, and the health service with its probe."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_work_is_done_in_order_on_one_thread_and_reported_on_the_loop() -> None:
     asyncio.run(story())
 
 
-def test_work_that_fails_raises_where_it_is_waited_for() -> None:
+def test_failed_work_raises_in_its_caller() -> None:
     async def story() -> None:
         executor = ThreadExecutor("directory")
         with pytest.raises(ZeroDivisionError):
@@ -56,22 +56,22 @@ def test_work_that_fails_raises_where_it_is_waited_for() -> None:
     asyncio.run(story())
 
 
-def test_a_broken_report_is_logged() -> None:
+def test_an_exception_of_a_callback_is_reported() -> None:
     def broken(_result: object) -> None:
         raise ZeroDivisionError
 
     async def story() -> None:
-        told: list[Exception] = []
-        executor = ThreadExecutor("directory", on_defect=told.append)
+        defects: list[Exception] = []
+        executor = ThreadExecutor("directory", on_defect=defects.append)
         executor.submit(lambda: 1, broken)
-        assert await run_in(executor, lambda: "the worker goes on") == "the worker goes on"
-        assert [type(defect) for defect in told] == [ZeroDivisionError]
+        assert await run_in(executor, lambda: "the worker continues") == "the worker continues"
+        assert [type(defect) for defect in defects] == [ZeroDivisionError]
         executor.close()
 
     asyncio.run(story())
 
 
-def test_closing_finishes_what_was_given() -> None:
+def test_close_finishes_submitted_work() -> None:
     finished = []
 
     async def story() -> None:
