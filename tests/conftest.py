@@ -67,7 +67,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 class OneAtATime(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Gives the files that must not run beside each other to one worker, and any other test to whoever is free."""
+    """Gives the files that must not run beside each other to one worker, and any other test to the next free worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]

@@ -75,7 +75,7 @@ def test_files_stay_small() -> None:
 
 
 def test_test_files_have_names_of_their_own() -> None:
-    """Tests are imported by path: two files of one name would be told apart only by their directory in every report."""
+    """Tests are imported by path: reports could distinguish two files of one name only by their directory."""
     names: dict[str, list[str]] = {}
     for path in tracked():
         if path.name.startswith("test_") and path.suffix == ".py":

@@ -521,7 +521,7 @@ class Controller:
                 if state.leader != NO_NODE:
                     raise ElectionNotNeeded(f"{elections.name_of(self.image, state)} is led by node {state.leader}")
                 if not unclean.present(self.image, state):
-                    raise unclean.nobody(self.image, state)
+                    raise unclean.no_eligible_replica(self.image, state)
                 self._ask(state, command)
             except TidelogError as refusal:
                 command.settle(key, refusal)
@@ -554,7 +554,7 @@ class Controller:
             return key, state, ""  # a complete replica returned in the meantime
         chosen = unclean.choose(self.image, state, reported.ends)
         if chosen is None:
-            return key, unclean.nobody(self.image, state), ""
+            return key, unclean.no_eligible_replica(self.image, state), ""
         if validate_only:
             batch = Batch(self.image)
             batch.add([chosen.change])

@@ -191,13 +191,13 @@ class _Judge:
             self._damaged.get(state.key),
         )
         who = f"node {self._me}, the last in-sync replica of {name},"
-        nobody = f"{name} has no leader; run `tidelog partition why-unavailable {name}` for the next steps"
+        leaderless = f"{name} has no leader; run `tidelog partition why-unavailable {name}` for the next steps"
         if damage is not None:
-            self.reports.append(f"{who} found its log damaged ({damage}): {nobody}")
+            self.reports.append(f"{who} found its log damaged ({damage}): {leaderless}")
         elif directory in self._older:
-            self.reports.append(f"{who} registered with an older copy of log directory {directory}: {nobody}")
+            self.reports.append(f"{who} registered with an older copy of log directory {directory}: {leaderless}")
         elif directory == LOST_DIRECTORY:
-            self.reports.append(f"{who} is known to have lost records, as reported earlier: {nobody}")
+            self.reports.append(f"{who} is known to have lost records, as reported earlier: {leaderless}")
         elif directory not in self._named:
             self.reports.append(
                 f"{who} registered without log directory {directory}: {name} has no leader until it is restored"

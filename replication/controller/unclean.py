@@ -29,7 +29,7 @@ def present(image: ClusterImage, state: PartitionState) -> tuple[NodeId, ...]:
     return tuple(node for node in state.replicas if node in image.nodes and not image.nodes[node].fenced)
 
 
-def nobody(image: ClusterImage, state: PartitionState) -> EligibleLeadersNotAvailable:
+def no_eligible_replica(image: ClusterImage, state: PartitionState) -> EligibleLeadersNotAvailable:
     """The error if no replica can be elected."""
     return EligibleLeadersNotAvailable(
         f"no replica of {name_of(image, state)} can be elected: nodes {list(state.replicas)} are fenced, damaged, or "

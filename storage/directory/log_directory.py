@@ -501,7 +501,7 @@ class LogDirectory:
         background.
 
         Damage found at a start is found again at the next one. On a page-cache log this is not done: there, the damage
-        could not be told from a torn tail.
+        could not be distinguished from a torn tail.
         """
         damage = log.damage
         fsynced = log.config.durability is Durability.FSYNC

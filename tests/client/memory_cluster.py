@@ -277,24 +277,24 @@ class MemoryNode:
     ) -> data_pb2.ListOffsetsResponse:
         answer = data_pb2.ListOffsetsResponse()
         for entry in request.partitions:
-            told = answer.partitions.add(
+            reported = answer.partitions.add(
                 topic_id=entry.topic_id, partition=entry.partition, offset=-1, timestamp_ms=-1, leader_epoch=-1
             )
             try:
                 partition = self.cluster.led(self, entry)
             except TidelogError as error:
-                told.error.CopyFrom(to_proto(error))
+                reported.error.CopyFrom(to_proto(error))
                 continue
             if entry.timestamp_ms == -1:
-                told.offset = partition.end_for(request.isolation_level)
-                told.leader_epoch = partition.epoch_before(told.offset)
+                reported.offset = partition.end_for(request.isolation_level)
+                reported.leader_epoch = partition.epoch_before(reported.offset)
             elif entry.timestamp_ms == -2:
-                told.offset = partition.start
+                reported.offset = partition.start
             else:
                 for data in partition.batches:
                     found = next((r for r in RecordBatch(data).records() if r.timestamp >= entry.timestamp_ms), None)
                     if found is not None:
-                        told.offset, told.timestamp_ms = found.offset, found.timestamp
+                        reported.offset, reported.timestamp_ms = found.offset, found.timestamp
                         break
         return answer
 
@@ -303,11 +303,11 @@ class MemoryNode:
     ) -> data_pb2.OffsetForLeaderEpochResponse:
         answer = data_pb2.OffsetForLeaderEpochResponse()
         for entry in request.partitions:
-            told = answer.partitions.add(topic_id=entry.topic_id, partition=entry.partition)
+            reported = answer.partitions.add(topic_id=entry.topic_id, partition=entry.partition)
             try:
-                told.end.CopyFrom(self.cluster.led(self, entry).epoch_end(entry.leader_epoch))
+                reported.end.CopyFrom(self.cluster.led(self, entry).epoch_end(entry.leader_epoch))
             except TidelogError as error:
-                told.error.CopyFrom(to_proto(error))
+                reported.error.CopyFrom(to_proto(error))
         return answer
 
     # --- Admin --------------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ class MemoryCluster:
         self.controller_silence_ms = 0
         self.topic_warnings: list[str] = []
         self.described: dict[str, Any] = {}
-        """Other fields of what is told of the cluster."""
+        """Other fields of the cluster's description."""
         self.voters = [node.node_id for node in self.nodes]
         self._ids = 0
 
@@ -443,15 +443,17 @@ class MemoryCluster:
             if node.server is not None:
                 answer.nodes.add(node_id=node.node_id, host=node.endpoint.host, port=node.endpoint.port)
         for name in sorted(self.topics) if request.all_topics else request.topics:
-            told = answer.topics.add(name=name)
+            reported = answer.topics.add(name=name)
             topic = self.topics.get(name)
             if topic is None:
-                told.error.CopyFrom(to_proto(UnknownTopicOrPartition(f"there is no topic {name!r}: create it first")))
+                reported.error.CopyFrom(
+                    to_proto(UnknownTopicOrPartition(f"there is no topic {name!r}: create it first"))
+                )
                 continue
-            told.topic_id = topic.topic_id.bytes
-            told.configs.update(topic.configs)
+            reported.topic_id = topic.topic_id.bytes
+            reported.configs.update(topic.configs)
             for index, partition in enumerate(topic.partitions):
-                told.partitions.add(
+                reported.partitions.add(
                     partition=index, leader=partition.leader, leader_epoch=partition.leader_epoch, replicas=[0], isr=[0]
                 )
         return answer

@@ -289,11 +289,11 @@ def test_replicas_are_reassigned(cluster: MemoryCluster, tidelog: Terminal) -> N
 
 
 def test_problems_are_explained(cluster: MemoryCluster, tidelog: Terminal) -> None:
-    told = admin_pb2.PartitionExplanation(partition=PLACE, causes=["node 1 is gone"], steps=["start node 1"])
+    explanation = admin_pb2.PartitionExplanation(partition=PLACE, causes=["node 1 is gone"], steps=["start node 1"])
     scripted(
         cluster,
-        explain_partitions=admin_pb2.ExplainPartitionsResponse(partitions=[told]),
-        explain_restart=admin_pb2.ExplainRestartResponse(safe=False, reasons=["nobody else could lead orders-0"]),
+        explain_partitions=admin_pb2.ExplainPartitionsResponse(partitions=[explanation]),
+        explain_restart=admin_pb2.ExplainRestartResponse(safe=False, reasons=["no other replica could lead orders-0"]),
         update_features=admin_pb2.UpdateFeaturesResponse(level=2),
     )
     assert tidelog("partition", "why-unavailable", "orders-0") == 1
@@ -301,7 +301,7 @@ def test_problems_are_explained(cluster: MemoryCluster, tidelog: Terminal) -> No
     assert tidelog("partition", "why-unavailable", "--json") == 1
     assert tidelog.json[0]["causes"] == ["node 1 is gone"]
     assert tidelog("node", "safe-to-restart", "1") == 1
-    assert tidelog.err == "not now: nobody else could lead orders-0\n"
+    assert tidelog.err == "not now: no other replica could lead orders-0\n"
     scripted(
         cluster,
         explain_partitions=admin_pb2.ExplainPartitionsResponse(),

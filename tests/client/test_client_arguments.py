@@ -180,10 +180,12 @@ def test_an_error_while_a_batch_is_built_fails_the_record_that_caused_it(
                     deliveries = [await producer.enqueue("orders", value) for value in values]
                     await producer.flush()
                     before = len(cluster.values("orders")) - 57
-                    told = [each.exception() for each in deliveries]
-                    assert [number for number, error in enumerate(told) if error is not None] == [3, 4, 22]
-                    assert all("ZeroDivisionError('planted')" in str(told[number]) for number in (3, 4, 22))
-                    offsets = [each.result().offset for each, error in zip(deliveries, told, strict=True) if not error]
+                    reported = [each.exception() for each in deliveries]
+                    assert [number for number, error in enumerate(reported) if error is not None] == [3, 4, 22]
+                    assert all("ZeroDivisionError('planted')" in str(reported[number]) for number in (3, 4, 22))
+                    offsets = [
+                        each.result().offset for each, error in zip(deliveries, reported, strict=True) if not error
+                    ]
                     assert offsets == list(range(before, before + 57))
                 alone = await producer.enqueue("orders", b"poison")
                 await producer.flush()

@@ -210,9 +210,9 @@ def test_the_command_works_from_up_to_the_end(tmp_path: Path) -> None:
     )
     try:
         assert up.stdout is not None
-        told = json.loads(up.stdout.readline())
-        bootstrap = told["bootstrap"]
-        assert (told["nodes"], told["data"]) == (3, str(tmp_path / "here"))
+        reported = json.loads(up.stdout.readline())
+        bootstrap = reported["bootstrap"]
+        assert (reported["nodes"], reported["data"]) == (3, str(tmp_path / "here"))
         assert tidelog("topic", "create", "greetings", "-p", "2", "-r", "3").returncode == 0
         produced = tidelog("produce", "greetings", "-k", "=", typed=b"a=hello\nb=world\na=again\n")
         assert (produced.returncode, produced.stderr) == (0, b"3 records acknowledged\n")
@@ -220,7 +220,7 @@ def test_the_command_works_from_up_to_the_end(tmp_path: Path) -> None:
         assert (consumed.returncode, sorted(consumed.stdout.split())) == (0, [b"again", b"hello", b"world"])
         status = tidelog("cluster", "status", "--json")
         assert (status.returncode, json.loads(status.stdout)["problems"]) == (0, [])
-        victim = told["pids"][1]
+        victim = reported["pids"][1]
         os.kill(victim, signal.SIGKILL)
         assert up.stderr is not None
         assert b"was ended by SIGKILL: it is restarted" in up.stderr.readline()

@@ -379,19 +379,19 @@ def test_a_corrupt_batch_is_fetched_again_and_reported_to_the_node() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
             fill(cluster, numbered(6))
-            told: list[tuple[int, bool]] = []
+            reported: list[tuple[int, bool]] = []
 
-            def damaged_until_told(entry: Any) -> object:
-                told.append((entry.fetch_offset, entry.refused))
+            def damaged_until_reported(entry: Any) -> object:
+                reported.append((entry.fetch_offset, entry.refused))
                 return flipped if entry.fetch_offset == 3 and not entry.refused else None
 
-            cluster.nodes[0].on_fetch = damaged_until_told
+            cluster.nodes[0].on_fetch = damaged_until_reported
             async with Consumer(cluster.bootstrap, fetch_bytes=1) as consumer:
                 consumer.assign([P0])
                 assert [record.offset for record in await read(consumer, 6)] == [0, 1, 2, 3, 4, 5]
                 fill(cluster, [b"later"])
                 assert (await read(consumer, 1))[0].value == b"later"
-            assert [entry for entry in told if entry[1]] == [(3, True)], "only the corrupt batch is rejected"
+            assert [entry for entry in reported if entry[1]] == [(3, True)], "only the corrupt batch is rejected"
 
     run(story())
 

@@ -502,11 +502,11 @@ def test_other_errors_are_not_cleared_by_a_new_leader(error: TidelogError) -> No
     session = RequestSession()
     session.ready(7)
     session.failed(error)
-    told = session.cursor().error
-    assert told is not None
+    failure = session.cursor().error
+    assert failure is not None
     assert session.tick(10_000) == []
     assert session.lead(2, epoch=1) == []
-    assert session.cursor().error is told
+    assert session.cursor().error is failure
 
 
 def test_corrupt_bytes_after_a_seek_are_fetched_again_before_the_error() -> None:
@@ -538,8 +538,8 @@ def test_partitions_assigned_again_keep_their_position() -> None:
 def hinted(session: RequestSession, node: int = 3) -> list[Effect]:
     """The leader names a preferred read replica instead of answering."""
     at, number = Millis(session.now), session.cursor().number
-    told = BatchesFetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(0), at, NodeId(node))
-    return session.handle(told)
+    failure = BatchesFetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(0), at, NodeId(node))
+    return session.handle(failure)
 
 
 def test_a_preferred_replica_is_read_until_the_leader_is_queried_again() -> None:

@@ -98,9 +98,9 @@ def test_a_producer_id_is_requested_again_if_none_arrives() -> None:
     session.tick(200)
     assert len(session.ids_wanted) == 2
     session.tick(8_000)
-    told = error_of(batch)
-    assert isinstance(told, DeliveryTimedOut)
-    assert isinstance(told.__cause__, RequestTimedOut)
+    failure = error_of(batch)
+    assert isinstance(failure, DeliveryTimedOut)
+    assert isinstance(failure.__cause__, RequestTimedOut)
 
 
 def test_nodes_without_producer_ids_fail_the_records_at_once() -> None:
@@ -191,9 +191,9 @@ def test_an_unknown_outcome_stays_unknown_whatever_later_attempts_return() -> No
         session.tick(500)
         if session.wire():
             session.refuse(batch, NotEnoughReplicas("one in sync, two needed"))
-    told = error_of(batch)
-    assert isinstance(told, CommitUnknown)
-    assert isinstance(told.__cause__, ConnectionLost)
+    failure = error_of(batch)
+    assert isinstance(failure, CommitUnknown)
+    assert isinstance(failure.__cause__, ConnectionLost)
     later = session.put(b"B")
     session.lead()
     session.tick(2_000)
@@ -555,11 +555,11 @@ class IdempotentMachine(RuleBasedStateMachine):
         for waiting in waited:
             waiting.wire.back.append((waiting.attempt, NotEnoughReplicasAfterAppend("the set shrank")))
 
-    @rule(node=st.sampled_from([1, 2]), kept=st.integers(0, 4), told=st.booleans())
-    def elect(self, node: int, kept: int, told: bool) -> None:
+    @rule(node=st.sampled_from([1, 2]), kept=st.integers(0, 4), failure=st.booleans())
+    def elect(self, node: int, kept: int, failure: bool) -> None:
         for waiting in self.partition.elect(node, kept):
             waiting.wire.back.append((waiting.attempt, LeadershipLost("stopped leading")))
-        if told:
+        if failure:
             self.tell_leader()
 
     @rule()

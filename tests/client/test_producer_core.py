@@ -141,9 +141,14 @@ def test_an_unknown_outcome_is_reported_and_never_resent(error: TidelogError) ->
     session.send()
     later = session.put(b"later")
     session.refuse(batch, error)
-    told = error_of(batch)
-    assert isinstance(told, CommitUnknown)
-    assert (told.__cause__, told.topic_partition, told.records, told.written) == (error, session.key(), 1, None)
+    failure = error_of(batch)
+    assert isinstance(failure, CommitUnknown)
+    assert (failure.__cause__, failure.topic_partition, failure.records, failure.written) == (
+        error,
+        session.key(),
+        1,
+        None,
+    )
     session.lead()
     session.tick(2_000)
     assert [give.batch for give in session.gives] == [batch, later], "the next one is sent"
@@ -197,11 +202,11 @@ def test_after_the_request_timeout_the_outcome_is_unknown_and_a_late_answer_is_i
     assert not batch.outcome.done
     assert session.sought, "a slow answer triggers a leader lookup"
     session.tick(1)
-    told = error_of(batch)
-    assert isinstance(told, CommitUnknown)
-    assert isinstance(told.__cause__, RequestTimedOut)
+    failure = error_of(batch)
+    assert isinstance(failure, CommitUnknown)
+    assert isinstance(failure.__cause__, RequestTimedOut)
     session.acknowledge(batch, 3)
-    assert error_of(batch) is told
+    assert error_of(batch) is failure
 
 
 def test_a_new_leader_shortens_the_wait_for_the_old_one() -> None:
@@ -282,11 +287,11 @@ def test_a_batch_that_was_never_sent_is_reported_as_not_written() -> None:
     for _ in range(40):
         session.tick(1_000)
         session.lead(NO_NODE, cause=LeaderNotAvailable("orders-0 has no leader"))
-    told = error_of(batch)
-    assert isinstance(told, DeliveryTimedOut)
-    assert told.written is False
-    assert isinstance(told.__cause__, LeaderNotAvailable)
-    assert "delivery_timeout_ms=30000" in told.message
+    failure = error_of(batch)
+    assert isinstance(failure, DeliveryTimedOut)
+    assert failure.written is False
+    assert isinstance(failure.__cause__, LeaderNotAvailable)
+    assert "delivery_timeout_ms=30000" in failure.message
     assert session.core.memory_used == 0
 
 
@@ -304,9 +309,9 @@ def test_resending_keeps_the_order_and_an_unknown_outcome_stays_unknown() -> Non
     assert [give.batch for give in session.gives] == [batch, batch]
     session.send()
     session.refuse(batch, CorruptRecord("bad bytes"))
-    told = error_of(batch)
-    assert isinstance(told, CommitUnknown), "the first attempt may have been written"
-    assert isinstance(told.__cause__, ConnectionLost)
+    failure = error_of(batch)
+    assert isinstance(failure, CommitUnknown), "the first attempt may have been written"
+    assert isinstance(failure.__cause__, ConnectionLost)
     session.tick(300)
     assert session.gives[-1].batch is later
 
@@ -322,8 +327,8 @@ def test_resending_ends_with_the_delivery_timeout() -> None:
         session.lose(batch, ConnectionLost("broke"))
         session.lead()
         session.tick(500)
-    told = error_of(batch)
-    assert isinstance(told, CommitUnknown)
+    failure = error_of(batch)
+    assert isinstance(failure, CommitUnknown)
     assert session.now - 1_000 < 4_000
 
 

@@ -69,11 +69,11 @@ ENDINGS = {
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_records_that_stay_queued_cause_one_warning(cluster: MemoryCluster, ending: str) -> None:
-    told = said(cluster, dedent(QUEUE) + dedent(ending))
-    assert told.count("RuntimeWarning: a producer ended without close(): 5 queued records") == 1, told
-    assert "(3 for topic 'orders', 2 for topic 'payments')" in told
-    assert "call close() before the program ends" in told
-    assert "no caller read the error" not in told, "once is enough"
+    output = said(cluster, dedent(QUEUE) + dedent(ending))
+    assert output.count("RuntimeWarning: a producer ended without close(): 5 queued records") == 1, output
+    assert "(3 for topic 'orders', 2 for topic 'payments')" in output
+    assert "call close() before the program ends" in output
+    assert "no caller read the error" not in output, "once is enough"
 
 
 CLEAN = {

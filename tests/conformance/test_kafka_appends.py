@@ -1,5 +1,5 @@
 """What Kafka's leader made of producers' batches, made again: each stored batch is put back into what its producer
-sent, as far as that can be told, and assigned anew. The result must be the bytes that Kafka stored.
+sent, as far as that can be reconstructed, and assigned again. The result must be the bytes that Kafka stored.
 """
 
 from __future__ import annotations

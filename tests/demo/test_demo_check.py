@@ -110,7 +110,7 @@ def test_a_run_without_acknowledgements_proves_nothing(judge: Judge) -> None:
 
 
 @pytest.fixture
-def told(spark: SparkSession) -> Callable[..., DataFrame]:
+def frame_of(spark: SparkSession) -> Callable[..., DataFrame]:
     def made(*rows: tuple[str, int, int, str]) -> DataFrame:
         frame = spark.createDataFrame(list(rows), "key string, n long, offset long, value string")
         return frame.selectExpr("*", "0 AS partition", "timestamp'2026-01-01 10:00:00Z' AS timestamp")
@@ -118,15 +118,15 @@ def told(spark: SparkSession) -> Callable[..., DataFrame]:
     return made
 
 
-def test_copies_count_once_in_the_analysis(told: Callable[..., DataFrame]) -> None:
-    records = first_occurrences(told(("a", 0, 0, "disk full"), ("a", 1, 1, "disk again"), ("a", 0, 2, "disk full")))
+def test_copies_count_once_in_the_analysis(frame_of: Callable[..., DataFrame]) -> None:
+    records = first_occurrences(frame_of(("a", 0, 0, "disk full"), ("a", 1, 1, "disk again"), ("a", 0, 2, "disk full")))
     assert sorted(row["offset"] for row in records.collect()) == [0, 1]
     ingestion, words = of_lines(records)
     assert ingestion.rows == (("10:00:00", 2, 19),)
     assert words.rows == (("disk", 2), ("again", 1), ("full", 1))
 
 
-def test_telemetry_says_how_busy_a_process_was_between_its_records(told: Callable[..., DataFrame]) -> None:
+def test_telemetry_says_how_busy_a_process_was_between_its_records(frame_of: Callable[..., DataFrame]) -> None:
     value = '{{"kind":"{kind}","at":{at},"name":"{name}","busy_seconds":{busy},"rss_bytes":{rss},"threads":3}}'
     rows = [
         ("process-1", 0, 0, value.format(kind="process", at=1_000, name="idle", busy=7, rss=1 << 20)),
@@ -137,7 +137,7 @@ def test_telemetry_says_how_busy_a_process_was_between_its_records(told: Callabl
         ("core-0", 0, 4, '{"kind":"core","at":1000,"busy_seconds":10}'),
         ("core-0", 1, 5, '{"kind":"core","at":5000,"busy_seconds":12}'),
     ]
-    cores, processes = of_telemetry(told(*rows))
+    cores, processes = of_telemetry(frame_of(*rows))
     assert cores.rows == (("core-0", "50.0", 2),)
     assert processes.rows[0] == ("process-2", "busy", "75.0", "3.0", 3, 2)
     assert processes.rows[1][:3] == ("process-1", "idle", "0.0")

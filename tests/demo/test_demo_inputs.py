@@ -12,13 +12,13 @@ from examples.demo.inputs import FILE_KEYS, LINE_BYTES_MAX, file_lines, telemetr
 
 
 def test_telemetry_tells_of_each_core_and_of_this_very_process() -> None:
-    told = {}
+    measured = {}
     for item in telemetry():
-        if item.key in told:
+        if item.key in measured:
             break  # the second round
-        told[item.key] = json.loads(item.value)
-    assert sum(value["kind"] == "core" for value in told.values()) == os.cpu_count()
-    mine = told[f"process-{os.getpid()}"]
+        measured[item.key] = json.loads(item.value)
+    assert sum(value["kind"] == "core" for value in measured.values()) == os.cpu_count()
+    mine = measured[f"process-{os.getpid()}"]
     assert mine["rss_bytes"] > 1 << 20
     assert mine["busy_seconds"] > 0
 

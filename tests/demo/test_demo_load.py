@@ -66,7 +66,7 @@ class Bench:
             for record in batch.records()
         }
 
-    def told(self) -> dict[tuple[int, int], tuple[str, int, int]]:
+    def acknowledged_rows(self) -> dict[tuple[int, int], tuple[str, int, int]]:
         """What the ledger says lies there."""
         self.ledger.close()
         rows = pq.read_table(self.ledger.path).to_pylist()
@@ -97,10 +97,10 @@ def test_lost_answers_and_refusals_keep_keys_in_order_and_the_ledger_true(tmp_pa
             for node in cluster.nodes:
                 node.on_produce = mischief
             load = await bench.run(items(3_000))
-            stored, told = bench.stored(), bench.told()
+            stored, acknowledged_rows = bench.stored(), bench.acknowledged_rows()
             assert load.failed == 0
-            assert told == stored
-            assert len(told) == bench.meter.sent == 3_000
+            assert acknowledged_rows == stored
+            assert len(acknowledged_rows) == bench.meter.sent == 3_000
             for key, numbers in numbers_by_key(stored).items():
                 assert numbers == list(range(len(numbers))), key
 
@@ -129,7 +129,7 @@ def test_records_that_are_refused_for_good_are_counted_and_their_cause_kept(tmp_
             load = await bench.run(items(500))
             assert isinstance(load.failure, InvalidRecord)
             assert load.failed > 0
-            assert load.failed + len(bench.told()) == bench.meter.sent == 500
+            assert load.failed + len(bench.acknowledged_rows()) == bench.meter.sent == 500
 
     asyncio.run(story())
 

@@ -80,8 +80,8 @@ def test_whatever_is_wrong_makes_the_run_fail(wrong: Run, named: str) -> None:
 def test_the_chart_is_a_picture(tmp_path: Path) -> None:
     from examples.demo import chart
 
-    told = run(RIGHT)
-    chart.draw(told.story, told.meter.timeline, tmp_path / "failover.png")
+    finished = run(RIGHT)
+    chart.draw(finished.story, finished.meter.timeline, tmp_path / "failover.png")
     assert (tmp_path / "failover.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -63,11 +63,11 @@ class FakeFile:
     """An open file of a FakeDisk. A crash of the disk closes it: use after the crash is a bug of the test or the
     simulator."""
 
-    __slots__ = ("_disk", "_inode", "_life", "_path", "_read_only", "_users")
+    __slots__ = ("_disk", "_inode", "_path", "_read_only", "_run_number", "_users")
 
     def __init__(self, disk: FakeDisk, path: str, inode: Inode, *, read_only: bool) -> None:
         self._disk, self._path, self._inode, self._read_only = disk, path, inode, read_only
-        self._life = disk.life
+        self._run_number = disk.run_number
         self._users = 1
 
     @property
@@ -78,7 +78,7 @@ class FakeFile:
         return self._inode.seen.size
 
     def pread(self, size: int, position: int) -> bytes:
-        self._disk.touch("read", self._path, self._life)
+        self._disk.touch("read", self._path, self._run_number)
         return self._inode.seen.read(size, position)
 
     def pread_now(self, size: int, position: int) -> Buffer:
@@ -89,16 +89,16 @@ class FakeFile:
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         assert not self._read_only, f"{self._path} is open for reading only"
         assert self._users > 0, f"{self._path} is closed"
-        self._disk.write(self._path, self._inode, b"".join(buffers), position, self._life)
+        self._disk.write(self._path, self._inode, b"".join(buffers), position, self._run_number)
 
     def truncate(self, size: int) -> None:
         inode = self._inode
         assert inode.mapped == 0 or size >= inode.seen.size, f"{self._path} is truncated while it is mapped"
-        self._disk.touch("truncate", self._path, self._life)
+        self._disk.touch("truncate", self._path, self._run_number)
         self._disk.resize(inode, size)
 
     def reserve(self, size: int) -> None:
-        self._disk.touch("reserve", self._path, self._life)
+        self._disk.touch("reserve", self._path, self._run_number)
         self._disk.allocate(self._inode, size)
         if size > self._inode.seen.size:
             self._disk.resize(self._inode, size)
@@ -107,7 +107,7 @@ class FakeFile:
         assert self._users > 0, f"{self._path} is closed"
         inode = self._inode
         begun_with = inode.changes
-        self._disk.touch("sync", self._path, self._life, inode)
+        self._disk.touch("sync", self._path, self._run_number, inode)
         inode.sync(begun_with)
         self._disk.syncs += 1
 
@@ -124,11 +124,11 @@ class FakeFile:
 class FakeMapping:
     """A mapped file of a FakeDisk. The buffer of a writable one extends to the end of the written bytes."""
 
-    __slots__ = ("_buffer", "_disk", "_inode", "_life", "_path", "_reserved", "_size")
+    __slots__ = ("_buffer", "_disk", "_inode", "_path", "_reserved", "_run_number", "_size")
 
     def __init__(self, disk: FakeDisk, path: str, inode: Inode, size: int, *, writable: bool) -> None:
         self._disk, self._path, self._inode, self._size = disk, path, inode, size
-        self._life = disk.life
+        self._run_number = disk.run_number
         self._reserved = 0
         self._buffer = inode.seen.data if writable else inode.seen.read(size, 0)
         inode.mapped += 1
@@ -145,7 +145,7 @@ class FakeMapping:
         if end <= self._reserved:
             return
         assert end <= self._size, "reserved space ends beyond the mapping"
-        self._disk.touch("reserve", self._path, self._life)
+        self._disk.touch("reserve", self._path, self._run_number)
         end = min(self._size, -(-end // BLOCK_BYTES) * BLOCK_BYTES)
         self._disk.allocate(self._inode, end)
         self._reserved = end
@@ -156,7 +156,7 @@ class FakeMapping:
         self._inode.put(position, data)
 
     def close(self) -> None:
-        if self._life == self._disk.life:
+        if self._run_number == self._disk.run_number:
             self._inode.mapped -= 1
 
 
@@ -178,7 +178,7 @@ class FakeDisk:
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity
         self.used = 0
-        self.life = 0
+        self.run_number = 0
         self.calls = 0
         self.syncs = 0
         self.locked: set[str] = set()
@@ -235,7 +235,7 @@ class FakeDisk:
 
     def crash(self, rng: random.Random) -> None:
         """The machine loses power and comes back: all handles, mappings and locks are dead."""
-        self.life += 1
+        self.run_number += 1
         self._crash_at = None
         self.locked.clear()
         self._root.crash(rng)
@@ -243,7 +243,7 @@ class FakeDisk:
 
     def kill(self) -> None:
         """The process dies, the machine does not: handles and locks are dead, the page cache remains."""
-        self.life += 1
+        self.run_number += 1
         self._crash_at = None
         self.locked.clear()
         self._unmap(self._root)
@@ -298,10 +298,10 @@ class FakeDisk:
 
     # --- calls of handles -----------------------------------------------------------------------------------------
 
-    def touch(self, operation: str, path: str, life: int, inode: Inode | None = None) -> None:
+    def touch(self, operation: str, path: str, run_number: int, inode: Inode | None = None) -> None:
         """Count a call and fail it if that is planned. inode: of a sync, whose failure loses the bytes it was to
         save."""
-        if life != self.life:
+        if run_number != self.run_number:
             raise OSError(errno.EBADF, f"the machine was restarted since {path} was opened")
         if self.on_call is not None:
             self.on_call(operation)
@@ -326,12 +326,12 @@ class FakeDisk:
             if fault.hits(operation, path):
                 raise OSError(fault.error, os.strerror(fault.error), path)
 
-    def write(self, path: str, inode: Inode, data: bytes, position: int, life: int) -> None:
+    def write(self, path: str, inode: Inode, data: bytes, position: int, run_number: int) -> None:
         """Write through the page cache; on a full disk as much as fits, then raise the error."""
         try:
-            self.touch("write", path, life)
+            self.touch("write", path, run_number)
         except (SimulatedCrash, OSError):
-            if life == self.life:
+            if run_number == self.run_number:
                 self._put(inode, data[: len(data) // 2], position)  # a failed call may have written a part
             raise
         grown = position + len(data) - inode.allocated
@@ -368,7 +368,7 @@ class FakeDisk:
     # --- Files ----------------------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        self.touch("open", path, self.life)
+        self.touch("open", path, self.run_number)
         directory, name = self._parent(path)
         node = directory.entries.get(name)
         if node is None:
@@ -381,7 +381,7 @@ class FakeDisk:
         return FakeFile(self, path, node, read_only=read_only)
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
-        self.touch("map", path, self.life)
+        self.touch("map", path, self.run_number)
         directory, name = self._parent(path)
         node = directory.entries.get(name)
         if node is None and writable:
@@ -410,11 +410,11 @@ class FakeDisk:
         return True
 
     def list(self, path: str) -> list[str]:
-        self.touch("read", path, self.life)
+        self.touch("read", path, self.run_number)
         return sorted(self._directory(path).entries)
 
     def make_directory(self, path: str) -> None:
-        self.touch("make_directory", path, self.life)
+        self.touch("make_directory", path, self.run_number)
         directory = self._root
         for name in _names(path):
             node = directory.entries.get(name)
@@ -426,7 +426,7 @@ class FakeDisk:
             directory = node
 
     def rename(self, old: str, new: str) -> None:
-        self.touch("rename", old, self.life)
+        self.touch("rename", old, self.run_number)
         directory, old_name = self._parent(old)
         new_directory, new_name = self._parent(new)
         assert directory is new_directory, f"{old} is renamed into another directory, {new}"
@@ -439,14 +439,14 @@ class FakeDisk:
         directory.change(new_name, node, moved_from=old_name)
 
     def remove(self, path: str) -> None:
-        self.touch("remove", path, self.life)
+        self.touch("remove", path, self.run_number)
         inode = self._file(path)
         directory, name = self._parent(path)
         directory.change(name, None)
         self._unlink(inode)
 
     def link(self, path: str, name: str) -> None:
-        self.touch("link", path, self.life)
+        self.touch("link", path, self.run_number)
         inode = self._file(path)
         directory, new_name = self._parent(name)
         if new_name in directory.entries:
@@ -461,14 +461,14 @@ class FakeDisk:
             self.used -= inode.allocated
 
     def remove_directory(self, path: str) -> None:
-        self.touch("remove", path, self.life)
+        self.touch("remove", path, self.run_number)
         if self._directory(path).entries:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         directory, name = self._parent(path)
         directory.change(name, None)
 
     def sync_directory(self, path: str) -> None:
-        self.touch("sync_directory", path, self.life)
+        self.touch("sync_directory", path, self.run_number)
         self._directory(path).sync()
 
     def space(self, path: str) -> Space:

@@ -193,8 +193,8 @@ class Assault:
         """What is so in this cluster, by the names of fields."""
         ask = quorum_pb2.IntroduceRequest()
         who = [await self._nodes.call(node, methods.QUORUM_INTRODUCE, ask) for node in self._nodes.nodes]
-        told = await self._nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
-        assert told.topics, "most requests name a real topic"
+        reported = await self._nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
+        assert reported.topics, "most requests name a real topic"
         images = [found.node.image for found in self._nodes.nodes.values()]
         entries = [entry for image in images if image is not None for entry in image.nodes.values()]
         offsets = [int(image.offset) for image in images if image is not None]
@@ -204,13 +204,13 @@ class Assault:
             ("node_id leader_id partition replicas", [each.node_id for each in who]),
             ("epoch leader_epoch current_leader_epoch last_fetched_epoch partition_epoch", [-1, 0, 1, 2]),
             ("fetch_offset durable_offset metadata_offset end_offset log_end", [0, *offsets]),
-            ("name topic topics", [topic.name for topic in told.topics]),
+            ("name topic topics", [topic.name for topic in reported.topics]),
         ]
         return {
             **{name: values for names, values in by_value for name in names.split()},
             "directory_id": [each.directory_id for each in who],
             "cluster_id": [who[0].cluster_id],
-            "topic_id": [topic.topic_id for topic in told.topics],
+            "topic_id": [topic.topic_id for topic in reported.topics],
             "incarnation": [entry.incarnation.bytes for entry in entries],
             "node_epoch": [int(entry.node_epoch) for entry in entries],
             "records": [batch(b"fuzz"), batch(b"")],

@@ -143,7 +143,7 @@ async def run(directory: Path, *, nodes: int, seconds: float, seed: int, say: Ca
     not recover, and the error of the first record that is not acknowledged within a minute.
     """
     rng = random.Random(seed)
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with LocalCluster(directory, nodes) as cluster:
         cluster.wait_healthy(HEALTHY_S)
         loads = [Load(cluster.bootstrap, f"chaos-{durability}", PARTITIONS) for durability in ("fsync", "page-cache")]
@@ -157,16 +157,16 @@ async def run(directory: Path, *, nodes: int, seconds: float, seed: int, say: Ca
             while time.monotonic() < end:
                 (fault,) = rng.choices([fault for _, fault in FAULTS], [weight for weight, _ in FAULTS])
                 what = await asyncio.to_thread(fault, cluster, rng)
-                waited = [await load.wait_anew() for load in loads]
-                told["rounds"] += 1
+                waited = [await load.wait_for_new_records() for load in loads]
+                counts["rounds"] += 1
                 say(f"{what}: every partition acknowledges again after {max(waited):.1f} s")
         await asyncio.to_thread(cluster.wait_healthy, HEALTHY_S)
         for load in loads:
             read = await load.check()
-            told["acknowledged"] += len(load.acknowledged)
-            told["read"] += read
+            counts["acknowledged"] += len(load.acknowledged)
+            counts["read"] += read
             say(f"{load.topic}: {len(load.acknowledged)} records acknowledged, {read} read, none missing or twice")
-    return told
+    return counts
 
 
 def main() -> int:
@@ -182,10 +182,13 @@ def main() -> int:
 
     say(f"seed {options.seed}: the same faults again with SEED={options.seed}, their moments are the machine's")
     with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as directory:
-        told = asyncio.run(
+        counts = asyncio.run(
             run(Path(directory), nodes=options.nodes, seconds=options.minutes * 60, seed=options.seed, say=say)
         )
-    say(f"PASSED: {told['rounds']} rounds, {told['acknowledged']} records acknowledged, {told['read']} read, none lost")
+    say(
+        f"PASSED: {counts['rounds']} rounds, {counts['acknowledged']} records acknowledged, "
+        f"{counts['read']} read, none lost"
+    )
     return 0
 
 

@@ -52,7 +52,7 @@ class Load:
                 self._moved.clear()
                 await self._moved.wait()
 
-    async def wait_anew(self) -> float:
+    async def wait_for_new_records(self) -> float:
         """Until every partition has acknowledged a record that is sent from now on. Returns how many seconds that
         took."""
         began, first = asyncio.get_running_loop().time(), self._sent

@@ -35,13 +35,13 @@ class Workload:
         """All lines that a command tells; it must succeed."""
         process = self.start(*arguments)
         try:
-            told, complaint = process.communicate(timeout=timeout)
+            output, complaint = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.kill()
-            told, complaint = process.communicate()
-            raise AssertionError(f"{arguments} not done after {timeout} s: {told[-500:]} {complaint[-2000:]}") from None
+            output, complaint = process.communicate()
+            raise AssertionError(f"{arguments}: not done in {timeout} s: {output[-500:]} {complaint[-2000:]}") from None
         assert process.returncode == 0, f"{arguments}: {complaint[-4000:]}"
-        return [json.loads(line) for line in told.splitlines()]
+        return [json.loads(line) for line in output.splitlines()]
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Quorum:
-    """The metadata quorum, as the workload's `quorum` told it."""
+    """The metadata quorum, as printed by the workload's `quorum`."""
 
     controller: int
     voters: list[int]
@@ -110,7 +110,7 @@ class Partition:
 
 
 def partitions(lines: Sequence[Sequence[object]]) -> list[Partition]:
-    """What the workload's `describe` told."""
+    """The output of the workload's `describe`."""
     return [Partition(*line[1:]) for line in lines if line[0] == "partition"]  # type: ignore[arg-type]
 
 
@@ -123,10 +123,10 @@ def most_leading(described: Sequence[Partition]) -> int:
 
 def check_nothing_lost(load: Load, lines: Sequence[Sequence[object]]) -> None:
     """Acknowledged minus read is empty, at the very offsets acknowledged, and no record is stored twice."""
-    told = [(int(str(partition)), int(str(offset)), str(value)) for _, partition, value, offset in lines]
-    stored = {(partition, offset): value for partition, offset, value in told}
+    output = [(int(str(partition)), int(str(offset)), str(value)) for _, partition, value, offset in lines]
+    stored = {(partition, offset): value for partition, offset, value in output}
     missing = {place: value for place, value in load.acked.items() if stored.get(place) != value}
     assert load.acked, "nothing was acknowledged at all"
     assert missing == {}, f"{len(missing)} acknowledged records are missing or differ"
-    twice = [value for value, times in Counter((p, v) for p, _, v in told).items() if times > 1]
+    twice = [value for value, times in Counter((p, v) for p, _, v in output).items() if times > 1]
     assert twice == [], "records that were sent once are stored twice"

@@ -168,7 +168,7 @@ def namespaces_work() -> bool:
     )
 
 
-@pytest.mark.skipif(not namespaces_work(), reason="this machine lets nobody mount a small file system of his own")
+@pytest.mark.skipif(not namespaces_work(), reason="this machine does not allow users to mount a small file system")
 def test_a_full_disk_refuses_whole_batches_and_serves_again_once_there_is_room(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, nodes=1, settings={"log.index.size.max.bytes": 16384})
     (node,) = cluster.nodes

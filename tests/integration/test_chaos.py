@@ -15,10 +15,10 @@ pytestmark = pytest.mark.integration
 
 def test_random_faults_lose_nothing(tmp_path: Path) -> None:
     said: list[str] = []
-    told = asyncio.run(chaos.run(tmp_path, nodes=3, seconds=15, seed=3, say=said.append))
-    assert told["rounds"] >= 1
-    assert told["read"] >= told["acknowledged"] > 0
-    assert len(said) == told["rounds"] + 2
+    counts = asyncio.run(chaos.run(tmp_path, nodes=3, seconds=15, seed=3, say=said.append))
+    assert counts["rounds"] >= 1
+    assert counts["read"] >= counts["acknowledged"] > 0
+    assert len(said) == counts["rounds"] + 2
 
 
 def test_a_lost_record_is_noticed(tmp_path: Path) -> None:

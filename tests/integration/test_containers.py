@@ -166,7 +166,7 @@ def test_all_containers_killed_at_once_come_back_by_themselves(cluster: Cluster)
 def test_a_node_runs_without_root_and_writes_only_to_its_volume(cluster: Cluster) -> None:
     done = cluster.nodes[0].exec_run(["python", "-c", "import os; print(os.getuid()); open('/opt/x', 'w')"], demux=True)
     assert isinstance(done.output, tuple)
-    told, error = done.output
+    output_bytes, error = done.output
     assert done.exit_code != 0
-    assert told == b"10001\n"
+    assert output_bytes == b"10001\n"
     assert b"Read-only file system" in error

@@ -75,7 +75,7 @@ def damage(node: LocalNode, offset: int) -> None:
         file.write(data)
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
+def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
     """What a command says: its exit code, its JSON, and its words."""
     capsys.readouterr()
     code = main([*arguments, "--json"])
@@ -117,22 +117,22 @@ def test_an_unclean_election_says_what_is_lost_and_keeps_the_rest(
     cluster.start_node(only)
 
     def seen() -> tuple[int, bool, int, int]:
-        code, status, _ = told(capsys, "cluster", "status", *where)
+        code, status, _ = run_cli(capsys, "cluster", "status", *where)
         return code, status["healthy"], status["leaderless_partitions"], status["damaged_partitions"]
 
     def would_be_lost() -> str:
-        code, (asked,), _ = told(capsys, "partition", "elect", "--unclean", f"{TOPIC}-0", *where)
+        code, (asked,), _ = run_cli(capsys, "partition", "elect", "--unclean", f"{TOPIC}-0", *where)
         assert (code, asked["elected"]) == (1, False)
         return str(asked["loss"]) if asked["leader"] == only else ""
 
-    cluster.wait_until(lambda: seen() == (1, False, 1, 1), within_s=30, what="the damage is told")
+    cluster.wait_until(lambda: seen() == (1, False, 1, 1), within_s=30, what="the damage is reported")
     cluster.wait_until(lambda: "30..30 cannot be read" in would_be_lost(), within_s=10, what="the node is asked")
     assert leader_of(cluster) == -1
-    code, (done,), _ = told(capsys, "partition", "elect", "--unclean", "--yes", f"{TOPIC}-0", *where)
+    code, (done,), _ = run_cli(capsys, "partition", "elect", "--unclean", "--yes", f"{TOPIC}-0", *where)
     assert (code, done["leader"]) == (0, only)
     assert read(cluster, COUNT - 1) == [offset for offset in range(COUNT) if offset != 30]
     (copy,) = cluster.nodes[only].data.glob(f"{TOPIC}-0.*-stray")
     assert str(copy) in cluster.nodes[only].log.read_text()
     found = [each for each in dump(OsFiles(), str(copy), records=False) if isinstance(each, BatchFound)]
     assert [each.base_offset for each in found] == list(range(COUNT))
-    cluster.wait_until(lambda: told(capsys, "cluster", "status", *where)[0] == 0, within_s=30, what="all is well")
+    cluster.wait_until(lambda: run_cli(capsys, "cluster", "status", *where)[0] == 0, within_s=30, what="all is well")

@@ -89,7 +89,7 @@ def test_a_log_directory_fails_under_load(cluster: LocalCluster, comes_back: str
             more(node).rename(away)
             more(node).write_text("a file where a directory is expected")
             await until(lambda: says_offline(node), 20, "a new segment is to be made there")
-            assert await load.wait_anew() < WRITES_AGAIN_S
+            assert await load.wait_for_new_records() < WRITES_AGAIN_S
             await until(lambda: in_sync(cluster, node) == kept, LAG_S / 2, "what lies there is out of its sets")
             now = await asyncio.to_thread(leaders, cluster)
             assert {partition for partition, leader in now.items() if leader == VICTIM} == kept & led

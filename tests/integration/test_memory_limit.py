@@ -1,5 +1,5 @@
 """One real node among 200 clients that ask for as much as they may, some of which never read: its memory stays within
-256 MiB, and everybody who reads is served."""
+256 MiB, and every reader is served."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_node_among_greedy_clients_stays_within_its_memory(node: tuple[LocalCl
         return all(greedy.answers[kind] >= count for kind, count in ROUNDS.items())
 
     async def until_served() -> None:
-        await asyncio.to_thread(cluster.wait_until, served, within_s=120, what="everybody who reads is served")
+        await asyncio.to_thread(cluster.wait_until, served, within_s=120, what="every reader is served")
 
     async def story() -> None:
         await greedy.fill(16)

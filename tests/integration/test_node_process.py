@@ -59,7 +59,7 @@ def test_ready_is_said_in_one_line_and_a_signal_stops_clean(single: LocalCluster
     assert "clean=True" in node.log.read_text()
 
 
-def test_a_node_does_not_outlive_whoever_started_it(single: LocalCluster) -> None:
+def test_a_node_ends_with_the_process_that_started_it(single: LocalCluster) -> None:
     process = single.nodes[0].process
     assert process is not None
     assert process.stdin is not None
@@ -90,7 +90,7 @@ def test_a_node_that_waits_for_others_to_form_a_cluster_can_be_stopped(tmp_path:
         cluster.kill_all()
 
 
-def test_a_log_directory_that_fails_is_left_out_and_told(single: LocalCluster, tmp_path: Path) -> None:
+def test_a_failed_log_directory_is_left_out_and_reported(single: LocalCluster, tmp_path: Path) -> None:
     single.stop_node(0)
     node = single.nodes[0]
     (tmp_path / "file").write_text("no directory")
@@ -174,7 +174,7 @@ def test_errors_of_the_controller_reach_the_caller_as_they_are(single: LocalClus
         single.create_topic("wide", replicas=3)
 
 
-def test_a_node_that_dies_is_not_waited_for(single: LocalCluster) -> None:
+def test_the_start_does_not_wait_for_a_node_that_ended(single: LocalCluster) -> None:
     os.kill(single.nodes[0].pid, signal.SIGKILL)
     with pytest.raises(ClusterFailed, match="node 0 was ended by SIGKILL"):
         single.wait_healthy(20)
@@ -210,7 +210,7 @@ def test_a_log_directory_whose_logs_cannot_be_read_is_left_out(tmp_path: Path) -
         cluster.kill(0)
         first = min(more.glob("orders-*/*.log"))
         first.unlink()
-        first.mkdir()  # whoever opens it as a file meets an error of the disk
+        first.mkdir()  # opening it as a file fails with an error of the disk
         cluster.start_node(0)
         cluster.wait_until(
             lambda: sum(state.leader == 0 for state in cluster.metadata(0, "orders").topics[0].partitions) == 2,

@@ -88,7 +88,7 @@ def test_the_active_controller_is_killed_under_load_again_and_again(cluster: Loc
                 active = controller(cluster)
                 assert leads(cluster, active) == 1
                 await asyncio.to_thread(cluster.kill, active)
-                assert await load.wait_anew() < WRITES_AGAIN_S
+                assert await load.wait_for_new_records() < WRITES_AGAIN_S
                 assert controller(cluster) not in (active, -1)
                 cluster.start_node(active)
                 await healthy(cluster)
@@ -109,7 +109,7 @@ def test_a_leader_and_the_controller_are_killed_together(tmp_path: Path) -> None
                 await load.wait_more()
                 for node in (leader, active):
                     await asyncio.to_thread(cluster.kill, node)
-                assert await load.wait_anew() < WRITES_AGAIN_S
+                assert await load.wait_for_new_records() < WRITES_AGAIN_S
                 for node in (leader, active):
                     cluster.start_node(node)
                 await healthy(cluster)
@@ -139,7 +139,7 @@ def test_directories_of_the_first_version_open_and_one_voter_is_grown_to_three(t
             async with load.running():
                 await load.wait_more()
                 await asyncio.to_thread(cluster.kill, 0)
-                assert await load.wait_anew() < WRITES_AGAIN_S
+                assert await load.wait_for_new_records() < WRITES_AGAIN_S
                 assert controller(cluster) in (1, 2)
                 cluster.start_node(0)
                 await healthy(cluster)

@@ -89,7 +89,7 @@ def numbers(first: int, end: int) -> list[bytes]:
 def test_a_consumer_reads_from_its_rack_and_elsewhere_when_that_has_trouble(
     cluster: LocalCluster, trouble: str
 ) -> None:
-    """The nearest replica is killed, or stands still, which it learns from nobody: each record comes once, in order."""
+    """The nearest replica is killed or hangs without notice: each record is read once, in order."""
     near = a_follower(cluster)
 
     async def story() -> None:
@@ -121,7 +121,7 @@ def test_a_consumer_reads_from_its_rack_and_elsewhere_when_that_has_trouble(
 
 def test_a_consumer_elsewhere_reads_from_the_leader(cluster: LocalCluster) -> None:
     async def story() -> None:
-        async with Consumer(cluster.bootstrap, rack="rack-of-nobody") as consumer:
+        async with Consumer(cluster.bootstrap, rack="rack-without-nodes") as consumer:
             consumer.assign([PLACE])
             await send(cluster, 0, 100)
             assert await receive(consumer, 100) == numbers(0, 100)

@@ -47,7 +47,9 @@ def kafka_records(address: str, topics: Iterable[str], isolation: Isolation) -> 
     format v0 and no log of several formats, from the earliest to the end that the broker names for this isolation
     level."""
     committed = isolation is Isolation.READ_COMMITTED
-    ends = {topic: told.stable if committed else told.end for topic, told in kafka_ends(address, topics).items()}
+    ends = {
+        topic: reported.stable if committed else reported.end for topic, reported in kafka_ends(address, topics).items()
+    }
     return asyncio.run(_kafka_records(address, ends, isolation))
 
 

@@ -153,7 +153,7 @@ def _offsets(path: str) -> dict[TopicPartition, Offset]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now."""
+    """Ports without a listener."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

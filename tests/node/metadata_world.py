@@ -36,7 +36,7 @@ def endpoint_of(node: int) -> Endpoint:
 
 
 @dataclass
-class Life:
+class NodeRun:
     """One incarnation of a node."""
 
     process: Process
@@ -62,8 +62,8 @@ class MetadataWorld:
         self.disks = {node: FakeDisk() for node in range(nodes)}
         self.pace = {node: DiskPace() for node in range(nodes)}
         self.executors: dict[int, list[SimExecutor]] = {}
-        self.lives: dict[int, Life] = {}
-        self.dead: list[Life] = []
+        self.node_runs: dict[int, NodeRun] = {}
+        self.dead: list[NodeRun] = []
         self.boots = dict.fromkeys(range(nodes), b"boot")
         for node in range(nodes):
             self.network.name_endpoint(endpoint_of(node), f"node-{node}")
@@ -89,23 +89,23 @@ class MetadataWorld:
     def start(self, *nodes: int) -> None:
         for node in nodes:
             process = Process(f"node-{node}", len(self.dead))
-            life = self.lives[node] = Life(process)
-            process.run(self.loop.create_task, self._run(node, life))
+            node_run = self.node_runs[node] = NodeRun(process)
+            process.run(self.loop.create_task, self._run(node, node_run))
 
-    async def _run(self, node: int, life: Life) -> None:
+    async def _run(self, node: int, node_run: NodeRun) -> None:
         try:
-            await self._live(node, life)
+            await self._live(node, node_run)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - the test looks at it
-            life.failure = error
-            self.network.process_ended(life.process, power_lost=False)
+            node_run.failure = error
+            self.network.process_ended(node_run.process, power_lost=False)
 
-    async def _live(self, node: int, life: Life) -> None:
+    async def _live(self, node: int, node_run: NodeRun) -> None:
         config, clock = self.config(node), SimClock(self.loop)
         directories = []
         for path in config.log_directories:
-            executor = SimExecutor(self.loop, random.Random(self.rng.random()), life.process, self.pace[node])
+            executor = SimExecutor(self.loop, random.Random(self.rng.random()), node_run.process, self.pace[node])
             directory = LogDirectory(
                 path,
                 files=self.disks[node],
@@ -115,11 +115,11 @@ class MetadataWorld:
                 boot_id=self.boots[node],
             )
             directories.append((directory, executor))
-        quorum = SimExecutor(self.loop, random.Random(self.rng.random()), life.process, self.pace[node])
+        quorum = SimExecutor(self.loop, random.Random(self.rng.random()), node_run.process, self.pace[node])
         self.executors[node] = [quorum, *(executor for _, executor in directories)]
-        life.directories = [directory for directory, _ in directories]
+        node_run.directories = [directory for directory, _ in directories]
         identity = identity_of(config, new_incarnation(self.rng), self.boots[node])
-        side = life.node = MetadataNode(
+        side = node_run.node = MetadataNode(
             config,
             identity,
             directories,
@@ -131,8 +131,8 @@ class MetadataWorld:
             peers=GrpcPeers(self.network.transport(f"node-{node}")),
         )
         gates = {name: Gate(name, handlers) for name, handlers in side.services().items()}
-        life.services = grpc_services(gates)
-        self.network.listen(endpoint_of(node), life.process, f"node-{node}", "client", life.services)
+        node_run.services = grpc_services(gates)
+        self.network.listen(endpoint_of(node), node_run.process, f"node-{node}", "client", node_run.services)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(side.run_controller())
             tasks.create_task(side.run_quorum())
@@ -140,11 +140,11 @@ class MetadataWorld:
 
     def kill(self, node: int, *, power: bool = False) -> None:
         """End the process between two steps; with `power`, the machine too: what was not synced is gone."""
-        life = self.lives.pop(node)
-        life.process.state = ProcessState.DEAD
-        life.tasks = self.loop.tasks_of(life.process)
-        self.dead.append(life)
-        self.network.process_ended(life.process, power_lost=power)
+        node_run = self.node_runs.pop(node)
+        node_run.process.state = ProcessState.DEAD
+        node_run.tasks = self.loop.tasks_of(node_run.process)
+        self.dead.append(node_run)
+        self.network.process_ended(node_run.process, power_lost=power)
         if power:
             self.disks[node].crash(self.rng)
             self.boots[node] = self.rng.randbytes(8)
@@ -162,36 +162,36 @@ class MetadataWorld:
 
     def empty(self, node: int) -> None:
         """The node's volume is replaced by an empty one."""
-        assert node not in self.lives
+        assert node not in self.node_runs
         self.disks[node] = FakeDisk()
 
     # --- looking and asking ---
 
     def side(self, node: int) -> MetadataNode:
-        found = self.lives[node].node
+        found = self.node_runs[node].node
         assert found is not None, f"node {node} has not opened its directory"
         return found
 
     def key(self, node: int) -> quorum_pb2.ReplicaKey:
         """The key of a running node's replica, as requests name it."""
-        return quorum_pb2.ReplicaKey(node_id=node, directory_id=self.lives[node].directories[0].directory_id.bytes)
+        return quorum_pb2.ReplicaKey(node_id=node, directory_id=self.node_runs[node].directories[0].directory_id.bytes)
 
     def image(self, node: int = 0) -> ClusterImage:
         return self.side(node).image
 
     def unfenced(self, seen_by: int = 0) -> set[int]:
         """By the newest image of that node; for running nodes only their present incarnation counts."""
-        life = self.lives.get(seen_by)
-        if life is None or life.node is None:
+        node_run = self.node_runs.get(seen_by)
+        if node_run is None or node_run.node is None:
             return set()
         return {
             node.node_id
-            for node in life.node.image.nodes.values()
-            if not node.fenced and (node.node_id not in self.lives or self._is_present(node))
+            for node in node_run.node.image.nodes.values()
+            if not node.fenced and (node.node_id not in self.node_runs or self._is_present(node))
         }
 
     def _is_present(self, node: NodeRegistration) -> bool:
-        side = self.lives[node.node_id].node
+        side = self.node_runs[node.node_id].node
         return side is not None and side.registration.node_epoch == node.node_epoch
 
     def run_until(self, reached: Callable[[], bool], within: float = 30, what: str = "") -> None:
@@ -199,8 +199,8 @@ class MetadataWorld:
 
     def wait_whole(self, *seen_by: int) -> None:
         """Until the images of these nodes (default: of all) contain every running node as unfenced."""
-        everywhere = seen_by or tuple(sorted(self.lives))
-        running = set(self.lives)
+        everywhere = seen_by or tuple(sorted(self.node_runs))
+        running = set(self.node_runs)
         self.run_until(
             lambda: all(self.unfenced(node) >= running for node in everywhere),
             what=f"all of {running} are unfenced, as {everywhere} have heard",

@@ -54,7 +54,7 @@ class RealNodes:
         self.transport = GrpcTransport()
         self.nodes: dict[int, RealNode] = {}
         self.past: list[RealNode] = []
-        """Every life of every node, the present ones too."""
+        """Every incarnation of every node, including the present ones."""
         self._starts = 0
 
     async def start(self, number: int) -> None:

@@ -93,9 +93,9 @@ def test_what_is_wrong_is_explained_by_any_node() -> None:
         everything = admin_pb2.ExplainPartitionsRequest()
         assert list(world.call(1, methods.ADMIN_EXPLAIN_PARTITIONS, everything).partitions) == []
         restart = admin_pb2.ExplainRestartRequest(node_id=2)
-        told = world.call(1, methods.ADMIN_EXPLAIN_RESTART, restart)
-        assert not told.safe
-        assert "min.insync.replicas" in told.reasons[0]
+        explanation = world.call(1, methods.ADMIN_EXPLAIN_RESTART, restart)
+        assert not explanation.safe
+        assert "min.insync.replicas" in explanation.reasons[0]
         world.kill(2)
         world.run_until(lambda: world.image(1).nodes[2].fenced, what="node 2 is fenced")  # type: ignore[index]
         (found,) = world.call(1, methods.ADMIN_EXPLAIN_PARTITIONS, everything).partitions
@@ -118,8 +118,8 @@ def test_the_remaining_nodes_report_a_lost_majority_and_call_nothing_safe() -> N
             world.kill(node)
         for node in (2, 3):  # one that votes, and one that does not
             world.run_until(lambda node=node: world.side(node).view.is_lost, what="it misses the controller")  # type: ignore[misc]
-            told = world.call(node, methods.ADMIN_DESCRIBE_CLUSTER, describe)
-            assert (told.controller_id, told.controller_silence_ms > LOST_MS) == (-1, True)
+            explanation = world.call(node, methods.ADMIN_DESCRIBE_CLUSTER, describe)
+            assert (explanation.controller_id, explanation.controller_silence_ms > LOST_MS) == (-1, True)
             explained = world.call(node, methods.ADMIN_EXPLAIN_RESTART, restart)
             assert not explained.safe
             assert "a majority of the voters, nodes [0, 1, 2], must run" in explained.reasons[0]

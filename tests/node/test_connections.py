@@ -10,7 +10,7 @@ from node.listeners.grpc.connections import shut_down_connection
 
 
 @pytest.mark.parametrize(
-    ("bind", "host", "told"),
+    ("bind", "host", "endpoint_format"),
     [
         ("127.0.0.1", "127.0.0.1", "ipv4:127.0.0.1:{}"),
         ("::1", "::1", "ipv6:%5B::1%5D:{}"),
@@ -18,7 +18,7 @@ from node.listeners.grpc.connections import shut_down_connection
     ],
     ids=["IPv4", "IPv6", "IPv4 at a listener for both, as gRPC's are"],
 )
-def test_a_connection_is_shut_down_and_no_other(bind: str, host: str, told: str) -> None:
+def test_a_connection_is_shut_down_and_no_other(bind: str, host: str, endpoint_format: str) -> None:
     pair = socket.socketpair()  # a process has others too
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     with socket.create_server((bind, 0), family=family, dualstack_ipv6=bind == "::") as server:
@@ -26,7 +26,7 @@ def test_a_connection_is_shut_down_and_no_other(bind: str, host: str, told: str)
         with socket.create_connection(address) as caller, socket.create_connection(address) as another:
             accepted, other = server.accept()[0], server.accept()[0]
             with accepted, other:
-                assert shut_down_connection(told.format(caller.getsockname()[1]))
+                assert shut_down_connection(endpoint_format.format(caller.getsockname()[1]))
                 assert caller.recv(1) == b"", "the caller sees its end"
                 other.sendall(b"x")
                 assert another.recv(1) == b"x"

@@ -194,4 +194,4 @@ def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(clus
     assert refusals(session) == ["INVALID_REQUEST"]
     cluster.produce(1, batch(b"b"))
     cluster.run(1)
-    assert cluster.watermark(2) == 2, "the follower has fetched anew"
+    assert cluster.watermark(2) == 2, "the follower has fetched again"

@@ -79,7 +79,7 @@ def test_an_illegal_move_names_the_fetch_its_state_and_the_cause() -> None:
 
 
 class Fetches(RuleBasedStateMachine):
-    """One session after the other, of a consumer or a follower. The disk answers one read at a time, when told to."""
+    """One session after the other, of a consumer or a follower. The test releases the disk's reads one by one."""
 
     @initialize(is_follower=st.booleans(), is_cold=st.booleans())
     def begin(self, *, is_follower: bool, is_cold: bool) -> None:
@@ -202,7 +202,7 @@ class Fetches(RuleBasedStateMachine):
         waiting = [each for each, _ in self.session._open.values() if each.index == index]
         self.cluster.set(index, leader=NodeId(1))
         left = {FetchState.WAITING, FetchState.QUEUED, FetchState.READING}  # others are tried again, and rejected then
-        assert not any(each.state in left for each in waiting), "who leads anew answers what waits"
+        assert not any(each.state in left for each in waiting), "a new leadership answers the waiting fetches"
 
     @rule()
     def close(self) -> None:

@@ -223,7 +223,7 @@ def test_a_service_that_the_node_does_not_have_is_named() -> None:
 
 def test_without_a_listener() -> None:
     async def story() -> None:
-        with socket.socket() as taken:  # bound, not listening: nobody else can take it meanwhile
+        with socket.socket() as taken:  # bound, not listening: no other process can take the port meanwhile
             taken.bind(("127.0.0.1", 0))
             nowhere = Endpoint("127.0.0.1", taken.getsockname()[1])
             transport = GrpcTransport()

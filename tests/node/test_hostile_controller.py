@@ -54,7 +54,7 @@ def test_a_controller_that_fails_by_itself_is_replaced(monkeypatch: pytest.Monke
         world.run_until(lambda: len(world.image().voters) == 3)
         defective(world, 0, ClockTicked, monkeypatch)
         world.run_until(lambda: any(world.side(node).view.leads for node in (1, 2)))
-        assert world.lives[0].failure is None
+        assert world.node_runs[0].failure is None
         world.create("orders", at=1)
 
 
@@ -71,7 +71,7 @@ def test_records_that_cannot_be_written_down_end_the_controllership_only(monkeyp
             world.create("orders")
         world.run_until(lambda: any(world.side(node).view.leads for node in (1, 2)))
         world.create("orders", at=1)
-        assert world.lives[0].failure is None
+        assert world.node_runs[0].failure is None
         assert not world.side(0).view.leads
 
 

@@ -153,7 +153,7 @@ def test_values_that_no_node_has_are_refused() -> None:
 
 def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
     """The leader answers fetches wrongly for a while; the others continue once it answers correctly again."""
-    served: Any = world.lives[0].services[methods.QUORUM]
+    served: Any = world.node_runs[0].services[methods.QUORUM]
     fetch = served.fetch_metadata
     wrong: list[int] = []
 
@@ -169,7 +169,7 @@ def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, cha
     world.run_until(lambda: len(wrong) == 5)
     end = world.image().offset
     world.run_until(lambda: all(world.image(node).offset >= end for node in range(3)))
-    assert [life.failure for life in world.lives.values()] == [None] * 3
+    assert [node_run.failure for node_run in world.node_runs.values()] == [None] * 3
     assert all(read_state(world.disks[node], world.side(node).metadata.log.path).leader_epoch < 10 for node in range(3))
 
 
@@ -252,8 +252,8 @@ def test_a_leader_whose_rules_fail_resigns_and_keeps_running(monkeypatch: pytest
             world.kill(node)
         world.run_until(lambda: not world.side(0).view.leads, what="it steps down, though it cannot check its quorum")
         world.start(1, 2)
-        world.run_until(lambda: any(world.side(node).view.leads for node in (1, 2) if world.lives[node].node))
-        assert world.lives[0].failure is None
+        world.run_until(lambda: any(world.side(node).view.leads for node in (1, 2) if world.node_runs[node].node))
+        assert world.node_runs[0].failure is None
 
 
 def test_what_cannot_be_carried_out_does_not_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_what_cannot_be_carried_out_does_not_end_the_node(monkeypatch: pytest.Mo
         monkeypatch.setattr(world.side(1)._quorum, "_send", broken)
         world.kill(0)
         world.run_until(lambda: world.side(2).view.leads)
-        assert world.lives[1].failure is None
+        assert world.node_runs[1].failure is None
 
 
 def test_a_leader_that_cannot_send_its_announcement_resigns_and_keeps_running(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ def test_a_leader_that_cannot_send_its_announcement_resigns_and_keeps_running(mo
         world.kill(0)
         world.run_until(lambda: bool(failed) and not failed[0].view.leads)
         world.run_until(lambda: world.side(1).view.leads or world.side(2).view.leads)
-        assert [life.failure for life in world.lives.values()] == [None] * 2
+        assert [node_run.failure for node_run in world.node_runs.values()] == [None] * 2
 
 
 def test_a_node_asks_only_so_many_at_once_whether_they_lead() -> None:
@@ -313,7 +313,7 @@ def test_a_node_asks_only_so_many_at_once_whether_they_lead() -> None:
 def test_before_its_vote_is_read_a_node_answers_no_election() -> None:
     with MetadataWorld() as world:
         world.start(1)
-        world.run_until(lambda: bool(world.lives[1].node) and world.side(1)._quorum.core is not None)
+        world.run_until(lambda: bool(world.node_runs[1].node) and world.side(1)._quorum.core is not None)
         world.side(1)._quorum.core = None
         vote = quorum_pb2.VoteRequest(cluster_id="c", epoch=1, candidate=world.key(1), voter=world.key(1))
         with pytest.raises(NotLeaderOrFollower):

@@ -162,7 +162,7 @@ class Budget(RuleBasedStateMachine):
         for kind, ceiling in CEILINGS.items():
             first = next((least for waiting, least, _ in self.asked if waiting is kind), None)
             if first is not None:
-                assert used > state, "nobody else has anything"
+                assert used > state, "no other connection has charges"
                 assert LIMIT * ceiling // 8 - used < first, f"there is room for {kind}"
                 return
 

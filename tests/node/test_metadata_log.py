@@ -194,7 +194,7 @@ def test_a_full_disk_ends_the_controllers_leadership_and_room_brings_it_back() -
         refused = world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
         world.run_until(lambda: world.side(0).view.leader_epoch == 2)
         world.run_until(refused.done)
-        assert isinstance(refused.exception(), RequestTimedOut)  # nobody can tell, so nobody asks again by itself
+        assert isinstance(refused.exception(), RequestTimedOut)  # unknown outcome: the node does not retry
         world.wait_whole()
         world.create("later", at=2)
         assert sorted(world.image(2).topic_ids) == ["later"]
@@ -211,11 +211,11 @@ def test_a_full_disk_for_the_epochs_ends_no_node() -> None:
         refused = world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
         world.run_until(refused.done)
         assert isinstance(refused.exception(), RequestTimedOut)
-        world.run_until(lambda: world.side(0).view.leader_epoch >= 3, what="the voter begins anew until it can")
+        world.run_until(lambda: world.side(0).view.leader_epoch >= 3, what="the voter begins again until it can")
         world.wait_whole()
         for name in ("payments", "clicks", "views", "logs"):
             world.create(name, at=1)
-        assert [life.failure for _, life in sorted(world.lives.items())] == [None] * 3
+        assert [node_run.failure for _, node_run in sorted(world.node_runs.items())] == [None] * 3
         log = world.side(1).metadata.log
         world.run_until(lambda: log.durable_offset == log.log_end_offset, what="node 1 holds all, once there is room")
 
@@ -225,7 +225,7 @@ def test_a_broken_disk_under_the_metadata_log_ends_the_voter() -> None:
         world.begin()
         world.disks[0].fail("sync", path="__cluster_metadata-0", error=errno.EIO)
         world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
-        world.run_until(lambda: world.lives[0].failure is not None)
+        world.run_until(lambda: world.node_runs[0].failure is not None)
         assert world.image(1).topic("orders") is None
 
 
@@ -297,8 +297,8 @@ def test_a_lost_metadata_log_is_not_recreated_in_its_old_directory() -> None:
         disk.remove_directory(directory)
         disk.sync_directory("/data0")
         world.start(2)
-        world.run_until(lambda: world.lives[2].failure is not None)
-        failure = world.lives[2].failure
+        world.run_until(lambda: world.node_runs[2].failure is not None)
+        failure = world.node_runs[2].failure
         assert isinstance(failure, CorruptLog)
         assert "how this node voted" in failure.message
         world.kill(2)
@@ -315,4 +315,4 @@ def test_a_damaged_log_of_the_only_voter_is_not_emptied() -> None:
         file.pwritev([b"\x55" * 8], 70)
         file.sync()
         world.start(0)
-        world.run_until(lambda: world.lives[0].failure is not None)
+        world.run_until(lambda: world.node_runs[0].failure is not None)

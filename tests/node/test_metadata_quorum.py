@@ -25,7 +25,9 @@ def test_three_nodes_form_one_cluster_and_agree_on_it() -> None:
     with MetadataWorld() as world:
         world.begin()
         assert len({world.image(node).cluster_id for node in range(3)}) == 1
-        assert {world.lives[node].directories[0].identity.cluster_id for node in range(3)} == {world.image().cluster_id}
+        assert {world.node_runs[node].directories[0].identity.cluster_id for node in range(3)} == {
+            world.image().cluster_id
+        }
         assert [voter.node_id for voter in world.image().voters] == [0]
         end = world.image().offset
         world.run_until(lambda: all(world.image(node).offset >= end for node in range(3)))
@@ -37,7 +39,7 @@ def test_no_cluster_is_formed_before_every_node_of_the_list_has_answered() -> No
         world.start(0, 1)
         world.loop.run_for(20)
         assert world.image(0).cluster_id == ""
-        assert world.lives[0].directories[0].identity.cluster_id is None
+        assert world.node_runs[0].directories[0].identity.cluster_id is None
         world.start(2)
         world.wait_whole()
 
@@ -51,19 +53,21 @@ def test_an_emptied_first_node_does_not_form_another_cluster() -> None:
             world.kill(node)
         world.empty(0)
         world.start(0, 1, 2)
-        world.run_until(lambda: world.lives[0].failure is not None)
-        refusal = only_error(world.lives[0].failure)
+        world.run_until(lambda: world.node_runs[0].failure is not None)
+        refusal = only_error(world.node_runs[0].failure)
         assert isinstance(refusal, InconsistentClusterId)
         assert cluster in refusal.message
         assert "emptied or replaced" in refusal.message
-        assert world.lives[0].directories[0].identity.cluster_id is None
+        assert world.node_runs[0].directories[0].identity.cluster_id is None
 
 
 def test_a_node_that_died_while_it_formed_the_cluster_goes_on_with_the_same_one() -> None:
     with MetadataWorld() as world:
         world.start(0, 1, 2)
-        world.run_until(lambda: bool(world.lives[0].directories and world.lives[0].directories[0].identity.cluster_id))
-        cluster = world.lives[0].directories[0].identity.cluster_id
+        world.run_until(
+            lambda: bool(world.node_runs[0].directories and world.node_runs[0].directories[0].identity.cluster_id)
+        )
+        cluster = world.node_runs[0].directories[0].identity.cluster_id
         world.kill(0, power=True)
         world.start(0)
         world.wait_whole()
@@ -221,8 +225,8 @@ def test_the_controllers_own_node_is_back_at_once() -> None:
 
 
 def is_registered(world: MetadataWorld, node: int) -> bool:
-    life = world.lives.get(node)
-    return life is not None and bool(life.node) and world.side(node).registration.node_epoch >= 0
+    node_run = world.node_runs.get(node)
+    return node_run is not None and bool(node_run.node) and world.side(node).registration.node_epoch >= 0
 
 
 def test_the_number_of_a_registration_is_on_every_disk_before_the_node_is_unfenced() -> None:
@@ -233,11 +237,11 @@ def test_the_number_of_a_registration_is_on_every_disk_before_the_node_is_unfenc
         world.wait_whole()
         for node in range(3):
             entry = world.image().nodes[NodeId(node)]
-            assert [directory.identity.last_registration for directory in world.lives[node].directories] == [
+            assert [directory.identity.last_registration for directory in world.node_runs[node].directories] == [
                 entry.node_epoch
             ] * 2
             assert {state.directory_id for state in entry.directories} == {
-                f.directory_id for f in world.lives[node].directories
+                f.directory_id for f in world.node_runs[node].directories
             }
             for number in range(2):
                 data = world.disks[node].open(f"/data{number}/registration", read_only=True)
@@ -251,8 +255,8 @@ def test_a_directory_that_cannot_be_used_is_not_named() -> None:
         before = world.image().nodes[NodeId(2)].known_directories()
         world.kill(2)
         world.start(2)
-        world.run_until(lambda: bool(world.lives[2].directories))
-        sound, failed = world.lives[2].directories
+        world.run_until(lambda: bool(world.node_runs[2].directories))
+        sound, failed = world.node_runs[2].directories
         failed.offline = "a broken disk"
         world.wait_whole()
         entry = world.image().nodes[NodeId(2)]
@@ -391,7 +395,7 @@ def test_a_node_that_drains_hands_its_leaderships_over_and_may_start_again_at_on
     with MetadataWorld() as world:
         world.begin()
         world.create(partitions=6)
-        process = world.lives[1].process
+        process = world.node_runs[1].process
         task = process.run(world.loop.create_task, world.side(1).drain())
         began = world.loop.time()
         world.run_until(task.done, what="drained")
@@ -411,7 +415,8 @@ def test_all_nodes_drain_at_once() -> None:
         world.create(partitions=6)
         began = world.loop.time()
         tasks = {
-            node: world.lives[node].process.run(world.loop.create_task, world.side(node).drain()) for node in range(3)
+            node: world.node_runs[node].process.run(world.loop.create_task, world.side(node).drain())
+            for node in range(3)
         }
         for node in range(3):
             world.run_until(tasks[node].done, what=f"node {node} is drained")

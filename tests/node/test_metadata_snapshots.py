@@ -284,7 +284,7 @@ def test_a_node_below_the_log_start_fetches_the_snapshot() -> None:
         assert world.side(2).metadata.log.log_start_offset > 0
         assert world.image(2).topics == world.image(0).topics
         assert world.image(2).nodes == world.image(0).nodes
-        directory = world.lives[2].directories[0].directory_id
+        directory = world.node_runs[2].directories[0].directory_id
         world.run_until(
             lambda: directory in {voter.directory_id for voter in world.image(1).voters}, what="2 votes again"
         )
@@ -326,6 +326,6 @@ def test_pieces_of_a_snapshot_are_sent_by_the_leader_only() -> None:
             max_bytes=100,
             receiver=world.key(0),
         )
-        told = world.call(0, methods.QUORUM_FETCH_METADATA, below)
-        assert told.snapshot.end_offset == Offset(latest.end_offset)
-        assert told.records == b""
+        reported = world.call(0, methods.QUORUM_FETCH_METADATA, below)
+        assert reported.snapshot.end_offset == Offset(latest.end_offset)
+        assert reported.records == b""

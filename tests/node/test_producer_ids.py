@@ -22,7 +22,7 @@ class Blocks:
     async def allocate(self) -> ProducerIdBlock:
         await asyncio.get_running_loop().create_task(_soon())
         if not self.there:
-            raise NotController("nobody leads")
+            raise NotController("there is no leader")
         self.asked += 1
         return ProducerIdBlock(ProducerId(self.asked * 100), 3)
 

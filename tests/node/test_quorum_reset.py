@@ -82,9 +82,9 @@ def test_a_poisoned_cluster_reports_it_and_works_after_a_reset(from_offset: int 
         for disk in world.disks.values():
             poison(disk, from_offset=from_offset)
         world.start(0, 1, 2)
-        world.run_until(lambda: all(life.failure is not None for life in world.lives.values()))
-        for life in world.lives.values():
-            refusal = only_error(life.failure)
+        world.run_until(lambda: all(node_run.failure is not None for node_run in world.node_runs.values()))
+        for node_run in world.node_runs.values():
+            refusal = only_error(node_run.failure)
             assert isinstance(refusal, CorruptLog)
             assert "`tidelog quorum reset-epoch` on the first log directory of each" in refusal.message
             assert str(POISON) in refusal.message
@@ -106,7 +106,7 @@ def test_a_node_that_was_off_when_the_others_were_poisoned_comes_back_too() -> N
         after = max(epochs_of(DIRECTORY, disk).below for disk in world.disks.values())
         assert [reset([DIRECTORY], after, disk) for disk in world.disks.values()] == [[DIRECTORY], [DIRECTORY], []]
         world.start(0, 1, 2)
-        world.run_until(lambda: bool(world.lives[2].node) and world.side(2).view.leader_epoch > EPOCH_JUMP)
+        world.run_until(lambda: bool(world.node_runs[2].node) and world.side(2).view.leader_epoch > EPOCH_JUMP)
         world.wait_whole()
         assert len({world.side(node).view.leader_epoch for node in range(3)}) == 1
 
@@ -158,7 +158,7 @@ def test_an_interrupted_reset_is_finished_by_the_same_one_and_the_node_does_not_
                 reset([DIRECTORY], 1, disk)
         assert read_file(disk, f"{DIRECTORY}/{UNDER_WAY}") is not None
         world.start(0)
-        world.run_until(lambda: world.lives[0].failure is not None)
+        world.run_until(lambda: world.node_runs[0].failure is not None)
         world.kill(0)
         with pytest.raises(InvalidRequest, match="was interrupted"):
             reset([DIRECTORY], 2, disk)
@@ -283,7 +283,7 @@ def test_the_command_shows_first_and_changes_only_on_request(
     shown = run(*map(str, directories))()
     assert "greatest usable" in shown
     assert read_state(OsFiles(), f"{directories[1]}/{METADATA}").leader_epoch == EPOCH_LAST + 3
-    told = json.loads(run(*map(str, directories), "--after", "7", "--json")())
-    assert told["reset"] == [str(directories[1])]
+    reported = json.loads(run(*map(str, directories), "--after", "7", "--json")())
+    assert reported["reset"] == [str(directories[1])]
     assert read_state(OsFiles(), f"{directories[1]}/{METADATA}").leader_epoch == 7 + 1 + 3
     assert epochs_of(str(directories[1]), OsFiles()) == Epochs(11, -1)

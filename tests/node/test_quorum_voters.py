@@ -12,8 +12,8 @@ from tidelog.protocol.v1 import admin_pb2, controller_pb2
 
 def leader(world: MetadataWorld) -> int:
     """The active controller by its own state; -1 if there is none."""
-    for node, life in sorted(world.lives.items()):
-        core = None if life.node is None else life.node._quorum.core
+    for node, node_run in sorted(world.node_runs.items()):
+        core = None if node_run.node is None else node_run.node._quorum.core
         if core is not None and core.active:
             return node
     return -1
@@ -146,7 +146,7 @@ def test_an_emptied_first_node_joins_while_a_third_one_is_away() -> None:
 def test_a_draining_controller_hands_over_at_once() -> None:
     with MetadataWorld(voters=3) as world:
         world.begin()
-        task = world.lives[0].process.run(world.loop.create_task, world.side(0).drain())
+        task = world.node_runs[0].process.run(world.loop.create_task, world.side(0).drain())
         world.run_until(task.done, what="it has drained")
         began = world.loop.time()
         world.kill(0)
@@ -159,7 +159,8 @@ def test_all_voters_drain_at_once_and_come_back() -> None:
         world.begin()
         world.create()
         tasks = {
-            node: world.lives[node].process.run(world.loop.create_task, world.side(node).drain()) for node in range(3)
+            node: world.node_runs[node].process.run(world.loop.create_task, world.side(node).drain())
+            for node in range(3)
         }
         began = world.loop.time()
         for node in range(3):

@@ -213,7 +213,7 @@ class Machine:
     disk: FakeDisk = field(default_factory=FakeDisk)
     executor: HeldExecutor = field(default_factory=HeldExecutor)
     inspectors: HeldExecutor = field(default_factory=HeldExecutor)
-    lives: int = 0
+    node_runs: int = 0
     manager: ReplicaManager | None = None
     sessions: FetchSessions | None = None
     service: Any = None
@@ -223,7 +223,7 @@ class Machine:
 
     @property
     def incarnation(self) -> Incarnation:
-        return Incarnation(UUID(int=self.number * 1000 + self.lives))
+        return Incarnation(UUID(int=self.number * 1000 + self.node_runs))
 
 
 class Cluster:
@@ -286,7 +286,7 @@ class Cluster:
     def start(self, number: int, *, publish: bool = True) -> None:
         """A new incarnation of a node: registered again, its logs recovered."""
         machine = self.machines[number]
-        machine.lives += 1
+        machine.node_runs += 1
         clock = SimClock(self.loop)
         machine.directory = LogDirectory(
             "/data", files=machine.disk, clock=clock, rng=random.Random(number), executor=machine.executor
@@ -322,7 +322,7 @@ class Cluster:
         machine.task = self.loop.create_task(_live(manager, maintenance))
         node = NodeRegistration(
             NodeId(number),
-            NodeEpoch(number * 10 + machine.lives),
+            NodeEpoch(number * 10 + machine.node_runs),
             machine.incarnation,
             {"client": endpoint_of(number)},
             "",
@@ -558,7 +558,7 @@ def batch(*values: bytes) -> bytes:
 
 async def no_blocks() -> Any:
     """For nodes without a controller: they have no producer ids to give."""
-    raise NotController("these nodes have no controller: nobody gives them producer ids")
+    raise NotController("these nodes have no controller that assigns producer ids")
 
 
 def key_of(index: int = 0) -> PartitionKey:

@@ -163,11 +163,11 @@ class Controlled:
     ) -> None:
         """Answer the oldest question about log ends: by node, the epoch of its last record and its log end."""
         question = self.asked.pop(0)
-        told = tuple(
+        reported = tuple(
             ReplicaEnd(NodeId(node), LeaderEpoch(epoch), Offset(end), (directories or {}).get(node, directory(node)))
             for node, (epoch, end) in ends.items()
         )
-        self.handle(LogEndsReported(question.number, told))
+        self.handle(LogEndsReported(question.number, reported))
 
     # --- nodes ---
 
@@ -175,7 +175,7 @@ class Controlled:
         self,
         node: int,
         *,
-        life: int = 1,
+        run_number: int = 1,
         directories: Mapping[DirectoryId, int] | None = None,
         boot: bytes = b"boot",
         rack: str = "",
@@ -191,7 +191,7 @@ class Controlled:
             RegisterNode(
                 cluster,
                 NodeId(node),
-                Incarnation(UUID(int=node * 1_000 + life)),
+                Incarnation(UUID(int=node * 1_000 + run_number)),
                 {"client": Endpoint("127.0.0.1", 9000 + node)},
                 rack,
                 boot,
@@ -232,14 +232,16 @@ class Controlled:
     def start(
         self,
         *nodes: int,
-        life: int = 1,
+        run_number: int = 1,
         racks: Mapping[int, str] | None = None,
         boot: bytes = b"boot",
         intact: bool | None = None,
     ) -> None:
         """Register, write the number into the directory, and be unfenced."""
         for node in nodes:
-            answer = self.register(node, life=life, rack=(racks or {}).get(node, ""), boot=boot, intact=intact)
+            answer = self.register(
+                node, run_number=run_number, rack=(racks or {}).get(node, ""), boot=boot, intact=intact
+            )
             assert isinstance(answer, Registered), answer
             self.on_disk[directory(node)] = answer.node_epoch
             assert self.beat(node) == HeartbeatAnswer(fenced=False, drained=False)

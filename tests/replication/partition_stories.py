@@ -45,7 +45,7 @@ EPOCH = LeaderEpoch(4)
 LAG_MS = 1_000
 
 
-def life(node: int, number: int = 1) -> Incarnation:
+def run_number(node: int, number: int = 1) -> Incarnation:
     """The incarnation with that number of a node."""
     return Incarnation(UUID(int=node * 1000 + number))
 
@@ -69,7 +69,9 @@ class Leader:
         self.isr = isr
         self.elr: tuple[int, ...] = ()
         self.min_insync = min_insync
-        self.views = {NodeId(node): ReplicaView(NodeEpoch(node * 10), life(node), eligible=True) for node in (1, 2, 3)}
+        self.views = {
+            NodeId(node): ReplicaView(NodeEpoch(node * 10), run_number(node), eligible=True) for node in (1, 2, 3)
+        }
         self.tickets = 0
         self.core = PartitionLeader(
             name=TopicPartition("t", PartitionIndex(0)),
@@ -111,7 +113,7 @@ class Leader:
     def sees(self, node: int, *, number: int = 1, eligible: bool = True) -> list[LeaderEffect]:
         """The metadata of a node change: a new registration (`number`), fenced or unfenced. The partition's state
         stays."""
-        self.views[NodeId(node)] = ReplicaView(NodeEpoch(node * 10 + number - 1), life(node, number), eligible)
+        self.views[NodeId(node)] = ReplicaView(NodeEpoch(node * 10 + number - 1), run_number(node, number), eligible)
         return self.core.handle(self.known())
 
     def append(self, log_end: int, *, durable_offset: int | None = None) -> list[LeaderEffect]:
@@ -144,7 +146,7 @@ class Leader:
         return self.core.handle(
             FollowerFetched(
                 NodeId(node),
-                life(node, number),
+                run_number(node, number),
                 Session(session),
                 LeaderEpoch(epoch),
                 Offset(offset),
@@ -162,7 +164,7 @@ class Leader:
         return self.core.handle(
             FollowerDurable(
                 NodeId(node),
-                life(node, number),
+                run_number(node, number),
                 Session(session),
                 LeaderEpoch(epoch),
                 Offset(durable_offset),

@@ -108,7 +108,7 @@ def test_an_earlier_incarnation_of_a_node_is_not_admitted() -> None:
     leader, (first, second) = world.partition().leader, others(world)
     old = world.numbers[NodeId(second)]
     world.pass_time(SESSION_MS + 200, leader, first)
-    world.start(second, life=2)
+    world.start(second, run_number=2)
     assert isinstance(world.propose(leader, first, second, epochs={second: old}), IneligibleReplica)
     assert isinstance(world.propose(leader, first, second), PartitionState)
 
@@ -205,7 +205,7 @@ def test_a_drained_node_may_start_again_at_once() -> None:
     world = Controlled()
     world.start(1)
     assert world.beat(1, drain=True) == HeartbeatAnswer(fenced=True, drained=True)
-    world.start(1, life=2)
+    world.start(1, run_number=2)
 
 
 def test_a_late_heartbeat_of_a_drained_node_brings_it_back_to_nothing() -> None:
@@ -217,7 +217,7 @@ def test_a_late_heartbeat_of_a_drained_node_brings_it_back_to_nothing() -> None:
     assert world.beat(1, drain=True) == HeartbeatAnswer(fenced=True, drained=True)
     world.beat(1, offset=sent_at)
     assert world.node(1).fenced
-    world.start(1, life=2)
+    world.start(1, run_number=2)
 
 
 def test_nor_does_one_of_a_node_that_was_drained_before_it_was_ready() -> None:
@@ -233,7 +233,7 @@ def test_nor_does_one_of_a_node_that_was_drained_before_it_was_ready() -> None:
     end = world.end
     assert world.beat(1, drain=True) == HeartbeatAnswer(fenced=True, drained=True), "asked again, it says the same"
     assert world.end == end
-    world.start(1, life=2)
+    world.start(1, run_number=2)
     assert not world.node(1).fenced
 
 
@@ -289,7 +289,7 @@ def test_all_nodes_drain_at_once_and_the_last_one_keeps_the_set() -> None:
             assert world.beat(node, drain=True) == HeartbeatAnswer(fenced=True, drained=True)
     (last,) = world.partition().isr
     assert world.partition().leader == NO_NODE
-    world.start(1, 2, 3, life=2)
+    world.start(1, 2, 3, run_number=2)
     assert world.partition().leader == last
 
 

@@ -52,11 +52,13 @@ class ControllerMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
         self.world = Controlled(seed)
-        self.lives = dict.fromkeys(NODES, 0)
+        self.run_numbers = dict.fromkeys(NODES, 0)
         self.volumes = {node: [Volume(directory(node)), Volume(directory(50 + node))] for node in NODES}
         self.named: dict[int, list[Volume]] = {}  # the volumes with which the process of a node registered
         self.failed: set[int] = set()  # nodes whose second volume has failed under the process that is registered
-        self.told: dict[tuple[int, DirectoryId], NodeEpoch] = {}  # in which registration the controller heard of that
+        self.reported: dict[
+            tuple[int, DirectoryId], NodeEpoch
+        ] = {}  # in which registration the controller heard of that
         self.holders: dict[tuple[PartitionKey, int], Volume | None] = {}  # on which volume a member held all
         self.leaders: dict[tuple[PartitionKey, LeaderEpoch], tuple[NodeId, int]] = {}
         self.seen: ClusterImage = self.world.image
@@ -78,7 +80,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(node=nodes, which=which)
     def restart_with_an_empty_directory(self, node: int, which: int = FIRST) -> None:
         volumes = list(self.volumes[node])
-        volumes[which] = Volume(directory(100 * node + 1_000 * which + self.lives[node]))
+        volumes[which] = Volume(directory(100 * node + 1_000 * which + self.run_numbers[node]))
         self.restart_on(node, volumes)
 
     @rule(node=nodes, which=which)
@@ -92,12 +94,12 @@ class ControllerMachine(RuleBasedStateMachine):
         self, node: int, volumes: list[Volume], *, reboot: bool = False, without_second: bool = False
     ) -> None:
         """The process before it is gone only once the registration is accepted."""
-        life = self.lives[node] = self.lives[node] + 1
-        boot = f"boot {life}".encode() if reboot else b"boot"
+        run_number = self.run_numbers[node] = self.run_numbers[node] + 1
+        boot = f"boot {run_number}".encode() if reboot else b"boot"
         named = volumes[:SECOND] if without_second else volumes
         numbers = {volume.directory_id: volume.numbers[-1] for volume in named}
-        self.world.register(node, life=life, directories=numbers, boot=boot)
-        if self.world.node(node).incarnation.int == node * 1_000 + life:
+        self.world.register(node, run_number=run_number, directories=numbers, boot=boot)
+        if self.world.node(node).incarnation.int == node * 1_000 + run_number:
             self.volumes[node], self.named[node] = volumes, named
             self.failed.discard(node)
 
@@ -116,7 +118,7 @@ class ControllerMachine(RuleBasedStateMachine):
         offline = [volume.directory_id for volume in self.named[node] if volume not in working]
         answer = self.world.beat(node, ready=ready, drain=drain, offline=offline)
         if not isinstance(answer, TidelogError):
-            self.told |= {(node, directory_id): number for directory_id in offline}
+            self.reported |= {(node, directory_id): number for directory_id in offline}
 
     def working(self, node: int) -> list[Volume]:
         """The volumes that the process of a node named, and that have not failed since."""
@@ -217,7 +219,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(node=nodes)
     def another_controller(self, node: int) -> None:
-        self.world.activate(node, incarnation=node * 1_000 + self.lives[node])
+        self.world.activate(node, incarnation=node * 1_000 + self.run_numbers[node])
 
     # --- what must hold ---
 
@@ -255,7 +257,7 @@ class ControllerMachine(RuleBasedStateMachine):
                 assert not node.draining or state.isr == (member,) or state.leader == member
 
     @invariant()
-    def whoever_leads_has_the_bytes(self) -> None:
+    def the_leader_has_the_bytes(self) -> None:
         """The very directory that the metadata names, on the very volume on which it was in sync."""
         for state in self.world.image.partitions():
             for member in state.counted_on:
@@ -279,7 +281,7 @@ class ControllerMachine(RuleBasedStateMachine):
         """Until its node registers again (KIP-858). The last member of a set stays, and does not lead."""
         for state in self.world.image.partitions():
             for replica in state.replicas:
-                number = self.told.get((replica, state.directory_of(replica)))
+                number = self.reported.get((replica, state.directory_of(replica)))
                 if number is not None and number == self.world.image.nodes[replica].node_epoch:
                     assert state.leader != replica
                     assert replica not in state.isr or state.isr == (replica,)
@@ -288,8 +290,10 @@ class ControllerMachine(RuleBasedStateMachine):
     def only_directories_that_have_failed_are_offline(self) -> None:
         for node in self.world.image.nodes.values():
             offline = {each.directory_id for each in node.offline_directories}
-            told = {place for (node_id, place), number in self.told.items() if (node_id, number) == _registered(node)}
-            assert offline == told
+            reported = {
+                place for (node_id, place), number in self.reported.items() if (node_id, number) == _registered(node)
+            }
+            assert offline == reported
             assert not offline & {each.directory_id for each in node.directories}
 
     @invariant()
@@ -301,8 +305,8 @@ class ControllerMachine(RuleBasedStateMachine):
             for state in after.partitions():
                 old = self.before.partition(state.key)
                 had = self.complete.get(state.key, set(state.isr))
-                anew = old is not None and old.leader != state.leader and state.leader != NO_NODE
-                if anew and old is not None and old.last_known_elr != (state.leader,):
+                is_new = old is not None and old.leader != state.leader and state.leader != NO_NODE
+                if is_new and old is not None and old.last_known_elr != (state.leader,):
                     assert state.leader in had | set(state.isr if old.leader != NO_NODE else ())
                 assert set(state.elr) <= had | set(state.isr)
                 enough = len(state.isr) >= after.min_insync(state)

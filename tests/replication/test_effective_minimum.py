@@ -25,10 +25,10 @@ def test_no_replica_is_eligible_beside_a_set_with_all_replicas() -> None:
     a, b = world.made(replicas=2, min_insync_replicas="3").replicas
     assert explain(world.image, world.partition()).writable
     world.kill(a, alive=(b,))
-    told = explain(world.image, world.partition())
-    assert (world.partition().elr, told.writable) == ((a,), False)
-    assert "min.insync.replicas is 2" in told.causes[0], "what counts is named, not what nobody can reach"
-    world.start(a, life=2)
+    explanation = explain(world.image, world.partition())
+    assert (world.partition().elr, explanation.writable) == ((a,), False)
+    assert "min.insync.replicas is 2" in explanation.causes[0], "the minimum in force is named, not the unreachable one"
+    world.start(a, run_number=2)
     assert isinstance(world.propose(a, b), PartitionState)
     assert world.partition().elr == ()
 

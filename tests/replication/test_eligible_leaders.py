@@ -56,10 +56,10 @@ def test_an_eligible_replica_leads_where_no_in_sync_replica_can() -> None:
     world.kill(a, alive=())
     assert sets(world) == ({a}, {b}, NO_NODE)
     assert f"node {b}: fenced" in why_leaderless(world.image, world.partition())
-    world.start(c, life=2)
+    world.start(c, run_number=2)
     assert sets(world) == ({a}, {b}, NO_NODE)  # c may lack what a and b committed
     epoch = world.partition().leader_epoch
-    world.start(b, life=2)
+    world.start(b, run_number=2)
     assert sets(world) == ({b}, {a}, b)
     assert world.partition().leader_epoch == epoch + 1
     assert world.uncleanly == []
@@ -69,7 +69,7 @@ def test_a_set_that_suffices_again_leaves_no_replica_eligible() -> None:
     world, a, b, c = three()
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
-    world.start(c, life=2)
+    world.start(c, run_number=2)
     assert isinstance(world.propose(a, c), PartitionState)
     assert sets(world) == ({a, c}, set(), a)
 
@@ -82,11 +82,11 @@ def test_an_eligible_replica_that_lost_durable_records_is_no_longer_eligible(how
     key = world.partition().key
     known = world.on_disk[directory(b)]
     if how == "another directory":
-        world.register(b, life=2, directories={directory(7): -1})
+        world.register(b, run_number=2, directories={directory(7): -1})
     elif how == "an older copy":
-        world.register(b, life=2, directories={directory(b): known - 1})
+        world.register(b, run_number=2, directories={directory(b): known - 1})
     else:
-        world.register(b, life=2, directories={directory(b): known}, damaged={key: "bad CRC at offset 17"})
+        world.register(b, run_number=2, directories={directory(b): known}, damaged={key: "bad CRC at offset 17"})
     world.beat(b)
     assert sets(world) == ({a}, set(), a)
     assert world.partition().directory_of(b) == directory(7 if how == "another directory" else b)  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def test_a_page_cache_replica_stays_eligible_until_its_machine_reboots(boot: byt
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
-    world.start(b, life=2, boot=boot)
+    world.start(b, run_number=2, boot=boot)
     assert sets(world) == ({a}, {b} if eligible else set(), a)
 
 
@@ -109,11 +109,11 @@ def test_where_all_machines_reboot_the_last_known_leader_leads_what_is_left_and_
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
     world.kill(a)
-    world.start(b, life=2, boot=b"another boot")
+    world.start(b, run_number=2, boot=b"another boot")
     assert sets(world) == ({a}, set(), NO_NODE)
-    world.start(a, life=2, boot=b"another boot")
+    world.start(a, run_number=2, boot=b"another boot")
     assert sets(world) == ({a}, set(), a)
-    assert [told.leader for told in world.uncleanly] == [a]
+    assert [reported.leader for reported in world.uncleanly] == [a]
     assert any("lost unsynced records when its machine rebooted" in report for report in world.reports)
 
 
@@ -123,9 +123,9 @@ def test_after_clean_stops_a_reboot_of_all_machines_removes_no_replica() -> None
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
     world.kill(a)
-    world.start(b, life=2, boot=b"another boot", intact=True)
+    world.start(b, run_number=2, boot=b"another boot", intact=True)
     assert sets(world) == ({b}, {a}, b)
-    world.start(a, life=2, boot=b"another boot", intact=True)
+    world.start(a, run_number=2, boot=b"another boot", intact=True)
     assert sets(world) == ({b}, {a}, b)
     assert world.uncleanly == []
 
@@ -136,7 +136,7 @@ def test_a_page_cache_replica_on_a_node_not_reported_as_intact_is_no_longer_elig
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
-    world.start(b, life=2, intact=False)
+    world.start(b, run_number=2, intact=False)
     assert sets(world) == ({a}, set(), a)
 
 
@@ -145,7 +145,7 @@ def test_with_fsync_power_loss_removes_no_replica() -> None:
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
     world.kill(a)
-    world.start(b, life=2, boot=b"another boot")
+    world.start(b, run_number=2, boot=b"another boot")
     assert sets(world) == ({b}, {a}, b)
     assert world.uncleanly == []
 
@@ -206,8 +206,8 @@ def nobody_left(**configs: str) -> tuple[Controlled, int, int, int]:
     world, a, b, c = three(minimum=1, **configs)
     world.kill(b, c, alive=(a,))
     world.kill(a)
-    world.start(b, c, life=2)
-    world.register(a, life=2, directories={directory(7): -1})
+    world.start(b, c, run_number=2)
+    world.register(a, run_number=2, directories={directory(7): -1})
     world.beat(a)
     assert sets(world) == (set(), set(), NO_NODE)
     return world, a, b, c
@@ -235,10 +235,10 @@ def test_an_unclean_election_on_command_takes_the_highest_epoch_and_end_and_repo
     assert sets(world) == ({b}, set(), b)
     assert world.partition().last_known_elr == ()
     assert world.partition().directory_of(a) == directory(7)  # type: ignore[arg-type]
-    told = outcome(world)
-    assert isinstance(told.outcome, PartitionState)
-    assert f"only nodes {a} had are lost" in told.loss
-    assert [told.leader for told in world.uncleanly] == [b]
+    reported = outcome(world)
+    assert isinstance(reported.outcome, PartitionState)
+    assert f"only nodes {a} had are lost" in reported.loss
+    assert [reported.leader for reported in world.uncleanly] == [b]
 
 
 def test_a_topic_may_allow_unclean_elections() -> None:
@@ -254,9 +254,9 @@ def test_a_clean_leader_that_comes_back_meanwhile_is_not_deposed() -> None:
     world, a, b, c = three(minimum=1)
     world.kill(b, c, alive=(a,))
     world.kill(a)
-    world.start(b, c, life=2)
+    world.start(b, c, run_number=2)
     assert elect(world) is None
-    world.start(a, life=2)
+    world.start(a, run_number=2)
     world.tell({b: (3, 10), c: (2, 99)})
     assert sets(world) == ({a}, set(), a)
     assert world.uncleanly == []
@@ -269,7 +269,7 @@ def test_an_unclean_election_needs_a_leaderless_partition_and_a_live_replica() -
     world.kill(a, b, c)
     elect(world, world.partition().key)
     assert isinstance(outcome(world).outcome, EligibleLeadersNotAvailable)
-    world.start(b, life=2)
+    world.start(b, run_number=2)
     if world.partition().leader == NO_NODE:
         elect(world)
         world.tell({})
@@ -288,7 +288,7 @@ def test_a_lost_replica_elected_uncleanly_is_known_by_the_directory_it_really_ha
     world.start(1)
     key = world.made(replicas=1).key
     world.kill(1)
-    world.register(1, life=2, directories={directory(1): world.on_disk[directory(1)] - 1})
+    world.register(1, run_number=2, directories={directory(1): world.on_disk[directory(1)] - 1})
     world.beat(1)
     assert world.partition().directory_of(1) == LOST_DIRECTORY  # type: ignore[arg-type]
     elect(world, key)
@@ -304,7 +304,7 @@ def test_a_lost_replica_elected_uncleanly_is_known_by_the_directory_it_really_ha
 def test_preferred_leaders_are_elected_on_command() -> None:
     world, a, b, c = three(minimum=1)
     world.kill(a, alive=(b, c))
-    world.start(a, life=2)
+    world.start(a, run_number=2)
     key = world.partition().key
 
     def prefer() -> object:
@@ -323,7 +323,7 @@ def test_leaderships_go_home_by_themselves_where_a_node_lacks_more_than_its_shar
     world.start(1, 2, 3)
     world.made(partitions=6)
     world.kill(1, alive=(2, 3))
-    world.start(1, life=2)
+    world.start(1, run_number=2)
     for state in world.topic().partitions:
         world.propose(1, 2, 3, state=state)
     away = [state for state in world.topic().partitions if state.leader != state.replicas[0]]

@@ -20,44 +20,51 @@ def three(minimum: int = 2) -> tuple[Controlled, int, int, int]:
 
 def test_a_healthy_partition_has_nothing_to_explain() -> None:
     world, *_ = three()
-    told = explain(world.image, world.partition())
-    assert (told.healthy, told.readable, told.writable, told.steps) == (True, True, True, ())
+    explanation = explain(world.image, world.partition())
+    assert (explanation.healthy, explanation.readable, explanation.writable, explanation.steps) == (
+        True,
+        True,
+        True,
+        (),
+    )
 
 
 def test_a_set_below_the_minimum_can_be_read_and_names_the_nodes_to_start() -> None:
     world, a, b, c = three()
     world.kill(b, c, alive=(a,))
-    told = explain(world.image, world.partition())
-    assert (told.readable, told.writable) == (True, False)
-    assert "min.insync.replicas is 2" in told.causes[0]
-    assert set(told.steps) == {f"start node {b}", f"start node {c}"}
+    explanation = explain(world.image, world.partition())
+    assert (explanation.readable, explanation.writable) == (True, False)
+    assert "min.insync.replicas is 2" in explanation.causes[0]
+    assert set(explanation.steps) == {f"start node {b}", f"start node {c}"}
 
 
-def test_a_partition_without_anybody_names_the_election_that_loses_records() -> None:
+def test_a_partition_without_live_replicas_names_the_election_that_loses_records() -> None:
     world, a, b, c = three(minimum=1)
     world.kill(b, c, alive=(a,))
     world.kill(a)
-    world.register(a, life=2, directories={directory(7): -1})
-    told = explain(world.image, world.partition())
-    assert (told.readable, told.writable) == (False, False)
-    assert any("gone" in cause for cause in told.causes)
-    assert any("--unclean" in step for step in told.steps)
+    world.register(a, run_number=2, directories={directory(7): -1})
+    explanation = explain(world.image, world.partition())
+    assert (explanation.readable, explanation.writable) == (False, False)
+    assert any("gone" in cause for cause in explanation.causes)
+    assert any("--unclean" in step for step in explanation.steps)
 
 
 def test_a_leader_on_a_full_disk_rejects_writes_and_names_possible_successors() -> None:
     """The metadata know nothing of it: the partition has its leader, and its set is full."""
     world, a, b, c = three()
     full = {directory(a): "the disk of /data is full: 0 bytes are free"}
-    told = explain(world.image, world.partition(), OnDisks(full))
-    assert (told.readable, told.writable) == (True, False)
-    assert told.causes == (f"the leader, node {a}, rejects every write: the disk of /data is full: 0 bytes are free",)
-    make_room, let_lead = told.steps
+    explanation = explain(world.image, world.partition(), OnDisks(full))
+    assert (explanation.readable, explanation.writable) == (True, False)
+    assert explanation.causes == (
+        f"the leader, node {a}, rejects every write: the disk of /data is full: 0 bytes are free",
+    )
+    make_room, let_lead = explanation.steps
     assert f"free space on node {a}" in make_room
     assert f"`tidelog partition reassign orders-0 --replicas {b},{a},{c}`" in let_lead
     full[directory(b)] = full[directory(a)]
     assert f"--replicas {c},{a},{b}" in explain(world.image, world.partition(), OnDisks(full)).steps[1]
     full[directory(c)] = full[directory(a)]
-    assert explain(world.image, world.partition(), OnDisks(full)).steps == (make_room,), "nobody else has room either"
+    assert explain(world.image, world.partition(), OnDisks(full)).steps == (make_room,), "the others are full too"
 
 
 def test_the_advice_for_a_leader_on_a_full_disk_works() -> None:
@@ -74,27 +81,31 @@ def test_the_advice_for_a_leader_on_a_full_disk_works() -> None:
 def test_a_follower_without_room_is_out_for_that() -> None:
     world, a, b, c = three()
     world.propose(a, b)
-    told = explain(
+    explanation = explain(
         world.image, world.partition(), OnDisks({directory(c): "the disk of /data is full: 0 bytes are free"})
     )
-    assert (told.readable, told.writable) == (True, True)
-    assert told.causes == (f"replica {c} is out of sync: the disk of /data is full: 0 bytes are free",)
-    assert told.steps[0].startswith(f"free space on node {c}")
+    assert (explanation.readable, explanation.writable) == (True, True)
+    assert explanation.causes == (f"replica {c} is out of sync: the disk of /data is full: 0 bytes are free",)
+    assert explanation.steps[0].startswith(f"free space on node {c}")
 
 
 def test_a_damaged_replica_is_named_with_what_it_lost() -> None:
     world, a, b, c = three()
     key = world.partition().key
-    told = explain(world.image, world.partition(), OnDisks(damaged={(NodeId(b), key): "offsets 5..5 (file, byte 70)"}))
-    assert (told.readable, told.writable, told.healthy) == (True, True, False)
-    assert told.causes == (f"the log of replica {b} lost offsets 5..5 (file, byte 70)",)
+    explanation = explain(
+        world.image, world.partition(), OnDisks(damaged={(NodeId(b), key): "offsets 5..5 (file, byte 70)"})
+    )
+    assert (explanation.readable, explanation.writable, explanation.healthy) == (True, True, False)
+    assert explanation.causes == (f"the log of replica {b} lost offsets 5..5 (file, byte 70)",)
     world.kill(b, c, alive=(a,))
-    told = explain(world.image, world.partition(), OnDisks(damaged={(NodeId(a), key): "offsets 5..5 (file, byte 70)"}))
-    assert "leads with a damaged log" in told.causes[0]
-    assert f"start nodes {b}, {c}" in told.steps[0]
-    assert "restore the file from a copy" in told.steps[0]
-    assert "let consumers seek past them" in told.steps[0]
-    assert "delete_records" not in told.steps[0], "no client can delete records"
+    explanation = explain(
+        world.image, world.partition(), OnDisks(damaged={(NodeId(a), key): "offsets 5..5 (file, byte 70)"})
+    )
+    assert "leads with a damaged log" in explanation.causes[0]
+    assert f"start nodes {b}, {c}" in explanation.steps[0]
+    assert "restore the file from a copy" in explanation.steps[0]
+    assert "let consumers seek past them" in explanation.steps[0]
+    assert "delete_records" not in explanation.steps[0], "no client can delete records"
 
 
 def test_a_restart_is_safe_only_while_others_can_go_on() -> None:

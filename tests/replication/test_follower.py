@@ -119,7 +119,7 @@ def test_the_next_fetch_does_not_wait_for_the_disk_where_there_may_be_more() -> 
     assert follower.changed(110, durable_offset=100)[-1] == WantFetch()
     assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(100), Offset(0))
     assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [ReportDurable(Offset(110))]
-    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [], "told already"
+    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [], "it is reported already"
 
 
 def test_a_small_append_is_durable_before_the_next_fetch_which_reports_it() -> None:
@@ -145,7 +145,7 @@ def test_a_slow_disk_is_not_waited_for_long() -> None:
     follower.fetch()
     follower.answer(records=True, many=False)
     follower.changed(110, durable_offset=100)
-    assert follower.later(1) == [WantFetch()], "whoever drives it lets time go by every now and then"
+    assert follower.later(1) == [WantFetch()], "the driver lets time pass now and then"
     assert follower.fetch().durable_offset == 100
     assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [ReportDurable(Offset(110))]
 

@@ -22,14 +22,14 @@ from replication.partition.leader_events import (
     Session,
 )
 from tests.replication.controlled import Controlled
-from tests.replication.partition_stories import EPOCH, Leader, life
+from tests.replication.partition_stories import EPOCH, Leader, run_number
 from tidelog.errors import InvalidRequest, StaleNodeEpoch
 from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
 
 OFFSETS = st.sampled_from((-(2**63), -1, 0, 50, 60, 99, 100, 101, 2**31, 2**63 - 1))
 EPOCHS = st.sampled_from((-(2**31), -1, 0, 1, 3, 4, 5, 2**31 - 1))
 NODES = st.sampled_from((-1, 1, 2, 3, 9, 2**31 - 1)).map(NodeId)
-LIVES = st.sampled_from((life(2), life(2, 2), life(3), Incarnation(UUID(int=0))))
+LIVES = st.sampled_from((run_number(2), run_number(2, 2), run_number(3), Incarnation(UUID(int=0))))
 SESSIONS = st.sampled_from((Session(1), Session(2)))
 AT = st.just(Millis(10))
 EVENTS = st.one_of(
@@ -54,7 +54,7 @@ def test_whatever_followers_claim_the_watermark_stays_within_the_leaders_durable
         assert all(effect.offset <= 90 for effect in effects if isinstance(effect, CommitUpTo))
         if isinstance(event, FollowerFetched) and any(isinstance(effect, FetchAgreed) for effect in effects):
             assert event.next_offset <= 100
-            assert event.incarnation == life(event.replica)
+            assert event.incarnation == run_number(event.replica)
             assert event.leader_epoch == EPOCH
 
 
@@ -63,7 +63,7 @@ def test_a_position_beyond_the_log_end_is_truncated_and_not_counted() -> None:
     for claimed in (101, 2**63 - 1):
         fetch = FollowerFetched(
             NodeId(2),
-            life(2),
+            run_number(2),
             Session(1),
             EPOCH,
             Offset(claimed),
@@ -73,7 +73,7 @@ def test_a_position_beyond_the_log_end_is_truncated_and_not_counted() -> None:
             Millis(0),
         )
         assert not any(isinstance(effect, FetchAgreed | CommitUpTo) for effect in leader.core.handle(fetch))
-        durable_offset = FollowerDurable(NodeId(2), life(2), Session(1), EPOCH, Offset(claimed), Millis(0))
+        durable_offset = FollowerDurable(NodeId(2), run_number(2), Session(1), EPOCH, Offset(claimed), Millis(0))
         assert leader.core.handle(durable_offset) == []
     assert leader.core.high_watermark == 80
     leader.core.handle(Appended(Offset(101), Offset(101)))
@@ -98,7 +98,7 @@ def test_the_heartbeat_of_an_earlier_registration_keeps_no_session() -> None:
     controlled.start(0, 1, 2)
     old = controlled.node(1).node_epoch
     controlled.kill(1, alive=(0, 2))
-    controlled.start(1, life=2)
+    controlled.start(1, run_number=2)
     assert isinstance(controlled.beat(1, epoch=old), StaleNodeEpoch)
 
 
@@ -109,7 +109,7 @@ def test_a_registration_number_belongs_to_one_incarnation() -> None:
     first = controlled.node(1)
     assert controlled.register(1) == Registered(first.node_epoch), "its own process asks again"
     controlled.kill(1, alive=(0, 2))
-    controlled.start(1, life=2)
+    controlled.start(1, run_number=2)
     second = controlled.node(1)
     assert second.incarnation != first.incarnation
     assert second.node_epoch > first.node_epoch

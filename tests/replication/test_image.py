@@ -61,12 +61,12 @@ def partition(index: int = 0, topic: TopicId = TOPIC) -> PartitionRecord:
     )
 
 
-def registration(life: int = 1, **directories: int) -> NodeRegistrationRecord:
+def registration(run_number: int = 1, **directories: int) -> NodeRegistrationRecord:
     states = tuple(
         DirectoryState(DirectoryId(UUID(bytes=name.encode().ljust(16))), NodeEpoch(number))
         for name, number in directories.items()
     )
-    return NodeRegistrationRecord(NodeId(1), Incarnation(UUID(int=life)), {}, "", b"boot", states)
+    return NodeRegistrationRecord(NodeId(1), Incarnation(UUID(int=run_number)), {}, "", b"boot", states)
 
 
 def with_topic() -> ClusterImage:

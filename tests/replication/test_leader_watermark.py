@@ -215,7 +215,7 @@ def test_a_restarted_follower_counts_for_nothing_until_it_agrees_again() -> None
     leader.hears(2, 110)
     leader.hears(2, 110, number=2)
     assert leader.watermark == 90
-    assert not agreed(leader.fetch(2, 110, number=1)), "its earlier life is over"
+    assert not agreed(leader.fetch(2, 110, number=1)), "its earlier incarnation has ended"
     assert agreed(leader.fetch(2, 105, number=2))
     assert leader.watermark == 105
 
@@ -272,7 +272,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_the_watermark_equals_that_of_a_slow_and_obvious_twin(steps: list[tuple[object, ...]]) -> None:
     leader, twin = Leader(isr=(1, 2), min_insync=2), SlowTwin({1, 2})
-    end, lives = 100, {2: 1, 3: 1}
+    end, run_numbers = 100, {2: 1, 3: 1}
     for step in steps:
         effects = []
         match step:
@@ -285,12 +285,12 @@ def test_the_watermark_equals_that_of_a_slow_and_obvious_twin(steps: list[tuple[
                 epoch = 4 if offset > 100 else 3 if offset > 60 else 1
                 durable_offset = max(offset - unsynced, 0)
                 effects = leader.fetch(
-                    node, offset, durable_offset=durable_offset, last_epoch=epoch, number=lives[node]
+                    node, offset, durable_offset=durable_offset, last_epoch=epoch, number=run_numbers[node]
                 )
                 twin.durable_offset[node] = durable_offset
             case ("restart", int(node)):
-                lives[node] += 1
-                effects = leader.sees(node, number=lives[node])
+                run_numbers[node] += 1
+                effects = leader.sees(node, number=run_numbers[node])
                 twin.durable_offset.pop(node, None)
             case ("refused",):
                 leader.core.handle(ProposalFailed(PartitionEpoch(leader.partition_epoch), Millis(leader.now)))

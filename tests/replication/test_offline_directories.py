@@ -18,11 +18,11 @@ def second(node: int) -> DirectoryId:
     return directory(node + 50)
 
 
-def start(world: Controlled, *nodes: int, life: int = 1) -> None:
+def start(world: Controlled, *nodes: int, run_number: int = 1) -> None:
     """Nodes with two directories each."""
     for node in nodes:
         named = {each: int(world.on_disk.get(each, -1)) for each in (directory(node), second(node))}
-        answer = world.register(node, life=life, directories=named)
+        answer = world.register(node, run_number=run_number, directories=named)
         assert isinstance(answer, Registered), answer
         world.on_disk.update(dict.fromkeys(named, answer.node_epoch))
         assert world.beat(node) == UNFENCED
@@ -56,7 +56,7 @@ def test_followers_in_a_failed_directory_leave_their_sets_at_once() -> None:
     assert any(str(second(victim)) in report for report in world.reports)
     end = world.end
     world.beat(victim, offline=[second(victim)])
-    assert world.end == end, "it is told with every heartbeat, and news only once"
+    assert world.end == end, "every heartbeat repeats it, and only the first one changes anything"
 
 
 def test_leaderships_in_a_failed_directory_move_in_the_same_record() -> None:
@@ -76,10 +76,10 @@ def test_what_lies_in_a_failed_directory_stays_there_until_the_node_registers_wi
     victim = world.partition(p).replicas[1]
     world.beat(victim, offline=[second(victim)])
     assert [state.directories for state in world.topic().partitions] == before
-    start(world, victim, life=2)
+    start(world, victim, run_number=2)
     assert [state.directories for state in world.topic().partitions] == before
     world.beat(victim, offline=[second(victim)])
-    world.register(victim, life=3, directories={directory(victim): world.on_disk[directory(victim)]})
+    world.register(victim, run_number=3, directories={directory(victim): world.on_disk[directory(victim)]})
     assert {state.directory_of(victim) for state in world.topic().partitions} == {directory(victim)}
 
 
@@ -94,9 +94,9 @@ def test_the_last_member_stays_and_no_replica_leads() -> None:
     world.beat(victim, offline=[second(victim)])
     after = world.partition(p)
     assert (after.leader, after.isr, after.directory_of(NodeId(victim))) == (NO_NODE, (victim,), second(victim))
-    told = explain(world.image, after)
-    assert "has failed" in told.causes[0] and "restart the node" in told.causes[0]
-    start(world, victim, life=2)
+    explanation = explain(world.image, after)
+    assert "has failed" in explanation.causes[0] and "restart the node" in explanation.causes[0]
+    start(world, victim, run_number=2)
     assert world.partition(p).leader == victim, "the directory works again: it leads with what it has"
 
 
@@ -110,7 +110,7 @@ def test_an_eligible_replica_keeps_its_place_and_does_not_lead_meanwhile() -> No
     world.kill(leader, other, alive=(victim,))
     after = world.partition(p)
     assert (after.leader, victim in after.elr) == (NO_NODE, True)
-    start(world, victim, life=2)
+    start(world, victim, run_number=2)
     assert world.partition(p).leader == victim
 
 

@@ -222,7 +222,7 @@ def test_an_emptied_voter_is_somebody_else() -> None:
     cluster.kill(other)
     cluster.run_until(lambda: not cluster.core(leader).leads)
     cluster.run(10_000)
-    assert cluster.active() is None  # one of three: the right outcome is nobody
+    assert cluster.active() is None  # one of three: no leader is the right outcome
 
 
 def test_voters_are_added_and_removed_one_at_a_time() -> None:
@@ -311,7 +311,7 @@ def test_a_killed_leader_announces_it_to_later_starters_too() -> None:
     began = cluster.now
     cluster.start(next(node for node in range(3) if node != leader))
     cluster.run_until(lambda: cluster.active() is not None)
-    assert cluster.now - began < TIMES.resend + TIMES.succession + 200, "before anybody's time was up"
+    assert cluster.now - began < TIMES.resend + TIMES.succession + 200, "before any timeout"
 
 
 def test_an_observer_follows_and_gets_only_what_is_committed() -> None:
@@ -377,8 +377,8 @@ def test_a_leader_that_resigned_is_not_followed_again_because_of_outdated_answer
     cluster.give(leader, ResignRequested(Millis(cluster.now)))
     began = cluster.now
     cluster.settle()
-    told = LeaderReported(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id, key(leader).node_id)
-    cluster.give(node, told)
+    reported = LeaderReported(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id, key(leader).node_id)
+    cluster.give(node, reported)
     cluster._answers[0] = lambda _: None
     cluster.give(node, BeginEpochRequested(0, Millis(cluster.now), BeginEpoch(LeaderEpoch(1), key(leader).node_id)))
     assert cluster.core(node).leader_id == -1

@@ -125,7 +125,7 @@ class QuorumMachine(RuleBasedStateMachine):
         cluster = self.cluster
         cluster.heal()
         cluster.slow_disks = set()
-        for node in cluster.replicas:  # a node that drained stands no more in that life
+        for node in cluster.replicas:  # a node that drained is no candidate in that incarnation
             if cluster.replicas[node].core is not None:
                 cluster.kill(node)
             cluster.start(node)

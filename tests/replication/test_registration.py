@@ -46,11 +46,11 @@ def test_a_process_elsewhere_with_a_live_nodes_number_is_refused_until_the_sessi
     """It seems to have the node's directory; a copy of the directory on another machine would look the same."""
     world = Controlled()
     world.start(1)
-    refused = world.register(1, life=2, boot=b"another machine")
+    refused = world.register(1, run_number=2, boot=b"another machine")
     assert isinstance(refused, DuplicateNodeRegistration)
     assert "session ends in 2000 ms" in refused.message
     world.pass_time(SESSION_MS + 200)
-    assert isinstance(world.register(1, life=2, boot=b"another machine"), Registered)
+    assert isinstance(world.register(1, run_number=2, boot=b"another machine"), Registered)
 
 
 def test_a_process_that_has_the_locks_of_the_one_before_takes_its_place_at_once() -> None:
@@ -59,7 +59,7 @@ def test_a_process_that_has_the_locks_of_the_one_before_takes_its_place_at_once(
     world.start(1, 2, 3)
     before = world.made()
     leader = before.leader
-    assert isinstance(world.register(leader, life=2), Registered)
+    assert isinstance(world.register(leader, run_number=2), Registered)
     assert world.node(leader).fenced
     after = world.partition()
     assert leader not in after.isr
@@ -75,7 +75,7 @@ def test_a_process_that_has_the_locks_of_the_one_before_takes_its_place_at_once(
 def test_a_directory_that_the_live_process_may_have_locked_itself_proves_nothing(named: dict[DirectoryId, int]) -> None:
     world = Controlled()
     world.start(1)
-    assert isinstance(world.register(1, life=2, directories=named), DuplicateNodeRegistration)
+    assert isinstance(world.register(1, run_number=2, directories=named), DuplicateNodeRegistration)
 
 
 def test_one_of_two_directories_proves_nothing_of_the_process_that_had_both() -> None:
@@ -83,8 +83,10 @@ def test_one_of_two_directories_proves_nothing_of_the_process_that_had_both() ->
     first = world.register(1, directories={directory(1): -1, directory(2): -1})
     assert isinstance(first, Registered)
     number = first.node_epoch
-    assert isinstance(world.register(1, life=2, directories={directory(1): number}), DuplicateNodeRegistration)
-    assert isinstance(world.register(1, life=2, directories={directory(1): number, directory(2): number}), Registered)
+    assert isinstance(world.register(1, run_number=2, directories={directory(1): number}), DuplicateNodeRegistration)
+    assert isinstance(
+        world.register(1, run_number=2, directories={directory(1): number, directory(2): number}), Registered
+    )
 
 
 def test_a_node_of_another_cluster_or_with_the_directory_of_another_node_is_refused() -> None:
@@ -126,7 +128,7 @@ def test_the_last_in_sync_member_stays_and_leads_again_in_a_new_epoch() -> None:
     world.kill(last, alive=others)
     assert (world.partition().isr, world.partition().leader) == ((last,), NO_NODE)
     assert "fenced" in why_leaderless(world.image, world.partition())
-    world.start(last, life=2)
+    world.start(last, run_number=2)
     assert world.partition().leader == last
     assert world.partition().leader_epoch == epoch + 2  # one that ended the leadership, one that began the next
 
@@ -136,9 +138,9 @@ def test_a_new_incarnation_ends_the_leaderships_of_the_old_one() -> None:
     world = Controlled()
     world.start(1)
     state = world.made(replicas=1)
-    world.activate()  # another controller, so that nobody knows how long the node was silent
+    world.activate()  # another controller, which does not know how long the node was silent
     world.pass_time(SESSION_MS + 200)
-    world.start(1, life=2)
+    world.start(1, run_number=2)
     again = world.partition()
     assert again.leader == 1
     assert again.leader_epoch > state.leader_epoch
@@ -151,8 +153,8 @@ def test_a_controllers_own_earlier_incarnation_is_fenced_at_once() -> None:
     world.activate(node=1, incarnation=1_002)
     assert world.node(1).fenced
     assert world.partition().leader == 2
-    assert isinstance(world.register(1, life=2), Registered)
-    assert isinstance(world.register(2, life=2, boot=b"another machine"), DuplicateNodeRegistration)
+    assert isinstance(world.register(1, run_number=2), Registered)
+    assert isinstance(world.register(2, run_number=2, boot=b"another machine"), DuplicateNodeRegistration)
 
 
 def test_a_controller_that_was_paused_fences_no_node_for_it() -> None:
@@ -171,7 +173,7 @@ def test_an_earlier_incarnation_gets_an_error() -> None:
     world.start(1)
     old = world.numbers[1]  # type: ignore[index]
     world.kill(1)
-    world.start(1, life=2)
+    world.start(1, run_number=2)
     assert isinstance(world.beat(1, epoch=old), StaleNodeEpoch)
     world.numbers[7] = old  # type: ignore[index]
     assert isinstance(world.beat(7), NodeIdNotRegistered)
@@ -194,7 +196,7 @@ def alone(world: Controlled, *, durability: str = "fsync") -> None:
 def test_an_unclean_stop_keeps_the_last_replica_if_its_directory_is_the_same() -> None:
     world = Controlled()
     alone(world)
-    world.start(1, life=2, boot=b"another boot")
+    world.start(1, run_number=2, boot=b"another boot")
     assert world.partition().leader == 1
     assert world.reports[1:] == []
 
@@ -202,9 +204,9 @@ def test_an_unclean_stop_keeps_the_last_replica_if_its_directory_is_the_same() -
 def test_a_crash_before_the_number_was_written_does_not_make_the_directory_an_older_one() -> None:
     world = Controlled()
     alone(world)
-    assert isinstance(world.register(1, life=2), Registered)  # dies before it writes the number into its directory
+    assert isinstance(world.register(1, run_number=2), Registered)  # ends before it writes the number
     world.pass_time(SESSION_MS + 200, 2)
-    world.start(1, life=3)
+    world.start(1, run_number=3)
     assert world.partition().leader == 1
 
 
@@ -212,7 +214,7 @@ def test_an_emptied_volume_leads_nothing_until_the_old_one_is_back() -> None:
     """Scenario 9: in-sync set {A}; A's volume is replaced by an empty one; A must not lead from nothing."""
     world = Controlled()
     alone(world)
-    assert isinstance(world.register(1, life=2, directories={directory(7): -1}), Registered)
+    assert isinstance(world.register(1, run_number=2, directories={directory(7): -1}), Registered)
     world.beat(1)
     assert not world.node(1).fenced
     state = world.partition()
@@ -220,7 +222,7 @@ def test_an_emptied_volume_leads_nothing_until_the_old_one_is_back() -> None:
     assert "is gone or has failed; restore it" in why_leaderless(world.image, state)
     assert any("without log directory" in report for report in world.reports)
     world.kill(1, alive=(2,))
-    world.start(1, life=3)
+    world.start(1, run_number=3)
     assert world.partition().leader == 1
 
 
@@ -228,14 +230,14 @@ def test_a_copy_put_back_leads_nothing() -> None:
     """Scenario 9: the volume is put back from last night's snapshot, same id, older number."""
     world = Controlled()
     alone(world)
-    assert isinstance(world.register(1, life=2, directories={directory(1): world.numbers[1] - 1}), Registered)  # type: ignore[index]
+    assert isinstance(world.register(1, run_number=2, directories={directory(1): world.numbers[1] - 1}), Registered)  # type: ignore[index]
     world.beat(1)
     state = world.partition()
     assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((), (), (1,), NO_NODE)
     assert state.directory_of(1) == LOST_DIRECTORY  # type: ignore[arg-type]
     assert any("older copy" in report for report in world.reports)
     world.kill(1, alive=(2,))
-    world.start(1, life=3)
+    world.start(1, run_number=3)
     assert world.partition().leader == NO_NODE
     assert "is known to have lost records, as reported earlier" in world.reports[-1]
     assert "why-unavailable" in world.reports[-1]
@@ -247,14 +249,14 @@ def test_a_late_copy_of_an_earlier_incarnations_registration_is_ignored() -> Non
     world = Controlled()
     alone(world)
     number, seen = world.on_disk[directory(1)], world.end
-    world.start(1, life=2)
+    world.start(1, run_number=2)
     world.kill(1, alive=(2,))
-    world.start(1, life=3)
+    world.start(1, run_number=3)
     world.kill(1, alive=(2,))
     before = world.image
-    assert isinstance(world.register(1, life=2, directories={directory(1): number}, offset=seen), StaleNodeEpoch)
+    assert isinstance(world.register(1, run_number=2, directories={directory(1): number}, offset=seen), StaleNodeEpoch)
     assert world.image is before
-    world.start(1, life=4)
+    world.start(1, run_number=4)
     assert world.partition().leader == 1
 
 
@@ -263,7 +265,7 @@ def test_named_damage_leads_nothing() -> None:
     alone(world)
     key = world.partition().key
     answer = world.register(
-        1, life=2, directories={directory(1): world.on_disk[directory(1)]}, damaged={key: "bad CRC at offset 17"}
+        1, run_number=2, directories={directory(1): world.on_disk[directory(1)]}, damaged={key: "bad CRC at offset 17"}
     )
     assert isinstance(answer, Registered)
     world.beat(1)
@@ -278,7 +280,7 @@ def test_damage_or_a_new_directory_takes_a_replica_out_of_a_set_that_others_carr
     world.start(1, 2, 3)
     world.made()
     world.activate(node=1, incarnation=1)  # node 1 hosts the controller: its session is over at once
-    assert isinstance(world.register(1, life=2, directories={directory(7): -1}), Registered)
+    assert isinstance(world.register(1, run_number=2, directories={directory(7): -1}), Registered)
     state = world.partition()
     assert 1 not in state.isr
     assert state.directory_of(1) == directory(7)  # type: ignore[arg-type]
@@ -288,7 +290,7 @@ def test_damage_or_a_new_directory_takes_a_replica_out_of_a_set_that_others_carr
 def test_a_page_cache_replica_leads_again_on_the_same_boot() -> None:
     world = Controlled()
     alone(world, durability="page-cache")
-    world.start(1, life=2)
+    world.start(1, run_number=2)
     assert world.partition().leader == 1
     assert world.reports[1:] == []
 
@@ -296,6 +298,6 @@ def test_a_page_cache_replica_leads_again_on_the_same_boot() -> None:
 def test_the_last_page_cache_replica_may_lead_after_a_reboot_and_the_loss_is_reported() -> None:
     world = Controlled()
     alone(world, durability="page-cache")
-    world.start(1, life=2, boot=b"another boot")
+    world.start(1, run_number=2, boot=b"another boot")
     assert world.partition().leader == 1
     assert any("lost unsynced records when its machine rebooted" in report for report in world.reports)

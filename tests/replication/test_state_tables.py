@@ -22,7 +22,7 @@ class State(Enum):
 
 class Cause(Enum):
     PROPOSED = "the leader asks the controller for a set with it"
-    REFUSED = "the controller refused that, or nobody has heard from it"
+    REFUSED = "the controller rejected it, or did not answer"
     KNOWN_IN = "a higher partition epoch is known, whose set has it"
     KNOWN_OUT = "a higher partition epoch is known, whose set has it not"
 

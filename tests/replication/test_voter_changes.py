@@ -32,7 +32,7 @@ def cluster(*nodes: int) -> Controlled:
 
 def come_back(controlled: Controlled, node: int, with_directory: int) -> None:
     """Another incarnation of the node, with a new volume."""
-    assert isinstance(controlled.register(node, life=2, directories={directory(with_directory): -1}), Registered)
+    assert isinstance(controlled.register(node, run_number=2, directories={directory(with_directory): -1}), Registered)
     controlled.beat(node)
 
 
@@ -45,10 +45,10 @@ def test_a_set_grows_by_one_that_has_caught_up_until_it_has_as_many_as_wanted() 
     controlled = cluster(0, 1, 2, 3)
     assert review(controlled) == []
     assert review(controlled, key(1)) == [key(1)]
-    everybody = (key(0), key(1), key(2), key(3))
-    assert review(controlled, *everybody) == [key(0), key(1)]
-    assert review(controlled, *everybody) == [key(0), key(1), key(2)]
-    assert review(controlled, *everybody) == [key(0), key(1), key(2)]
+    all_voters = (key(0), key(1), key(2), key(3))
+    assert review(controlled, *all_voters) == [key(0), key(1)]
+    assert review(controlled, *all_voters) == [key(0), key(1), key(2)]
+    assert review(controlled, *all_voters) == [key(0), key(1), key(2)]
 
 
 def test_nothing_changes_before_the_last_change_is_committed() -> None:
@@ -109,9 +109,9 @@ def removed(controlled: Controlled, node: int, directory_number: int | None = No
 
 def test_an_operator_removes_a_voter_that_is_gone_for_good_and_another_takes_its_place() -> None:
     controlled = cluster(0, 1, 2, 3)
-    everybody = (key(0), key(1), key(2), key(3))
+    all_voters = (key(0), key(1), key(2), key(3))
     for _ in range(3):
-        review(controlled, *everybody)
+        review(controlled, *all_voters)
     assert isinstance(removed(controlled, 2), InvalidRequest), "it is alive"
     assert isinstance(removed(controlled, 3), VoterNotFound)
     controlled.pass_time(SESSION_MS + 400, 0, 1, 3)
@@ -121,7 +121,7 @@ def test_an_operator_removes_a_voter_that_is_gone_for_good_and_another_takes_its
     assert isinstance(removed(controlled, 2), VoterChangePending | None)
     controlled.hold_commits = False
     controlled.commit()
-    assert review(controlled, *everybody) == [key(0), key(1), key(3)]
+    assert review(controlled, *all_voters) == [key(0), key(1), key(3)]
 
 
 def test_the_only_voter_cannot_be_removed() -> None:

@@ -115,7 +115,7 @@ class Checkers:
         self._has = has
         self._cleanups: dict[TopicId, Cleanup] = {}
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
-        self._made_anew: dict[tuple[str, PartitionKey], int] = {}  # where a replica's empty log last began
+        self._restarted_at: dict[tuple[str, PartitionKey], int] = {}  # where a replica's empty log last began
         self._voters = 1
         self._metadata_durable: dict[str, int] = {}  # by node: the last observed durable offset
         self._set_sizes: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
@@ -147,7 +147,7 @@ class Checkers:
             if key[0] == node:
                 self._watched[key] = Watched(seen.at_us)
 
-    def look(self, node: str, life: str, replicas: Iterable[ReplicaView]) -> None:
+    def look(self, node: str, incarnation: str, replicas: Iterable[ReplicaView]) -> None:
         """Check what changed on one node since the last call."""
         now_us = self._now_us()
         for replica in replicas:
@@ -162,7 +162,7 @@ class Checkers:
                 seen.log, seen.high_watermark, seen.log_start, seen.log_end, seen.compared = log, -1, 0, 0, 0
                 seen.size_max = 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
-                self._epoch_moved(node, life, replica, seen)
+                self._epoch_moved(node, incarnation, replica, seen)
             if log is not None:
                 if replica.name.startswith("__"):
                     self._metadata_durable[node] = log.durable_offset
@@ -174,7 +174,7 @@ class Checkers:
                 ended, seen.log_end = seen.log_end, log.log_end_offset
                 if log.log_start_offset != seen.log_start:
                     if ended != log.log_end_offset == log.log_start_offset:
-                        self._made_anew[node, replica.key] = log.log_start_offset
+                        self._restarted_at[node, replica.key] = log.log_start_offset
                     self._start_moved(node, replica, log, seen, since_us)
                 seen.size_max = max(seen.size_max, log.size)
                 seen.at_us = now_us
@@ -333,7 +333,7 @@ class Checkers:
             )
         self._compare(node, replica, log, start, end)
 
-    def _epoch_moved(self, node: str, life: str, replica: ReplicaView, seen: Watched) -> None:
+    def _epoch_moved(self, node: str, incarnation: str, replica: ReplicaView, seen: Watched) -> None:
         if replica.leader_epoch < seen.epoch:
             raise Violation(
                 f"{replica.name} on {node}: its leader epoch went back from {seen.epoch} to {replica.leader_epoch}"
@@ -347,15 +347,17 @@ class Checkers:
             return
         if loss is not None and ledger.lossy and replica.leader_epoch >= loss.epoch and replica.log is not None:
             self._judge_again(node, replica, replica.log, ledger, loss)
-        first = ledger.leaders.setdefault(replica.leader_epoch, life)
+        first = ledger.leaders.setdefault(replica.leader_epoch, incarnation)
         ledger.begun.setdefault(replica.leader_epoch, ledger.end)
-        if first != life:
-            raise Violation(f"{replica.name} epoch {replica.leader_epoch} is led by {first} and by {life}")
-        self._note(f"{life} leads {replica.name} in epoch {replica.leader_epoch}")
+        if first != incarnation:
+            raise Violation(f"{replica.name} epoch {replica.leader_epoch} is led by {first} and by {incarnation}")
+        self._note(f"{incarnation} leads {replica.name} in epoch {replica.leader_epoch}")
         if replica.log is not None:
-            self._begins_complete(node, life, replica, replica.log, ledger)
+            self._begins_complete(node, incarnation, replica, replica.log, ledger)
 
-    def _begins_complete(self, node: str, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:
+    def _begins_complete(
+        self, node: str, incarnation: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger
+    ) -> None:
         if ledger.lossy or (ledger.loss is not None and replica.leader_epoch < ledger.loss.epoch):
             return
         # A node that learns late of its leadership need not have what leaders of newer epochs have committed since.
@@ -363,7 +365,7 @@ class Checkers:
         committed = min([ledger.end, *newer])
         if log.log_end_offset < committed:
             raise Violation(
-                f"{life} leads {replica.name} in epoch {replica.leader_epoch} with its log ending at "
+                f"{incarnation} leads {replica.name} in epoch {replica.leader_epoch} with its log ending at "
                 f"{log.log_end_offset}, but everything below {committed} was committed before"
             )
         self._compare(node, replica, log, min(ledger.start, committed), committed)
@@ -497,7 +499,7 @@ class Checkers:
         """Whether the leader that wrote this batch can still identify the sender at `offset`. It cannot if the
         offset was deleted before its log was recreated: producer state comes with the batches."""
         node = ledger.leaders.get(int(batch.partition_leader_epoch), "").partition(".")[0]
-        return self._made_anew.get((node, key), 0) <= offset
+        return self._restarted_at.get((node, key), 0) <= offset
 
     def _in_order(self, ledger: Ledger, offset: int, value: bytes) -> None:
         sent = self._numbered.get(value)

@@ -183,9 +183,9 @@ def unclean_election_keeps_sound_batches(sim: Simulation) -> None:
     sim.run_for(3)
     assert sim.leader(TOPIC) == -1, "elected without its durable records"
     before = size_of_logs(sim, last, f"/data/{TOPIC}-0")
-    told = expected_loss(sim)
-    assert (told.leader, sim.leader(TOPIC)) == (last, -1), "a dry run changes nothing"
-    assert "4..4 cannot be read" in told.loss, f"one offset is lost, reported: {told.loss}"
+    outcome = expected_loss(sim)
+    assert (outcome.leader, sim.leader(TOPIC)) == (last, -1), "a dry run changes nothing"
+    assert "4..4 cannot be read" in outcome.loss, f"one offset is lost, reported: {outcome.loss}"
     assert not kept_aside(sim, last, f"{TOPIC}-0")
     sim.checkers.may_have_lost(sim.partition(TOPIC).key)
     assert sim.elect(TOPIC, 0, unclean=True).leader == last
@@ -208,7 +208,7 @@ def damaged_without_a_leader(sim: Simulation) -> tuple[int, int, Log]:
     sim.run_until(lambda: sim.isr(TOPIC) == {last}, what="the last one is alone")
     write(sim, 0, "b", 5)
     sim.kill(last)
-    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="no replica leads")
     sim.restart(other)
     sim.run_until(lambda: not fenced(sim, other), what="the other one is back")
     log = sim.log(other, TOPIC)
@@ -222,33 +222,33 @@ def damaged_without_a_leader(sim: Simulation) -> tuple[int, int, Log]:
 
 
 def expected_loss(sim: Simulation) -> admin_pb2.PartitionOutcome:
-    """What an unclean election would cost, as an operator is told before."""
+    """What an unclean election would lose, as a dry run reports it to an operator."""
     request = admin_pb2.ElectLeadersRequest(
         type=admin_pb2.ELECTION_TYPE_UNCLEAN,
         partitions=[admin_pb2.TopicPartitionId(topic=TOPIC, partition=0)],
         validate_only=True,
     )
-    (told,) = sim.admin(methods.ADMIN_ELECT_LEADERS, request).partitions
-    return told
+    (outcome,) = sim.admin(methods.ADMIN_ELECT_LEADERS, request).partitions
+    return outcome
 
 
 def unclean_election_of_the_damaged_replica_out_of_sync(sim: Simulation, *, restarts: bool) -> None:
-    """The only replica that can be reached was out of sync, and is found damaged while nobody leads. Its log stays: the
-    operator is told which offset is lost, and all others are there after the election. restarts: its node is started
-    again before that."""
+    """The only reachable replica was out of sync and is found damaged while no replica leads. Its log stays: the
+    operator learns which offset is lost, and all others are there after the election. restarts: its node restarts
+    before that."""
     last, other, log = damaged_without_a_leader(sim)
     lost = log.segments[1].base_offset
-    assert not kept_aside(sim, other, f"{TOPIC}-0"), "set aside while nobody leads"
+    assert not kept_aside(sim, other, f"{TOPIC}-0"), "set aside while no replica leads"
     if restarts:
         sim.kill(other)
         sim.run_until(lambda: fenced(sim, other), what="it is fenced")
         sim.restart(other)
         sim.run_until(lambda: not fenced(sim, other), what="it is back again")
         sim.run_for(3)
-    told = expected_loss(sim)
-    assert (told.leader, sim.leader(TOPIC)) == (other, -1)
-    assert "log end 20" in told.loss, f"it says: {told.loss}"
-    assert f" {lost}..{lost} cannot be read" in told.loss, f"one offset is lost, it says: {told.loss}"
+    outcome = expected_loss(sim)
+    assert (outcome.leader, sim.leader(TOPIC)) == (other, -1)
+    assert "log end 20" in outcome.loss, f"it says: {outcome.loss}"
+    assert f" {lost}..{lost} cannot be read" in outcome.loss, f"one offset is lost, it says: {outcome.loss}"
     sim.checkers.may_have_lost(sim.partition(TOPIC).key)
     assert sim.elect(TOPIC, 0, unclean=True).leader == other
     sim.run_until(lambda: leads(sim, other, 0), what="it leads")
@@ -271,7 +271,7 @@ def unclean_election_of_a_replica_that_starts_damaged(sim: Simulation) -> None:
 def damaged_replica_waits_for_a_leader(sim: Simulation) -> None:
     """The same, but the last member comes back and leads: now the damaged log is set aside and fetched again."""
     last, other, log = damaged_without_a_leader(sim)
-    assert not kept_aside(sim, other, f"{TOPIC}-0"), "set aside while nobody leads"
+    assert not kept_aside(sim, other, f"{TOPIC}-0"), "set aside while no replica leads"
     sim.restart(last)
     sim.run_until(lambda: sim.isr(TOPIC) == {last, other}, within=60, what="it is fetched again")
     assert log.closed

@@ -98,9 +98,9 @@ def stranger_names_no_cluster(sim: Simulation) -> None:
     for node in range(3):
         refused = says_who_leads(sim, node, 2, cluster="")
         assert isinstance(refused, TidelogError), "a request without a cluster ID is accepted"
-        nobody = quorum_pb2.ReplicaKey(node_id=node, directory_id=b"\x00" * 16)
+        unknown = quorum_pb2.ReplicaKey(node_id=node, directory_id=b"\x00" * 16)
         end = quorum_pb2.EndQuorumEpochRequest(
-            cluster_id=sim.image().cluster_id, leader_id=active(sim), epoch=rules(sim, node).epoch, receiver=nobody
+            cluster_id=sim.image().cluster_id, leader_id=active(sim), epoch=rules(sim, node).epoch, receiver=unknown
         )
         ended = ask(sim, node, methods.QUORUM_END_QUORUM_EPOCH, end)
         assert isinstance(ended, TidelogError), "a request for another replica is accepted"

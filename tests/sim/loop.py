@@ -230,8 +230,8 @@ class SimLoop(LoopInterface):
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as failed:  # noqa: BLE001 - as asyncio's own handles do
-            told = f"{callback!r} failed"
-            self.call_exception_handler({"message": told, "exception": failed, "handle": handle})
+            description = f"{callback!r} failed"
+            self.call_exception_handler({"message": description, "exception": failed, "handle": handle})
         if owner is not None and owner.stirred:
             self._look_after(owner)
         if self._defects:
@@ -452,13 +452,13 @@ class SimLoop(LoopInterface):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self._muted:
             return
-        told = [str(context.get("message", "a callback failed"))]
+        description = [str(context.get("message", "a callback failed"))]
         if (failed := context.get("exception")) is not None:
-            told.append(f"{type(failed).__name__}: {failed}")
-            told.append(_where(failed))
+            description.append(f"{type(failed).__name__}: {failed}")
+            description.append(_where(failed))
         if (subject := context.get("task") or context.get("future") or context.get("handle")) is not None:
-            told.append(repr(subject)[:300])
-        self._defects.append(" | ".join(part for part in told if part))
+            description.append(repr(subject)[:300])
+        self._defects.append(" | ".join(part for part in description if part))
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)

@@ -85,7 +85,7 @@ class Machine:
         self.clock = SimClock(loop, rate=rng.uniform(0.99, 1.01), wall_offset_ms=rng.randint(-300, 300))
         self.process: Process | None = None
         self.node: Node | None = None
-        self.life = 0
+        self.run_number = 0
         self.directories = DIRECTORIES[:directories]
         self.disk_broken = self.first_directory_broken = False
         self.was_full = False  # at any time in this incarnation
@@ -129,23 +129,23 @@ class Machine:
         return all(self.disk.size(f"{directory}/{CLEAN_SHUTDOWN}") is not None for directory in self.directories)
 
     @property
-    def life_name(self) -> str:
-        return f"{self.name}.{self.life}"
+    def incarnation_name(self) -> str:
+        return f"{self.name}.{self.run_number}"
 
     # --- incarnations ---
 
     def start(self) -> None:
         """Start the process. The machine must have power."""
         assert not self.up, f"{self.name} runs already"
-        self.life += 1
+        self.run_number += 1
         self.was_full = self.disk.capacity is not None
-        process = self.process = Process(self.name, self.life)
+        process = self.process = Process(self.name, self.run_number)
         self._network.machines_off.discard(self.name)
         self._past += self._executors
         self._executors, self._syncers = [], []
         self._seen = {}
         self._safety = Safety(self.disk)
-        self._note(f"{self.life_name} starts")
+        self._note(f"{self.incarnation_name} starts")
         process.run(self._assemble, process)
 
     def configure_voters(self, count: int) -> None:
@@ -166,7 +166,7 @@ class Machine:
         self._network.listen(
             endpoint_of(self.node_id), process, self.name, "client", grpc_services(self.node.services())
         )
-        self._loop.create_task(self._run(self.node), name=f"{self.life_name} run")
+        self._loop.create_task(self._run(self.node), name=f"{self.incarnation_name} run")
 
     async def _stop_listening(self) -> None:
         """Close listeners and streams, as a real process does between its drain and its end."""
@@ -186,7 +186,7 @@ class Machine:
     def _exited(self, process: Process, failure: BaseException | None) -> None:
         if process is not self.process or not process.alive:
             return
-        self._note(f"{self.life_name} ends: {failure!r}")
+        self._note(f"{self.incarnation_name} ends: {failure!r}")
         excused = self._is_excused(failure)
         self.die(power_lost=False)
         self._on_exit(self, None if excused else failure)
@@ -257,12 +257,12 @@ class Machine:
             if operation in on_the_loop.WATCHED:
                 callers = on_the_loop.forbidden(operation)
                 if callers is not None:
-                    told = f"{self.life_name}: a {operation} of {path} on the event loop, by {callers}"
-                    self._loop.call_exception_handler({"message": told})
+                    description = f"{self.incarnation_name}: a {operation} of {path} on the event loop, by {callers}"
+                    self._loop.call_exception_handler({"message": description})
 
         asks_disk = operation in executor.SYNCS or not self.pace.stalled  # a stalled disk takes writes into its memory
         if asks_disk and self.pace.hangs(operation, path):
-            self._note(f"{self.life_name} hangs in a {operation} of {path}, on its event loop")
+            self._note(f"{self.incarnation_name} hangs in a {operation} of {path}, on its event loop")
             self._loop.freeze(process)
 
     def put_away(self) -> None:
@@ -313,7 +313,7 @@ class Machine:
             if isinstance(replica.log, Log) and replica.durability is Durability.FSYNC:
                 loss = self._safety.possible_loss(replica.log)
                 if loss is not None:
-                    raise Violation(f"{replica.name} on {self.life_name} {loss}")
+                    raise Violation(f"{replica.name} on {self.incarnation_name} {loss}")
         return found
 
     def replica(self, key: PartitionKey) -> ReplicaView | None:

@@ -451,6 +451,6 @@ class Exchange:
         except TidelogError as refused:
             return self._network.over_the_wire(refused)
         except Exception as defect:  # noqa: BLE001 - reported, and the caller gets the answer of a real node
-            told = f"{self._method} failed on {listening.machine} by a defect"
-            self._network.loop.call_exception_handler({"message": told, "exception": defect})
-            return UnknownServerError(f"{told}; see the log of the node")
+            description = f"{self._method} failed on {listening.machine} by a defect"
+            self._network.loop.call_exception_handler({"message": description, "exception": defect})
+            return UnknownServerError(f"{description}; see the log of the node")

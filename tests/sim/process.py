@@ -40,10 +40,10 @@ class Process:
         "_context",
         "busy_until_us",
         "held_back",
-        "life",
         "name",
         "on_death",
         "owes_us",
+        "run_number",
         "state",
         "step_us",
         "stirred",
@@ -51,9 +51,9 @@ class Process:
 
     _all: ClassVar[weakref.WeakSet[Process]] = weakref.WeakSet()
 
-    def __init__(self, name: str, life: int = 0) -> None:
+    def __init__(self, name: str, run_number: int = 0) -> None:
         self.name = name
-        self.life = life
+        self.run_number = run_number
         self.state = ProcessState.RUNNING
         self.stirred = False  # watched state was written since the last check
         self.held_back: deque[Any] = deque()  # handles that came due while it was paused or busy, in order
@@ -90,7 +90,7 @@ class Process:
         return self._context.copy().run(call, *args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<{self.name}.{self.life} {self.state.value}>"
+        return f"<{self.name}.{self.run_number} {self.state.value}>"
 
 
 CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated process", default=None)

@@ -20,10 +20,10 @@ from tidelog.errors import TidelogError
 class SimProducer:
     """An idempotent producer in its own client process."""
 
-    def __init__(self, client: Client, checkers: Checkers, drive: Any, *, life: int = 0, **options: Any) -> None:
-        """drive: the world's `run_until`. life: number of this producer within its process. options: as of
+    def __init__(self, client: Client, checkers: Checkers, drive: Any, *, run_number: int = 0, **options: Any) -> None:
+        """drive: the world's `run_until`. run_number: number of this producer within its process. options: as of
         tidelog.Producer."""
-        self.life = life
+        self.run_number = run_number
         self._client, self._checkers, self._drive = client, checkers, drive
         self._numbers = itertools.count()
         self.producer = Producer(
@@ -60,7 +60,7 @@ class SimProducer:
         return sent
 
     def _announce(self, topic: str, value: bytes, partition: int) -> Sent:
-        sent = Sent(topic, partition, value, -1, producer=f"{self.name}.{self.life}", drive=self._drive)
+        sent = Sent(topic, partition, value, -1, producer=f"{self.name}.{self.run_number}", drive=self._drive)
         self._checkers.sending(sent)
         return sent
 

@@ -166,29 +166,29 @@ class Workload:
             try:
                 ledger = self._sim.ledger(topic, partition)
                 asked_at, forgiven = ledger.end, ledger.forgiven
-                told = await client.reported_end(topic, partition)
+                reported = await client.reported_end(topic, partition)
             except TidelogError:
                 client.forget(topic, partition)
             else:
-                self._sim.checkers.reported_end(ledger, *told, asked_at if ledger.forgiven == forgiven else 0)
+                self._sim.checkers.reported_end(ledger, *reported, asked_at if ledger.forgiven == forgiven else 0)
             await client.sleep(client.rng.uniform(0, 0.6))
 
     async def _produce_once_each(self, client: Client) -> None:
         """One idempotent producer after the other, each with its own ID."""
-        life = 0
+        run_number = 0
         while not self._stopping:
-            life += 1
-            await self._bursts(client, life)
+            run_number += 1
+            await self._bursts(client, run_number)
         self._running -= 1
 
-    async def _bursts(self, client: Client, life: int) -> None:
+    async def _bursts(self, client: Client, run_number: int) -> None:
         """Bursts of records, with several batches of a partition in flight; some are cancelled early."""
         rng = client.rng
         producer = SimProducer(
             client,
             self._sim.checkers,
             None,
-            life=life,
+            run_number=run_number,
             batch_bytes=rng.choice((300, 1_500)),
             linger_ms=rng.choice((0, 5)),
             request_timeout_ms=rng.choice((800, 3_000)),
@@ -202,7 +202,7 @@ class Workload:
             at_once = rng.random() < AT_ONCE
             for _ in range(rng.choice((1, 3, 12))):
                 count += 1
-                value = f"{producer.name}.{life}-{count} ".encode() + b"." * rng.choice((0, 10, 200))
+                value = f"{producer.name}.{run_number}-{count} ".encode() + b"." * rng.choice((0, 10, 200))
                 key = b"key-%d" % rng.randrange(KEYS) if topic in self._keyed else None
                 call = producer.enqueue(topic, value, partition, key)
                 if at_once:

@@ -70,11 +70,11 @@ def damaged_member_is_created_again(sim: Simulation) -> None:
     late = sim.hold("Data.FetchStream", source=rotten, target=leader, when=says_it_has(13))
     sim.produce(TOPIC, b"b", acks="1").wait()
     sim.run_until(lambda: late.count > 0 and durable_offset(sim, rotten, 0) == 13, what="it reports that it has all")
-    made_anew(sim, rotten)
+    must_be_created_again(sim, rotten)
     arrives_before_records(sim, late, leader, rotten)
 
 
-def made_anew(sim: Simulation, node: int) -> None:
+def must_be_created_again(sim: Simulation, node: int) -> None:
     """The scrub finds corruption in a replica's log; the replica leaves its sets and starts a new log."""
     log = sim.log(node, TOPIC)
     assert isinstance(log, Log)
@@ -100,7 +100,7 @@ def damaged_joiner_is_created_again(sim: Simulation) -> None:
     late = sim.hold("Controller.AlterPartition", source=leader, when=admits(rotten))
     sim.heal_link(rotten, leader)
     sim.run_until(lambda: late.count > 0, what="the leader proposes to add it again")
-    made_anew(sim, rotten)
+    must_be_created_again(sim, rotten)
     arrives_before_records(sim, late, leader, rotten)
 
 

@@ -390,7 +390,9 @@ def arrives(sim: Simulation, leader: int, *said: data_pb2.FetchRequest) -> Tidel
             await stream.send(each)
         with contextlib.suppress(TidelogError):  # the follower takes its place again
             while (answer := await stream.receive()) is not None:
-                errors.extend(status.from_proto(told.error) for told in answer.partitions if told.error is not None)
+                errors.extend(
+                    status.from_proto(reported.error) for reported in answer.partitions if reported.error is not None
+                )
 
     client.start(call(), "is late")
     sim.run_for(1)
@@ -574,10 +576,10 @@ def full_disk(sim: Simulation, *, of_the_leader: bool) -> None:
         sim.run_until(lambda: any(isinstance(one.error, DiskFull) for one in sent), what="a record finds no free space")
         sim.run_for(3)
         asked = sim.admin(methods.ADMIN_EXPLAIN_PARTITIONS, admin_pb2.ExplainPartitionsRequest())
-        told = {each.partition.partition: each for each in asked.partitions}[p]
-        assert (told.readable, told.writable) == (True, False)
-        assert f"the leader, node {leader}, rejects every write: the disk of /data is full" in told.causes[0]
-        assert f"`tidelog partition reassign {TOPIC}-{p} --replicas {follower}," in told.steps[1]
+        reported = {each.partition.partition: each for each in asked.partitions}[p]
+        assert (reported.readable, reported.writable) == (True, False)
+        assert f"the leader, node {leader}, rejects every write: the disk of /data is full" in reported.causes[0]
+        assert f"`tidelog partition reassign {TOPIC}-{p} --replicas {follower}," in reported.steps[1]
     else:
         sim.run_until(lambda: all(one.done for one in sent), what="the others continue")
         sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the full replica is removed")

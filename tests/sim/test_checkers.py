@@ -65,7 +65,7 @@ class Cluster:
         self.members = ["a", "b", "c"]
         self.epochs = dict.fromkeys("abc", 0)
         self.leader = "a"
-        self.lives = dict.fromkeys("abc", 1)
+        self.run_numbers = dict.fromkeys("abc", 1)
         self.now_us = 0
         self.clock = SimClock(self)  # type: ignore[arg-type]
         self.checkers = Checkers(
@@ -85,7 +85,7 @@ class Cluster:
 
     def look(self, *names: str) -> None:
         for name in names:
-            self.checkers.look(name, f"{name}.{self.lives[name]}", [self.view(name)])
+            self.checkers.look(name, f"{name}.{self.run_numbers[name]}", [self.view(name)])
 
     def committed(self, *values: bytes) -> Cluster:
         """Add these values to every log as committed and observed records."""
@@ -123,7 +123,7 @@ def test_two_leaders_of_one_epoch(cluster: Cluster) -> None:
 
 
 def test_one_epoch_in_two_lives_of_a_node(cluster: Cluster) -> None:
-    cluster.lives["a"] = 2
+    cluster.run_numbers["a"] = 2
     cluster.checkers.node_began("a")
     with pytest.raises(Violation, match=re.escape("epoch 0 is led by a.1 and by a.2")):
         cluster.look("a")
@@ -256,7 +256,7 @@ def test_an_unclean_election_ends_the_questions_about_what_is_committed(cluster:
     cluster.logs["b"] = FakeLog().add(b"other")
     cluster.epochs["b"], cluster.leader = 1, "b"
     cluster.look("b")
-    cluster.lives["b"] = 2
+    cluster.run_numbers["b"] = 2
     cluster.checkers.node_began("b")
     with pytest.raises(Violation, match=re.escape("epoch 1 is led by b.1 and by b.2")):
         cluster.look("b")

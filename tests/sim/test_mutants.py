@@ -18,12 +18,12 @@ from tests.replication import quorum_core_stories as core_stories
 from tests.replication.quorum_cluster import QuorumCluster
 from tests.sim import mutants
 from tests.sim.mutants import MUTANTS, Mutant, quorum
-from tests.sim.mutants.mutant import Plant, is_caught, told
+from tests.sim.mutants.mutant import Plant, is_caught, violation_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_planted_bug_is_caught_by_its_story(mutant: Mutant) -> None:
-    said = told(mutant)
+    said = violation_of(mutant)
     assert is_caught(mutant, said), f"{mutant.story.__name__} ended with: {said or 'all is well'}"
 
 

@@ -98,7 +98,7 @@ WORLDS = [((1, 1), "seed=1"), ((2, 1), "seed=2"), ((3, 3), "seed=3,voters=3"), (
 """Seed, and the number of voters if the story sets none."""
 
 
-def told() -> Iterator[Any]:
+def stories_by_cluster() -> Iterator[Any]:
     """Each story in each world; those that need a single voter, in the worlds that have one."""
     for story in STORIES:
         for world, name in WORLDS:
@@ -106,6 +106,6 @@ def told() -> Iterator[Any]:
                 yield pytest.param(story, world, id=f"{name}-{story.__name__}")
 
 
-@pytest.mark.parametrize(("story", "sim"), list(told()), indirect=["sim"])
+@pytest.mark.parametrize(("story", "sim"), list(stories_by_cluster()), indirect=["sim"])
 def test_story(sim: Simulation, story: Callable[[Simulation], None]) -> None:
     story(sim)

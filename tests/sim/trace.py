@@ -38,5 +38,5 @@ class TraceHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = CURRENT.get()
-        who = "world" if process is None else f"{process.name}.{process.life}"
+        who = "world" if process is None else f"{process.name}.{process.run_number}"
         self._trace.note(f"{who} {record.levelname.lower()}: {record.getMessage()}")

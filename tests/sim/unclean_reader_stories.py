@@ -68,9 +68,9 @@ def older_epoch_ends_behind_the_reader(sim: Simulation) -> None:
     assert end(sim, old, p) == 12
     reading = client.start(read_to(consumer, 12), "reads on")
     sim.run_until(reading.done, within=10, what="the reader continues or has an error")
-    told = reading.exception()
-    assert isinstance(told, LogTruncated), f"the reader at 10 got {reading.result()[0].value!r}"
-    assert told.diverging == EpochEnd(older, Offset(8)), f"the logs agree up to {told.diverging}"
+    failure = reading.exception()
+    assert isinstance(failure, LogTruncated), f"the reader at 10 got {reading.result()[0].value!r}"
+    assert failure.diverging == EpochEnd(older, Offset(8)), f"the logs agree up to {failure.diverging}"
 
     async def again() -> list[ConsumerRecord]:
         await consumer.seek((TOPIC, p), Offset(8), leader_epoch=older)

@@ -153,7 +153,7 @@ def _batch_of(sent: Sent, record: Record) -> bytes:
     )
 
 
-class Told(Protocol):
+class Received(Protocol):
     """The judge of what a reader receives (readings.py)."""
 
     position: int
@@ -452,34 +452,34 @@ class Client:
         answer = await self._ask(leader, partition, offset, 0, last_epoch=epoch)
         return None if answer.diverging is None else (answer.diverging.epoch, answer.diverging.end_offset)
 
-    async def read_to(self, topic: str, partition: int, end: int, told: Told, *, decided: bool = False) -> None:
-        """Read from the position of `told` until it has received everything below `end`, through all errors."""
-        while told.position < end:
-            await self._read_on(topic, partition, told, 100, decided)
+    async def read_to(self, topic: str, partition: int, end: int, received: Received, *, decided: bool = False) -> None:
+        """Read from the position of `received` until it has received everything below `end`, through all errors."""
+        while received.position < end:
+            await self._read_on(topic, partition, received, 100, decided)
 
-    async def tail(self, topic: str, partition: int, told: Told, *, decided: bool = False) -> None:
+    async def tail(self, topic: str, partition: int, received: Received, *, decided: bool = False) -> None:
         """Read without end. Half of the time the reader is busy with an answer for a while, so that the next one has
         several batches."""
         while True:
-            position = told.position
-            await self._read_on(topic, partition, told, self.rng.randint(0, 500), decided)
-            if told.position == position:
+            position = received.position
+            await self._read_on(topic, partition, received, self.rng.randint(0, 500), decided)
+            if received.position == position:
                 await self.pause()
             elif self.rng.random() < 0.5:
                 await self.sleep(self.rng.uniform(0, BUSY_S))
 
-    async def _read_on(self, topic: str, partition: int, told: Told, max_wait_ms: int, decided: bool) -> None:
+    async def _read_on(self, topic: str, partition: int, received: Received, max_wait_ms: int, decided: bool) -> None:
         """One attempt. If its position is no longer in the log, the reader moves to the log start."""
         try:
             records, reached = await self.fetch(
-                topic, partition, told.position, max_wait_ms=max_wait_ms, decided=decided
+                topic, partition, received.position, max_wait_ms=max_wait_ms, decided=decided
             )
         except OffsetOutOfRange:
             try:
                 start = await self.earliest(topic, partition)
             except TidelogError:
-                start = told.position
-            told.reached(max(start, told.position))
+                start = received.position
+            received.reached(max(start, received.position))
             await self.pause()
         except TidelogError as error:
             if error.retry is Retry.NEVER and not isinstance(error, CORRUPT):
@@ -488,8 +488,8 @@ class Client:
             await self.pause()
         else:
             for record in records:
-                told.got(record)
-            told.reached(reached)
+                received.got(record)
+            received.reached(reached)
 
 
 def _shown(fetched: PartitionFetched, offset: int) -> tuple[list[Record], int]:

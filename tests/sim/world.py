@@ -287,7 +287,7 @@ class Simulation:
     def kill(self, node: int) -> int:
         """Kill the process at once (SIGKILL); the machine and its page cache stay."""
         if self.machines[node].up:
-            self.note(f"{self.machines[node].life_name} is killed")
+            self.note(f"{self.machines[node].incarnation_name} is killed")
             self.machines[node].die(power_lost=False)
         return node
 
@@ -295,13 +295,13 @@ class Simulation:
         """Send SIGTERM: the process drains, closes its logs and ends by itself."""
         machine = self.machines[node]
         if machine.up and machine.node is not None and machine.process is not None:
-            self.note(f"{machine.life_name} gets SIGTERM")
+            self.note(f"{machine.incarnation_name} gets SIGTERM")
             machine.process.run(machine.node.stop)
         return node
 
     def power_off(self, node: int, *, forget_all: bool = False) -> int:
         """Cut the power of the machine: unsynced data may be lost, or (`forget_all`) is lost."""
-        self.note(f"{self.machines[node].life_name} loses power")
+        self.note(f"{self.machines[node].incarnation_name} loses power")
         closed = self.machines[node].is_closed
         self.machines[node].die(power_lost=True, forget_all=forget_all)
         if not closed:
@@ -672,7 +672,7 @@ class Simulation:
             self._may_have_lost(self._caches.image_moved(before, image))
             self.checkers.sets_changed(views.changed_sets(before, image))
         if moved := machine.moved():
-            self.checkers.look(machine.name, machine.life_name, moved)
+            self.checkers.look(machine.name, machine.incarnation_name, moved)
 
     def _may_have_lost(self, keys: Sequence[PartitionKey]) -> None:
         for key in keys:

@@ -31,8 +31,8 @@ Fields = tuple[bytes | None, bytes | None]
 
 def make_cleaner(troubles: list[TidelogError] | None = None, *, map_bytes: int = 1 << 20) -> LogCleaner:
     """A cleaner without throttling."""
-    told = troubles if troubles is not None else []
-    return LogCleaner(map_bytes=map_bytes, bytes_per_second=1 << 50, on_failure=told.append)
+    reported = troubles if troubles is not None else []
+    return LogCleaner(map_bytes=map_bytes, bytes_per_second=1 << 50, on_failure=reported.append)
 
 
 def clean(logs: Log | Iterable[Log], now: int = NOW, cleaner: LogCleaner | None = None) -> int:

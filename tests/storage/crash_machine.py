@@ -612,8 +612,8 @@ class CrashMachine(Machine):
         assert self.faulty or self.bench.directory.identity.was_clean
         # never synced; in progress when the process stopped
         harmless = ("is not a producer snapshot", "a cleaning was interrupted")
-        told = [note for note in self.bench.directory.notes if not any(word in note for word in harmless)]
-        assert self.faulty or not told, told
+        reported = [note for note in self.bench.directory.notes if not any(word in note for word in harmless)]
+        assert self.faulty or not reported, reported
 
     @rule()
     def kill(self) -> None:

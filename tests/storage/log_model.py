@@ -262,10 +262,10 @@ def _judge_epochs(log: Log, expected: Sequence[Stored], start: int) -> None:
         epoch = max((entry.epoch for entry in entries if entry.start_offset <= max(stored.base, start)), default=-1)
         assert epoch == stored.epoch, f"epoch of offset {stored.base}, which is {stored.epoch}: {entries}"
     for epoch in {stored.epoch for stored in expected}:
-        told = log.epoch_end(LeaderEpoch(epoch))
+        reported = log.epoch_end(LeaderEpoch(epoch))
         ends = [stored.base for stored in expected if stored.epoch > epoch]
-        assert told.epoch == epoch
-        assert told.end_offset <= min(ends, default=log.log_end_offset), f"epoch {epoch} ends at {told}"
+        assert reported.epoch == epoch
+        assert reported.end_offset <= min(ends, default=log.log_end_offset), f"epoch {epoch} ends at {reported}"
 
 
 def _judge_producers(log: Log, expected: Sequence[Stored], *, compacted: bool) -> None:
@@ -278,10 +278,10 @@ def _judge_producers(log: Log, expected: Sequence[Stored], *, compacted: bool) -
     if compacted:
         whole = _last_sequences([stored for stored in expected if stored.last >= log.log_start_offset])
     for producer, state in whole.items():
-        told = found.get(ProducerId(producer))
-        more = compacted and told is not None and told > state
-        gone = told is None and is_new(log)
-        assert more or gone or told == state, f"producer {producer} is known as {told}, not {state}"
+        reported = found.get(ProducerId(producer))
+        more = compacted and reported is not None and reported > state
+        gone = reported is None and is_new(log)
+        assert more or gone or reported == state, f"producer {producer} is known as {reported}, not {state}"
     strangers = found.keys() - whole.keys()
     assert compacted or not strangers, f"producers {strangers} have no batch in the log"
 
@@ -312,8 +312,10 @@ def judge_indexes(log: Log, found: Found) -> None:
             assert ends.get(entry.position) == entry.offset, f"{segment.path}: index entry {entry} points at no batch"
         times = [segment.time_index.entry(slot) for slot in range(segment.time_index.entries)]
         assert all(one.timestamp < two.timestamp and one.offset < two.offset for one, two in pairwise(times)), times
-        told = {entry.offset for entry in times}
-        assert told <= {*ends.values(), segment.base_offset}, f"{segment.path}: a time entry without a batch: {times}"
+        reported = {entry.offset for entry in times}
+        assert reported <= {*ends.values(), segment.base_offset}, (
+            f"{segment.path}: a time entry without a batch: {times}"
+        )
     for batch in found.batches[len(found.batches) // 3 :: 5]:
         at = max(batch.base_offset, log.log_start_offset)
         read = log.read(at, 1, up_to=log.log_end_offset)

@@ -151,10 +151,10 @@ class CompactedLog(RuleBasedStateMachine):
             return
         found = visible(log)
         assert table(found) == {key: value for key, value in self.model.values.items() if value is not None}
-        told = last_offsets(found)
+        reported = last_offsets(found)
         for key, offset in self.model.offsets.items():
             if self.model.values[key] is not None:
-                assert told[key] == offset
+                assert reported[key] == offset
 
     @invariant()
     def offsets_grow_and_segments_do_not_overlap(self) -> None:

@@ -230,7 +230,7 @@ def test_a_log_that_is_deleted_at_any_moment_is_no_disk_failure(out_of_the_way: 
         if out_of_the_way == "deleted":
             bench.directory.delete_log(TP)
         else:
-            bench.directory.set_aside(TP, "nobody knows it")
+            bench.directory.set_aside(TP, "unknown topic")
         with pytest.raises(CleaningCancelled):
             cleaning.run(PIECE_BYTES)
     assert steps > 3

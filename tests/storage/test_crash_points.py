@@ -119,7 +119,7 @@ def test_a_seed_gives_the_same_example_in_every_process() -> None:
     """
     environment = {name: value for name, value in os.environ.items() if name != "CRASH_REPLAY"}
     root = Path(__file__).parents[2]
-    told = {
+    reported = {
         subprocess.run(
             [sys.executable, "-c", program],
             env={**environment, "PYTHONHASHSEED": hashes, "PYTHONPATH": str(root)},
@@ -131,4 +131,4 @@ def test_a_seed_gives_the_same_example_in_every_process() -> None:
         for hashes in ("1", "2")
     }
 
-    assert told == {f"{run_until(CrashMachine, 300, first_seed=5)} {CrashMachine.points}\n"}
+    assert reported == {f"{run_until(CrashMachine, 300, first_seed=5)} {CrashMachine.points}\n"}

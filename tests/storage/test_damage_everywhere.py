@@ -130,9 +130,9 @@ def judge(disk: FakeDisk, was: Written) -> None:
         assert found[:12] + found[16:] == data[:12] + data[16:], f"offset {base} differs from what was written"
         read.update(offsets)
     lost = set(range(was.end)) - read - rotten
-    told = set() if log.damage is None else {offset for offset in lost if log.damage.at(Offset(offset)) is not None}
+    reported = set() if log.damage is None else {offset for offset in lost if log.damage.at(Offset(offset)) is not None}
     if was.durable:
-        assert lost == told, f"lost and not reported: {sorted(lost - told)}"
+        assert lost == reported, f"lost and not reported: {sorted(lost - reported)}"
     else:
         assert not read or lost == set(range(max(read) + 1, was.end)), (
             "above the durable offset, the end may be truncated"

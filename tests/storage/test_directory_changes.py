@@ -132,7 +132,7 @@ def test_deletions_during_a_batch_go_into_the_next_batch(office: Office) -> None
 def test_logs_are_set_aside_with_one_sync_of_their_names(office: Office) -> None:
     office.fill(40)
     for index in range(40):
-        office.directory.set_aside(name(index), "nobody knows it")
+        office.directory.set_aside(name(index), "unknown topic")
     assert office.waits_of_owner() == {}
     office.executor.run_all()
     assert office.workers["sync_directory"] == 1
@@ -268,13 +268,13 @@ def test_log_starts_move_with_one_write_and_only_when_it_is_durable(office: Offi
 def test_a_disk_failure_ends_the_wait_for_a_new_start(office: Office) -> None:
     """A snapshot of the metadata waited forever."""
     first, second = office.fill(2, batches=3)
-    told: list[TidelogError | None] = []
-    office.directory.drop_before(first, Offset(1), told.append)
+    reported: list[TidelogError | None] = []
+    office.directory.drop_before(first, Offset(1), reported.append)
     office.executor.run_one()  # the executor is free: the first batch begins
-    office.directory.drop_before(second, Offset(1), told.append)
+    office.directory.drop_before(second, Offset(1), reported.append)
     office.disk.fail("open", "/data/log-start-offset-checkpoint.tmp")
     office.executor.run_all()
-    assert [type(error) for error in told] == [KafkaStorageError, KafkaStorageError]
+    assert [type(error) for error in reported] == [KafkaStorageError, KafkaStorageError]
 
 
 def test_a_start_is_never_moved_above_the_high_watermark(office: Office) -> None:
@@ -319,13 +319,13 @@ ROLLING = replace(SMALL, segment_bytes=500, retention_bytes=1_000)
 
 def test_retention_waits_for_no_disk_on_the_owners_thread(office: Office) -> None:
     logs = office.fill(10, ROLLING, batches=30)
-    told: list[TidelogError | None] = []
+    reported: list[TidelogError | None] = []
     for log in logs:
-        office.directory.drop_expired(log, told.append)
+        office.directory.drop_expired(log, reported.append)
     assert office.waits_of_owner() == {}
     office.executor.run_all()
     assert office.waits_of_owner() == {}
-    assert told == [None] * 10
+    assert reported == [None] * 10
     for log in logs:
         assert 0 < log.log_start_offset == log.segments[0].base_offset
         assert len(values(log)) == log.log_end_offset - log.log_start_offset

@@ -94,10 +94,10 @@ def test_a_flipped_byte_is_reported_with_its_batch_and_later_batches_are_read(ro
     batches = of(BatchFound, events(log))
     flip(log, batches[2].position + 70)
     found = events(log)
-    told = only(damage(found))
-    assert (told.path, told.position) == (str(log), batches[2].position)
-    assert (told.first_offset, told.last_offset) == (batches[2].base_offset, batches[2].last_offset)
-    assert "checksum" in told.cause
+    reported = only(damage(found))
+    assert (reported.path, reported.position) == (str(log), batches[2].position)
+    assert (reported.first_offset, reported.last_offset) == (batches[2].base_offset, batches[2].last_offset)
+    assert "checksum" in reported.cause
     assert [batch.crc_ok for batch in of(BatchFound, found)] == [index != 2 for index in range(len(batches))]
 
 
@@ -106,10 +106,10 @@ def test_after_an_impossible_length_the_next_whole_batch_is_found(root: Path) ->
     batches = of(BatchFound, events(log))
     overwrite(log, batches[1].position + 8, b"\x7f\xff\xff\xff")
     found = events(log)
-    told = only(damage(found))
-    assert (told.position, told.first_offset) == (batches[1].position, batches[1].base_offset)
-    assert f"{batches[1].size} bytes are no batch" in told.cause
-    assert "batches continue after them" in told.cause
+    reported = only(damage(found))
+    assert (reported.position, reported.first_offset) == (batches[1].position, batches[1].base_offset)
+    assert f"{batches[1].size} bytes are no batch" in reported.cause
+    assert "batches continue after them" in reported.cause
     assert [batch.position for batch in of(BatchFound, found)] == [
         batch.position for index, batch in enumerate(batches) if index != 1
     ]
@@ -126,18 +126,18 @@ def test_a_changed_epoch_is_reported_by_the_cache_although_the_checksum_is_corre
     log = sorted(directory.glob("*.log"))[1]
     batch = of(BatchFound, events(log))[0]
     overwrite(log, 12, (0).to_bytes(4))
-    told = damage(events(directory))
+    reported = damage(events(directory))
     assert batch.leader_epoch
-    assert told
-    assert told[0].path == str(log)
-    assert "epoch 0" in told[0].cause
+    assert reported
+    assert reported[0].path == str(log)
+    assert "epoch 0" in reported[0].cause
 
 
 def test_a_decreasing_offset_is_reported(root: Path) -> None:
     log = root / "segments-0/00000000000000000026.log"
     batches = of(BatchFound, events(log))
     overwrite(log, batches[2].position, (26).to_bytes(8))
-    assert any("begins at offset 26" in told.cause for told in damage(events(log)))
+    assert any("begins at offset 26" in reported.cause for reported in damage(events(log)))
 
 
 def test_a_lost_segment_is_reported_with_its_offsets(root: Path) -> None:
@@ -145,9 +145,9 @@ def test_a_lost_segment_is_reported_with_its_offsets(root: Path) -> None:
     first, lost, behind = (int(log.name[:20]) for log in sorted(directory.glob("*.log"))[3:6])
     for file in directory.glob(f"{lost:020d}.*"):
         file.unlink()
-    told = only(damage(events(directory)))
-    assert (told.first_offset, told.last_offset) == (lost, behind - 1)
-    assert "a segment is lost" in told.cause
+    reported = only(damage(events(directory)))
+    assert (reported.first_offset, reported.last_offset) == (lost, behind - 1)
+    assert "a segment is lost" in reported.cause
     assert first < lost
 
 
@@ -163,9 +163,9 @@ def test_a_log_that_lost_durable_records_is_damaged_and_a_torn_tail_is_not(bench
     directory = log.parent
     whole = log.read_bytes()
     log.write_bytes(whole[:-10])
-    told = damage(events(directory))
-    assert any("everything after them is lost" in finding.cause for finding in told)
-    assert any(finding.last_offset == end - 1 and "was durable" in finding.cause for finding in told)
+    reported = damage(events(directory))
+    assert any("everything after them is lost" in finding.cause for finding in reported)
+    assert any(finding.last_offset == end - 1 and "was durable" in finding.cause for finding in reported)
 
     log.write_bytes(whole + whole[:30])
     found = events(directory)
@@ -186,17 +186,17 @@ def test_an_index_entry_inside_a_batch_is_reported_with_its_byte(root: Path) -> 
     assert len(entries) == 2
     overwrite(index, 8 + 4, (entries[1].position + 1).to_bytes(4))
     for named in (index, index.parent):
-        told = only(damage(events(named)))
-        assert (told.path, told.position, told.first_offset) == (str(index), 8, entries[1].offset)
-        assert "no batch begins there" in told.cause
+        reported = only(damage(events(named)))
+        assert (reported.path, reported.position, reported.first_offset) == (str(index), 8, entries[1].offset)
+        assert "no batch begins there" in reported.cause
 
 
 def test_a_wrong_time_index_is_reported(root: Path) -> None:
     index = root / "segments-0/00000000000000000026.timeindex"
     entries = of(TimeEntryFound, events(index))
     overwrite(index, 0, (entries[0].timestamp + 1).to_bytes(8))
-    told = only(damage(events(index.parent)))
-    assert f"the largest timestamp up to there is {entries[0].timestamp}" in told.cause
+    reported = only(damage(events(index.parent)))
+    assert f"the largest timestamp up to there is {entries[0].timestamp}" in reported.cause
 
 
 def test_an_index_truncated_within_an_entry_is_reported(root: Path) -> None:
@@ -213,16 +213,16 @@ def test_a_missing_index_is_no_damage_but_a_missing_transaction_index_is(root: P
     assert any(finding.path.endswith("26.index") for finding in of(DumpFinding, found))
 
     (root / "txn-0/00000000000000000016.txnindex").unlink()
-    told = only(damage(events(root / "txn-0")))
-    assert (told.first_offset, told.last_offset) == (30, 34)
-    assert "aborted" in told.cause
+    reported = only(damage(events(root / "txn-0")))
+    assert (reported.first_offset, reported.last_offset) == (30, 34)
+    assert "aborted" in reported.cause
 
 
 def test_a_transaction_index_without_a_matching_marker_is_reported(root: Path) -> None:
     index = root / "txn-0/00000000000000000016.txnindex"
     overwrite(index, 18, (33).to_bytes(8))
-    told = damage(events(index.parent))
-    assert any("there is no abort marker" in finding.cause for finding in told)
+    reported = damage(events(index.parent))
+    assert any("there is no abort marker" in finding.cause for finding in reported)
 
 
 def test_an_unreadable_snapshot_checkpoint_and_id_are_reported(root: Path) -> None:
@@ -230,11 +230,11 @@ def test_an_unreadable_snapshot_checkpoint_and_id_are_reported(root: Path) -> No
     (root / "epochs-0/leader-epoch-checkpoint").write_text("0\n7\n0 0\n")
     (root / "segments-0/partition.metadata").write_text("version: 0\n")
     (root / "replication-offset-checkpoint").write_bytes(b"\0\0\0")
-    told = {Path(finding.path).name: finding.cause for finding in damage(events(root))}
-    assert "checksum" in told["00000000000000000016.snapshot"]
-    assert "its line count is wrong" in told["leader-epoch-checkpoint"]
-    assert "topic id" in told["partition.metadata"]
-    assert "checkpoint" in told["replication-offset-checkpoint"]
+    reported = {Path(finding.path).name: finding.cause for finding in damage(events(root))}
+    assert "checksum" in reported["00000000000000000016.snapshot"]
+    assert "its line count is wrong" in reported["leader-epoch-checkpoint"]
+    assert "topic id" in reported["partition.metadata"]
+    assert "checkpoint" in reported["replication-offset-checkpoint"]
 
 
 def test_the_agreements_of_transaction_indexes_are_read() -> None:
@@ -263,20 +263,20 @@ def test_the_files_of_tidelog_alone_are_reported(bench: Bench) -> None:
     assert of(MarkFound, found) == [
         MarkFound(f"{bench.path}/held-offset-marks", encode_topic_id(TOPIC_ID), 0, durable_offset)
     ]
-    told = {(Path(found.path).name, found.name): found.value for found in of(PropertyFound, found)}
-    assert told["registration", "registration"] == "7"
-    assert told["meta.properties", "cluster.id"] == "tide"
-    assert told["meta.properties", "node.id"] == "3"
-    assert told[".kafka_cleanshutdown", "brokerEpoch"] == "7"
+    reported = {(Path(found.path).name, found.name): found.value for found in of(PropertyFound, found)}
+    assert reported["registration", "registration"] == "7"
+    assert reported["meta.properties", "cluster.id"] == "tide"
+    assert reported["meta.properties", "node.id"] == "3"
+    assert reported[".kafka_cleanshutdown", "brokerEpoch"] == "7"
 
 
 def test_a_missing_log_is_reported_by_its_mark(bench: Bench) -> None:
     durable_offset = bench.log.durable_offset
     bench.directory.close_clean()
     shutil.rmtree(bench.log.path)
-    told = only(damage(events(bench.path)))
-    assert (told.first_offset, told.last_offset) == (0, durable_offset - 1)
-    assert encode_topic_id(TOPIC_ID) in told.cause
+    reported = only(damage(events(bench.path)))
+    assert (reported.first_offset, reported.last_offset) == (0, durable_offset - 1)
+    assert encode_topic_id(TOPIC_ID) in reported.cause
 
 
 def test_every_file_of_a_small_log_can_be_truncated_anywhere_and_the_dump_completes(bench: Bench) -> None:

@@ -47,8 +47,8 @@ def test_appended_records_of_a_page_cache_log_are_durable() -> None:
 
 def test_one_sync_serves_all_waiting_appends() -> None:
     bench, executor = bench_with()
-    told: list[int] = []
-    bench.directory.on_durable = lambda log: told.append(log.durable_offset)
+    reported: list[int] = []
+    bench.directory.on_durable = lambda log: reported.append(log.durable_offset)
     for i in range(10):
         bench.lead(epoch=0)
         bench.commit()
@@ -56,9 +56,9 @@ def test_one_sync_serves_all_waiting_appends() -> None:
             assert len(executor.waiting) == 1, "at most one flush is in progress"
     syncs = bench.disk.syncs
     executor.run_one()
-    assert told == [1], "the first flush covers what existed when it began"
+    assert reported == [1], "the first flush covers what existed when it began"
     executor.run_one()
-    assert told == [1, 10]
+    assert reported == [1, 10]
     assert bench.disk.syncs - syncs <= 4
     assert executor.waiting == []
 

@@ -30,8 +30,8 @@ def partitions(directory: str) -> list[str]:
     return [name for name in recorded_of(directory) if not name.startswith(CHANGED)]
 
 
-def config_of(told: dict[str, Any]) -> LogConfig:
-    settings = told["config"] or {}
+def config_of(recorded: dict[str, Any]) -> LogConfig:
+    settings = recorded["config"] or {}
     return LogConfig(
         segment_bytes=int(settings.get("internal.segment.bytes", settings.get("segment.bytes", 1 << 30))),
         segment_ms=int(settings.get("segment.ms", 604_800_000)),
@@ -95,17 +95,19 @@ def visible(log: Log, isolation: FetchIsolation) -> list[list[int]]:
 def test_snapshots_and_transaction_indexes_equal_kafkas(directory: str) -> None:
     snapshots = indexes = 0
     for name in partitions(directory):
-        log, told = follow(directory, name), recorded_of(directory)[name]
-        assert [segment.base_offset for segment in log.segments] == [s["baseOffset"] for s in told["segments"]], name
+        log, recorded = follow(directory, name), recorded_of(directory)[name]
+        assert [segment.base_offset for segment in log.segments] == [s["baseOffset"] for s in recorded["segments"]], (
+            name
+        )
         if directory == "cluster":
             log.close()
-        for file in sorted(told["snapshots"]):
+        for file in sorted(recorded["snapshots"]):
             ours = decode_snapshot(read_file(log.files, f"{log.path}/{file}") or b"", file)
             kafkas = decode_snapshot(files_of(directory)[f"{name}/{file}"], file)
             assert sorted(ours) == sorted(kafkas), f"{name}/{file}"
             snapshots += 1
-        assert {n for n in log.files.list(log.path) if n.endswith(".snapshot")} == set(told["snapshots"]), name
-        for segment in told["segments"]:
+        assert {n for n in log.files.list(log.path) if n.endswith(".snapshot")} == set(recorded["snapshots"]), name
+        for segment in recorded["segments"]:
             index = f"{segment['baseOffset']:020d}.txnindex"
             kafkas_index = files_of(directory).get(f"{name}/{index}")
             assert read_file(log.files, f"{log.path}/{index}") == (kafkas_index or None), f"{name}/{index}"

@@ -42,11 +42,11 @@ Opened = Callable[[str, str], LogDirectory]
 @dataclass(frozen=True)
 class Better:
     """Why the answers differ from Kafka's, and where the right ones are: in another start of Kafka (`like`), or here
-    (`told` changes some answers)."""
+    (`recorded` changes some answers)."""
 
     why: str
     like: tuple[str, str] | None = None
-    told: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any] = field(default_factory=dict)
     damaged: tuple[int, int] | None = None
     """Offsets that are reported as lost, first and end."""
     unreadable: tuple[int, ...] = ()
@@ -86,7 +86,7 @@ BETTER: dict[Key, Better] = {
         "the checksum does not cover the magic: Kafka keeps 9, and no consumer reads on. Here what is not durable yet "
         "ends before that batch",
         like=("as-killed", "compacted-0"),
-        told={
+        reported={
             "logEndOffset": 184,
             "lastStableOffset": 184,
             "maxTimestamp": [183, 1795260632977, 0],
@@ -99,14 +99,14 @@ BETTER: dict[Key, Better] = {
     ),
     ("unclean", "flipped-2", "plain-0"): Better(
         "below the recovery point payloads are not read again, here as there; but a consumer loses that batch alone",
-        told={level: [[0, 34], [39, 714]] for level in ("read_uncommitted", "read_committed")},
+        reported={level: [[0, 34], [39, 714]] for level in ("read_uncommitted", "read_committed")},
         unreadable=(35,),
     ),
     ("unclean", "flipped-2", "zipped-0"): Better(
         "the checksum does not cover the leader epoch: Kafka believes 99, and its epoch cache is empty after that. "
         "Here it is reported: the epoch file has another one there",
         like=("as-killed", "zipped-0"),
-        told={"maxTimestamp": [543, 1795260626974, 99]},
+        reported={"maxTimestamp": [543, 1795260626974, 99]},
         damaged=(540, 544),
         readable=True,
         files=("00000000000000000519.log",),
@@ -162,7 +162,7 @@ def expected(archive: str, name: str, partition: str) -> dict[str, Any]:
     better = BETTER.get((archive, name, partition))
     like = better.like if better and better.like else (name, partition)
     found = starts()[archive, like[0]].partitions[like[1]]
-    return {**found, **found["running"], **found["running"]["visible"], **(better.told if better else {})}
+    return {**found, **found["running"], **found["running"]["visible"], **(better.reported if better else {})}
 
 
 def test_there_are_85_cases_and_a_fatal_start() -> None:

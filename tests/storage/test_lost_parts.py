@@ -362,15 +362,15 @@ def test_progress_is_reported_segment_by_segment() -> None:
     bench.disk.heal()
     write_file(bench.disk, f"/data/{RECOVERY_POINT_CHECKPOINT}", encode_offsets({TP: bases[2]}))
     directory = bench.open_directory()
-    told: list[LoadProgress] = []
-    directory.load_logs(lambda _tp, _id: SHORT, progress=told.append)
+    reported: list[LoadProgress] = []
+    directory.load_logs(lambda _tp, _id: SHORT, progress=reported.append)
     size = directory.logs[TP].size
-    assert [(progress.segment, progress.segments) for progress in told] == [
+    assert [(progress.segment, progress.segments) for progress in reported] == [
         *((done, len(bases)) for done in range(1, len(bases) + 1)),
         (0, 0),
     ]
-    assert all((progress.log, progress.done, progress.total) == ("orders-0", 0, 1) for progress in told[:-1])
-    assert told[0].bytes == 0, "closed segments below the recovery point are not read"
-    assert 0 < told[-2].bytes < size
-    assert (told[-1].done, told[-1].bytes) == (1, size)
-    assert "segment 3 of" in str(told[2])
+    assert all((progress.log, progress.done, progress.total) == ("orders-0", 0, 1) for progress in reported[:-1])
+    assert reported[0].bytes == 0, "closed segments below the recovery point are not read"
+    assert 0 < reported[-2].bytes < size
+    assert (reported[-1].done, reported[-1].bytes) == (1, size)
+    assert "segment 3 of" in str(reported[2])

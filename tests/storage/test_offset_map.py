@@ -21,7 +21,7 @@ def test_it_equals_a_dictionary(steps: list[tuple[bytes, int]]) -> None:
         model[key] = offset
     assert offsets.entries == len(model)
     assert {key: offsets.get(key) for key in model} == model
-    assert offsets.get(b"a key that nobody put") == -1
+    assert offsets.get(b"an absent key") == -1
 
 
 def test_a_full_map_accepts_known_keys_only() -> None:

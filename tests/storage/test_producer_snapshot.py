@@ -23,8 +23,8 @@ ENTRIES = st.lists(st.builds(ProducerSnapshot, INT64, INT16, INT32, INT64, INT32
 @pytest.mark.parametrize("directory", ["cluster", "unclean"])
 def test_every_snapshot_that_kafka_wrote_is_read_as_by_kafka(directory: str) -> None:
     compared = 0
-    for partition, told in recorded_of(directory).items():
-        for name, producers in (told["snapshots"] or {}).items():
+    for partition, recorded in recorded_of(directory).items():
+        for name, producers in (recorded["snapshots"] or {}).items():
             data = files_of(directory)[f"{partition}/{name}"]
             entries = decode_snapshot(data, name)
             by_id = {entry.producer_id: entry for entry in entries}

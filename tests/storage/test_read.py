@@ -309,9 +309,9 @@ def test_the_largest_timestamp_with_a_batch_partly_below_the_log_start(magic: in
     bench.log.advance_high_watermark(Offset(4))
     for start, found in ((1, (2, 40)), (3, (3, 20))):
         delete_records(bench.log, Offset(start))
-        told = bench.log.largest_timestamp(up_to=ALL)
-        assert told is not None
-        assert (told.offset, told.timestamp - NOW) == found
+        reported = bench.log.largest_timestamp(up_to=ALL)
+        assert reported is not None
+        assert (reported.offset, reported.timestamp - NOW) == found
 
 
 def test_the_largest_timestamp_is_found_without_reading_the_segment() -> None:

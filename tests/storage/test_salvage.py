@@ -65,9 +65,9 @@ def files_of(directory: str) -> dict[str, bytes]:
 
 def given_up(bench: Bench) -> str | TidelogError:
     """Remove the lost records. Returns the path of the copy, or the error."""
-    told: list[tuple[Log, str | TidelogError]] = []
-    remove_lost_records(bench.directory, bench.log, lambda log, outcome: told.append((log, outcome)))
-    ((bench.log, outcome),) = told
+    reported: list[tuple[Log, str | TidelogError]] = []
+    remove_lost_records(bench.directory, bench.log, lambda log, outcome: reported.append((log, outcome)))
+    ((bench.log, outcome),) = reported
     return outcome
 
 
@@ -212,10 +212,10 @@ def test_the_owners_thread_does_not_wait() -> None:
     """Reading and copying run on the executor; the log is closed meanwhile, and no clean stop is recorded."""
     executor = Deferred()
     bench = Bench(SMALL, executor=executor)
-    told: list[Log] = []
-    remove_lost_records(bench.directory, bench.log, lambda log, _outcome: told.append(log))
+    reported: list[Log] = []
+    remove_lost_records(bench.directory, bench.log, lambda log, _outcome: reported.append(log))
     executor.waiting.pop()  # the process ends before it is done
-    assert (told, bench.log.closed, bench.directory.logs) == ([], True, {})
+    assert (reported, bench.log.closed, bench.directory.logs) == ([], True, {})
     bench.directory.close_clean()
     assert not bench.open_directory().identity.was_clean
 
@@ -247,11 +247,11 @@ def test_segments_that_are_being_removed_are_renamed_before_anything_is_read(tmp
     bench.directory.executor = renaming = Deferred()
     bench.directory.drop_before(bench.log, Offset(2_000))
     assert bench.log.front.leaving is not None
-    told: list[Log] = []
-    remove_lost_records(bench.directory, bench.log, lambda log, _outcome: told.append(log))
-    assert told == []
+    reported: list[Log] = []
+    remove_lost_records(bench.directory, bench.log, lambda log, _outcome: reported.append(log))
+    assert reported == []
     renaming.run_all()
-    (log,) = told
+    (log,) = reported
     assert bench.directory.offline is None
     assert all(Path(segment.path).exists() for segment in log.segments)
 
@@ -268,11 +268,11 @@ def test_the_owners_thread_waits_for_no_disk_while_a_log_is_repaired() -> None:
     bench.kill()
     executor.run_all()
     assert bench.log.damage is not None
-    told: list[str | TidelogError] = []
+    reported: list[str | TidelogError] = []
     owners: list[str] = []
     bench.disk.on_call = lambda operation: None if executor.at_work else owners.append(operation)
-    remove_lost_records(bench.directory, bench.log, lambda _, outcome: told.append(outcome))
+    remove_lost_records(bench.directory, bench.log, lambda _, outcome: reported.append(outcome))
     executor.run_all()
     bench.disk.on_call = None
-    assert isinstance(told[0], str)
+    assert isinstance(reported[0], str)
     assert set(owners) <= {"write"}, "the durable-offset mark, into the page cache"

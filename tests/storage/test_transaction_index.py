@@ -45,8 +45,8 @@ def put(index: TransactionIndex, data: bytes) -> TransactionIndex:
 @pytest.mark.parametrize("directory", ["cluster", "unclean"])
 def test_every_index_that_kafka_wrote_is_read_as_by_kafka(directory: str) -> None:
     compared = 0
-    for partition, told in recorded_of(directory).items():
-        for segment in told["segments"]:
+    for partition, recorded in recorded_of(directory).items():
+        for segment in recorded["segments"]:
             if not segment.get("txnindex"):
                 continue
             data = files_of(directory)[f"{partition}/{segment['baseOffset']:020d}.txnindex"]

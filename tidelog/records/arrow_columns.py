@@ -110,7 +110,7 @@ class ColumnDecoder:
                 self._buffer.append(offset, timestamp, key, value, headers, timestamp_type)
 
     def take(self) -> dict[str, Any]:
-        """Return the collected columns as Arrow arrays, by name, and start anew."""
+        """Return the collected columns as Arrow arrays, by name, and start again with empty columns."""
         return self._buffer.take()
 
     def _is_skipped(self, batch: RecordBatch) -> bool:

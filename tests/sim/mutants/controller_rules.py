@@ -89,12 +89,12 @@ def a_damaged_replica_restarts_within_an_epoch(patch: Patch) -> None:
     def taken_out(image: Any, state: Any, node_id: Any, used_in: Any) -> Any:
         return elections.moved_away(image, state, node_id, lost=True)
 
-    def begins_anew(self: Any, partition: Any, state: Any) -> bool:
+    def begins_again(self: Any, partition: Any, state: Any) -> bool:
         return begin(self, partition, replace(state, leader_epoch=partition.used_in + 1))
 
     begin = ReplicaManager._set_aside_unfit
     patch.setattr(elections, "taken_out", taken_out)
-    patch.setattr(ReplicaManager, "_set_aside_unfit", begins_anew)
+    patch.setattr(ReplicaManager, "_set_aside_unfit", begins_again)
 
 
 def a_replica_continues_in_any_directory(patch: Patch) -> None:

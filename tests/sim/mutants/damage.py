@@ -123,7 +123,7 @@ MUTANTS: Final = (
         a_damaged_log_is_set_aside_without_a_leader,
         "rule 6",
         damage_stories.unclean_election_of_a_replica_found_damaged,
-        "set aside while nobody leads",
+        "set aside while no replica leads",
     ),
     Mutant(
         damage_is_not_reported,

@@ -91,7 +91,7 @@ def a_truncation_is_not_synced(patch: Patch) -> None:
 
 
 def a_damaged_leader_does_not_resign(patch: Patch) -> None:
-    """A read that finds damage fails, and nobody is told."""
+    """A read that finds damage fails, and the damage is not reported."""
     patch.setattr(ReplicaDamage, "known", lambda *_: None)
     patch.setattr(ReplicaDamage, "found", lambda *_: None)
 

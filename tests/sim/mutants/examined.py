@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.sim.mutants import MUTANTS
-from tests.sim.mutants.mutant import is_caught, told, worlds
+from tests.sim.mutants.mutant import is_caught, violation_of, worlds
 
 
 class Found(NamedTuple):
@@ -21,6 +21,6 @@ class Found(NamedTuple):
 
 def examine(number: int, seeds: range) -> Found:
     """Plant one bug in its story, and in random worlds until one notices it."""
-    violation = told(MUTANTS[number])
+    violation = violation_of(MUTANTS[number])
     count, noticed = worlds(MUTANTS[number], seeds)
     return Found(number, is_caught(MUTANTS[number], violation), violation, count, noticed)

@@ -52,7 +52,7 @@ def a_request_for_another_replica_is_obeyed(patch: Patch) -> None:
 
 def one_message_raises_the_epoch_without_a_bound(patch: Patch) -> None:
     """An epoch may increase by any amount, even into the reserve."""
-    patch.setattr(quorum, "step_towards", lambda _, told: told)
+    patch.setattr(quorum, "step_towards", lambda _, claimed: claimed)
     patch.setattr(quorum_checks, "EPOCH_LAST", EPOCH_MAX)
 
 

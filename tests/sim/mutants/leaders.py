@@ -223,7 +223,7 @@ def a_resignation_is_sent_once(patch: Patch) -> None:
 
 
 def a_leader_without_a_log_does_not_resign(patch: Patch) -> None:
-    """A node that cannot make a partition's log tries again, and lets nobody else lead it meanwhile."""
+    """A leader that cannot create its log tries again and does not resign."""
     resign = replica_damage.ReplicaDamage.resign
 
     def resigning(self: Any, key: Any) -> None:

@@ -36,7 +36,7 @@ class Mutant(NamedTuple):
         return f"{self.name}-in-{self.story.__name__}"
 
 
-def told(mutant: Mutant) -> str | None:
+def violation_of(mutant: Mutant) -> str | None:
     """The violation that the mutant's story ends with; None if it ends well."""
     with pytest.MonkeyPatch.context() as patch:
         mutant.plant(patch)

@@ -129,7 +129,7 @@ class ColumnsBuffer:
         self.size += self._size(record)
 
     def take(self) -> dict[str, Any]:
-        """Return the columns by name as Arrow arrays, and start anew."""
+        """Return the columns by name as Arrow arrays, and start again with empty columns."""
         import pyarrow as pa
 
         rows, self._rows, self.size = self._rows, [], 0
