@@ -2,7 +2,7 @@
 
 Packages: `tidelog` and `pyspark_tidelog` keep their place; `storage`, `replication` and `node` are laid under
 `tidelog/_server/` (docs/decisions/0001). Extensions: every `.pyx` file of `tidelog/records` and `storage` is compiled
-where Cython and a C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build goes on
+where Cython and a C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build continues
 without, says so, and the pure-Python reference beside them serves.
 """
 
@@ -63,7 +63,7 @@ def extensions() -> list[Extension]:
 
 
 class BuildWhatCompiles(build_ext):
-    """`build_ext` that goes on without an extension that does not compile, and says in our words what is missing."""
+    """`build_ext` that continues without an extension that does not compile, and prints what is missing."""
 
     def build_extension(self, ext: Extension) -> None:
         try:

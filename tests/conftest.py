@@ -1,4 +1,4 @@
-"""What all tests share: one place that knows what this machine can run, and who must not run at the same time.
+"""Shared by all tests: what this machine can run, and which tests must not run at the same time.
 
 Tests that start processes, containers or Spark measure time outs on real clocks: pytest-xdist runs them one after the
 other on one worker, while the other workers run the pure ones.

@@ -84,7 +84,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install_alone(wheel, tmp_path_factory.mktemp("empty") / "venv")
 
 
-def test_server_packages_lie_under_the_package_of_the_server(wheel: Path) -> None:
+def test_server_packages_are_installed_under_tidelog_server(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names if not re.match(r"tidelog-[^/]*\.(dist-info|data)/", name)}
     assert tops == {"tidelog", "pyspark_tidelog"}
@@ -182,7 +182,7 @@ def test_wheel_carries_the_compiled_codec_and_uses_it(wheel: Path, python: Path)
     ids=["no compiler", "asked for"],
 )
 def test_wheel_builds_without_a_compiler(tmp_path: Path, environment: dict[str, str]) -> None:
-    """The build goes on without the compiled codec, and the reference serves."""
+    """The build continues without the compiled codec, and the Python reference is used."""
     wheel = build_wheel(tmp_path, **environment)
     assert extensions_in(wheel) == set()
     python = install_alone(wheel, tmp_path / "venv")

@@ -105,7 +105,7 @@ def _run(
         step("the nodes stop")
     step("the nodes have stopped")
     run = report.Run(source, plan, finished, meter, findings, analysis, options.plant_loss, progress.seconds)
-    verdict.tell(run, progress)
+    verdict.print_verdict(run, progress)
     verdict.save(run, options.out)
     progress.say(f"{options.out}/report.json and {options.out}/failover.png say more")
     return FAILED if run.faults else PASSED

@@ -1,6 +1,6 @@
 """Real input: live telemetry of this machine, or the lines of a file. An endless stream of keyed values.
 
-A file that ends before the demo does is read again from its start: the sequence numbers of its keys go on.
+A file that ends before the demo does is read again from its start: the sequence numbers of its keys continue.
 Left to others: how fast it is read (load.py), what it means (analysis.py).
 """
 
@@ -26,7 +26,7 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One record to be: who it is about, and what is said."""
+    """One record to be sent: its key and its value."""
 
     key: str
     value: bytes

@@ -1,4 +1,4 @@
-"""The story: a cluster under load loses the node that leads most, goes on, gets it back and heals; then it loses its
+"""The story: a cluster under load loses the node that leads most, continues, gets it back and heals; then it loses its
 active controller.
 
 Kept true: of nodes that lead as much as each other the first killed is not the active controller, so that each death is
@@ -35,7 +35,7 @@ OUTCOME_SECONDS_MAX: Final = 60.0
 
 
 class DemoFailed(Exception):
-    """The story cannot go on; the message says why and what to look at."""
+    """The demo cannot continue; the message gives the reason and what to check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ async def run(
                 for task in watching:
                     task.cancel()
         except BaseException as failure:  # noqa: BLE001 - raised again, as its first cause
-            await producer.close(flush=False)  # who gives up does not wait for outcomes
+            await producer.close(flush=False)  # a failed demo does not wait for outcomes
             raise _first(failure) from None
     story.sent, story.keys, story.value_bytes = meter.sent, len(load.numbers), load.value_bytes
     story.failed, story.failure = load.failed, str(load.failure) if load.failure else None
@@ -165,7 +165,7 @@ class _Scene:
         self._progress, self._story = progress, story
 
     async def act(self, load: Load, plan: Plan) -> None:
-        """Warm up, kill, recover, go on without, restart, heal; kill the controller, the same again; go on."""
+        """Warm up; kill a node, recover, run without it, restart it, heal; the same with the controller; run on."""
         self._mark("load", f"load begins: {plan.records_per_second:,} records/s, acks=all")
         await asyncio.sleep(plan.warm_up)
         failover = await self._kill()
@@ -206,7 +206,7 @@ class _Scene:
         described = await self._admin.describe_cluster()
         topic = await self._admin.describe_topic(TOPIC)
         victim, partitions = node_to_kill(topic, int(described.controller_id))
-        failover = self._strike("killed", victim, f"leader of partitions {_listed(partitions)}", partitions)
+        failover = self._send_sigkill("killed", victim, f"leader of partitions {_listed(partitions)}", partitions)
         self._story.killed_node, self._story.killed_partitions, self._story.failover = victim, partitions, failover
         return failover
 
@@ -219,20 +219,22 @@ class _Scene:
             raise DemoFailed("no controller is active: the nodes' logs say why")
         led = tuple(int(each.partition) for each in topic.partitions if each.leader == victim)
         partitions = led or tuple(range(PARTITIONS))
-        failover = self._strike("controller killed", victim, f"the controller, leader of {_listed(led)}", partitions)
+        failover = self._send_sigkill(
+            "controller killed", victim, f"the controller, leader of {_listed(led)}", partitions
+        )
         self._story.controller, self._story.controller_failover = victim, failover
         return failover
 
-    def _strike(self, name: str, victim: int, who: str, partitions: tuple[int, ...]) -> Failover:
+    def _send_sigkill(self, name: str, victim: int, role: str, partitions: tuple[int, ...]) -> Failover:
         pid = self._cluster.nodes[victim].pid
         self._cluster.kill(victim)
         failover = Failover(partitions, self._progress.seconds)
-        text = f"SIGKILL to node {victim} (process {pid}), {who}"
+        text = f"SIGKILL to node {victim} (process {pid}), {role}"
         self._mark(name, text, at=failover.killed_at, style="bold red")
         return failover
 
     async def watch(self) -> None:
-        """Keep the in-sync sizes of the meter true, and end the demo when a node dies that should run."""
+        """Keep the in-sync sizes of the meter true, and end the demo when a node ends that should run."""
         while True:
             self._refuse_dead_nodes()
             try:

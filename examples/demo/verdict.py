@@ -39,7 +39,7 @@ def read_back(
     return findings, results
 
 
-def tell(run: report.Run, progress: Progress) -> None:
+def print_verdict(run: report.Run, progress: Progress) -> None:
     """For a person: the analysis, the measurements, the verdict."""
     for result in run.analysis:
         progress.table(result.title, result.columns, result.rows)

@@ -399,6 +399,6 @@ class LeaderReplica:
                     fetch.answer_anyway()
                     continue
             if last.watermark < overdue or last.log_start < log_start:
-                fetch.tell(self.answer_of(fetch, LogRead(b"", fetch.next_offset, ()), waits=True))
+                fetch.send_update(self.answer_of(fetch, LogRead(b"", fetch.next_offset, ()), waits=True))
             unfinished |= last.watermark < watermark
         return unfinished

@@ -1,4 +1,4 @@
-"""The services of a node that its replicas use. Not here: who provides them (replica_manager.py)."""
+"""The services of a node that its replicas use. Not here: their implementation (replica_manager.py)."""
 
 from __future__ import annotations
 

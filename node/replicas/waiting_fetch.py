@@ -127,9 +127,9 @@ class WaitingFetch:
         """Note that fewer than `min_bytes` can be read."""
         self.outbox.move(self, FetchCause.FEW)
 
-    def tell(self, news: FetchedPartition) -> None:
+    def send_update(self, update: FetchedPartition) -> None:
         """Send an update; the fetch keeps waiting."""
-        self.outbox.add(news)
+        self.outbox.add(update)
 
     def refuse(self, error: TidelogError) -> None:
         """Answer it with an error."""

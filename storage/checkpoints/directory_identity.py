@@ -118,7 +118,7 @@ class DirectoryIdentity:
             raise
 
     def _keep_intact(self) -> None:
-        """Record the current boot id, in which all data is present, in case this process dies before it registers.
+        """Record the current boot id, in which all data is present, in case this process ends before it registers.
         Skipped if the disk is full: the next process then treats the directory as not intact."""
         try:
             self._write_registration()

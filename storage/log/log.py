@@ -6,7 +6,7 @@ Invariants:
      and epoch entries are on the disk; with `page-cache`, the operating system has them. Only a truncation lowers it.
   3. During a truncation (`truncation`, log_truncation.py) the log is neither appended to nor flushed.
   4. Every method runs on the owner's thread. Only `FlushTicket.run` and `TruncationTicket.run` may run elsewhere.
-Not here: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
+Not here: permission to append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
 Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps.
 """
 

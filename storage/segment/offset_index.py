@@ -34,7 +34,7 @@ class OffsetIndex(AbstractIndex):
 
     def sanity_check(self) -> None:
         """Raise CorruptIndex if the file is not a valid index. An entry with position 0 is part of the zeros after the
-        entries: the process died before it trimmed the file."""
+        entries: the process ended before it trimmed the file."""
         super().sanity_check()
         if self.entries and (self.last.offset < self.base_offset or self.last.position <= 0):
             raise CorruptIndex(f"{self.path} ends with the invalid entry {tuple(self.last)}")

@@ -55,7 +55,7 @@ async def a_partition_led_elsewhere(cluster: LocalCluster, topic: str) -> tuple[
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_an_idempotent_producer_loses_nothing_if_a_leader_dies_or_hangs(
+def test_an_idempotent_producer_loses_nothing_if_a_leader_is_killed_or_hangs(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
     """Several batches are in flight when their leader stops: all are acknowledged, and read once and in order."""
@@ -85,7 +85,7 @@ def test_an_idempotent_producer_loses_nothing_if_a_leader_dies_or_hangs(
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_leader_that_dies_or_hangs_leaves_at_most_the_record_in_flight_unknown(
+def test_a_leader_that_is_killed_or_hangs_leaves_at_most_the_record_in_flight_unknown(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
     """One writer, record by record, while its leader stops: every acknowledged record is read, once and in order; the

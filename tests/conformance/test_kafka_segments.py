@@ -89,7 +89,7 @@ def test_the_directories_hold_every_kind_of_batch() -> None:
 
 
 @each_partition
-def test_every_header_field_is_what_kafka_says(directory: str, partition: str) -> None:
+def test_every_header_field_equals_kafkas(directory: str, partition: str) -> None:
     for batch, said in pairs(directory, partition):
         batch.ensure_valid()
         assert said["isvalid"]
@@ -124,7 +124,7 @@ def _header_as_kafka_prints_it(batch: RecordBatch) -> dict[str, Any]:
 
 
 @each_partition
-def test_every_record_is_what_kafka_says(directory: str, partition: str) -> None:
+def test_every_record_equals_kafkas(directory: str, partition: str) -> None:
     for batch, said in pairs(directory, partition):
         records = [_record_as_kafka_prints_it(record, batch) for record in batch.records()]
         assert records == [record[:6] for record in said["records"]]
@@ -176,9 +176,7 @@ def test_v0_lz4_frames_have_the_checksum_of_old_and_ours_is_the_same() -> None:
 
 
 @each_partition
-def test_every_control_record_is_what_kafka_says_and_is_built_again_byte_for_byte(
-    directory: str, partition: str
-) -> None:
+def test_every_control_record_equals_kafkas_and_is_rebuilt_byte_for_byte(directory: str, partition: str) -> None:
     for batch, said in pairs(directory, partition):
         if not batch.is_control:
             continue

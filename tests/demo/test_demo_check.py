@@ -126,7 +126,7 @@ def test_copies_count_once_in_the_analysis(frame_of: Callable[..., DataFrame]) -
     assert words.rows == (("disk", 2), ("again", 1), ("full", 1))
 
 
-def test_telemetry_says_how_busy_a_process_was_between_its_records(frame_of: Callable[..., DataFrame]) -> None:
+def test_telemetry_gives_the_load_of_a_process_between_its_records(frame_of: Callable[..., DataFrame]) -> None:
     value = '{{"kind":"{kind}","at":{at},"name":"{name}","busy_seconds":{busy},"rss_bytes":{rss},"threads":3}}'
     rows = [
         ("process-1", 0, 0, value.format(kind="process", at=1_000, name="idle", busy=7, rss=1 << 20)),

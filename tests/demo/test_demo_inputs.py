@@ -23,7 +23,7 @@ def test_telemetry_tells_of_each_core_and_of_this_very_process() -> None:
     assert mine["busy_seconds"] > 0
 
 
-def test_an_interpreter_is_told_by_what_it_runs() -> None:
+def test_an_interpreter_is_named_by_its_program() -> None:
     assert title("python", ["/usr/bin/python", "-m", "node", "--password", "x"]) == "python -m node"
     assert title("python", ["python", "/opt/tool.py", "secret"]) == "python tool.py"
     assert title("sshd", ["sshd", "-D"]) == "sshd"

@@ -48,7 +48,7 @@ def run(findings: Findings, *, failed: int = 0) -> Run:
 
 
 @pytest.mark.spark  # the report names the version of Java
-def test_the_report_says_what_happened_and_what_was_found(tmp_path: Path) -> None:
+def test_the_report_contains_events_and_findings(tmp_path: Path) -> None:
     write(run(RIGHT), tmp_path / "report.json")
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["verdict"] == "passed"

@@ -41,7 +41,7 @@ def test_each_pod_advertises_its_own_name_and_the_config_names_all_of_them() -> 
     assert [pod.environment["TIDELOG_POD_NAME"] for pod in pods] == ["tidelog-0", "tidelog-1", "tidelog-2"]
 
 
-def test_data_outlives_the_pod_and_lies_where_the_config_says() -> None:
+def test_data_survives_the_pod_in_the_configured_directory() -> None:
     (claim,) = manifest.the("StatefulSet")["spec"]["volumeClaimTemplates"]
     mounted = Path(manifest.Pod(0).mount(claim["metadata"]["name"]))
     (directory,) = manifest.config()["log.dirs"]

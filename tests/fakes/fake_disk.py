@@ -242,7 +242,7 @@ class FakeDisk:
         self.used = self._count_used(self._root, set())
 
     def kill(self) -> None:
-        """The process dies, the machine does not: handles and locks are dead, the page cache remains."""
+        """The process ends, the machine does not: handles and locks are invalid, the page cache remains."""
         self.run_number += 1
         self._crash_at = None
         self.locked.clear()

@@ -104,7 +104,7 @@ def test_a_consumer_gets_all_from_a_sound_replica(cluster: LocalCluster) -> None
     assert read(cluster, COUNT) == list(range(COUNT))
 
 
-def test_an_unclean_election_says_what_is_lost_and_keeps_the_rest(
+def test_an_unclean_election_reports_the_lost_offsets_and_keeps_the_rest(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.create_topic(TOPIC, 1, replicas=1)

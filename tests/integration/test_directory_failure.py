@@ -1,8 +1,8 @@
-"""A real node loses one of its two log directories while it runs (KIP-858): others lead what lies there, its other
-directory serves on, and nothing acknowledged is lost, whether the directory comes back as it was or empty.
+"""A real node loses one of its two log directories while it runs (KIP-858). Other nodes lead its partitions, the node's
+other directory stays in use, and no acknowledged record is lost, whether the directory comes back unchanged or empty.
 
-The directory is moved away, and a file put in its place: open files go on, and the first new segment that is to be made
-there fails with an error that is not a full disk's, for root too.
+The test moves the directory away and puts a file in its place: open files continue to work, and the next roll in it
+fails with an error other than "disk full", also for root.
 """
 
 from __future__ import annotations
@@ -109,6 +109,6 @@ def test_a_log_directory_fails_under_load(cluster: LocalCluster, comes_back: str
     assert says_offline(node) == []
     cluster.stop()
     if comes_back == "as it was":
-        assert inside(more(node)) == gone, "it goes on with what it has there"
+        assert inside(more(node)) == gone, "it continues with the files that it has open there"
     for partition in range(PARTITIONS):
         assert len({content(each, partition) for each in cluster.nodes}) == 1, "the replicas are alike"

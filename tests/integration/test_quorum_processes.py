@@ -1,4 +1,4 @@
-"""Three voters as real processes under load: the active controller dies, alone and together with a leader."""
+"""Three voters as real processes under load: the active controller is killed, alone and together with a leader."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_aborted_records_are_not_shown_by_a_follower(cluster: LocalCluster) -> N
     while the cluster is down, one that is aborted and one that is committed."""
     asyncio.run(send(cluster, 0, 10))
     assert [cluster.stop_node(node.node_id) for node in cluster.nodes] == [0, 0, 0]
-    epoch = max(epoch_of(node) for node in cluster.nodes)  # who stopped first may not have heard of the last
+    epoch = max(epoch_of(node) for node in cluster.nodes)  # the node that stopped first may not know the last one
     logs = {append_transactions(node, epoch) for node in cluster.nodes}
     assert len(logs) == 1, "the replicas are alike"
     cluster.start()

@@ -94,7 +94,7 @@ def _batch(batch: BatchFound) -> str:
 
 
 def _record(record: RecordFound) -> str:
-    """The type of the timestamp is that of the batch; `named` mends it."""
+    """The type of the timestamp is that of the batch; `named` replaces it."""
     sizes = f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
     line = f"| offset: {record.offset} TYPE: {record.timestamp} {sizes}"
     line += f" sequence: {record.sequence} headerKeys: [{','.join(name for name, _ in record.headers)}]"
@@ -109,7 +109,7 @@ def _record(record: RecordFound) -> str:
 
 def named(lines: list[str]) -> list[str]:
     """Records with their batch's timestamp type; those of v0 and v1 have neither sequence nor headers."""
-    kind, old, mended = "", False, []
+    kind, old, repaired = "", False, []
     for line in lines:
         if line.startswith("| "):
             line = line.replace("TYPE", kind, 1)
@@ -119,8 +119,8 @@ def named(lines: list[str]) -> list[str]:
             found = re.search(r"(CreateTime|LogAppendTime|NoTimestampType): ", line)
             kind = found[1] if found else kind
             old = line.startswith("offset: ")
-        mended.append(line)
-    return mended
+        repaired.append(line)
+    return repaired
 
 
 def _producer(producer: ProducerFound) -> str:

@@ -67,7 +67,7 @@ def compare(directory: Path, kafka: Dumped) -> int:
     return compared
 
 
-def test_of_a_closed_directory_kafka_says_what_we_say(closed: Path) -> None:
+def test_kafkas_tools_agree_on_a_closed_directory(closed: Path) -> None:
     kafka = read_by_kafka(closed)
     assert compare(closed, kafka) > 3000
     assert {Path(path).suffix for path in kafka.files} == set(SUFFIXES), "a kind of file was not there"

@@ -118,12 +118,12 @@ def test_deleting_the_leaders_pod_under_load_loses_nothing(cluster: Namespace, c
     load.wait_acked_everywhere(PARTITIONS)
     described = progress.partitions(client.run("describe", "deleted"))
     pod = f"tidelog-{progress.most_leading(described)}"
-    first_life = cluster.uid(pod)
+    first_uid = cluster.uid(pod)
 
     cluster.kubectl("delete", "pod", pod, "--wait=true")
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
     cluster.wait_ready()
-    assert cluster.uid(pod) != first_life
+    assert cluster.uid(pod) != first_uid
     client.run("wait", 3)
 
     load.finish(timeout=120)
@@ -131,19 +131,19 @@ def test_deleting_the_leaders_pod_under_load_loses_nothing(cluster: Namespace, c
 
 
 def test_losing_the_active_controllers_pod_under_load_loses_nothing(cluster: Namespace, client: Workload) -> None:
-    """Goal: three pods vote, and two of them go on. Method: end the controller's pod without any grace."""
+    """Goal: three pods vote, and two of them continue. Method: end the controller's pod without any grace."""
     before = progress.quorum(client)
     assert before.voters == [0, 1, 2]
     client.run("create", "decapitated", PARTITIONS)
     load = Load(client.start("load", "decapitated", PARTITIONS, 60))
     load.wait_acked_everywhere(PARTITIONS)
     pod = f"tidelog-{before.controller}"
-    first_life = cluster.uid(pod)
+    first_uid = cluster.uid(pod)
 
     cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
     cluster.wait_ready()
-    assert cluster.uid(pod) != first_life
+    assert cluster.uid(pod) != first_uid
     client.run("wait", 3)
     assert progress.quorum(client).voters == [0, 1, 2]
 

@@ -61,7 +61,9 @@ def test_a_move_begins_is_listed_and_is_taken_back() -> None:
         (outcome,) = world.call(3, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request).partitions
         assert not outcome.HasField("error")
         assert outcome.partition.topic == "orders"
-        world.run_until(lambda: any(state.adding for state in world.image(3).partitions()), what="node 3 has heard")
+        world.run_until(
+            lambda: any(state.adding for state in world.image(3).partitions()), what="node 3 has applied it"
+        )
         asked = admin_pb2.ListPartitionReassignmentsRequest()
         (moving,) = world.call(3, methods.ADMIN_LIST_PARTITION_REASSIGNMENTS, asked).partitions
         assert (list(moving.adding), list(moving.removing)) == ([other], [state.replicas[2]])
@@ -128,7 +130,7 @@ def test_the_remaining_nodes_report_a_lost_majority_and_call_nothing_safe() -> N
             world.create("more", at=3)
         assert world.loop.time() - asked_at < 4, "it does not keep an operator waiting"
         world.start(0)
-        world.run_until(lambda: world.unfenced(3) == {0, 2, 3}, what="two of three go on")
+        world.run_until(lambda: world.unfenced(3) == {0, 2, 3}, what="two of three continue")
         assert world.call(3, methods.ADMIN_DESCRIBE_CLUSTER, describe).controller_id in (0, 2)
 
 

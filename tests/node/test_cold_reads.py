@@ -101,7 +101,7 @@ def test_a_stream_that_ends_meanwhile_leaves_nothing_behind(cluster: Cluster) ->
     assert values(again.result()) == [[b"a", b"b"]]
 
 
-def test_who_leads_no_more_answers_at_once(cluster: Cluster) -> None:
+def test_a_former_leader_answers_at_once(cluster: Cluster) -> None:
     """The disk may hang for long: the reader is sent on without it."""
     slow = reading(cluster, 0, max_wait_ms=60_000)
     cluster.set(0, leader=NodeId(2))

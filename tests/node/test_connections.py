@@ -35,5 +35,5 @@ def test_a_connection_is_shut_down_and_no_other(bind: str, host: str, endpoint_f
 
 
 @pytest.mark.parametrize("peer", ["unix:/tmp/socket", "ipv4:127.0.0.1:1", "", "node 3"])
-def test_who_has_no_connection_here_is_left_alone(peer: str) -> None:
+def test_a_connection_of_another_process_is_not_closed(peer: str) -> None:
     assert not shut_down_connection(peer)

@@ -295,7 +295,7 @@ def test_stopping_ends_streams_with_node_shutting_down() -> None:
             await stream.send(produce(b"x"))
             assert await stream.receive() is not None
             at.server.refuse()
-            await stream.send(produce(b"y"))  # what is open goes on
+            await stream.send(produce(b"y"))  # open streams continue
             assert await stream.receive() is not None
             with pytest.raises(NodeShuttingDown, match="use another node"):
                 await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=PATIENCE_MS)
@@ -344,7 +344,7 @@ class LateData(EchoData):
             self.gone.set()
 
 
-def test_an_answer_after_the_caller_has_gone_is_an_error_that_names_it() -> None:
+def test_an_answer_to_a_disconnected_caller_is_an_error_that_names_it() -> None:
     """gRPC's own call has ended by then too, and must not be used: that would end the process."""
 
     async def story() -> None:
@@ -361,7 +361,7 @@ def test_an_answer_after_the_caller_has_gone_is_an_error_that_names_it() -> None
     asyncio.run(story())
 
 
-def test_a_server_that_dies_breaks_the_stream() -> None:
+def test_a_killed_server_breaks_the_stream() -> None:
     async def story() -> None:
         async with serving() as at:
             stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)

@@ -54,7 +54,7 @@ async def create_topic(nodes: RealNodes, name: str) -> None:
 
 @pytest.mark.parametrize("method", [methods.QUORUM_BEGIN_QUORUM_EPOCH, methods.QUORUM_END_QUORUM_EPOCH], ids=str)
 def test_the_last_epoch_and_a_missing_cluster_end_no_node(method: Any, tmp_path: Path) -> None:
-    """On the version before, the node died at its next election, and at each further start."""
+    """A former version ended at its next election and at each further start."""
 
     async def story() -> None:
         async with real_nodes(tmp_path) as nodes:

@@ -90,9 +90,9 @@ def test_an_image_with_one_change_is_about_one_partition(cluster: Cluster, monke
     learned: list[str] = []
     learn = Replica.learn
 
-    def noting(self: Replica, *news: object) -> None:
+    def noting(self: Replica, *arguments: object) -> None:
         learned.append(str(self))
-        learn(self, *news)  # type: ignore[arg-type]
+        learn(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Replica, "learn", noting)
     cluster.set(7, isr=(NodeId(1),))

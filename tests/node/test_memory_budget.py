@@ -41,7 +41,7 @@ def test_a_request_larger_than_the_budget_is_served_alone(loop: asyncio.Abstract
     behind = loop.create_task(budget.take(Kind.CONSUMER_FETCH, 10))
     turn(loop)
     assert not large.done()
-    assert not behind.done(), "who comes later does not keep it waiting for ever"
+    assert not behind.done(), "later requests do not starve it"
     small.release()
     turn(loop)
     assert large.result().size == 2 * LIMIT

@@ -129,7 +129,7 @@ def test_a_truncation_removes_uncommitted_records_and_rejects_committed_ones() -
         replica.log.truncate_to(Offset(0))
 
 
-def test_a_failed_fsync_makes_the_log_unusable_for_all_who_wait() -> None:
+def test_a_failed_fsync_fails_all_waiting_calls() -> None:
     replica = Replica()
     replica.log.append([ClusterRecord("cluster", 1)], EPOCH)
     replica.disk.fail("sync", path="__cluster_metadata-0", error=errno.EIO)

@@ -61,7 +61,7 @@ def test_an_emptied_first_node_does_not_form_another_cluster() -> None:
         assert world.node_runs[0].directories[0].identity.cluster_id is None
 
 
-def test_a_node_that_died_while_it_formed_the_cluster_goes_on_with_the_same_one() -> None:
+def test_a_node_killed_while_it_formed_the_cluster_continues_with_the_same_one() -> None:
     with MetadataWorld() as world:
         world.start(0, 1, 2)
         world.run_until(
@@ -291,7 +291,7 @@ def test_errors_of_the_controller_reach_the_caller_of_any_node() -> None:
             world.create("large", at=1, replicas=4)
 
 
-def test_a_deleted_topic_is_gone_where_its_deletion_was_asked_for() -> None:
+def test_the_node_that_forwards_a_deletion_has_applied_it() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create(at=2)
@@ -339,7 +339,7 @@ def test_an_operator_sees_what_is_wrong() -> None:
         assert sum(node.leaders for node in said.nodes) == 3
 
 
-# --- who is refused ---------------------------------------------------------------------------------------------
+# --- rejected nodes ---------------------------------------------------------------------------------------------
 
 
 def test_a_node_that_is_not_the_controller_names_it() -> None:

@@ -244,7 +244,7 @@ def test_a_log_start_that_is_lost_costs_no_committed_metadata() -> None:
     assert Small(small.disk).log.end == 90
 
 
-@pytest.mark.parametrize("stop", ["the node dies first", "its leader leads no more"])
+@pytest.mark.parametrize("stop", ["the node is killed first", "its leader is deposed"])
 def test_a_fetched_snapshot_outlives_a_longer_log_that_disagrees(stop: str) -> None:
     """A disconnected leader has records of its own, beyond the end of the snapshot that the next leader sends. Its log
     has not been restarted at the snapshot yet: the next start must not take those records for committed."""
@@ -255,7 +255,7 @@ def test_a_fetched_snapshot_outlives_a_longer_log_that_disagrees(stop: str) -> N
     ahead.write(20, LeaderEpoch(2))
     snapshot = SnapshotId(ahead.log.image.offset, LeaderEpoch(2))
     data = encode_snapshot(ahead.log.image, LeaderEpoch(2), STAMP)
-    if stop == "the node dies first":
+    if stop == "the node is killed first":
         MetadataSnapshots(old.disk, "/data/__cluster_metadata-0").write(snapshot, data)
     else:
         installing = old.loop.create_task(old.log.install_snapshot(snapshot, data, lambda: False))

@@ -76,7 +76,7 @@ def test_readers_that_do_not_read_wait_for_each_other_and_followers_do_not_wait(
     for task in tasks:
         task.cancel()
     cluster.run(0.1)
-    assert used(cluster) == 0, "who goes away gives back what it had, and what it was granted meanwhile"
+    assert used(cluster) == 0, "a closed connection returns its memory, including later grants"
     assert not cluster.manager(1).memory.is_short
 
 

@@ -150,7 +150,7 @@ def test_readers_of_decided_records_see_no_open_transaction(cluster: Cluster) ->
     assert (len(nothing.records), nothing.error) == (0, None)
 
 
-def test_aborted_transactions_are_named_to_those_who_ask(cluster: Cluster) -> None:
+def test_aborted_transactions_are_listed_on_request(cluster: Cluster) -> None:
     cluster.produce(1, numbered(0, 2, txn=True))
     end_transaction(cluster, commit=False)
     cluster.produce(1, numbered(0, producer=4))

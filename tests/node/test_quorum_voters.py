@@ -37,7 +37,7 @@ def test_a_cluster_begins_with_three_voters() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_controller_is_lost_and_another_goes_on(seed: int) -> None:
+def test_the_controller_is_lost_and_another_node_takes_over(seed: int) -> None:
     with MetadataWorld(seed=seed, voters=3) as world:
         world.begin()
         world.create("before")
@@ -183,7 +183,7 @@ def test_all_nodes_lose_power_while_the_cluster_is_formed() -> None:
             assert voters(world) == [0, 1, 2]
 
 
-def test_a_voter_that_is_gone_for_good_is_removed_and_another_takes_its_place() -> None:
+def test_a_lost_voter_is_removed_and_another_node_replaces_it() -> None:
     with MetadataWorld(nodes=4, voters=3) as world:
         world.begin()
         world.kill(2)

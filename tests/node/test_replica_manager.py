@@ -302,7 +302,7 @@ def test_a_damaged_log_waits_until_no_set_contains_it_and_is_fetched_again(clust
 def test_a_topic_with_a_damaged_log_can_be_deleted_and_created_again(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"), batch(b"b"))
     cluster.machines[1].disk.flip_bit("/data/t-0/00000000000000000000.log", 16)  # the magic of the first batch
-    assert cluster.fetch(1, 0).error.name == "NOT_LEADER_OR_FOLLOWER", "who leads next is to be asked"
+    assert cluster.fetch(1, 0).error.name == "NOT_LEADER_OR_FOLLOWER", "the client must ask the next leader"
     assert cluster.partition(1).offline is not None
     make_again(cluster)
     cluster.publish()

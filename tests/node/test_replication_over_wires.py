@@ -111,7 +111,7 @@ def test_acks_one_does_not_wait_for_followers(cluster: Cluster) -> None:
     assert cluster.watermark(1) == 0
 
 
-def test_a_follower_that_is_gone_leaves_the_set_and_comes_back(cluster: Cluster) -> None:
+def test_a_killed_follower_leaves_the_set_and_returns(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.kill(3)
     waiting = cluster.append(1, batch(b"b"))
@@ -138,7 +138,7 @@ def test_a_deadline_ends_the_waiting(cluster: Cluster) -> None:
     assert answer.error.code == RequestTimedOut.code
 
 
-def test_a_new_leader_goes_on_where_the_old_one_stopped(cluster: Cluster) -> None:
+def test_a_new_leader_continues_at_the_committed_end(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a", b"b"))
     cluster.kill(1)
     cluster.set(leader=2, isr=(2, 3))
@@ -197,7 +197,7 @@ def test_broken_streams_are_made_again(cluster: Cluster) -> None:
     assert not answer.HasField("error")
 
 
-def test_a_silent_stream_is_given_up(cluster: Cluster) -> None:
+def test_a_silent_stream_is_closed(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.wires.stalled = True
     waiting = cluster.append(1, batch(b"b"))

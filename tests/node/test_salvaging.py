@@ -63,7 +63,7 @@ def test_a_replica_that_others_lead_by_then_is_fetched_again(cluster: Cluster) -
     assert cluster.machines[3].disk.size("/data/.kafka_cleanshutdown") is not None, "nothing damaged is left"
 
 
-def test_a_replica_that_was_moved_away_by_then_is_gone(cluster: Cluster) -> None:
+def test_a_replica_moved_away_during_the_salvage_is_deleted(cluster: Cluster) -> None:
     elect_on_a_full_disk(cluster)
     state = cluster.state()
     cluster.set(leader=1, isr=(1, 2), replicas=state.replicas[:2], directories=state.directories[:2])
@@ -72,7 +72,7 @@ def test_a_replica_that_was_moved_away_by_then_is_gone(cluster: Cluster) -> None
     assert cluster.manager(3).find(TOPIC.bytes, 0) is None
 
 
-def test_a_replica_of_a_topic_that_was_deleted_by_then_is_gone(cluster: Cluster) -> None:
+def test_a_replica_of_a_topic_deleted_during_the_salvage_is_deleted(cluster: Cluster) -> None:
     elect_on_a_full_disk(cluster)
     cluster.image = replace(cluster.image, topics={}, topic_ids={})
     cluster.publish()

@@ -141,7 +141,7 @@ def test_compressed_records_are_checked_elsewhere_and_keep_their_turn(cluster: C
     assert [value[:1] for value in found] == [b"a", b"o", b"b", b"c", b"d"]
 
 
-def test_who_stops_leading_meanwhile_appends_nothing(cluster: Cluster) -> None:
+def test_a_leader_replaced_during_validation_appends_nothing(cluster: Cluster) -> None:
     inspectors = cluster.machines[1].inspectors
     inspectors.holding = True
     task = cluster.append(1, large(b"b"))

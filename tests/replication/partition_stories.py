@@ -103,7 +103,9 @@ class Leader:
 
     # --- events ---
 
-    def news(self, *, isr: tuple[int, ...] | None = None, min_insync: int | None = None) -> list[LeaderEffect]:
+    def metadata_changed(
+        self, *, isr: tuple[int, ...] | None = None, min_insync: int | None = None
+    ) -> list[LeaderEffect]:
         """The metadata change the set, or the minimum: a higher partition epoch."""
         self.partition_epoch += 1
         self.isr = self.isr if isr is None else isr
@@ -157,7 +159,7 @@ class Leader:
             )
         )
 
-    def hears(
+    def durable_reported(
         self, node: int, durable_offset: int, *, epoch: int = EPOCH, number: int = 1, session: int = 1
     ) -> list[LeaderEffect]:
         """A follower reports its durable offset between fetches."""

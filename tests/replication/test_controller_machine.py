@@ -56,9 +56,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.volumes = {node: [Volume(directory(node)), Volume(directory(50 + node))] for node in NODES}
         self.named: dict[int, list[Volume]] = {}  # the volumes with which the process of a node registered
         self.failed: set[int] = set()  # nodes whose second volume has failed under the process that is registered
-        self.reported: dict[
-            tuple[int, DirectoryId], NodeEpoch
-        ] = {}  # in which registration the controller heard of that
+        self.reported: dict[tuple[int, DirectoryId], NodeEpoch] = {}  # the registration in which it was reported
         self.holders: dict[tuple[PartitionKey, int], Volume | None] = {}  # on which volume a member held all
         self.leaders: dict[tuple[PartitionKey, LeaderEpoch], tuple[NodeId, int]] = {}
         self.seen: ClusterImage = self.world.image

@@ -180,7 +180,7 @@ def test_the_log_start_follows_the_leaders_as_far_as_records_are_committed() -> 
     assert effects == [AppendRecords()], "nothing before the append"
     assert follower.changed(110) == [AdvanceWatermark(Offset(105)), AdvanceLogStart(Offset(40)), WantFetch()]
     assert follower.fetch().log_start == 40
-    assert follower.answer(watermark=105, log_start=40) == [AdvanceWatermark(Offset(105)), WantFetch()], "no news"
+    assert follower.answer(watermark=105, log_start=40) == [AdvanceWatermark(Offset(105)), WantFetch()], "nothing new"
     follower.fetch()
     assert follower.answer(watermark=105, log_start=20) == [AdvanceWatermark(Offset(105)), WantFetch()], "never back"
     follower.fetch()

@@ -18,7 +18,7 @@ def test_acks_all_waits_for_the_watermark() -> None:
     second, _ = leader.await_ack(120)
     assert acknowledged(effects) == []
     assert acknowledged(leader.fetch(2, 120, durable_offset=119)) == [first]
-    assert acknowledged(leader.hears(2, 120)) == [second]
+    assert acknowledged(leader.durable_reported(2, 120)) == [second]
     assert leader.core.waiting == 0
 
 
@@ -70,7 +70,7 @@ def test_too_few_in_sync_replicas_after_the_append_leave_the_outcome_open() -> N
     leader.append(120, durable_offset=100)
     ticket, _ = leader.await_ack(120)
     mine, _ = leader.await_ack(120, acks=Acks.LEADER)
-    errors = failed(leader.news(isr=(1,)))
+    errors = failed(leader.metadata_changed(isr=(1,)))
     assert list(errors) == [ticket], "acks=1 asked for nothing of the set"
     assert isinstance(errors[ticket], NotEnoughReplicasAfterAppend)
     assert errors[ticket].written is None
@@ -109,8 +109,8 @@ def test_a_set_as_large_as_the_minimum_takes_records_and_loses_no_waiting_ones()
     leader = Leader(isr=(1, 2, 3), min_insync=2)
     leader.append(120)
     _, effects = leader.await_ack(120)
-    assert not failed([*effects, *leader.news(isr=(1, 2))])
+    assert not failed([*effects, *leader.metadata_changed(isr=(1, 2))])
     leader.core.ensure_enough(Acks.ALL)
-    assert failed(leader.news(isr=(1,)))
+    assert failed(leader.metadata_changed(isr=(1,)))
     with pytest.raises(NotEnoughReplicas):
         leader.core.ensure_enough(Acks.ALL)

@@ -70,8 +70,8 @@ def test_a_replica_joins_when_its_durable_offset_has_reached_the_watermark_and_t
     assert proposed(leader.fetch(2, 120, durable_offset=110)) is None, (
         "scenario 4: its log reaches, but it does not hold it"
     )
-    assert proposed(leader.hears(2, 119)) is None
-    assert proposed(leader.hears(2, 120)) == (1, 2)
+    assert proposed(leader.durable_reported(2, 119)) is None
+    assert proposed(leader.durable_reported(2, 120)) == (1, 2)
 
 
 def test_the_watermark_alone_does_not_let_a_replica_in() -> None:
@@ -85,7 +85,7 @@ def test_a_replica_seen_as_fenced_draining_or_unknown_is_not_proposed() -> None:
     leader = Leader(isr=(1, 2), watermark=100)
     leader.sees(3, eligible=False)
     assert proposed(leader.fetch(3, 100)) is None
-    assert proposed(leader.sees(3)) is None, "it may have died since"
+    assert proposed(leader.sees(3)) is None, "it may have ended since"
     assert proposed(leader.fetch(3, 100)) == (1, 2, 3)
 
 
@@ -119,7 +119,7 @@ def test_one_proposal_at_a_time_and_a_pause_after_a_refusal() -> None:
 def test_a_dead_replica_is_not_admitted_by_its_earlier_reports() -> None:
     leader = Leader(isr=(1, 2), min_insync=2, watermark=100)
     leader.fetch(2, 100)
-    leader.news(isr=(1,))
+    leader.metadata_changed(isr=(1,))
     assert proposed(leader.later(2_000)) is None
     assert proposed(leader.fetch(2, 100)) == (1, 2)
 
@@ -130,7 +130,7 @@ def test_a_new_member_has_the_lag_time_to_catch_up_with_the_end() -> None:
     leader.append(500)
     leader.later(5 * LAG_MS)
     assert proposed(leader.fetch(2, 120, durable_offset=120)) == (1, 2)
-    leader.news(isr=(1, 2))
+    leader.metadata_changed(isr=(1, 2))
     assert proposed(leader.later(LAG_MS - 100)) is None
     assert proposed(leader.later(300)) == (1,)
 

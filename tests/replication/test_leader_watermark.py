@@ -25,7 +25,7 @@ def test_a_followers_records_count_only_once_they_are_durable() -> None:
     leader.append(120)
     leader.fetch(2, 120, durable_offset=100)
     assert leader.watermark == 100
-    leader.hears(2, 115)
+    leader.durable_reported(2, 115)
     assert leader.watermark == 115
 
 
@@ -59,12 +59,12 @@ def test_it_stands_still_while_the_set_is_too_small() -> None:
     """KIP-966: with min.insync.replicas=2 a leader alone commits nothing, not even for acks=1."""
     leader = Leader(isr=(1, 2), min_insync=2)
     leader.append(120)
-    leader.news(isr=(1,))
+    leader.metadata_changed(isr=(1,))
     assert leader.watermark == 80
     leader.holds(120)
     assert leader.watermark == 80
     leader.fetch(2, 120)
-    leader.news(isr=(1, 2))
+    leader.metadata_changed(isr=(1, 2))
     assert leader.watermark == 120
 
 
@@ -73,7 +73,7 @@ def test_a_raised_minimum_stops_the_watermark_at_once() -> None:
     leader = Leader(isr=(1,), min_insync=1)
     leader.append(120)
     assert leader.watermark == 120
-    leader.news(min_insync=2)
+    leader.metadata_changed(min_insync=2)
     leader.append(130)
     assert leader.watermark == 120
 
@@ -106,7 +106,7 @@ def test_a_joiner_counts_from_the_proposal_on() -> None:
     assert leader.watermark == 100, "node 3 may be in the set already"
 
 
-def test_neither_a_refusal_nor_silence_ends_the_counting() -> None:
+def test_a_joiner_counts_after_a_rejection_and_without_an_answer() -> None:
     """Scenario 5: a copy of the refused proposal may still arrive and be valid."""
     leader = with_straggler()
     leader.fetch(3, 100)
@@ -148,7 +148,7 @@ def test_a_leaver_counts_until_its_removal_is_known() -> None:
     leader.append(120)
     assert proposed(leader.later(2_000)) == (1,)
     assert leader.watermark == 100
-    leader.news(isr=(1,))
+    leader.metadata_changed(isr=(1,))
     assert leader.watermark == 120
 
 
@@ -159,8 +159,8 @@ def test_the_progress_starts_empty() -> None:
     """A leader knows no position of a follower until a fetch agrees in its own epoch, even of members of the set."""
     leader = Leader()
     leader.append(120)
-    leader.hears(2, 120)
-    leader.hears(3, 120)
+    leader.durable_reported(2, 120)
+    leader.durable_reported(3, 120)
     assert leader.watermark == 80
 
 
@@ -169,7 +169,7 @@ def test_positions_of_a_diverging_fetch_do_not_count() -> None:
     leader = Leader(isr=(1, 2), log_end=90)
     leader.append(120)
     assert not agreed(leader.fetch(2, 100, last_epoch=3))
-    leader.hears(2, 100)
+    leader.durable_reported(2, 100)
     assert leader.watermark == 80
     assert agreed(leader.fetch(2, 90, last_epoch=3, durable_offset=85))
     assert leader.watermark == 85
@@ -179,7 +179,7 @@ def test_a_diverging_fetch_clears_the_progress() -> None:
     leader = Leader(isr=(1, 2), log_end=90)
     leader.fetch(2, 90, last_epoch=3, durable_offset=85)
     leader.fetch(2, 100, last_epoch=3)
-    leader.hears(2, 90)
+    leader.durable_reported(2, 90)
     assert leader.watermark == 85
 
 
@@ -188,8 +188,8 @@ def test_a_report_of_another_epoch_does_not_count() -> None:
     leader = Leader(isr=(1, 2))
     leader.append(120)
     leader.fetch(2, 110, durable_offset=90)
-    leader.hears(2, 110, epoch=3)
-    leader.hears(2, 110, epoch=5)
+    leader.durable_reported(2, 110, epoch=3)
+    leader.durable_reported(2, 110, epoch=5)
     assert leader.watermark == 90
 
 
@@ -199,11 +199,11 @@ def test_a_report_from_an_older_stream_does_not_count() -> None:
     leader.append(120)
     leader.fetch(2, 110, durable_offset=90, session=1)
     leader.fetch(2, 110, durable_offset=90, session=2)
-    leader.hears(2, 110, session=1)
+    leader.durable_reported(2, 110, session=1)
     assert leader.watermark == 90
-    leader.hears(2, 110, session=2, number=2)
+    leader.durable_reported(2, 110, session=2, number=2)
     assert leader.watermark == 90, "nor from another incarnation, on whichever stream"
-    leader.hears(2, 110, session=2)
+    leader.durable_reported(2, 110, session=2)
     assert leader.watermark == 110
 
 
@@ -212,8 +212,8 @@ def test_a_restarted_follower_counts_for_nothing_until_it_agrees_again() -> None
     leader.append(120)
     leader.fetch(2, 110, durable_offset=90)
     leader.sees(2, number=2)
-    leader.hears(2, 110)
-    leader.hears(2, 110, number=2)
+    leader.durable_reported(2, 110)
+    leader.durable_reported(2, 110, number=2)
     assert leader.watermark == 90
     assert not agreed(leader.fetch(2, 110, number=1)), "its earlier incarnation has ended"
     assert agreed(leader.fetch(2, 105, number=2))
@@ -224,7 +224,7 @@ def test_a_position_beyond_the_leaders_log_end_does_not_count() -> None:
     leader = Leader(isr=(1, 2))
     leader.fetch(2, 100)
     leader.append(120)
-    leader.hears(2, 130)
+    leader.durable_reported(2, 130)
     assert leader.watermark == 100
 
 
@@ -233,9 +233,9 @@ def test_a_report_of_more_than_its_fetch_had_does_not_count() -> None:
     leader = Leader(isr=(1, 2))
     leader.append(120)
     leader.fetch(2, 105, durable_offset=90)
-    leader.hears(2, 110)
+    leader.durable_reported(2, 110)
     assert leader.watermark == 90
-    leader.hears(2, 105)
+    leader.durable_reported(2, 105)
     assert leader.watermark == 105
 
 
@@ -296,7 +296,7 @@ def test_the_watermark_equals_that_of_a_slow_and_obvious_twin(steps: list[tuple[
                 leader.core.handle(ProposalFailed(PartitionEpoch(leader.partition_epoch), Millis(leader.now)))
             case ("news", set(others)):
                 twin.isr, twin.joiners = {1, *others}, set()
-                effects = leader.news(isr=(1, *sorted(others)))
+                effects = leader.metadata_changed(isr=(1, *sorted(others)))
             case ("later", int(ms)):
                 effects = leader.later(ms)
         before = leader.watermark

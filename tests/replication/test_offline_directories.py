@@ -69,7 +69,7 @@ def test_leaderships_in_a_failed_directory_move_in_the_same_record() -> None:
     assert led.leader not in after.isr
 
 
-def test_what_lies_in_a_failed_directory_stays_there_until_the_node_registers_without_it() -> None:
+def test_replicas_stay_in_a_failed_directory_until_the_node_registers_without_it() -> None:
     """Started again, the node may find the directory well: then nothing need be sent again."""
     world, p = world_of(1, 2, 3)
     before = [state.directories for state in world.topic().partitions]

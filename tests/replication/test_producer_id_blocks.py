@@ -25,7 +25,7 @@ def test_nodes_are_given_one_block_after_the_other() -> None:
     assert blocks == [ProducerIdBlock(ProducerId(n * PRODUCER_ID_BLOCK), PRODUCER_ID_BLOCK) for n in range(3)]
 
 
-def test_the_next_controller_goes_on_where_the_log_ends() -> None:
+def test_the_next_controller_continues_at_the_end_of_the_log() -> None:
     world = Controlled()
     world.start(1)
     allocate(world, 1)

@@ -168,7 +168,7 @@ def test_a_vote_is_persisted_before_it_is_answered_and_given_once() -> None:
     assert still.answer == VoteAnswer(LeaderEpoch(5), cluster.core(0).leader_id, granted=False)  # type: ignore[union-attr]
 
 
-def test_who_lost_its_log_votes_and_stands_again_once_it_has_all_that_it_had() -> None:
+def test_a_voter_that_lost_its_log_votes_again_when_it_has_all_that_it_had() -> None:
     voter_that_lost_its_log(QuorumCluster())
 
 

@@ -28,7 +28,7 @@ def five(minimum: int = 2) -> tuple[Controlled, int, int, int, list[int]]:
     return world, a, b, c, sorted({1, 2, 3, 4, 5} - {a, b, c})
 
 
-def test_a_replica_goes_only_when_the_one_that_comes_is_in_sync() -> None:
+def test_a_replica_is_removed_only_when_the_added_one_is_in_sync() -> None:
     world, a, b, c, (d, _) = five()
     moving = world.reassign(world.partition().key, (a, b, d))
     assert isinstance(moving, PartitionState)

@@ -58,7 +58,7 @@ def step(leader: Leader, rng: random.Random) -> Cause:
             return Cause.REFUSED
         case _:
             isr = [1, *(node for node in (2, 3) if rng.random() < 0.5)]
-            leader.news(isr=tuple(isr))
+            leader.metadata_changed(isr=tuple(isr))
             return Cause.KNOWN_IN if 2 in isr else Cause.KNOWN_OUT
 
 

@@ -115,7 +115,7 @@ racks_of_nodes = st.dictionaries(
 
 
 @given(racks_of_nodes, st.integers(1, 40), st.integers(1, 12), st.integers(0, 2**32))
-def test_replicas_lie_on_different_nodes_and_as_many_racks_as_can_be(
+def test_replicas_are_placed_on_different_nodes_and_as_many_racks_as_possible(
     racks: dict[NodeId, str], partitions: int, factor: int, seed: int
 ) -> None:
     factor = min(factor, len(racks))

@@ -89,7 +89,7 @@ def test_the_last_voter_is_never_removed() -> None:
     assert review(controlled, key(0, 9)) == [key(0)]
 
 
-def test_a_controller_that_listened_before_it_led_knows_who_was_silent() -> None:
+def test_a_controller_knows_which_nodes_were_silent_before_it_led() -> None:
     """Node 1 has sent heartbeats lately, node 2 has not: only node 2 is fenced at once."""
     controlled = cluster(1, 2)
     controlled.handle(Resigned())
@@ -107,7 +107,7 @@ def removed(controlled: Controlled, node: int, directory_number: int | None = No
     return controlled.ask(RemoveVoter(NodeId(node), directory_id))
 
 
-def test_an_operator_removes_a_voter_that_is_gone_for_good_and_another_takes_its_place() -> None:
+def test_an_operator_removes_a_lost_voter_and_another_node_replaces_it() -> None:
     controlled = cluster(0, 1, 2, 3)
     all_voters = (key(0), key(1), key(2), key(3))
     for _ in range(3):

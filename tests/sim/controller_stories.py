@@ -108,12 +108,12 @@ def shrinks_as_the_minimum_grows(sim: Simulation) -> None:
     sim.produce(TOPIC, b"b")
     sim.run_for(4)
     assert sim.isr(TOPIC) == {leader, follower}
-    news = sim.hold("Quorum.FetchMetadata", target=leader, part="answer")
+    updates = sim.hold("Quorum.FetchMetadata", target=leader, part="answer")
     sim.run_for(0.02)
     sim.alter_topic(TOPIC, min_insync_replicas="2", client=sim.client(nodes=(0,)))
     sim.run_for(1.7)  # the leader has removed the follower by now, by its own clock
     assert committed(sim, 0) == 5, "committed by one replica where two are required"
-    news.release()
+    updates.release()
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the set shrinks")
     assert eligible(sim, 0) == {follower}
     assert committed(sim, 0) == 5
@@ -331,13 +331,13 @@ def drain_under_load(sim: Simulation) -> None:
     client = sim.client()
     sent = [sim.produce(TOPIC, f"a{number}".encode(), client=client) for number in range(100)]
     sim.run_until(lambda: committed(sim, 0) >= 5, what="some are written")
-    news = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in others]
+    updates = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in others]
     sim.run_for(0.02)
     sim.stop(leader)
     sim.run_until(lambda: sim.leader(TOPIC) not in (leader, -1), what="another node is elected")
     sim.run_for(1)
     assert sim.machines[leader].up, "it ends only when the other nodes know"
-    for held_back in news:
+    for held_back in updates:
         held_back.release()
     sim.run_until(lambda: not sim.machines[leader].up, within=45, what="the node has stopped")
     sim.run_until(lambda: all(each.done for each in sent), what="every record has its answer")
@@ -399,14 +399,14 @@ def draining_node_is_not_admitted(sim: Simulation) -> None:
     """Rule 4: the proposal to admit a replica arrives while its node is draining, which its leader does not know."""
     leader, joiner, other = away_from_voter(sim, 4, replicas=3, min_insync=1)
     stuck = late_admission(sim, leader, joiner)
-    news = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in (leader, other)]
+    updates = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in (leader, other)]
     sim.run_for(0.02)
     sim.stop(joiner)
     sim.run_until(lambda: sim.image().nodes[NodeId(joiner)].draining, within=2, what="it is draining")
     beats = sim.hold("Controller.Heartbeat", source=joiner)  # it does not learn that it may stop
     stuck.release()
     sim.never(lambda: joiner in sim.isr(TOPIC), seconds=0.3, what="admitted although it is draining")
-    for one in (*news, beats):
+    for one in (*updates, beats):
         one.release()
     sim.run_until(lambda: not sim.machines[joiner].up, within=45, what="it has stopped")
     sim.must_heal()

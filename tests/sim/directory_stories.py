@@ -51,7 +51,7 @@ def directory_of_a_follower_fails(sim: Simulation) -> None:
     assert sim.isr(TOPIC, p) == {leader, other}
     sim.run_for(2 * LAG_S)
     assert here and all(victim in sim.isr(TOPIC, q) for q in here), "the other directory works"
-    sim.mend_disk(victim)
+    sim.repair_disk(victim)
     sim.must_heal()
 
 
@@ -65,7 +65,7 @@ def directory_of_a_leader_fails(sim: Simulation) -> None:
     sim.produce(TOPIC, b"b", partition=p, acks="1")
     sim.run_until(lambda: sim.leader(TOPIC, p) not in (victim, NO_NODE), within=0.25, what="another node leads")
     write(sim, p, "c", 3)
-    sim.mend_disk(victim)
+    sim.repair_disk(victim)
     sim.run_until(lambda: victim in sim.isr(TOPIC, p), what="it is in sync again")
     assert lies_in_second(sim, victim, p)
     sim.must_heal()
@@ -85,7 +85,7 @@ def directory_of_an_eligible_replica_fails(sim: Simulation) -> None:
     sim.run_until(lambda: sim.leader(TOPIC, p) == NO_NODE, what="the leader is fenced")
     sim.run_for(2)
     assert sim.leader(TOPIC, p) == NO_NODE, "a replica that cannot read its log leads"
-    sim.mend_disk(victim)
+    sim.repair_disk(victim)
     sim.run_until(lambda: sim.leader(TOPIC, p) == NodeId(victim), what="it leads with what it has")
     assert committed(sim, p) == 3
     sim.restart(leader)
@@ -108,7 +108,7 @@ def leader_is_damaged_beside_a_failed_directory(sim: Simulation) -> None:
     sim.scrub(rotten, TOPIC, p)
     sim.run_until(lambda: leads(sim, rotten, p), within=2, what="it serves what is sound")
     sim.never(lambda: not leads(sim, rotten, p), seconds=2, what="no node serves it")
-    sim.mend_disk(victim)
+    sim.repair_disk(victim)
     sim.run_until(lambda: leads(sim, victim, p), what="the other one leads")
     assert committed(sim, p) >= 3
     sim.must_heal()

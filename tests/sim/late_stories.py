@@ -151,12 +151,12 @@ def answer_waits_for_the_commit(sim: Simulation) -> None:
     before any other voter has it: the leader has committed nothing on the strength of it."""
     controller, leader, follower, proposal = leader_proposes_to_continue_alone(sim)
     fetches = nothing_is_committed(sim, controller)
-    news = sim.hold("Quorum.FetchMetadata", source=controller, part="answer")
+    updates = sim.hold("Quorum.FetchMetadata", source=controller, part="answer")
     proposal.release()
     sim.run_until(lambda: set(sole(sim, controller)) == {leader}, within=1, what="the controller has appended it")
     sim.never(lambda: committed(sim, 0) > 5, seconds=0.3, what="committed by an uncommitted change of the set")
     sim.power_off(controller, forget_all=True)
-    for one in (*fetches, news):
+    for one in (*fetches, updates):
         one.let_pass()
     sim.heal_link(follower, leader)
     sim.must_heal()

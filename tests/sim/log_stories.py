@@ -232,10 +232,10 @@ def deletion_known_to_the_leader_alone(sim: Simulation) -> None:
     record."""
     p, old, new, other = three_replicas(sim)
     write(sim, p, "a", 5)
-    news = sim.hold("Data.FetchStream", source=old, part="answer")
+    updates = sim.hold("Data.FetchStream", source=old, part="answer")
     delete_below(sim, old, p, 3)
     sim.kill(old)
-    news.let_pass()
+    updates.let_pass()
     sim.run_until(lambda: leads(sim, new, p) or leads(sim, other, p), what="another node leads")
     sim.restart(old)
     sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is in sync")
@@ -333,7 +333,7 @@ def failed_sync_is_rewritten_by_recovery(sim: Simulation) -> None:
     sim.break_disk(follower, "sync", path=f"/data/{TOPIC}-{p}")
     write(sim, p, "b", 1)
     sim.run_until(lambda: not sim.machines[follower].up, what="its only directory fails, and it ends")
-    sim.mend_disk(follower)
+    sim.repair_disk(follower)
     sim.restart(follower)
     sim.run_until(lambda: sim.replica(follower, TOPIC, p) is not None, what="it has recovered")
     assert end(sim, follower, p) == 4, "the page cache has what the fsync was to save"

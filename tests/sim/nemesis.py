@@ -174,7 +174,7 @@ END: Final[dict[Kind, Act]] = {
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1),
     Kind.STALL_DISK: lambda sim, fault: sim.release_disk(fault.node),
     Kind.HANG: lambda sim, fault: sim.release_disk(fault.node),
-    Kind.DISK_ERROR: lambda sim, fault: sim.mend_disk(fault.node),
+    Kind.DISK_ERROR: lambda sim, fault: sim.repair_disk(fault.node),
     Kind.DISK_FULL: _make_room,
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),
     Kind.REASSIGN: operators.end_reassignment,

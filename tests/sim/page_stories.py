@@ -23,7 +23,7 @@ def index_page_of_a_follower_is_unreadable(sim: Simulation) -> None:
     sim.run_for(2)
     assert sim.machines[victim].up, "the node continues"
     assert here and all(victim in sim.isr(TOPIC, q) for q in here), "the other directory works"
-    sim.mend_disk(victim)
+    sim.repair_disk(victim)
     sim.must_heal()
 
 

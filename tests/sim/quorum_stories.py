@@ -341,7 +341,7 @@ def voter_whose_mark_fails(sim: Simulation) -> None:
     client = sim.client((leader,))
     client.start(client.create_topic("more", 1, 2, {}), "creates a topic")
     sim.run_until(lambda: not sim.machines[follower].up, what="the voter ends")
-    sim.mend_disk(follower)
+    sim.repair_disk(follower)
     sim.must_heal()
 
 
@@ -352,7 +352,7 @@ def forgotten_vote(sim: Simulation) -> None:
     old = active(sim)
     voter, candidate = voters_but(sim, old)
     sim.hold("Quorum.Vote", source=voter)
-    news = sim.hold("Quorum.FetchMetadata", source=candidate, target=voter, part="answer")
+    updates = sim.hold("Quorum.FetchMetadata", source=candidate, target=voter, part="answer")
     begins = sim.hold("Quorum.BeginQuorumEpoch", source=candidate, target=voter)
     sim.kill(old)
     sim.run_until(lambda: _leads(sim, candidate), within=10, what="the candidate is elected")
@@ -362,7 +362,7 @@ def forgotten_vote(sim: Simulation) -> None:
     sim.restart(old)
     sim.run_until(lambda: _leads(sim, old), within=10, what="the old leader leads again")
     sim.resume(candidate)
-    news.let_pass()
+    updates.let_pass()
     begins.let_pass()
     sim.must_heal()
 
@@ -374,7 +374,7 @@ def emptied_voter_votes_again(sim: Simulation) -> None:
     old = active(sim)
     voter, candidate = voters_but(sim, old)
     sim.hold("Quorum.Vote", source=voter)
-    news = sim.hold("Quorum.FetchMetadata", source=candidate, target=voter, part="answer")
+    updates = sim.hold("Quorum.FetchMetadata", source=candidate, target=voter, part="answer")
     begins = sim.hold("Quorum.BeginQuorumEpoch", source=candidate, target=voter)
     sim.kill(old)
     sim.run_until(lambda: _leads(sim, candidate), within=5, what="the candidate is elected")
@@ -385,7 +385,7 @@ def emptied_voter_votes_again(sim: Simulation) -> None:
     sim.restart(old)
     sim.never(lambda: _leads(sim, old), seconds=6, what="elected by a directory that is not a voter")
     sim.resume(candidate)
-    news.let_pass()
+    updates.let_pass()
     begins.let_pass()
     sim.must_heal()
 

@@ -69,7 +69,7 @@ class Reading:
         gone = self.ledger.passed_over(self.position, offset, decided=self.decided)
         if gone is not None and not self.astray:
             raise Violation(
-                f"a reader of {self.ledger.name} was to go on at {offset}, from {self.position} on, without being "
+                f"a reader of {self.ledger.name} was to continue at {offset}, from {self.position} on, without being "
                 f"given offset {gone}"
             )
         self.position = max(self.position, offset)

@@ -185,7 +185,7 @@ def replica_comes_back_in_another_directory(sim: Simulation) -> None:
     two = next(state for state in states if state.directory_of(comes) != one.directory_of(comes))
     for state in (one, two):
         write(sim, state.partition, "a", 3)
-    news = sim.hold("Quorum.FetchMetadata", target=comes, part="answer")
+    updates = sim.hold("Quorum.FetchMetadata", target=comes, part="answer")
     sim.run_for(0.02)
     for back in ((one, two), (two, one)):  # the chosen directory depends on the free space of the two
         for state in back:
@@ -194,7 +194,7 @@ def replica_comes_back_in_another_directory(sim: Simulation) -> None:
             sim.reassign(TOPIC, state.partition, *state.replicas)
         if sim.partition(TOPIC, one.partition).directory_of(comes) != one.directory_of(comes):
             break
-    news.release()
+    updates.release()
     for state in (one, two):
         named = sim.partition(TOPIC, state.partition).directory_of(comes)
         assert named != state.directory_of(comes)

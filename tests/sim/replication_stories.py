@@ -390,9 +390,7 @@ def arrives(sim: Simulation, leader: int, *said: data_pb2.FetchRequest) -> Tidel
             await stream.send(each)
         with contextlib.suppress(TidelogError):  # the follower takes its place again
             while (answer := await stream.receive()) is not None:
-                errors.extend(
-                    status.from_proto(reported.error) for reported in answer.partitions if reported.error is not None
-                )
+                errors.extend(status.from_proto(each.error) for each in answer.partitions if each.error is not None)
 
     client.start(call(), "is late")
     sim.run_for(1)
@@ -613,7 +611,7 @@ def failed_sync_is_not_repeated(sim: Simulation) -> None:
     write(sim, p, "c", 5)
     for node in (leader, follower):
         sim.power_off(node, forget_all=True)
-    sim.mend_disk(follower)
+    sim.repair_disk(follower)
     sim.must_heal()
 
 

@@ -293,7 +293,7 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is removed for its lag")
     sim.run_for(0.5)
     answers = sim.hold("Controller.AlterPartition", target=leader, part="answer")
-    news = sim.hold("Quorum.FetchMetadata", target=leader, part="answer")
+    updates = sim.hold("Quorum.FetchMetadata", target=leader, part="answer")
     sim.heal_link(joiner, leader)
     sim.run_until(lambda: answers.count > 0, what="the joiner is admitted, and its leader does not learn of it")
     assert joiner in sim.isr(TOPIC, p)
@@ -307,7 +307,7 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
         sim.produce(TOPIC, b"d%d" % number, partition=p)
         sim.run_for(0.1)
     assert committed(sim, p) == before, "committed without a member of the set"
-    news.release()
+    updates.release()
     sim.heal_link(joiner, leader)
     sim.run_until(lambda: sent.done, what="the record has its answer")
     sim.must_heal()
@@ -366,7 +366,7 @@ def topic_created_again(sim: Simulation) -> None:
     for p in led:
         write(sim, p, "a", 20)
     sim.run_until(lambda: all(durable_offset(sim, deaf, p) == 20 for p in led), what="the follower holds everything")
-    news = sim.hold("Quorum.FetchMetadata", source=voter, target=deaf, part="answer")
+    updates = sim.hold("Quorum.FetchMetadata", source=voter, target=deaf, part="answer")
     sim.run_for(0.02)
     others = sim.client(nodes=(0, 1))
     while True:  # until a partition is led where the old one was
@@ -382,7 +382,7 @@ def topic_created_again(sim: Simulation) -> None:
                 sim.produce(TOPIC, f"b{number}".encode(), partition=state.partition, client=sim.client(nodes=(0, 1)))
     sim.run_for(1)
     assert all(committed(sim, state.partition) == 0 for state in sim.topic(TOPIC).partitions if state.leader == 1)
-    news.release()
+    updates.release()
     sim.must_heal()
 
 
@@ -449,7 +449,7 @@ def only_voter_has_not_voted_yet(sim: Simulation) -> None:
     sim.restart(voter)
     sim.never(lambda: leads_quorum(sim, voter), seconds=2, what="it leads without having voted")
     sim.power_off(voter)
-    sim.mend_disk(voter)
+    sim.repair_disk(voter)
     sim.restart(voter)
     sim.run_until(lambda: leads_quorum(sim, voter), what="the voter leads the quorum again")
     sim.must_heal()
@@ -459,11 +459,11 @@ def refused_fetch_is_sent_again(sim: Simulation) -> None:
     """A follower that learns of a leadership before the leader does is refused, and retries until it is accepted."""
     sim.start(nodes=3, min_insync=3, topics=())
     late = 1
-    news = sim.hold("Quorum.FetchMetadata", target=late, part="answer")
+    updates = sim.hold("Quorum.FetchMetadata", target=late, part="answer")
     sim.run_for(0.02)
     sim.create_topic(TOPIC, partitions=3, client=sim.client(nodes=(0, 2)), wait=False)
     sim.run_for(1)
-    news.release()
+    updates.release()
     p = sim.led_by(TOPIC, late)
     sim.produce(TOPIC, b"a", partition=p)
     sim.run_until(lambda: committed(sim, p) == 1, what="the first record is committed")
@@ -509,7 +509,7 @@ def directory_fails_before_ready(sim: Simulation) -> None:
     sim.break_disk(last, "write", path="/more/registration")
     sim.restart(last)
     sim.run_until(lambda: not sim.machines[last].up, what="it ends before it is ready")
-    sim.mend_disk(last)
+    sim.repair_disk(last)
     sim.must_heal()
 
 

@@ -34,7 +34,7 @@ def spoil(sim: Simulation, node: int) -> None:
             sim.machines[node].disk.flip_bit(segment.path, position)
 
 
-def test_who_is_answered_does_not_complain() -> None:
+def test_an_answered_prober_reports_nothing() -> None:
     with Simulation(1) as sim:
         prober, leader, _ = probed(sim)
         sim.kill(leader)
@@ -51,7 +51,7 @@ def test_a_leader_that_stays_though_it_cannot_be_read_is_complained_of(monkeypat
             sim.run_for(3 * BOUND_S)
 
 
-def test_who_waits_for_a_disturbed_cluster_does_not_complain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prober_of_a_disturbed_cluster_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     disks.a_damaged_leader_does_not_resign(monkeypatch)
     with Simulation(2) as sim:
         _, leader, follower = probed(sim)

@@ -44,7 +44,7 @@ def test_one_member_that_kept_its_power_is_enough() -> None:
     assert caches.power_lost(1, image((0, 1))) == [KEY]
 
 
-def test_who_is_eligible_has_it_too() -> None:
+def test_an_eligible_replica_has_it_too() -> None:
     caches = Caches()
     assert caches.power_lost(0, image((0,), (1,))) == []
     assert caches.image_moved(image((0,), (1,)), image((0,))) == [KEY]
@@ -57,7 +57,7 @@ def test_it_is_lost_when_the_last_sure_member_leaves() -> None:
     assert caches.image_moved(image((0, 1)), image((0,))) == [KEY]
 
 
-def test_who_is_admitted_again_is_sure_once_more() -> None:
+def test_a_replica_admitted_again_counts_again() -> None:
     caches = Caches()
     before, without = image((0, 1)), image((1,))
     assert caches.power_lost(0, before) == []

@@ -122,7 +122,7 @@ def test_two_leaders_of_one_epoch(cluster: Cluster) -> None:
         cluster.look("b")
 
 
-def test_one_epoch_in_two_lives_of_a_node(cluster: Cluster) -> None:
+def test_one_epoch_in_two_incarnations_of_a_node(cluster: Cluster) -> None:
     cluster.run_numbers["a"] = 2
     cluster.checkers.node_began("a")
     with pytest.raises(Violation, match=re.escape("epoch 0 is led by a.1 and by a.2")):
@@ -214,7 +214,7 @@ def test_what_was_refused_or_sent_once_must_not_be_there_or_twice(cluster: Clust
         cluster.look("a")
 
 
-def test_a_record_that_nobody_has_sent(cluster: Cluster) -> None:
+def test_a_record_that_no_client_sent(cluster: Cluster) -> None:
     for name in "abc":
         cluster.logs[name].add(b"from nowhere")
     cluster.logs["a"].commit(3)
@@ -234,7 +234,7 @@ def test_a_log_that_loses_its_beginning_without_leave(cluster: Cluster) -> None:
         cluster.look("c")
 
 
-def test_records_go_by_what_the_clock_says_when_they_go(cluster: Cluster) -> None:
+def test_records_expire_by_the_clock_at_their_deletion(cluster: Cluster) -> None:
     """The clock was an hour ahead at one time, which allows only the removal of records then. If the removal is
     observed late because the log was out of use, it is still distinguished from a later one."""
     out_of_use = cluster.view("c")._replace(log=None)

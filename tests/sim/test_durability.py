@@ -32,7 +32,7 @@ def test_what_was_synced_is_safe_and_what_was_appended_is_not() -> None:
     assert disk.safe_end(PATH, 0, 13) == 13
 
 
-def test_an_overwrite_or_a_cut_that_is_not_synced_endangers_what_it_touches() -> None:
+def test_an_unsynced_overwrite_or_truncation_endangers_its_bytes() -> None:
     disk = a_file(b"0123456789")
     disk.open(PATH).pwritev([b"x"], 4)
     assert disk.safe_end(PATH, 0, 4) == 4

@@ -164,7 +164,7 @@ def test_a_lock_keeps_work_side_by_side_apart_and_the_loop_waits_for_it() -> Non
         assert order in (["a begins", "a ends", "b begins", "b ends"], ["b begins", "b ends", "a begins", "a ends"])
 
 
-def test_files_that_hang_hold_up_who_asks_for_them_and_nobody_else() -> None:
+def test_hanging_files_block_only_their_users() -> None:
     steps = Steps(1, workers=2)
     steps.disk.make_directory("/more")
     steps.pace.hanging["/data/"] = frozenset({"sync"})
@@ -180,7 +180,7 @@ def test_files_that_hang_hold_up_who_asks_for_them_and_nobody_else() -> None:
     assert steps.content("/data/file") == b"new"
 
 
-def test_a_stuck_disk_reports_nothing_until_it_goes_on() -> None:
+def test_a_stuck_disk_reports_nothing_until_it_continues() -> None:
     loop, _, pace, executor = a_disk()
     reported: list[object] = []
     executor.submit(lambda: 1, reported.append)
@@ -194,7 +194,7 @@ def test_a_stuck_disk_reports_nothing_until_it_goes_on() -> None:
     assert reported == [1, 2]
 
 
-def test_a_disk_that_goes_on_does_nothing_for_a_process_that_has_died() -> None:
+def test_a_disk_that_continues_does_nothing_for_an_ended_process() -> None:
     for seed in range(20):
         loop, process, pace = SimLoop(random.Random(1)), Process("node-1"), DiskPace(stalled=True)
         executor = SimExecutor(loop, random.Random(seed), process, pace)

@@ -72,7 +72,7 @@ class Book:
         return reading
 
 
-def test_of_a_log_that_is_not_cleaned_nothing_may_be_gone() -> None:
+def test_a_log_that_is_not_compacted_lacks_no_record() -> None:
     book = Book().put((b"k", b"a")).put((b"k", b"b"))
     assert book.gone() == []
     assert book.ledger.missing(0, 2) == 0
@@ -106,7 +106,7 @@ def test_a_record_overruled_by_an_aborted_one_stays() -> None:
     assert Book(**COMPACTED).put((b"k", b"a")).put((b"k", b"b"), producer=7).decide(7, 1, commit=True).gone() == [0]
 
 
-def test_a_tombstone_stays_as_long_as_the_topic_says() -> None:
+def test_a_tombstone_stays_for_the_configured_time() -> None:
     slow, quick = Book(**COMPACTED), Book(**COMPACTED, delete_retention_ms="500")
     assert slow.put((b"k", b"a"), (b"k", None)).gone() == [0]
     assert quick.put((b"k", b"a"), (b"k", None)).gone() == [0, 1]
@@ -131,7 +131,7 @@ def test_a_reader_is_given_each_record_once_and_in_order() -> None:
     book = Book().put((None, b"a")).put((None, b"b")).put((None, b"c"))
     assert not book.give([0, 1]).complete
     assert book.give([0, 1, 2]).complete
-    with pytest.raises(Violation, match="was to go on at 2, from 1 on, without being given offset 1"):
+    with pytest.raises(Violation, match="was to continue at 2, from 1 on, without being given offset 1"):
         book.give([0, 2])
     with pytest.raises(Violation, match="at 2 was given offset 1"):
         book.give([0, 1, 1])
@@ -154,7 +154,7 @@ def test_a_reader_of_decided_transactions() -> None:
     assert book.give([0, 1, 2]).complete, "a read_uncommitted reader gets aborted records too"
 
 
-def test_a_reader_goes_past_what_may_be_gone() -> None:
+def test_a_reader_skips_records_that_may_be_deleted() -> None:
     book = Book(**COMPACTED).put((b"k", b"a")).put((b"k", b"b"))
     assert book.give([1]).complete
     expiring = Book().put((None, b"a")).put((None, b"b"))

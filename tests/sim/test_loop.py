@@ -105,7 +105,7 @@ def test_a_busy_loop_is_a_runaway() -> None:
         new_loop().run_until_complete(spin())
 
 
-def test_an_exception_that_nobody_takes_ends_the_run() -> None:
+def test_an_unhandled_exception_ends_the_run() -> None:
     loop = new_loop()
     loop.call_later(1, lambda: 1 // 0)
     with pytest.raises(Defect, match="ZeroDivisionError"):

@@ -32,7 +32,7 @@ def cut_links(sim: Simulation) -> set[tuple[int, int]]:
         (Kind.ISOLATE, 0.1, 3, {(1, 0), (0, 1), (1, 2), (2, 1)}),
     ],
 )
-def test_a_cut_is_made_and_undone(kind: Kind, amount: float, nodes: int, expected: set[tuple[int, int]]) -> None:
+def test_a_disconnection_begins_and_ends(kind: Kind, amount: float, nodes: int, expected: set[tuple[int, int]]) -> None:
     with Simulation(1) as sim:
         sim.start(nodes=nodes)
         Nemesis(sim, replace(make_plan(1, nodes), faults=(Fault(0.5, kind, 1, 2, 1.0, amount),)))

@@ -110,7 +110,7 @@ def test_a_node_that_is_down_refuses_and_a_dead_machine_is_silent() -> None:
         world.create("new")
 
 
-def test_a_cut_of_the_way_back_leaves_the_request_done() -> None:
+def test_a_request_is_executed_although_its_answer_is_cut_off() -> None:
     world = World()
     world.network.cut("node-1", "client")
     with pytest.raises(RequestTimedOut):
@@ -211,7 +211,7 @@ def test_a_lost_message_breaks_the_stream_for_both() -> None:
     assert world.echo.got == []
 
 
-def test_a_short_cut_delays_and_a_long_one_breaks() -> None:
+def test_a_short_disconnection_delays_and_a_long_one_breaks() -> None:
     world = World()
     stream = world.open()
     world.network.cut("client", "node-1")

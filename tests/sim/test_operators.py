@@ -18,7 +18,7 @@ def world(sim: Simulation) -> int:
     return sim.leader(TOPIC)
 
 
-def test_records_may_be_gone_as_far_as_the_leader_has_deleted_them() -> None:
+def test_records_may_be_missing_below_the_log_start_of_the_leader() -> None:
     with Simulation(1) as sim:
         leader = world(sim)
         for fault in DELETIONS:
@@ -32,7 +32,7 @@ def test_records_may_be_gone_as_far_as_the_leader_has_deleted_them() -> None:
         sim.must_heal()
 
 
-def test_nothing_may_be_gone_where_nobody_obeyed() -> None:
+def test_no_record_may_be_missing_if_no_leader_accepted_the_deletion() -> None:
     """The next leader is elected and does not know of the deletion."""
     with Simulation(4) as sim:
         leader = world(sim)

@@ -199,7 +199,7 @@ def test_worlds_full_of_rot_heal(seed: int) -> None:
     assert any("flips" in line for line in lines)
 
 
-def test_who_is_left_by_all_that_come_back_is_put_right_before_it_can_tell() -> None:
+def test_a_replica_that_becomes_the_last_one_is_restored_before_it_registers() -> None:
     """All nodes stop and come back while no controller decides. The corrupt node comes last: the others, which have
     everything that it had, have left the set to it by then."""
     with Simulation(6) as sim:

@@ -396,7 +396,7 @@ class Simulation:
 
     def break_disk(self, node: int, operation: str, *, error: int = errno.EIO, path: str = "", times: int = 1) -> None:
         """Let the next `times` disk calls of that kind (`sync`, `write`) fail on paths that contain `path`. After an
-        EIO the node needs `mend_disk`. Its process may end only if the first directory fails, which holds the
+        EIO the node needs `repair_disk`. Its process may end only if the first directory fails, which holds the
         metadata log."""
         machine = self.machines[node]
         if error == errno.EIO:
@@ -410,7 +410,7 @@ class Simulation:
         name = self.rng.choice(("", "__cluster", "orders", "events", "held", "re", "comes"))
         self.break_disk(node, operation, path=f"{directories[number % len(directories)]}/{name}")
 
-    def mend_disk(self, node: int) -> None:
+    def repair_disk(self, node: int) -> None:
         """Repair the disk. Restart the node if it runs with an offline directory, as an operator must: a directory
         stays offline until its process ends."""
         machine = self.machines[node]
@@ -606,7 +606,7 @@ class Simulation:
             self.fill_disk(node, room=None)
             self.slow_process(node, 0)
             self.resume(node)
-            self.mend_disk(node)
+            self.repair_disk(node)
             self.restart(node)
 
     def must_heal(self, within: float = HEAL_WITHIN, *, lossy: bool = False) -> None:

@@ -224,7 +224,7 @@ def test_nothing_is_renamed_after_a_disk_failure(office: Office) -> None:
 
 
 @pytest.mark.parametrize("power_fails", [True, False])
-def test_a_crash_at_any_step_leaves_each_log_whole_or_gone_and_none_missing(power_fails: bool) -> None:
+def test_a_crash_at_any_step_leaves_each_log_whole_or_deleted(power_fails: bool) -> None:
     step, crashed = 0, True
     while crashed:
         office = Office()

@@ -415,7 +415,7 @@ def test_a_directory_is_intact_after_a_clean_stop_or_on_the_boot_of_its_last_reg
     assert opened_on(disk, boot).identity.intact is intact
 
 
-def test_a_directory_stays_intact_if_a_process_dies_between_a_clean_stop_and_its_registration() -> None:
+def test_a_directory_stays_intact_if_a_process_ends_between_a_clean_stop_and_its_registration() -> None:
     disk = FakeDisk()
     directory = opened_on(disk, b"first")
     directory.write_registration(7)

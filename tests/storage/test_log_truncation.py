@@ -125,7 +125,7 @@ def test_power_fails_between_the_steps_of_an_emptying() -> None:
         assert bench.log.log_end_offset in ({60}, {0}, {500})[pieces]
 
 
-def test_a_process_that_dies_after_the_work_of_a_truncation_leaves_a_truncated_log() -> None:
+def test_a_process_that_ends_after_the_work_of_a_truncation_leaves_a_truncated_log() -> None:
     """The files are truncated, and indexes still refer to removed batches: the owner did not complete the
     truncation."""
     for offset in range(5, 60, 7):

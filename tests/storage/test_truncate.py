@@ -27,7 +27,7 @@ def values(bench: Bench) -> list[bytes]:
     return [data[-8:-1] for data in bench.contents()]
 
 
-def test_truncated_records_are_gone_and_others_stay() -> None:
+def test_truncated_records_are_deleted_and_others_stay() -> None:
     bench = filled()
     before = bench.contents()
     bench.log.truncate_to(Offset(60))

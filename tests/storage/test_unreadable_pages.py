@@ -95,7 +95,7 @@ assert failing.offline is not None and sound.offline is None
 append(other)
 other.flush()
 assert other.fetch_offset_by_timestamp(NOW, up_to=Offset(301)).offset == 0
-print("goes on")
+print("continues")
 """
 
 
@@ -105,7 +105,7 @@ def test_a_file_truncated_under_its_mapping_takes_its_directory_offline(
     tmp_path: Path, work: str, *, pure: bool
 ) -> None:
     done = run(DIRECTORY + CUT + work + GOES_ON, tmp_path, pure=pure)
-    assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "continues\n"), done.stderr
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def produce(cluster: LocalCluster, topic_id: bytes, batches: int) -> None:
     asyncio.run(send())
 
 
-def test_logs_are_compacted_cut_and_scrubbed_behind_the_writers_back(tmp_path: Path) -> None:
+def test_logs_are_compacted_deleted_and_scrubbed_during_writes(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, nodes=1, settings=OFTEN) as cluster:
         cluster.wait_healthy()
         (node,) = cluster.nodes

@@ -1,4 +1,4 @@
-"""The demo's books: numbers per key, the ledger of acknowledgements, latencies, how long a failover took."""
+"""The demo's ledger and meters: numbers per key, acknowledgements, latencies, and the duration of a failover."""
 
 import asyncio
 import math
@@ -85,7 +85,7 @@ def test_a_failover_is_over_when_each_partition_acknowledges_what_was_sent_after
     assert failover.missing == [1, 4]
     failover.acknowledge(4, sent_at=100.1, at=101.5)
     failover.acknowledge(1, sent_at=100.3, at=102.5)
-    failover.acknowledge(1, sent_at=103.0, at=104.0)  # news no more
+    failover.acknowledge(1, sent_at=103.0, at=104.0)  # ignored: the partition has acknowledged already
     assert failover.missing == []
     assert failover.seconds == 2.5
     asyncio.run(asyncio.wait_for(failover.wait_over(), 1))
