@@ -103,7 +103,7 @@ def test_a_broken_link_or_path_is_noticed(text: str, broken: str) -> None:
     assert [*broken_links(page, text), *broken_paths(page, text)] == [broken]
 
 
-def test_what_exists_is_not_broken() -> None:
+def test_links_to_existing_files_and_paths_are_accepted() -> None:
     text = (
         "[a](docs/README.md) [b](#two-commands) `storage/log/log.py` `log.py` `python -m storage.dump X` `deploy/k8s`"
     )

@@ -67,7 +67,7 @@ def test_a_ratio_to_nothing_is_refused() -> None:
         Figure("append", value=1.0, unit="MB/s", baseline=0.0)
 
 
-def test_an_unknown_suite_is_refused_with_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_suite_is_rejected_with_the_list_of_suites(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     with pytest.raises(LookupError, match="unknown suite 'nothing'; valid suites: all"):
         suites.load("nothing")

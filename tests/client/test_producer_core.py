@@ -332,7 +332,7 @@ def test_resending_ends_with_the_delivery_timeout() -> None:
     assert session.now - 1_000 < 4_000
 
 
-def test_abandoning_reports_for_each_batch_what_is_known() -> None:
+def test_abandoning_reports_the_known_outcome_of_each_batch() -> None:
     session = RequestSession()
     on_the_wire = session.put()
     session.lead()

@@ -135,7 +135,9 @@ def test_a_cancelled_call_queues_nothing_after_it_was_cancelled(loop: JumpingLoo
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_calls_that_time_out_in_any_turn_report_correctly_what_was_queued(loop: JumpingLoop, seed: int) -> None:
+def test_calls_that_time_out_in_any_turn_report_correctly_whether_they_were_queued(
+    loop: JumpingLoop, seed: int
+) -> None:
     """Thousands of calls, several per turn, some cancelled or timed out by their callers, on a slow loop."""
     rng, count = random.Random(seed), 2_000
     called: list[bytes] = []

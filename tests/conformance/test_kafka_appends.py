@@ -98,7 +98,7 @@ def sent_as_v0(batch: RecordBatch, records: list[Record]) -> bytearray:
 
 @pytest.mark.parametrize("sent_as", [sent_as_v2, sent_as_v1, sent_as_v0])
 @pytest.mark.parametrize(("directory", "partition"), OLD)
-def test_what_is_converted_to_v0_and_v1_is_what_kafka_stored(directory: str, partition: str, sent_as: object) -> None:
+def test_records_converted_to_v0_and_v1_equal_kafkas(directory: str, partition: str, sent_as: object) -> None:
     """Kafka got v2 from its producer and converted. The bytes are the same; compressed, what was compressed, since
     libraries differ. A v0 producer has no timestamps to send: only v0 and stamped logs come out of that."""
     for batch in appended(directory, partition):
@@ -133,7 +133,7 @@ def test_what_is_converted_to_v0_and_v1_is_what_kafka_stored(directory: str, par
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE], ids=lambda codec: codec.name)
-def test_what_a_topic_compresses_again_holds_the_same_records(codec: Codec) -> None:
+def test_recompressed_batches_have_the_same_records(codec: Codec) -> None:
     """The topics `broker-*`: any producer's codec in, the topic's out, records byte for byte as they were."""
     for directory, partition in NEW:
         if not partition.startswith("broker-"):

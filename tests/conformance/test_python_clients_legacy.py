@@ -170,7 +170,7 @@ def test_inside_a_wrapper_the_bytes_are_the_same(oracle: Oracle, magic: int, cod
 @each_codec
 @each_magic
 @each_oracle
-def test_what_they_send_is_stored_as_they_meant_it(oracle: Oracle, magic: int, codec: Codec) -> None:
+def test_requests_of_other_clients_are_stored_as_sent(oracle: Oracle, magic: int, codec: Codec) -> None:
     """v1 wrappers count from 0, so they are stamped in place; the timestamp 0 becomes the largest inside."""
     if not oracle.knows(magic, codec):
         return

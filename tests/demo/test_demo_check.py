@@ -38,7 +38,7 @@ def moved(row: Row, offset: int) -> Row:
     return (*row[:4], offset)
 
 
-def test_what_was_acknowledged_and_read_in_order_passes(judge: Judge) -> None:
+def test_acknowledged_records_read_in_order_pass(judge: Judge) -> None:
     findings = judge(LOG, LOG)
     assert findings.faults == []
     assert (findings.acknowledged, findings.read, findings.duplicates) == (40, 40, 0)

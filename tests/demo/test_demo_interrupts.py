@@ -50,7 +50,7 @@ def test_a_signal_within_a_loop_cancels_the_work_and_waits_for_its_cleanup(
         os.kill(os.getpid(), number)  # the loop has ended, the handlers are still installed
 
 
-def test_what_the_work_returns_or_raises_is_passed_on(interrupts: Interrupts) -> None:
+def test_the_result_or_exception_of_the_work_is_passed_on(interrupts: Interrupts) -> None:
     async def succeeds() -> int:
         return 7
 

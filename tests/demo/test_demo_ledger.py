@@ -47,7 +47,7 @@ def test_a_percentile_is_the_smallest_value_that_the_share_does_not_exceed(order
     assert sum(value < found for value in ordered) < enough
 
 
-def test_a_sample_covers_what_came_since_the_one_before() -> None:
+def test_a_sample_covers_the_time_since_the_previous_one() -> None:
     meter = Meter()
     meter.sample(10.0)
     meter.sent = 5
@@ -78,7 +78,7 @@ def test_latency_and_throughput_of_a_part_of_the_run() -> None:
     assert meter.latency(20) is None
 
 
-def test_a_failover_is_over_when_each_partition_acknowledges_what_was_sent_after_the_kill() -> None:
+def test_a_failover_ends_when_each_partition_acknowledges_a_record_sent_after_the_kill() -> None:
     failover = Failover([1, 4], killed_at=100.0)
     failover.acknowledge(1, sent_at=99.9, at=100.1)  # the dead leader's answer was under way already
     failover.acknowledge(3, sent_at=100.1, at=100.2)  # not one of its partitions

@@ -107,7 +107,7 @@ def flip_a_bit(cluster: LocalCluster, rng: random.Random) -> str:
     return f"kill node {node} and flip a bit of {where}"
 
 
-def cut_a_file(cluster: LocalCluster, rng: random.Random) -> str:
+def truncate_a_file(cluster: LocalCluster, rng: random.Random) -> str:
     cluster.wait_healthy(HEALTHY_S)
     node = rng.randrange(len(cluster.nodes))
     cluster.kill(node)
@@ -132,7 +132,7 @@ FAULTS: tuple[tuple[int, Fault], ...] = (
     (3, restart_one),
     (1, empty_one),
     (2, flip_a_bit),
-    (2, cut_a_file),
+    (2, truncate_a_file),
 )
 
 

@@ -133,7 +133,7 @@ def test_killing_the_container_of_the_active_controller_under_load_loses_nothing
     progress.check_nothing_lost(load, cluster.client.run("read", "decapitated", PARTITIONS))
 
 
-def test_sigterm_drains_a_node_and_it_ends_by_itself(cluster: Cluster) -> None:
+def test_sigterm_drains_and_ends_a_node(cluster: Cluster) -> None:
     """Goal: a stop that was asked for costs no acknowledged record, and ends before Kubernetes would kill."""
     load = cluster.load("drained", seconds=25)
     load.wait_acked_everywhere(PARTITIONS)

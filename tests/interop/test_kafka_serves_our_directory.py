@@ -151,7 +151,7 @@ def times(log: Log) -> list[int]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("recover", [True, False], ids=["after an unclean stop", "after a clean stop"])
-def test_kafka_serves_what_we_wrote(theatre: Theatre, recover: bool, tmp_path: Path) -> None:
+def test_kafka_serves_our_directories(theatre: Theatre, recover: bool, tmp_path: Path) -> None:
     shutil.copytree(theatre.ours, tmp_path / "ours")
     directory, logs = theatre.open(tmp_path / "ours")
     theatre.lay(recover=recover)

@@ -88,7 +88,7 @@ def test_elections_are_refused_one_by_one() -> None:
         assert list(empty.partitions) == []
 
 
-def test_what_is_wrong_is_explained_by_any_node() -> None:
+def test_any_node_explains_unhealthy_partitions() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create(partitions=1, min_insync_replicas="3")

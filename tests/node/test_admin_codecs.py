@@ -132,7 +132,7 @@ def test_a_rejected_proposal_has_no_state_on_the_wire() -> None:
     assert [field.name for field, _ in altered.ListFields()] == ["topic_id", "partition", "error"]
 
 
-def test_metadata_are_written_with_what_is_missing() -> None:
+def test_metadata_are_encoded_with_missing_topics() -> None:
     nodes = NodeId(1), NodeId(2)
     directories = (DirectoryId(TOPIC), DirectoryId(TOPIC))
     state = PartitionState(

@@ -223,7 +223,7 @@ def test_an_answer_is_written_as_it_was_given(codec: ApiCodec[Any, Any], data: s
 
 @pytest.mark.parametrize("api", [fetch.DATA_FETCH_STREAM, offsets.DATA_GET_REPLICA_LOG_INFO], ids=str)
 @given(data=st.data())
-def test_what_nodes_ask_each_other_is_the_same_at_both_ends(api: Api[Any, Any], data: st.DataObject) -> None:
+def test_requests_between_nodes_are_decoded_as_sent(api: Api[Any, Any], data: st.DataObject) -> None:
     codec = codec_of(api)
     assert codec.write_request is not None
     assert codec.read_answer is not None

@@ -85,7 +85,7 @@ class Fetches(RuleBasedStateMachine):
     def begin(self, *, is_follower: bool, is_cold: bool) -> None:
         self.is_follower = is_follower
         self.cluster = cluster = Cluster(2 if is_follower else 1, partitions=PARTITIONS)
-        cluster.wires.cut.add(endpoint_of(1))
+        cluster.wires.unreachable.add(endpoint_of(1))
         for index in range(PARTITIONS):
             cluster.set(index, leader=NodeId(1), publish=False)
         cluster.publish()

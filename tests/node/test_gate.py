@@ -40,7 +40,7 @@ def test_requests_and_streams_are_refused_until_the_gate_is_open() -> None:
     asyncio.run(story())
 
 
-def test_an_open_gate_passes_on_even_what_was_looked_up_before() -> None:
+def test_a_handler_looked_up_before_the_gate_opened_works_after_it() -> None:
     async def story() -> None:
         gate = Gate("Quorum")
         introduce = gate.handler(QUORUM_INTRODUCE)  # as a listener does, once

@@ -170,7 +170,7 @@ def test_a_stream_that_is_rejected_later_raises_for_receivers_and_senders() -> N
     asyncio.run(story())
 
 
-def test_a_refusal_that_comes_while_a_stream_is_opened_is_raised_there() -> None:
+def test_a_rejection_during_the_opening_of_a_stream_is_raised_there() -> None:
     """The call ends before the connection is established: the error of the node is not lost."""
 
     class Refused:
@@ -249,7 +249,7 @@ def test_a_message_over_the_limit_is_rejected_and_the_connection_stays() -> None
     asyncio.run(story())
 
 
-def test_a_stream_closed_on_this_side_wakes_what_waits() -> None:
+def test_a_stream_closed_on_this_side_wakes_its_waiters() -> None:
     async def story() -> None:
         async with serving() as at:
             stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)

@@ -48,7 +48,7 @@ def test_a_request_that_the_controller_cannot_take_is_answered_and_nothing_is_de
         world.create()
 
 
-def test_a_controller_that_fails_by_itself_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_controller_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with MetadataWorld(voters=3) as world:
         world.begin()
         world.run_until(lambda: len(world.image().voters) == 3)
@@ -75,7 +75,7 @@ def test_records_that_cannot_be_written_down_end_the_controllership_only(monkeyp
         assert not world.side(0).view.leads
 
 
-def test_a_node_that_has_seen_what_was_never_decided_is_refused() -> None:
+def test_a_heartbeat_beyond_the_committed_metadata_is_rejected() -> None:
     with MetadataWorld() as world:
         world.begin()
         entry = world.image().nodes[NodeId(1)]

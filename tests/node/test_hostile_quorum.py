@@ -101,7 +101,7 @@ def refusal(world: MetadataWorld, node: int, method: Any, request: Any) -> str:
     return str(answer.error.name) if answer.DESCRIPTOR.fields_by_name.get("error") else ""
 
 
-def test_what_does_not_name_the_cluster_or_the_receiver_is_refused() -> None:
+def test_requests_without_cluster_or_receiver_are_rejected() -> None:
     with MetadataWorld() as world:
         world.begin()
         cluster, mine, other = world.image().cluster_id, world.key(0), world.key(1)
@@ -256,7 +256,7 @@ def test_a_leader_whose_rules_fail_resigns_and_keeps_running(monkeypatch: pytest
         assert world.node_runs[0].failure is None
 
 
-def test_what_cannot_be_carried_out_does_not_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_request_does_not_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     with MetadataWorld(voters=3) as world:
         world.begin()
         world.run_until(lambda: len(world.image().voters) == 3)

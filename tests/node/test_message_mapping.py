@@ -53,7 +53,7 @@ class Unknown:
     topic_id: float
 
 
-def test_the_default_of_a_field_without_presence_stands_for_none() -> None:
+def test_the_default_of_a_field_without_presence_means_none() -> None:
     mapping = MessageMapping(Removal, pb.TopicRemovalRecord.DESCRIPTOR)
     for removal in (Removal(None), Removal(TopicId(UUID(int=7)))):
         message = pb.TopicRemovalRecord(**mapping.to_fields(removal))

@@ -74,7 +74,7 @@ EPOCH = LeaderEpoch(1)
 OPENING = LeaderChange(NodeId(0), (), ())
 
 
-def test_only_what_is_committed_makes_the_image() -> None:
+def test_only_committed_records_are_applied_to_the_image() -> None:
     replica = Replica()
     seen: list[ClusterImage] = []
     replica.log.subscribe(seen.append)
@@ -92,7 +92,7 @@ def test_only_what_is_committed_makes_the_image() -> None:
     assert late == [replica.log.image]
 
 
-def test_what_was_fsynced_is_read_back_and_its_committed_part_is_the_first_image() -> None:
+def test_fsynced_records_are_read_back_and_the_committed_ones_make_the_first_image() -> None:
     replica = Replica()
     replica.log.append([ClusterRecord("cluster", 1)], EPOCH)
     replica.executor.run()
@@ -229,7 +229,7 @@ def test_a_broken_disk_under_the_metadata_log_ends_the_voter() -> None:
         assert world.image(1).topic("orders") is None
 
 
-def test_an_observer_truncates_by_epoch_what_the_leader_lacks() -> None:
+def test_an_observer_truncates_by_epoch_records_that_the_leader_lacks() -> None:
     """A leader of epoch 2 gave it records and was gone before they were committed; epoch 3 does not have them."""
     with MetadataWorld() as world:
         world.begin()

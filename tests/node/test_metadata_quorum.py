@@ -119,7 +119,7 @@ def test_replicas_of_the_metadata_log_are_byte_identical() -> None:
         assert logs[0].epoch_entries() == logs[1].epoch_entries() == logs[2].epoch_entries()
 
 
-def test_all_nodes_lose_power_and_everything_comes_back_by_itself() -> None:
+def test_all_nodes_lose_power_and_the_cluster_recovers() -> None:
     with MetadataWorld() as world:
         world.begin()
         topic_id = world.create(min_insync_replicas="2")
@@ -138,7 +138,7 @@ def test_all_nodes_lose_power_and_everything_comes_back_by_itself() -> None:
             assert set(new.isr) <= set(old.isr)
 
 
-def test_what_was_answered_outlives_a_power_failure() -> None:
+def test_answered_changes_survive_a_power_failure() -> None:
     """The controller answers only what its voter has fsynced."""
     with MetadataWorld(seed=5) as world:
         world.begin()
@@ -325,7 +325,7 @@ def test_metadata_contain_topics_leaders_and_unfenced_nodes() -> None:
         assert [topic.name for topic in everything.topics] == ["orders"]
 
 
-def test_an_operator_sees_what_is_wrong() -> None:
+def test_an_operator_gets_the_causes() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create(min_insync_replicas="3")

@@ -135,7 +135,7 @@ def test_a_fetched_snapshot_takes_the_place_of_the_log() -> None:
     assert Small(behind.disk).log.image == ahead.log.image
 
 
-def test_a_snapshot_that_ends_with_the_image_truncates_what_the_leader_lacks() -> None:
+def test_a_snapshot_that_ends_with_the_image_truncates_records_that_the_leader_lacks() -> None:
     """Method: a disconnected leader has records of its epoch after offset 20; the next leader's epoch and log begin
     there, so the two have no epoch in common for a truncation."""
     old = Small()

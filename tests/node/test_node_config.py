@@ -149,7 +149,7 @@ SEGMENT = '"segment.bytes" = 1048576'
         ("[log]", "[log", "tidelog.toml: not TOML: "),
     ],
 )
-def test_each_mistake_names_its_place_the_value_and_what_is_allowed(old: str, new: str, words: str) -> None:
+def test_each_mistake_names_place_value_and_valid_values(old: str, new: str, words: str) -> None:
     assert old in GOOD
     with pytest.raises(InvalidConfig, match=re.escape(words)):
         parse(GOOD.replace(old, new, 1))

@@ -97,7 +97,7 @@ def test_a_poisoned_cluster_reports_it_and_works_after_a_reset(from_offset: int 
         must_start_again(world)
 
 
-def test_a_node_that_was_off_when_the_others_were_poisoned_comes_back_too() -> None:
+def test_a_node_that_was_off_when_the_others_were_poisoned_recovers_too() -> None:
     with MetadataWorld(voters=3) as world:
         whole_cluster(world)
         stop_all(world)

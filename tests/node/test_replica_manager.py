@@ -272,7 +272,7 @@ def test_a_failing_disk_takes_the_leadership_elsewhere_and_the_node_stays_up(clu
     assert values(cluster.contents(2)) == values(cluster.contents(3)) == [b"a", b"d"]
 
 
-def test_a_failed_fsync_answers_what_waits_and_stops_the_directory(cluster: Cluster) -> None:
+def test_a_failed_fsync_answers_waiting_requests_and_stops_the_directory(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.machines[1].disk.fail("sync", "t-0", error=errno.EIO)
     [answer] = cluster.produce(1, batch(b"b"))
@@ -360,7 +360,7 @@ def test_a_graceful_stop_ends_every_task_and_closes_clean(cluster: Cluster) -> N
     cluster.until(lambda: set(cluster.state().isr) == {1, 2, 3}, within=5.0)
 
 
-def test_page_cache_topics_with_flush_messages_promise_what_is_flushed() -> None:
+def test_page_cache_topics_with_flush_messages_acknowledge_flushed_records() -> None:
     """As in Kafka, which flushes within the append: nothing is acknowledged, or committed before."""
     flushed = Cluster(durability="page-cache", flush_messages="1")
     flushed.set(leader=1)
@@ -384,7 +384,7 @@ def test_page_cache_topics_with_flush_messages_promise_what_is_flushed() -> None
     flushed.close()
 
 
-def test_page_cache_topics_promise_what_the_system_has() -> None:
+def test_page_cache_topics_acknowledge_records_in_the_page_cache() -> None:
     cached = Cluster(durability="page-cache")
     cached.set(leader=1)
     cached.run(0.1)

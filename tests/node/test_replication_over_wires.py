@@ -35,7 +35,7 @@ def values(records: Buffer) -> list[bytes | None]:
     return [record.value for found in iter_batches(records) for record in found.records()]
 
 
-def test_what_is_acknowledged_is_on_every_in_sync_replica_byte_for_byte(cluster: Cluster) -> None:
+def test_acknowledged_records_are_on_every_in_sync_replica_byte_for_byte(cluster: Cluster) -> None:
     [first, second] = cluster.produce(1, batch(b"a", b"b"), batch(b"c"))
     assert not first.HasField("error")
     assert (first.base_offset, second.base_offset) == (0, 2)
@@ -44,7 +44,7 @@ def test_what_is_acknowledged_is_on_every_in_sync_replica_byte_for_byte(cluster:
     assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
 
 
-def test_consumers_read_what_is_committed(cluster: Cluster) -> None:
+def test_consumers_read_committed_records(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a", b"b"))
     for machine in (2, 3):
         cluster.machines[machine].executor.holding = True
@@ -81,7 +81,7 @@ def test_a_follower_learns_the_watermark_soon_even_when_nothing_new_comes(cluste
     cluster.until(lambda: cluster.watermark(2) == 1 and cluster.watermark(3) == 1, within=0.2)
 
 
-def test_a_record_goes_through_at_once_not_with_the_clock(cluster: Cluster) -> None:
+def test_a_record_is_committed_at_once_not_with_the_next_tick(cluster: Cluster) -> None:
     cluster.run(0.2)
     waiting = cluster.append(1, batch(b"a"))
     cluster.until(waiting.done, within=0.001)
@@ -169,7 +169,7 @@ def test_a_disconnected_leader_truncates_records_of_its_own(cluster: Cluster) ->
     assert values(cluster.contents(1)) == [b"a", b"b"]
 
 
-def test_all_nodes_lose_power_and_everything_acknowledged_comes_back(cluster: Cluster) -> None:
+def test_all_nodes_lose_power_and_no_acknowledged_record_is_lost(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"), batch(b"b"))
     for node in (1, 2, 3):
         cluster.kill(node, power_fails=True)

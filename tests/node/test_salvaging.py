@@ -42,7 +42,7 @@ def elect_on_a_full_disk(cluster: Cluster) -> None:
     assert cluster.partition(3).log.closed
 
 
-def test_what_was_lost_is_given_up_once_there_is_room(cluster: Cluster) -> None:
+def test_lost_records_are_removed_once_there_is_free_space(cluster: Cluster) -> None:
     elect_on_a_full_disk(cluster)
     cluster.machines[3].executor.release()
     cluster.run(5.0)

@@ -165,7 +165,7 @@ def test_settings_that_change_meanwhile_count(cluster: Cluster) -> None:
     assert answer.error.code == InvalidRecord.code
 
 
-def test_what_is_found_wrong_elsewhere_is_refused_and_counted() -> None:
+def test_batches_rejected_by_an_inspector_are_counted() -> None:
     with led(max_message_bytes="10000") as cluster:
         damaged = bytearray(large(b"b"))
         damaged[-1] ^= 1

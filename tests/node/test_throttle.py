@@ -42,7 +42,7 @@ def comes(cluster: Cluster, index: int) -> None:
     )
 
 
-def test_what_is_moved_here_comes_at_the_rate(cluster: Cluster) -> None:
+def test_moved_replicas_are_fetched_at_the_throttled_rate(cluster: Cluster) -> None:
     comes(cluster, 1)
     cluster.run(5.0)
     assert 40_000 < cluster.log(3, 1).size < 70_000

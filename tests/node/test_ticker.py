@@ -63,7 +63,7 @@ def test_a_deadline_is_met_by_the_first_tick_behind_it_and_the_ticks_before_it_a
     owner.close()
 
 
-def test_what_comes_up_in_a_long_sleep_has_the_next_tick() -> None:
+def test_a_deadline_set_during_a_long_sleep_gets_the_next_tick() -> None:
     owner = Owner()
     owner.run(60)
     owner.ask(5_000)
@@ -112,7 +112,7 @@ def test_no_deadline_is_missed_and_ticks_are_counted(wishes: list[tuple[int, int
     assert counted == [now // TICK_MS for now in ends]
 
 
-def test_what_comes_up_while_the_ticks_end_is_too_late_and_no_error() -> None:
+def test_a_request_for_a_tick_after_the_end_is_ignored() -> None:
     """A node that stops still gets requests until its listener is closed."""
     owner = Owner()
     owner.run(1_000)

@@ -17,7 +17,7 @@ def figures(cluster: Cluster, number: int) -> dict[str, int]:
     return {each: count for each, count in counted.items() if count}
 
 
-def test_a_leader_counts_what_producers_and_consumers_move_and_nothing_of_replication() -> None:
+def test_a_leader_counts_produced_and_consumed_records_but_no_replication() -> None:
     with led(max_message_bytes="1000") as cluster:
         good, large = batch(b"a"), batch(b"x" * 2_000)
         answers = cluster.produce(1, good, large, good)
@@ -52,7 +52,7 @@ def test_conversions_are_records_whose_format_changed() -> None:
         assert (meter.conversions, meter.failed_produces, meter.bytes_rejected) == (3, 1, 0)
 
 
-def test_a_topics_meter_goes_with_its_last_replica() -> None:
+def test_a_topics_meter_is_removed_with_its_last_replica() -> None:
     topics = TopicMeters()
     first = topics.add_replica("t")
     assert topics.add_replica("t") is first

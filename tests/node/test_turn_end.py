@@ -73,7 +73,7 @@ def test_the_appends_of_a_turn_are_completed_together(cluster: Cluster, events: 
     assert outcomes == [None] * 4
 
 
-def test_a_position_that_is_asked_for_is_that_after_the_appends(cluster: Cluster, events: list[LeaderEvent]) -> None:
+def test_a_requested_position_includes_the_appends_of_the_turn(cluster: Cluster, events: list[LeaderEvent]) -> None:
     append(cluster, Outcomes())
     leader = cluster.partition(1).leading_in(NO_LEADER_EPOCH)
     assert leader.epoch_end(leader.core.leader_epoch).end_offset == 1
@@ -83,7 +83,7 @@ def test_a_position_that_is_asked_for_is_that_after_the_appends(cluster: Cluster
 
 
 @pytest.mark.parametrize("acks", [Acks.LEADER, Acks.ALL])
-def test_a_directory_that_fails_in_the_turn_loses_what_waits(cluster: Cluster, acks: Acks) -> None:
+def test_a_directory_that_fails_in_the_turn_fails_the_waiting_appends(cluster: Cluster, acks: Acks) -> None:
     outcomes = Outcomes()
     append(cluster, outcomes, acks=acks)
     cluster.directory(1).fail("appending", OSError("broken"))

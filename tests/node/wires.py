@@ -134,13 +134,13 @@ class Wires:
 
     def __init__(self) -> None:
         self.services: dict[Endpoint, dict[str, object]] = {}
-        self.cut: set[Endpoint] = set()
+        self.unreachable: set[Endpoint] = set()
         self.stalled = False
         self.messages = 0
         self.serving: dict[asyncio.Task[None], WireStream] = {}
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
-        if to in self.cut or to not in self.services:
+        if to in self.unreachable or to not in self.services:
             raise ConnectionFailed(f"{to} cannot be reached")
         served = method.request.FromString(request.SerializeToString())
         try:
@@ -151,7 +151,7 @@ class Wires:
         return method.answer.FromString(answer.SerializeToString())
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
-        if to in self.cut or to not in self.services:
+        if to in self.unreachable or to not in self.services:
             raise ConnectionFailed(f"{to} cannot be reached")
         ours, theirs = WireStream(self, method.answer), WireStream(self, method.request)
         ours.other, theirs.other = theirs, ours

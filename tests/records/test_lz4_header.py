@@ -18,7 +18,7 @@ TEXT = b"some text, " * 5000
 @pytest.mark.parametrize("store_size", [False, True])
 @pytest.mark.parametrize("content_checksum", [False, True])
 @pytest.mark.parametrize("block_linked", [False, True])
-def test_the_correct_checksum_is_what_lz4_writes(store_size: bool, content_checksum: bool, block_linked: bool) -> None:
+def test_the_correct_checksum_equals_that_of_lz4(store_size: bool, content_checksum: bool, block_linked: bool) -> None:
     frame = lz4.frame.compress(
         TEXT, store_size=store_size, content_checksum=content_checksum, block_linked=block_linked
     )

@@ -122,7 +122,7 @@ def test_a_draining_node_is_not_admitted() -> None:
     assert isinstance(world.propose(leader, first, second), IneligibleReplica)
 
 
-def test_a_proposal_is_judged_by_what_is_appended_not_by_what_is_committed() -> None:
+def test_a_proposal_is_judged_by_the_appended_image_not_by_the_committed_one() -> None:
     """Scenario 6: an election that is appended but not committed counts already."""
     world = three()
     leader, (first, second) = world.partition().leader, others(world)
@@ -157,7 +157,7 @@ def test_a_leader_that_leaves_itself_out_resigns_if_another_can_lead() -> None:
     assert resigned.leader != NO_NODE
 
 
-def test_a_controller_that_resigns_leaves_the_outcome_open_and_refuses_what_comes_later() -> None:
+def test_a_resigning_controller_leaves_outcomes_unknown_and_rejects_later_requests() -> None:
     world = three()
     leader, (first, _) = world.partition().leader, others(world)
     world.hold_commits = True

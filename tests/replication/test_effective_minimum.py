@@ -33,7 +33,7 @@ def test_no_replica_is_eligible_beside_a_set_with_all_replicas() -> None:
     assert world.partition().elr == ()
 
 
-def test_replicas_that_are_on_their_way_do_not_raise_what_counts() -> None:
+def test_replicas_being_added_do_not_raise_the_effective_minimum() -> None:
     """One replica becomes three: until they have come, the one commits alone as before."""
     world = Controlled()
     world.start(1, 2, 3)
@@ -46,7 +46,7 @@ def test_replicas_that_are_on_their_way_do_not_raise_what_counts() -> None:
     assert (world.partition().adding, world.image.min_insync(world.partition())) == ((), 2)
 
 
-def test_an_eligible_set_is_emptied_where_fewer_replicas_lower_what_counts() -> None:
+def test_an_eligible_set_is_emptied_where_fewer_replicas_lower_the_effective_minimum() -> None:
     world = Controlled()
     world.start(1, 2, 3)
     a, b, c = world.made(min_insync_replicas="3").replicas

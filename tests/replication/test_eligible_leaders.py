@@ -103,7 +103,7 @@ def test_a_page_cache_replica_stays_eligible_until_its_machine_reboots(boot: byt
     assert sets(world) == ({a}, {b} if eligible else set(), a)
 
 
-def test_where_all_machines_reboot_the_last_known_leader_leads_what_is_left_and_that_is_reported() -> None:
+def test_after_a_reboot_of_all_machines_the_last_known_leader_leads_and_the_loss_is_reported() -> None:
     """Last known leader, power loss, page-cache: both sets become empty."""
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
@@ -250,7 +250,7 @@ def test_a_topic_may_allow_unclean_elections() -> None:
     assert len(world.uncleanly) == 1
 
 
-def test_a_clean_leader_that_comes_back_meanwhile_is_not_deposed() -> None:
+def test_a_clean_leader_that_returns_meanwhile_is_not_deposed() -> None:
     world, a, b, c = three(minimum=1)
     world.kill(b, c, alive=(a,))
     world.kill(a)

@@ -89,7 +89,7 @@ def test_a_follower_without_room_is_out_for_that() -> None:
     assert explanation.steps[0].startswith(f"free space on node {c}")
 
 
-def test_a_damaged_replica_is_named_with_what_it_lost() -> None:
+def test_a_damaged_replica_is_named_with_its_lost_offsets() -> None:
     world, a, b, c = three()
     key = world.partition().key
     explanation = explain(
@@ -108,7 +108,7 @@ def test_a_damaged_replica_is_named_with_what_it_lost() -> None:
     assert "delete_records" not in explanation.steps[0], "no client can delete records"
 
 
-def test_a_restart_is_safe_only_while_others_can_go_on() -> None:
+def test_a_restart_is_safe_only_while_others_can_continue() -> None:
     world, a, b, c = three()
     assert why_not_restart(world.image, NodeId(a)) == []
     world.kill(c, alive=(a, b))

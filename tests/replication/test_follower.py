@@ -133,7 +133,7 @@ def test_a_small_append_is_durable_before_the_next_fetch_which_reports_it() -> N
     assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(110), Offset(0))
 
 
-def test_what_needs_no_fsync_is_durable_at_once() -> None:
+def test_records_that_need_no_fsync_are_durable_at_once() -> None:
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, many=False)
@@ -342,7 +342,7 @@ def test_refusals_are_waited_out_longer_each_time_until_one_fetch_succeeds() -> 
 
 
 @pytest.mark.parametrize("error", [DiskFull("no room"), CorruptRecord("bad checksum")])
-def test_records_that_cannot_be_appended_are_asked_for_again(error: TidelogError) -> None:
+def test_records_that_cannot_be_appended_are_fetched_again(error: TidelogError) -> None:
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, watermark=110)

@@ -244,7 +244,7 @@ def test_an_event_that_fails_leaves_the_rules_as_they_were(monkeypatch: pytest.M
     cluster.run_until(lambda: "goes on" in cluster.values())
 
 
-def test_what_a_replica_claims_beyond_the_leaders_log_end_does_not_count() -> None:
+def test_a_claimed_position_beyond_the_leaders_log_end_does_not_count() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     core = cluster.core(leader)

@@ -83,7 +83,7 @@ def test_a_batch_makes_a_new_image_and_leaves_the_old_one_alone() -> None:
     assert (old.offset, new.offset) == (4, 5)
 
 
-def test_what_did_not_change_is_the_same_object() -> None:
+def test_unchanged_parts_are_the_same_object() -> None:
     other = TopicId(UUID(int=9))
     old = after(with_topic(), TopicRecord("u", other, {}), partition(0, other))
     new = after(old, PartitionChangeRecord(TOPIC, PartitionIndex(0), isr=(NodeId(1),)))

@@ -55,7 +55,7 @@ def test_the_watermark_never_moves_back() -> None:
     assert leader.watermark == 120
 
 
-def test_it_stands_still_while_the_set_is_too_small() -> None:
+def test_the_watermark_does_not_advance_while_the_set_is_too_small() -> None:
     """KIP-966: with min.insync.replicas=2 a leader alone commits nothing, not even for acks=1."""
     leader = Leader(isr=(1, 2), min_insync=2)
     leader.append(120)

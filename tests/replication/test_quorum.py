@@ -204,7 +204,7 @@ def test_a_shorter_log_gets_no_vote() -> None:
     assert cluster.wait_leader(but=leader) != straggler
 
 
-def test_an_emptied_voter_is_somebody_else() -> None:
+def test_an_emptied_voter_is_another_replica() -> None:
     """KIP-853: it does not vote, nor count, until it was removed and added again."""
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
@@ -285,7 +285,7 @@ def test_a_draining_leader_hands_over_to_the_best_successor_and_does_not_stand_a
     assert not cluster.core(leader).leads
 
 
-def test_a_killed_leader_that_is_back_at_once_lets_the_others_go_on() -> None:
+def test_a_killed_leader_that_is_back_at_once_does_not_disrupt_the_others() -> None:
     """It may have lost what it appended: it does not lead that epoch again, and reports that."""
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
@@ -314,7 +314,7 @@ def test_a_killed_leader_announces_it_to_later_starters_too() -> None:
     assert cluster.now - began < TIMES.resend + TIMES.succession + 200, "before any timeout"
 
 
-def test_an_observer_follows_and_gets_only_what_is_committed() -> None:
+def test_an_observer_follows_and_gets_only_committed_records() -> None:
     cluster = QuorumCluster(nodes=4, voting=3)
     leader = cluster.wait_leader()
     cluster.slow_disks = {node for node in range(3) if node != leader}
@@ -343,7 +343,7 @@ def test_an_observer_votes_when_a_newer_voters_record_than_its_own_names_it() ->
     assert cluster.wait_leader(but=0) == 1
 
 
-def test_all_nodes_lose_power_and_what_was_committed_is_there() -> None:
+def test_all_nodes_lose_power_and_keep_committed_records() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
     cluster.append(leader, "a")

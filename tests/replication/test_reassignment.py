@@ -53,7 +53,7 @@ def test_all_replicas_move_and_the_leadership_with_them() -> None:
     assert (state.replicas, set(state.isr), state.leader, state.leader_epoch) == ((d, e), {d, e}, d, epoch + 1)
 
 
-def test_what_is_in_the_metadata_is_not_removed_below_the_minimum() -> None:
+def test_replicas_are_not_removed_below_the_minimum() -> None:
     world, a, b, c, (d, _) = five()
     world.propose(a, b)
     world.reassign(world.partition().key, (a, d, c))
@@ -74,7 +74,7 @@ def test_a_move_is_taken_back() -> None:
     assert isinstance(world.reassign(before.key, None), NoReassignmentInProgress)
 
 
-def test_a_move_is_replaced_by_another_and_what_it_added_goes() -> None:
+def test_a_reassignment_is_replaced_by_another_and_its_added_replicas_are_removed() -> None:
     world, a, b, c, (d, e) = five()
     key = world.partition().key
     world.reassign(key, (a, b, d))
@@ -150,7 +150,7 @@ def test_a_fenced_node_gets_no_replica_and_an_emptied_one_is_refilled() -> None:
     assert state.directory_of(NodeId(e)) == directory(77)
 
 
-def test_a_move_ends_though_the_one_that_goes_has_died() -> None:
+def test_a_reassignment_ends_although_the_removed_node_has_ended() -> None:
     world, a, b, c, (d, _) = five()
     world.reassign(world.partition().key, (d, b, c))
     world.propose(a, b, c, d)

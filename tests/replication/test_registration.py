@@ -108,7 +108,7 @@ def test_a_silent_node_is_fenced_leaves_every_set_and_leads_nothing() -> None:
         assert state.leader in (2, 3)
 
 
-def test_a_node_that_sends_heartbeats_again_is_unfenced_but_joins_no_set_by_itself() -> None:
+def test_a_node_that_sends_heartbeats_again_is_unfenced_but_not_in_any_set() -> None:
     world = Controlled()
     world.start(1, 2, 3)
     world.made()

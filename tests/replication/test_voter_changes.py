@@ -70,7 +70,7 @@ def test_a_new_controller_changes_nothing_before_all_that_it_found_is_committed(
     assert review(controlled, key(0), key(1)) == [key(0), key(1)]
 
 
-def test_a_voter_that_came_back_with_another_directory_goes_and_may_come_again() -> None:
+def test_a_voter_that_returned_with_another_directory_is_removed_and_may_be_added_again() -> None:
     controlled = cluster(0, 1, 2)
     for _ in range(3):
         review(controlled, key(0), key(1), key(2))

@@ -2,8 +2,8 @@
 
 A prober reads one committed record after the other, as a client that knows all nodes, and reports corruption as the
 consumer does. A wait is a violation if for the whole bound some member of the in-sync set was sound and reachable
-together with a majority of the voters; the other members may be corrupt, hang or be cut off meanwhile. Not here: the
-content of the answers (readings.py).
+together with a majority of the voters; the other members may be corrupt, hang or be disconnected meanwhile. Not here:
+the content of the answers (readings.py).
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def shrinks_as_the_minimum_grows(sim: Simulation) -> None:
     smaller set but not of the new minimum. Alone, it commits nothing."""
     leader, follower = on_two_nodes(sim, 1)
     write(sim, 0, "a", 5)
-    sim.cut_link(follower, leader)
+    sim.disconnect_link(follower, leader)
     sim.produce(TOPIC, b"b")
     sim.run_for(4)
     assert sim.isr(TOPIC) == {leader, follower}
@@ -126,7 +126,7 @@ def minimum_shrinks_beside_an_eligible_replica(sim: Simulation) -> None:
     leader commits alone, so no replica is eligible any more. When the leader dies, the partition waits for it."""
     leader, follower = on_two_nodes(sim, 2)
     write(sim, 0, "a", 5)
-    sim.cut_link(follower, leader)
+    sim.disconnect_link(follower, leader)
     sim.produce(TOPIC, b"b", acks="1").wait()
     sim.run_until(lambda: eligible(sim, 0) == {follower}, what="the follower is eligible")
     sim.alter_topic(TOPIC, min_insync_replicas="1")
@@ -372,13 +372,13 @@ def all_drain_at_once(sim: Simulation) -> None:
 def late_admission(sim: Simulation, leader: int, joiner: int) -> Held:
     """The joiner is out of the set and has caught up. Holds back the leader's proposal to admit it."""
     write(sim, 0, "a", 5)
-    sim.cut_link(joiner, leader)
+    sim.disconnect_link(joiner, leader)
     sim.produce(TOPIC, b"b")
     sim.run_until(lambda: joiner not in sim.isr(TOPIC), what="the follower is removed for its lag")
     stuck = sim.hold("Controller.AlterPartition", source=leader, when=admits(joiner))
     sim.heal_link(joiner, leader)
     sim.run_until(lambda: stuck.count > 0, what="the leader proposes to add it again")
-    sim.cut_link(joiner, leader)
+    sim.disconnect_link(joiner, leader)
     return stuck
 
 
@@ -434,11 +434,11 @@ def proposal_of_a_former_leader(sim: Simulation) -> None:
     stuck = late_admission(sim, leader, joiner)
     stuck.let_pass()
     before = epoch(sim, leader, 0)
-    sim.cut_link(joiner, other)
+    sim.disconnect_link(joiner, other)
     sim.pause(leader)
     sim.run_until(lambda: leads(sim, other, 0), what="another node leads")
     assert epoch(sim, other, 0) > before
-    sim.cut_link(leader, other)
+    sim.disconnect_link(leader, other)
     sim.resume(leader)
     sim.run_until(lambda: not fenced(sim, leader), what="the old leader is unfenced")
     write(sim, 0, "c", 5)

@@ -87,7 +87,7 @@ def epochs_rot_without_a_report(sim: Simulation) -> None:
         sim.kill(node)
     path = f"/data/{TOPIC}-{p}/leader-epoch-checkpoint"
     sim.machines[rotten].disk.flip_bit(path, 4, 7)
-    sim.cut(rotten)
+    sim.disconnect(rotten)
     sim.restart(rotten)
     sim.run_for(2)
     sim.kill(rotten)

@@ -60,7 +60,7 @@ def report_of_an_earlier_epoch(sim: Simulation) -> None:
     sim.run_until(lambda: stuck.count > 0, what="the follower's report hangs")
     stuck.let_pass()
     first = epoch(sim, leader, p)
-    sim.cut_link(leader, 0)
+    sim.disconnect_link(leader, 0)
     sim.run_until(lambda: leads(sim, other, p), what="another node leads")
     kept.release()
     sim.run_until(lambda: end(sim, follower, p) == 6, what="the follower is truncated")
@@ -88,7 +88,7 @@ def answer_to_an_older_proposal(sim: Simulation) -> None:
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (leader, other, joiner) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
-    sim.cut_link(joiner, leader)
+    sim.disconnect_link(joiner, leader)
     sim.produce(TOPIC, b"b", partition=p)
     sim.run_until(lambda: joiner not in sim.isr(TOPIC, p), what="the follower is removed for its lag")
     sim.run_for(0.5)  # the answer has arrived
@@ -112,7 +112,7 @@ def leaver_counts_until_it_is_out(sim: Simulation) -> None:
     p, (leader, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
     for node in others:
-        sim.cut_link(node, leader)
+        sim.disconnect_link(node, leader)
     stuck = sim.hold("Controller.AlterPartition", source=leader)
     sim.produce(TOPIC, b"b", partition=p)
     sim.run_until(lambda: stuck.count > 0, what="the leader proposes to continue alone")
@@ -124,8 +124,8 @@ def leaver_counts_until_it_is_out(sim: Simulation) -> None:
 
 
 def leader_proposes_to_continue_alone(sim: Simulation) -> tuple[int, int, int, Held]:
-    """A partition on two nodes that do not vote, one of which is cut off. Returns the active controller, the leader,
-    the follower, and the leader's proposal, which is held back."""
+    """A partition on two nodes that do not vote, one of which is disconnected. Returns the active controller, the
+    leader, the follower, and the leader's proposal, which is held back."""
     sim.start(nodes=5, voters=3, min_insync=1, topics=())
     controller = active(sim)
     sim.create_topic(TOPIC, replicas=2)
@@ -134,7 +134,7 @@ def leader_proposes_to_continue_alone(sim: Simulation) -> tuple[int, int, int, H
     leader, (follower,) = sim.leader(TOPIC), sim.followers(TOPIC)
     sim.run_until(lambda: [node for node in sim.nodes if leads(sim, node, 0)] == [leader], what="all know the leader")
     write(sim, 0, "a", 5)
-    sim.cut_link(follower, leader)
+    sim.disconnect_link(follower, leader)
     sim.produce(TOPIC, b"b")
     proposal = sim.hold("Controller.AlterPartition", source=leader)
     sim.run_until(lambda: proposal.count > 0, what="the leader proposes to continue alone")

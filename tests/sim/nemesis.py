@@ -21,9 +21,9 @@ with 50 ms each its followers soon leave the in-sync set, with 100 ms it is fenc
 
 
 BOTH_WAYS: Final = 0.5
-"""From this amount on a link is cut in both directions: the two nodes are disconnected, all others reach both."""
+"""From this amount on a link is disconnected in both directions; all other nodes reach both."""
 TWO_TOGETHER: Final = 0.4
-"""Below this amount two nodes are cut off together, if more than one node remains on the other side."""
+"""Below this amount two nodes are isolated together, if more than one node remains on the other side."""
 
 
 HANGING: Final = (
@@ -87,7 +87,7 @@ def _everywhere(change: Callable[[Fault], dict[str, float]]) -> Act:
 
 
 def _side(sim: Simulation, fault: Fault) -> tuple[int, ...]:
-    """The nodes that are cut off from all others."""
+    """The nodes that are disconnected from all others."""
     together = fault.amount < TWO_TOGETHER and len(sim.nodes) > 3
     return (fault.node, fault.other) if together else (fault.node,)
 
@@ -97,17 +97,17 @@ def _isolate(sim: Simulation, fault: Fault) -> None:
     for node in side:
         for other in sim.nodes:
             if other not in side:
-                sim.cut_link(node, other)
-                sim.cut_link(other, node)
+                sim.disconnect_link(node, other)
+                sim.disconnect_link(other, node)
 
 
-def _cut(sim: Simulation, fault: Fault) -> None:
-    sim.cut_link(fault.node, fault.other)
+def _disconnect_link(sim: Simulation, fault: Fault) -> None:
+    sim.disconnect_link(fault.node, fault.other)
     if fault.amount >= BOTH_WAYS:
-        sim.cut_link(fault.other, fault.node)
+        sim.disconnect_link(fault.other, fault.node)
 
 
-def _mend(sim: Simulation, fault: Fault) -> None:
+def _reconnect_link(sim: Simulation, fault: Fault) -> None:
     sim.heal_link(fault.node, fault.other)
     if fault.amount >= BOTH_WAYS:
         sim.heal_link(fault.other, fault.node)
@@ -139,7 +139,7 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.PAUSE: lambda sim, fault: sim.pause(fault.node),
     Kind.SLOW: _slow_process,
     Kind.ISOLATE: _isolate,
-    Kind.CUT: _cut,
+    Kind.CUT: _disconnect_link,
     Kind.CLOG: lambda sim, fault: sim.clog(fault.node, fault.other, fault.lasts),
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1 + 50 * fault.amount),
     Kind.STALL_DISK: lambda sim, fault: sim.stall_disk(fault.node),
@@ -170,7 +170,7 @@ END: Final[dict[Kind, Act]] = {
     Kind.PAUSE: lambda sim, fault: sim.resume(fault.node),
     Kind.SLOW: lambda sim, fault: sim.slow_process(fault.node, 0),
     Kind.ISOLATE: lambda sim, fault: [sim.heal(node) for node in _side(sim, fault)],
-    Kind.CUT: _mend,
+    Kind.CUT: _reconnect_link,
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1),
     Kind.STALL_DISK: lambda sim, fault: sim.release_disk(fault.node),
     Kind.HANG: lambda sim, fault: sim.release_disk(fault.node),

@@ -1,9 +1,9 @@
 """The simulated network: machines, links with faults, connections, and the transport of a node.
 
-Links are one-way: `a -> b` may be cut while `b -> a` works. A unary request may be lost, arrive twice, or arrive after
-its caller has timed out, as after a retry by a proxy or a reconnect. A stream is TCP: its messages arrive in order and
-once, or the stream breaks. A cut stalls a stream until the keepalive times out, so stalled messages may still arrive
-late. Every message is encoded to bytes and decoded: processes share no object.
+Links are one-way: `a -> b` may be disconnected while `b -> a` works. A unary request may be lost, arrive twice, or
+arrive after its caller has timed out, as after a retry by a proxy or a reconnect. A stream is TCP: its messages arrive
+in order and once, or the stream breaks. A disconnection stalls a stream until the keepalive times out, so stalled
+messages may still arrive late. Every message is encoded to bytes and decoded: processes share no object.
 
 Not here: the times of faults (faults.py), what ends with a process (world.py), streams (streams.py).
 """
@@ -51,10 +51,10 @@ class Link:
     source: str
     target: str
     faults: LinkFaults
-    cut: bool = False
-    cuts: int = 0  # how many times the link was cut; identifies the present cut
+    is_disconnected: bool = False
+    disconnections: int = 0  # so far; the number identifies the present disconnection
     clogged_until_us: int = 0
-    stuck: list[Callable[[], None]] = field(default_factory=list)  # sends that wait for the end of a cut
+    stuck: list[Callable[[], None]] = field(default_factory=list)  # sends that wait for the end of a disconnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +150,19 @@ class Network:
         for link in self._links.values():
             link.faults = faults
 
-    def cut(self, source: str, target: str) -> None:
-        """Let nothing pass from source to target; messages in transit still arrive."""
+    def disconnect(self, source: str, target: str) -> None:
+        """Drop or stall all messages from source to target; messages in transit still arrive."""
         link = self.link(source, target)
-        if link.cut or source == target:
+        if link.is_disconnected or source == target:
             return
-        link.cut = True
-        link.cuts += 1
-        self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, link.cuts)
+        link.is_disconnected = True
+        link.disconnections += 1
+        self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, link.disconnections)
 
     def heal(self, source: str, target: str) -> None:
         """Repair the link; messages stalled in connections that still exist are sent now, late."""
         link = self.link(source, target)
-        link.cut = False
+        link.is_disconnected = False
         stuck, link.stuck = link.stuck, []
         for deliver in stuck:
             deliver()
@@ -176,22 +176,22 @@ class Network:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether any link is cut or clogged, or loses messages."""
+        """Whether any link is disconnected or clogged, or loses messages."""
         if self.faults != type(self.faults)():
             return True
-        return any(link.cut or link.clogged_until_us > self.loop.now_us for link in self._links.values())
+        return any(link.is_disconnected or link.clogged_until_us > self.loop.now_us for link in self._links.values())
 
     def clog(self, source: str, target: str, seconds: float) -> None:
         """Let messages from source to target arrive only after that time, all at once."""
         self.link(source, target).clogged_until_us = self.loop.now_us + int(seconds * MICROS)
 
-    def _keepalive(self, link: Link, cuts: int) -> None:
-        if not link.cut or link.cuts != cuts:
+    def _keepalive(self, link: Link, disconnection: int) -> None:
+        if not link.is_disconnected or link.disconnections != disconnection:
             return
         for connection in list(self.connections):
             if connection.crosses(link):
                 connection.break_both("keepalive: no answer to a ping", (0, 6 * MICROS))
-        self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, cuts)
+        self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, disconnection)
 
     def delay_us(self, link: Link) -> int:
         faults, draw = link.faults, self.rng.random  # one C call per draw: `randint` makes three Python calls
@@ -271,10 +271,10 @@ class Network:
     # --- unary calls ---
 
     def send(self, link: Link, deliver: Callable[[], None]) -> None:
-        """Carry one unary message: it may be lost. A cut either drops it or delivers it when the link is repaired."""
+        """Carry one unary message, which may be lost. A disconnected link drops it or delivers it after the repair."""
         if link.faults.loss and self.lost(link):
             return
-        if link.cut:
+        if link.is_disconnected:
             if self.rng.random() < 0.5:
                 link.stuck.append(lambda: self.send(link, deliver))
             return

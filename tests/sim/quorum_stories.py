@@ -196,8 +196,8 @@ def figure_8(sim: Simulation) -> None:
     first = active(sim)
     near, *far = voters_but(sim, first)
     for node in far:
-        sim.cut_link(first, node)
-        sim.cut_link(node, first)
+        sim.disconnect_link(first, node)
+        sim.disconnect_link(node, first)
     began = end(sim, near)
     client = sim.client((first,))
     client.start(client.create_topic("old", 1, 1, {}), "creates a topic in a minority")
@@ -224,7 +224,7 @@ def old_record_waits_for_a_new_one(sim: Simulation) -> None:
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     new, other = voters_but(sim, old)
-    sim.cut_link(old, other)
+    sim.disconnect_link(old, other)
     began = end(sim, new)
     client = sim.client((old,))
     client.start(client.create_topic("old", 1, 1, {}), "creates a topic")
@@ -240,12 +240,12 @@ def old_record_waits_for_a_new_one(sim: Simulation) -> None:
 
 
 def minority_leader_returns(sim: Simulation) -> None:
-    """The leader is cut off and appends more records. It resigns, the others elect another leader, and when it is
+    """The leader is disconnected and appends more records. It resigns, the others elect another leader, and when it is
     back its own records are truncated."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     old = active(sim)
     write(sim, 0, "a", 3)
-    sim.cut(old)
+    sim.disconnect(old)
     client = sim.client((old,))
     began = end(sim, old)
     client.start(client.create_topic("never", 1, 1, {}), "creates a topic in a minority")
@@ -262,18 +262,18 @@ def minority_leader_returns(sim: Simulation) -> None:
 
 
 def disconnected_voter_starts_no_epoch(sim: Simulation) -> None:
-    """Pre-vote: a voter that is cut off for a long time starts no epoch, and is a follower again when it is back."""
+    """Pre-vote: a voter that is disconnected for long starts no epoch, and is a follower again when it is back."""
     sim.start(nodes=3, voters=3, topics=())
     leader = active(sim)
     state = core(sim, leader)
     assert state is not None
     epoch = state.epoch
-    cut = voters_but(sim, leader)[0]
-    sim.cut(cut)
+    isolated = voters_but(sim, leader)[0]
+    sim.disconnect(isolated)
     sim.run_for(15)
-    sim.heal(cut)
+    sim.heal(isolated)
     sim.run_for(5)
-    assert (active(sim), state.epoch) == (leader, epoch), "a voter that was cut off started an epoch"
+    assert (active(sim), state.epoch) == (leader, epoch), "a disconnected voter started an epoch"
     sim.must_heal()
 
 
@@ -283,7 +283,7 @@ def one_way_disconnection_of_the_leader(sim: Simulation) -> None:
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     for node in voters_but(sim, old):
-        sim.cut_link(old, node)
+        sim.disconnect_link(old, node)
     wait_active(sim, but=old, within=10)
     sim.must_heal()
 
@@ -396,7 +396,7 @@ def short_log_gets_no_vote(sim: Simulation) -> None:
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     straggler, other = voters_but(sim, old)
-    sim.cut(straggler)
+    sim.disconnect(straggler)
     sim.create_topic("missed", replicas=1, wait=False, client=sim.client((old, other)))
     standing = sim.hold("Quorum.Vote", source=other)
     sim.kill(old)

@@ -94,7 +94,7 @@ def damaged_joiner_is_created_again(sim: Simulation) -> None:
     reports, and a proposal based on them, count for nothing."""
     leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 12)
-    sim.cut_link(rotten, leader)
+    sim.disconnect_link(rotten, leader)
     sim.produce(TOPIC, b"b")
     sim.run_until(lambda: rotten not in sim.isr(TOPIC), what="the follower is removed for its lag")
     late = sim.hold("Controller.AlterPartition", source=leader, when=admits(rotten))

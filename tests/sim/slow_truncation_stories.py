@@ -9,7 +9,7 @@ from tests.sim.stories import TOPIC, durable_offset, end, fenced, leads, old_epo
 from tests.sim.world import Simulation
 
 
-def is_being_cut(log: ReadableLog) -> bool:
+def is_being_truncated(log: ReadableLog) -> bool:
     assert isinstance(log, Log)
     return log.truncation is not None
 
@@ -23,7 +23,7 @@ def elected_during_a_truncation(sim: Simulation) -> None:
     old_epoch_reaches_one_follower(sim, p, old, new, follower)
     sim.kill(old)
     sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
-    sim.run_until(lambda: is_being_cut(sim.log(follower, TOPIC, p)), what="a truncation is in progress")
+    sim.run_until(lambda: is_being_truncated(sim.log(follower, TOPIC, p)), what="a truncation is in progress")
     sim.stall_disk(follower)
     sim.run_for(3)
     assert end(sim, follower, p) == 25, "the truncation has not ended"
@@ -65,7 +65,7 @@ def watermark_checkpoint_above_a_truncation(sim: Simulation) -> None:
     sim.run_until(lambda: durable_offset(sim, leader, 0) == 90, what="it was truncated and has them too")
     assert sim.log(leader, TOPIC).high_watermark == 40
     sim.kill(leader)
-    sim.cut_link(leader, follower)
+    sim.disconnect_link(leader, follower)
     sim.restart(leader)
     sim.run_until(lambda: sim.replica(leader, TOPIC) is not None, what="it has its replica again")
     watermark = sim.log(leader, TOPIC).high_watermark

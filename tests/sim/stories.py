@@ -220,7 +220,7 @@ def join_by_log_end(sim: Simulation) -> None:
     leader, follower, voter = 1, 2, 0
     p = sim.led_by(TOPIC, leader)
     write(sim, p, "a", 5)
-    sim.cut_link(follower, leader)
+    sim.disconnect_link(follower, leader)
     sim.produce(TOPIC, b"b", partition=p)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is removed for its lag")
     write(sim, p, "c", 10)
@@ -262,7 +262,7 @@ def late_proposal(sim: Simulation) -> None:
     leader, joiner, voter = 1, 2, 0
     p = sim.led_by(TOPIC, leader)
     write(sim, p, "a", 5)
-    sim.cut_link(joiner, leader)
+    sim.disconnect_link(joiner, leader)
     sim.produce(TOPIC, b"b", partition=p)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is removed for its lag")
     late = sim.hold("Controller.AlterPartition", source=leader, when=admits(joiner))
@@ -272,7 +272,7 @@ def late_proposal(sim: Simulation) -> None:
     sim.pause(joiner)
     sim.run_until(lambda: fenced(sim, joiner), what="the joiner is fenced")
     sim.produce(TOPIC, b"c", partition=p).wait(within=30)
-    sim.cut_link(joiner, leader)
+    sim.disconnect_link(joiner, leader)
     sim.resume(joiner)
     sim.run_until(lambda: not fenced(sim, joiner), what="the joiner is back")
     late.release()
@@ -288,7 +288,7 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
     leader, joiner, voter = 1, 2, 0
     p = sim.led_by(TOPIC, leader)
     write(sim, p, "a", 5)
-    sim.cut_link(joiner, leader)
+    sim.disconnect_link(joiner, leader)
     sim.produce(TOPIC, b"b", partition=p)
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is removed for its lag")
     sim.run_for(0.5)
@@ -298,7 +298,7 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
     sim.run_until(lambda: answers.count > 0, what="the joiner is admitted, and its leader does not learn of it")
     assert joiner in sim.isr(TOPIC, p)
     answers.let_pass()
-    sim.cut_link(joiner, leader)
+    sim.disconnect_link(joiner, leader)
     sim.run_for(0.1)
     before = committed(sim, p)
     sent = sim.produce(TOPIC, b"c", partition=p)
@@ -331,7 +331,7 @@ def late_answer(sim: Simulation) -> None:
     sim.produce(TOPIC, b"the last of the old epoch", acks="1", partition=p)
     sim.run_until(lambda: stuck.count > 0, what="an answer is stuck")
     stuck.let_pass()
-    sim.cut_link(old, 0)
+    sim.disconnect_link(old, 0)
     sim.run_until(lambda: leads(sim, new, p), what="the controller fences the old leader")
     write(sim, p, "c", 3, acks="1", asking=(new, follower))
     sim.run_until(lambda: end(sim, follower, p) == 8, what="the follower is truncated and has the first new records")
@@ -390,13 +390,13 @@ def topic_created_again(sim: Simulation) -> None:
 
 
 def committed_outlives_its_leader(sim: Simulation) -> None:
-    """Rule 6: leaders come from the in-sync set. One follower is cut off and misses a record; the leader is lost;
+    """Rule 6: leaders come from the in-sync set. One follower is disconnected and misses a record; the leader is lost;
     only the replica with the record may lead."""
     sim.start(nodes=3, min_insync=2, partitions=3)
     leader, straggler, voter = 1, 2, 0
     p = sim.led_by(TOPIC, leader)
     write(sim, p, "a", 3)
-    sim.cut_link(straggler, leader)
+    sim.disconnect_link(straggler, leader)
     sim.produce(TOPIC, b"b", partition=p)
     sim.run_until(lambda: straggler not in sim.isr(TOPIC, p), what="the straggler is removed")
     write(sim, p, "c", 3)
@@ -477,7 +477,7 @@ def stopped_while_connecting(sim: Simulation) -> None:
     write(sim, sim.led_by(TOPIC, leader), "a", 3)
     sim.kill(leader)
     sim.restart(leader)
-    sim.cut(leader)  # it cannot register, so its former incarnation leads until the session ends
+    sim.disconnect(leader)  # it cannot register, so its former incarnation leads until the session ends
     sim.stop(follower)
     node = sim.machines[follower].node
     assert node is not None
@@ -500,7 +500,7 @@ def directory_fails_before_ready(sim: Simulation) -> None:
     p = next(int(r.key.partition) for r in led if isinstance(r.log, Log) and r.log.path.startswith("/more/"))
     write(sim, p, "a", 3)
     for other in (0, 1):
-        sim.cut_link(other, last)
+        sim.disconnect_link(other, last)
     sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
     sim.run_until(lambda: sim.isr(TOPIC, p) == {last}, what="the others are removed for their lag")
     sim.kill(last)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 256 * 1024  # flow control window of a sender: bytes in transit or unread, as in HTTP/2
 BREAK_US = (1_000, 2 * MICROS)
-SILENCE_US = (3 * MICROS, 12 * MICROS)  # time until the peer of a machine without power, or behind a cut, detects it
+SILENCE_US = (
+    3 * MICROS,
+    12 * MICROS,
+)  # time until the peer of a machine without power, or behind a disconnected link, detects it
 
 END = object()  # the other side ended the stream after everything that it had sent
 
@@ -36,7 +39,7 @@ class Pipe:
         self.part = part
         self.unread_bytes = 0
         self.lost = False  # a message was lost: no later one arrives
-        self._stalled: deque[bytes | object] = deque()  # waits for the end of a cut or of a story's hold
+        self._stalled: deque[bytes | object] = deque()  # waits until the link is connected and no story holds it
         self._durable_offset = False
         self._last_us = 0
 
@@ -65,9 +68,9 @@ class Pipe:
         self.flush()
 
     def flush(self) -> None:
-        """Send the items that no cut and no story holds back."""
+        """Send the items that neither a disconnected link nor a story holds back."""
         network = self.connection.network
-        while self._stalled and not self._durable_offset and not self.link.cut:
+        while self._stalled and not self._durable_offset and not self.link.is_disconnected:
             item = self._stalled.popleft()
             loop = network.loop
             self._last_us = max(self._last_us + 1, loop.now_us + network.delay_us(self.link))

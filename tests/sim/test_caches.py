@@ -66,7 +66,7 @@ def test_a_replica_admitted_again_counts_again() -> None:
     assert caches.power_lost(1, before) == []
 
 
-def test_what_is_fsynced_is_not_lost() -> None:
+def test_fsynced_records_are_not_lost() -> None:
     caches = Caches()
     synced = image((0,), durability="fsync")
     assert caches.power_lost(0, synced) == []

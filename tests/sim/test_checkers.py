@@ -129,7 +129,7 @@ def test_one_epoch_in_two_incarnations_of_a_node(cluster: Cluster) -> None:
         cluster.look("a")
 
 
-def test_an_epoch_or_watermark_that_goes_back(cluster: Cluster) -> None:
+def test_an_epoch_or_watermark_that_decreases(cluster: Cluster) -> None:
     cluster.logs["b"].commit(1)
     with pytest.raises(Violation, match="high watermark went back from 2 to 1"):
         cluster.look("b")
@@ -163,7 +163,7 @@ def test_a_commit_that_a_member_does_not_hold(cluster: Cluster) -> None:
         cluster.look("a")
 
 
-def test_a_member_that_lacks_what_was_committed_without_it(cluster: Cluster) -> None:
+def test_a_member_that_lacks_records_committed_without_it(cluster: Cluster) -> None:
     cluster.members = ["a", "b"]
     for name in "ab":
         cluster.logs[name].add(b"z")
@@ -174,7 +174,7 @@ def test_a_member_that_lacks_what_was_committed_without_it(cluster: Cluster) -> 
         cluster.checkers.sets_changed([KEY])
 
 
-def test_a_leader_that_begins_without_what_was_committed(cluster: Cluster) -> None:
+def test_a_leader_that_begins_without_committed_records(cluster: Cluster) -> None:
     cluster.logs["b"].batches.pop()
     cluster.epochs["b"], cluster.leader, cluster.members = 1, "b", ["b"]
     with pytest.raises(Violation, match=re.escape("b.1 leads t-0 in epoch 1 with its log ending at 1")):
@@ -187,14 +187,14 @@ def test_a_follower_that_knows_of_commits_before_any_leader(cluster: Cluster) ->
         cluster.look("b")
 
 
-def test_an_acknowledgement_of_what_is_not_committed(cluster: Cluster) -> None:
+def test_an_acknowledgement_of_uncommitted_records(cluster: Cluster) -> None:
     for offset, value in ((2, b"z"), (1, b"z")):
         sent = Sent("t", 0, value, -1, Fate.ACKNOWLEDGED, offset, TOPIC.bytes)
         with pytest.raises(Violation, match=f"offset {offset}"):
             cluster.checkers._answered(sent)
 
 
-def test_a_reader_that_is_given_what_is_not_committed(cluster: Cluster) -> None:
+def test_a_reader_that_receives_uncommitted_records(cluster: Cluster) -> None:
     ledger = cluster.checkers.ledgers[KEY]
     cluster.checkers.reading(ledger, position=1).got(Record(Offset(1), Millis(0), None, b"y"))
     for offset, value in ((2, b"z"), (1, b"z")):
@@ -202,7 +202,7 @@ def test_a_reader_that_is_given_what_is_not_committed(cluster: Cluster) -> None:
             cluster.checkers.reading(ledger).got(Record(Offset(offset), Millis(0), None, value))
 
 
-def test_what_was_refused_or_sent_once_must_not_be_there_or_twice(cluster: Cluster) -> None:
+def test_rejected_records_are_absent_and_no_record_is_duplicated(cluster: Cluster) -> None:
     cluster.checkers.sent.append(Sent("t", 0, b"x", -1, Fate.REFUSED, -1, TOPIC.bytes))
     with pytest.raises(Violation, match="refused as not written"):
         cluster.checkers.all_sent_are_accounted_for()
@@ -251,7 +251,7 @@ def test_records_expire_by_the_clock_at_their_deletion(cluster: Cluster) -> None
     cluster.look("c")
 
 
-def test_an_unclean_election_ends_the_questions_about_what_is_committed(cluster: Cluster) -> None:
+def test_an_unclean_election_suspends_the_checks_of_committed_records(cluster: Cluster) -> None:
     cluster.checkers.may_have_lost(KEY)
     cluster.logs["b"] = FakeLog().add(b"other")
     cluster.epochs["b"], cluster.leader = 1, "b"
@@ -271,7 +271,7 @@ def test_a_set_that_is_too_small_commits(cluster: Cluster) -> None:
         cluster.look("a")
 
 
-def test_a_leader_that_commits_and_goes_out_of_use_at_once(cluster: Cluster) -> None:
+def test_a_leader_that_commits_and_resigns_at_once(cluster: Cluster) -> None:
     for name in "abc":
         cluster.logs[name].add(b"z")
     cluster.look("a", "b", "c")
@@ -337,7 +337,7 @@ def test_an_acknowledgement_from_nowhere(cluster: Cluster) -> None:
         cluster.checkers._answered(Sent("t", 1, b"z", -1, Fate.ACKNOWLEDGED, 0, TOPIC.bytes))
 
 
-def test_what_is_acknowledged_and_nowhere_to_be_found_in_the_end(cluster: Cluster) -> None:
+def test_an_acknowledged_record_missing_at_the_end(cluster: Cluster) -> None:
     cluster.checkers.sent.append(Sent("t", 0, b"z", -1, Fate.ACKNOWLEDGED, 2, TOPIC.bytes))
     with pytest.raises(Violation, match="acknowledged and lost"):
         cluster.checkers.all_sent_are_accounted_for()

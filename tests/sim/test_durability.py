@@ -23,7 +23,7 @@ def a_file(content: bytes) -> FakeDisk:
     return disk
 
 
-def test_what_was_synced_is_safe_and_what_was_appended_is_not() -> None:
+def test_synced_bytes_are_safe_and_appended_ones_are_not() -> None:
     disk = a_file(b"0123456789")
     assert disk.safe_end(PATH, 0, 10) == 10
     disk.open(PATH).pwritev([b"abc"], 10)
@@ -50,7 +50,7 @@ def test_a_file_without_a_durable_name_is_not_safe() -> None:
     assert disk.safe_end("/data/other", 0, 10) == 10
 
 
-def test_what_a_failed_sync_lost_is_not_safe() -> None:
+def test_bytes_of_a_failed_sync_are_not_safe() -> None:
     disk = a_file(b"0123456789")
     file = disk.open(PATH)
     file.pwritev([b"abc"], 10)
@@ -81,7 +81,7 @@ def do_something(file: File, rng: random.Random) -> None:
             file.sync()
 
 
-def test_what_is_safe_survives_every_crash() -> None:
+def test_safe_bytes_survive_every_crash() -> None:
     for seed in range(200):
         rng = random.Random(seed)
         disk = a_file(b"0123456789")

@@ -207,7 +207,7 @@ def test_a_disk_that_continues_does_nothing_for_an_ended_process() -> None:
         assert worked == []
 
 
-def test_work_that_is_asked_for_by_other_work_ends_too() -> None:
+def test_work_submitted_by_other_work_ends_too() -> None:
     """Loading a directory submits the removal of deleted logs' remains. That job once took the turns of the first
     one, and neither ended (worlds 229484366 and 229484479)."""
     for seed in range(20):

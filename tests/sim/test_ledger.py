@@ -119,7 +119,7 @@ def test_settings_of_the_past_still_excuse() -> None:
     assert not book.cleanup.compact
 
 
-def test_what_comes_behind_its_marker() -> None:
+def test_records_after_the_marker_of_their_transaction() -> None:
     book = Book().put((None, b"a"), producer=7, epoch=3).decide(7, 4, commit=False, coordinator=1)
     with pytest.raises(Violation, match="of producer 7 in epoch 3 is committed at 2, after the marker of epoch 4"):
         book.put((None, b"b"), producer=7, epoch=3)

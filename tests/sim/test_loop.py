@@ -225,7 +225,7 @@ def test_a_slow_process_that_was_paused_is_slow_again_and_a_dead_one_does_nothin
     assert len(seen) == at_death
 
 
-def test_what_was_cancelled_while_it_waited_for_its_turn_does_not_run() -> None:
+def test_a_callback_cancelled_before_its_turn_does_not_run() -> None:
     loop, process = new_loop(), Process("node-1")
     loop.slow(process, 500_000)
     seen: list[str] = []

@@ -1,4 +1,4 @@
-"""The cuts of a plan: one direction of a link, both, one node from all others, two together."""
+"""The disconnections of a plan: one direction of a link, both, one node from all others, two together."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.sim.plan import Fault, Kind, make_plan
 from tests.sim.world import Simulation
 
 
-def cut_links(sim: Simulation) -> set[tuple[int, int]]:
+def disconnected_links(sim: Simulation) -> set[tuple[int, int]]:
     """The directed links between nodes on which nothing passes."""
     return {
         (source, target)
         for source in sim.nodes
         for target in sim.nodes
-        if sim.network.link(machine_name(source), machine_name(target)).cut
+        if sim.network.link(machine_name(source), machine_name(target)).is_disconnected
     }
 
 
@@ -37,9 +37,9 @@ def test_a_disconnection_begins_and_ends(kind: Kind, amount: float, nodes: int, 
         sim.start(nodes=nodes)
         Nemesis(sim, replace(make_plan(1, nodes), faults=(Fault(0.5, kind, 1, 2, 1.0, amount),)))
         sim.run_for(0.4)
-        assert cut_links(sim) == set()
+        assert disconnected_links(sim) == set()
         sim.run_for(0.2)
-        assert cut_links(sim) == expected
+        assert disconnected_links(sim) == expected
         sim.run_for(1.0)
-        assert cut_links(sim) == set()
+        assert disconnected_links(sim) == set()
         sim.must_heal()

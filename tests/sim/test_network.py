@@ -112,7 +112,7 @@ def test_a_node_that_is_down_refuses_and_a_dead_machine_is_silent() -> None:
 
 def test_a_request_is_executed_although_its_answer_is_cut_off() -> None:
     world = World()
-    world.network.cut("node-1", "client")
+    world.network.disconnect("node-1", "client")
     with pytest.raises(RequestTimedOut):
         world.create("new")
     assert world.admin.asked == ["new"]
@@ -135,7 +135,7 @@ def test_a_request_may_arrive_twice_where_that_is_allowed() -> None:
     assert world.admin.asked == ["new", "new"]
 
 
-def test_a_story_holds_a_request_back_and_lets_it_go() -> None:
+def test_a_story_delays_and_releases_a_request() -> None:
     world = World()
     durable_offset = world.network.hold(lambda envelope: envelope.method == "Admin.CreateTopic")
     with pytest.raises(RequestTimedOut):
@@ -214,13 +214,13 @@ def test_a_lost_message_breaks_the_stream_for_both() -> None:
 def test_a_short_disconnection_delays_and_a_long_one_breaks() -> None:
     world = World()
     stream = world.open()
-    world.network.cut("client", "node-1")
+    world.network.disconnect("client", "node-1")
     world.run(lambda: stream.send(batch(1)))
     world.loop.run_for(1)
     world.network.heal("client", "node-1")
     assert world.run(stream.receive).partitions[0].batch_id == 1
 
-    world.network.cut("client", "node-1")
+    world.network.disconnect("client", "node-1")
     world.run(lambda: stream.send(batch(2)))
     with pytest.raises(ConnectionFailed, match="keepalive"):
         world.run(stream.receive)

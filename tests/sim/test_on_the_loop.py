@@ -17,7 +17,7 @@ from tests.sim.world import Simulation
 from tidelog.types import NodeId
 
 
-def test_what_is_allowed_names_functions_that_are_there() -> None:
+def test_the_allowed_functions_exist() -> None:
     for name, allowed in ALLOWED.items():
         path, _, function = name.partition(":")
         found: Any = importlib.import_module(path.replace("/", "."))

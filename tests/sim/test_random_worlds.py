@@ -62,7 +62,7 @@ def test_worlds_keep_their_promises_and_heal(share: int) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_found_once_stays_away() -> None:
+def test_seeds_of_former_failures_pass() -> None:
     for seed in regressions.SEEDS:
         outcome = random_world.run_seed(seed)
         assert outcome.failure is None, f"replay with: make sim SEED={seed}\n{outcome.failure}"

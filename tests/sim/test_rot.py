@@ -175,7 +175,7 @@ def test_a_machine_that_loses_power_keeps_no_rot_that_it_could_not_name(world: S
     world.must_heal()
 
 
-def test_a_reader_is_refused_what_has_rotted_and_is_given_it_by_the_next_leader(world: Simulation) -> None:
+def test_a_reader_gets_a_corrupt_record_from_the_next_leader(world: Simulation) -> None:
     node = world.leader(TOPIC)
     log = log_of(world, node)
     world.machines[node].disk.flip_bit(log.segments[0].path, 90)

@@ -47,7 +47,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", [3, 8])
-def test_what_moves_in_a_random_world_tells(seed: int, looked_at: list[int]) -> None:
+def test_every_change_in_a_random_world_is_announced(seed: int, looked_at: list[int]) -> None:
     outcome = random_world.run(replace(make_plan(seed, 3, 6.0), voters=3))
     assert outcome.failure is None
     assert outcome.acknowledged

@@ -39,7 +39,7 @@ async def read_to(consumer: Consumer, offset: int) -> list[ConsumerRecord]:
 
 
 def older_epoch_ends_behind_the_reader(sim: Simulation) -> None:
-    """KIP-320: a leader that is cut off appends 4 more records in its epoch, where the next leader writes 2 in
+    """KIP-320: a disconnected leader appends 4 more records in its epoch, where the next leader writes 2 in
     another one. The reader reads those 2. Then an unclean election lets the first leader lead: its own, older epoch
     ends after the reader's position. The reader gets LogTruncated, not the two records at its position, and
     continues from where the logs agree."""
@@ -48,7 +48,7 @@ def older_epoch_ends_behind_the_reader(sim: Simulation) -> None:
     write(sim, p, "a", 8)
     sim.run_until(lambda: all(end(sim, node, p) == 8 for node in others), what="the followers have them")
     older = epoch(sim, old, p)
-    sim.cut(old)
+    sim.disconnect(old)
     write(sim, p, "alone ", 4, acks="1", asking=(old,))
     sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another node leads")
     write(sim, p, "b", 2, asking=tuple(others))

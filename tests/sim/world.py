@@ -348,17 +348,17 @@ class Simulation:
             self.loop.slow(process, int(step_ms * 1000))
         return node
 
-    def cut(self, node: int) -> int:
+    def disconnect(self, node: int) -> int:
         """Disconnect a node from all other nodes in both directions; clients still reach it."""
         for other in self.nodes:
-            self.cut_link(node, other)
-            self.cut_link(other, node)
+            self.disconnect_link(node, other)
+            self.disconnect_link(other, node)
         return node
 
-    def cut_link(self, source: int, target: int) -> None:
+    def disconnect_link(self, source: int, target: int) -> None:
         """Drop everything from source to target; the other direction works."""
         if source != target:
-            self.network.cut(machine_name(source), machine_name(target))
+            self.network.disconnect(machine_name(source), machine_name(target))
 
     def heal_link(self, source: int, target: int) -> None:
         self.network.heal(machine_name(source), machine_name(target))

@@ -73,7 +73,7 @@ def test_pieces_cover_each_offset_exactly_once(
         assert all(piece.end - piece.start <= longest for piece in pieces)
 
 
-def test_offsets_given_one_by_one_must_cover_what_is_read() -> None:
+def test_offsets_given_one_by_one_must_cover_the_read_range() -> None:
     first, second = TopicPartition("orders", PartitionIndex(0)), TopicPartition("orders", PartitionIndex(1))
     require_all({first: 1, second: 2}, [first, second], "startingOffsets")
     with pytest.raises(InvalidConfig, match="missing orders-1"):

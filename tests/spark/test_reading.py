@@ -120,7 +120,7 @@ def test_a_silent_partition_fails_the_task_with_the_cause(monkeypatch: pytest.Mo
             task_offsets(cluster, 0, 3)
 
 
-def test_at_most_two_fetches_are_in_memory_and_none_goes_beyond_the_range() -> None:
+def test_at_most_two_fetches_are_in_memory_and_none_exceeds_the_range() -> None:
     with cluster_in_a_thread() as cluster:
         cluster.create("orders")
         fill(cluster, 40, records=1, size=1_000)

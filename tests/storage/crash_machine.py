@@ -356,13 +356,13 @@ class CrashMachine(Machine):
         """All replicas have the records in their page caches: the high watermark passes the durable offset."""
         self.bench.log.advance_high_watermark(Offset(self.model.end))
 
-    @rule(when=lambda self: self.ticket is None and self.model.end > self.cut_limit, where=SHARE, keys=KEYS)
+    @rule(when=lambda self: self.ticket is None and self.model.end > self.truncation_limit, where=SHARE, keys=KEYS)
     @step
-    def cut_under_a_flush(self, where: float, keys: list[int]) -> None:
+    def truncate_under_a_flush(self, where: float, keys: list[int]) -> None:
         """A flush begins, the log is truncated and appended to, and the flush ends (scenarios 2 and 3)."""
         log = self.bench.log
         self.ticket = log.begin_flush(everything=True)
-        self.cut(where)
+        self.truncate_at(where)
         if self.ticket is not None:
             try:
                 self.ticket.run()
@@ -410,18 +410,18 @@ class CrashMachine(Machine):
     # --- taking away ----------------------------------------------------------------------------------------------
 
     @property
-    def cut_limit(self) -> int:
+    def truncation_limit(self) -> int:
         """Offsets below this are not truncated: they may be compacted, or contain the markers that compaction relied
         on, and are committed then."""
         return max(self.model.compacted_to, self.model.decided_to, self.model.start)
 
-    @rule(when=lambda self: self.model.end > self.cut_limit, where=SHARE)
+    @rule(when=lambda self: self.model.end > self.truncation_limit, where=SHARE)
     @step
     def truncate(self, where: float) -> None:
-        self.cut(where)
+        self.truncate_at(where)
 
-    def cut(self, where: float) -> None:
-        low = self.cut_limit
+    def truncate_at(self, where: float) -> None:
+        low = self.truncation_limit
         offset = low + int(where * (self.model.end - low))
         present = present_offsets(self.bench.log) if self.config.compact else None
         left = [

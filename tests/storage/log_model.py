@@ -108,7 +108,7 @@ class LogModel:
             try:
                 ghost._judge(log, whole=False)
             except AssertionError as other:
-                raise AssertionError(f"{trouble}; before the cut: {other}") from trouble
+                raise AssertionError(f"{trouble}; before the truncation: {other}") from trouble
             return ghost
         return self
 

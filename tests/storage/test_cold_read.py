@@ -213,7 +213,7 @@ def test_a_read_stays_valid_if_the_log_rolls_and_grows() -> None:
     assert found == bench.log.fetch(Offset(2), 1 << 20, EVERYTHING)
 
 
-def test_a_read_returns_what_became_visible_meanwhile_and_no_more() -> None:
+def test_a_read_returns_only_records_that_became_visible_meanwhile() -> None:
     bench = Bench()
     bench.follow(*(stamped(i) for i in range(10)))
     bench.log.advance_high_watermark(Offset(3))

@@ -157,7 +157,7 @@ def test_a_rebuilt_time_index_is_durable_before_the_next_clean_stop() -> None:
     assert found is not None and found.offset == 5
 
 
-def test_page_cache_logs_rewrite_what_a_failed_fsync_left_in_the_page_cache() -> None:
+def test_page_cache_logs_rewrite_the_pages_of_a_failed_fsync() -> None:
     """Scenario 14: the recovery point must not rise over bytes that only appear written."""
     bench = IdleBench(replace(SMALL, durability=Durability.PAGE_CACHE))
     bench.lead(b"a")

@@ -41,7 +41,7 @@ def test_an_undamaged_directory_has_no_finding(dumped: list[Event]) -> None:
     assert damage(dumped) == []
 
 
-def test_every_batch_and_record_equals_what_kafka_read(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
+def test_every_batch_and_record_equals_kafkas_reading(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
     root, said = kafka
     batches: dict[str, list[dict[str, Any]]] = {}
     for event in dumped:
@@ -100,7 +100,7 @@ def in_hex(data: bytes | None) -> str | None:
     return None if data is None else data.hex()
 
 
-def test_every_index_entry_equals_what_kafka_read(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
+def test_every_index_entry_equals_kafkas_reading(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
     root, said = kafka
     found: dict[str, list[list[int]]] = {}
     for event in dumped:
@@ -119,7 +119,7 @@ def test_every_index_entry_equals_what_kafka_read(kafka: tuple[Path, dict[str, A
     assert found == {}
 
 
-def test_snapshots_epochs_and_checkpoints_equal_what_kafka_read(
+def test_snapshots_epochs_and_checkpoints_equal_kafkas_reading(
     kafka: tuple[Path, dict[str, Any]], dumped: list[Event]
 ) -> None:
     root, said = kafka

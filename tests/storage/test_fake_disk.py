@@ -105,7 +105,7 @@ def test_writing_again_after_a_failed_sync_helps() -> None:
     assert after_crash(disk, "/a", 1) == b"data"
 
 
-def test_a_full_disk_writes_what_fits_and_raises() -> None:
+def test_a_full_disk_writes_a_part_and_raises() -> None:
     disk = FakeDisk(capacity=10)
     file = disk.open("/a", create=True)
     file.pwritev([b"12345678"], 0)

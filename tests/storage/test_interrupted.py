@@ -142,7 +142,7 @@ MIXTURES = {
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)
-def test_a_stop_within_the_repair_changes_only_what_is_left_to_do(mixture: str) -> None:
+def test_a_repair_interrupted_at_any_point_is_completed_later(mixture: str) -> None:
     whole = directory(**MIXTURES[mixture])
     finish_interrupted(whole, DIRECTORY)
     expected = {name: data for name, data in found(whole).items() if name.endswith("_log")}

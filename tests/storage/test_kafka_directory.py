@@ -156,7 +156,9 @@ def test_offsets_equal_the_brokers_answers(directory: OpenDirectory, archive: st
 
 
 @each_asked
-def test_readers_receive_what_kafkas_consumers_received(directory: OpenDirectory, archive: str, partition: str) -> None:
+def test_readers_receive_the_same_records_as_kafkas_consumers(
+    directory: OpenDirectory, archive: str, partition: str
+) -> None:
     log, before = asked(directory, archive, partition)
     for isolation, name in ((READ_UNCOMMITTED, "read_uncommitted"), (READ_COMMITTED, "read_committed")):
         seen = consume(log, isolation)

@@ -157,7 +157,7 @@ def test_after_a_marker_of_a_new_epoch_that_epoch_begins_at_0(producers: Produce
     producers.append(data(2, 1, 0, epoch=1, txn=True))
 
 
-def test_a_follower_accepts_what_its_leader_accepted(producers: Producers) -> None:
+def test_a_follower_accepts_batches_that_its_leader_accepted(producers: Producers) -> None:
     """Replication checks no sequence, epoch or coordinator: the leader has done so."""
     producers.append(data(0, 1, 0, epoch=5), REPLICATION)
     producers.append(data(1, 1, 70, epoch=5), REPLICATION)

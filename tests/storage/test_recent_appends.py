@@ -60,7 +60,7 @@ def test_batches_of_a_follower_are_not_kept() -> None:
     assert follower.directory.recent_appends.size == 0
 
 
-def test_nothing_of_a_truncated_end_is_served() -> None:
+def test_no_truncated_record_is_served() -> None:
     bench = Bench()
     bench.lead(b"one")
     bench.lead(b"two")

@@ -554,7 +554,7 @@ def test_only_records_above_the_durable_offset_may_be_lost() -> None:
     assert {20, 26} <= ends
 
 
-def test_recovery_rewrites_what_it_keeps_before_it_counts_as_durable() -> None:
+def test_recovery_rewrites_the_bytes_that_it_keeps_before_they_count_as_durable() -> None:
     """Scenario 14: fsync fails, the pages are marked clean; a restarted process syncs without error; power fails.
 
     Without the rewrite the bytes would be lost, although they were reported as durable after the restart."""

@@ -162,8 +162,8 @@ def test_a_file_that_is_removed_before_its_flush_is_a_disk_failure() -> None:
     assert not isinstance(world.log.damage, Damage)
 
 
-@pytest.mark.parametrize("cut_back", [False, True])
-def test_a_file_that_is_removed_while_the_scrub_confirms_a_finding_is_damage(*, cut_back: bool) -> None:
+@pytest.mark.parametrize("truncates", [False, True])
+def test_a_file_that_is_removed_while_the_scrub_confirms_a_finding_is_damage(*, truncates: bool) -> None:
     executor = Deferred()
     world = World(executor=executor)
     world.rot(0, 100)
@@ -172,7 +172,7 @@ def test_a_file_that_is_removed_while_the_scrub_confirms_a_finding_is_damage(*, 
         path, segment = world.path(0), world.log.segments[0]
         if not world.findings and segment.size and world.disk.size(path):
             segment.close()
-            if cut_back:
+            if truncates:
                 truncate(world.bench, path, 10)
             else:
                 world.disk.remove(path)

@@ -32,7 +32,7 @@ def cluster() -> Iterator[Cluster]:
     cluster.publish(1)
     cluster.append(1, batch(b"b"))
     cluster.publish()
-    cluster.until(lambda: cluster.log(3).truncation is not None, what="the cut has begun")
+    cluster.until(lambda: cluster.log(3).truncation is not None, what="the truncation has begun")
     yield cluster
     cluster.loop.raise_defects()
     cluster.close()
