@@ -230,7 +230,7 @@ class FetchSession:
         if first is None:
             return 0, 0
         _, partition = self._open[first.topic_id, first.index]
-        return enough + first.max_bytes, partition.log.config.max_message_bytes
+        return enough + first.max_bytes, max(1, partition.log.config.max_message_bytes)
 
     def collect(self, enough: int, room: int | None = None) -> list[FetchedPartition]:
         """The answers that are due, at least one, until they contain `enough` bytes of records. Fetches without

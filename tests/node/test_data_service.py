@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ import pytest
 from node.replicas.replica_config import ReplicaConfig
 from storage.log.log import Log
 from tests.fakes.log_start import delete_records
-from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
+from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, endpoint_of, fetch_request
 from tidelog.errors import (
     CorruptRecord,
     FencedLeaderEpoch,
@@ -355,6 +356,20 @@ def test_answers_for_many_partitions_are_split_into_bounded_messages() -> None:
         sizes.append(len(cluster.next(stream).partitions))
     assert sizes == [2, 2, 2, 2]
     cluster.close()
+
+
+def test_a_topic_that_accepts_no_more_records_can_still_be_read(cluster: Cluster) -> None:
+    """With `max.message.bytes=0`, the node tried to read zero bytes again and again, and never returned to its loop."""
+    cluster.produce(1, batch(b"a"))
+    topic = cluster.image.topics[TOPIC]
+    closed = replace(topic, configs={**topic.configs, "max.message.bytes": "0"})
+    cluster.image = replace(cluster.image, topics={TOPIC: closed})
+    cluster.publish()
+    session = cluster.sessions(1).open(CALLER)
+    session.take(as_value(fetch_request(0)))
+    assert session.next_bytes(0)[1] > 0
+    cluster.sessions(1).close(session)
+    assert cluster.fetch(1, 0).records
 
 
 def test_a_consumer_cannot_report_a_durable_offset(cluster: Cluster) -> None:
