@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from node.observability.meters.request_meter import MeteredRequest
-from node.replicas.fetch_state import SHORT, FetchCause
+from node.replicas.fetch_state import READ, SHORT, FetchCause
 from node.replicas.follower_streams import FollowerStreams
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
@@ -254,7 +254,8 @@ class FetchSession:
         """As `collect`, for fetches whose records were read from disk; their memory is already charged."""
         answers = self._begin_message()
         for fetch in list(self.outbox.read):
-            self._try(fetch, answers)
+            if fetch.state is READ:  # a disk failure at an earlier one has ended those of the same directory
+                self._try(fetch, answers)
         return answers
 
     def _begin_message(self) -> list[FetchedPartition]:

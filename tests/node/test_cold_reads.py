@@ -11,6 +11,7 @@ from node.replicas.waiting_fetch import AT_ONCE
 from replication.partition.replica_lifecycle import ReplicaState
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
+from tidelog.errors import KafkaStorageError, NotLeaderOrFollower
 from tidelog.protocol.v1 import data_pb2
 from tidelog.protocol.wire import FetchResponse
 from tidelog.records import iter_batches
@@ -171,6 +172,26 @@ def test_a_truncation_that_begins_when_the_disk_has_answered_keeps_only_its_own_
     cluster.append(1, batch(b"c"), acks=1)
     assert session.collect(1 << 20) == []
     assert [answer.fetch_id for answer in session.collect_read()] == [0]
+    cluster.sessions(1).close(session)
+
+
+def test_a_disk_that_fails_for_one_of_several_reads_answers_each_fetch_once(cluster: Cluster) -> None:
+    """The failure ends the leadership of the other partitions, which rejects the fetches that the disk had served."""
+    session = cluster.sessions(1).open(CALLER)
+    for index in (0, 1):
+        session.take(as_value(fetch_request(0, index=index, fetch_id=index)))
+    assert session.collect(1 << 20) == []
+    release(cluster)
+    cluster.log(1, 0).segments_removed()  # what was read from partition 0 is outdated
+    cluster.machines[1].disk.is_cold = None
+    cluster.machines[1].disk.fail("read", "t-0", times=-1)
+    answers = session.collect_read() + session.collect(1 << 20)
+    assert [(answer.fetch_id, type(answer.error)) for answer in answers] == [
+        (0, KafkaStorageError),
+        (1, NotLeaderOrFollower),
+    ]
+    assert session.idle
+    assert not any(cluster.manager(1).memory.figures.used.values())
     cluster.sessions(1).close(session)
 
 
