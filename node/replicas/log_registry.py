@@ -35,7 +35,7 @@ class LogRegistry:
         self._me = me
         self._logs = logs
         self._defaults = defaults
-        self._found: dict[TopicPartition, list[tuple[LogDirectory, Log]]] = {}
+        self._found: dict[PartitionKey, list[tuple[LogDirectory, Log]]] = {}
         self._unusable: set[PartitionKey] = set()
         self._logged: dict[TopicPartition, str] = {}
         self._last_config: tuple[Mapping[str, str], LogConfig] = {}, defaults
@@ -47,11 +47,12 @@ class LogRegistry:
                 log = directory.logs[name]
                 if name.topic == METADATA_TOPIC:
                     continue
-                state = image.partition(PartitionKey(log.topic_id, name.partition))
-                if state is None or self._me not in state.replicas:
+                key = PartitionKey(log.topic_id, name.partition)
+                state = image.partition(key)
+                if state is None or self._me not in state.replicas or image.topics[log.topic_id].name != name.topic:
                     self.set_aside(directory, name, f"the metadata has no replica of topic id {log.topic_id} here")
                 else:
-                    self._found.setdefault(name, []).append((directory, log))
+                    self._found.setdefault(key, []).append((directory, log))
 
     def set_aside(self, directory: LogDirectory, name: TopicPartition, reason: str) -> None:
         """Rename a log to a stray and keep it on disk."""
@@ -68,7 +69,7 @@ class LogRegistry:
         an older copy and is set aside: the metadata would rate the replica by a directory without its records."""
         name = TopicPartition(topic.name, state.partition)
         wanted = state.directory_of(self._me)
-        found = [entry for entry in self._found.pop(name, []) if entry[1].topic_id == topic.topic_id]
+        found = self._found.pop(state.key, [])
         fits = [entry for entry in found if wanted in (UNKNOWN_DIRECTORY, LOST_DIRECTORY, entry[0].directory_id)][:1]
         for directory, _ in found:
             if all(directory is not fit for fit, _ in fits):
@@ -142,11 +143,16 @@ class LogRegistry:
         return directory, directory.finish_log(ticket, result)
 
     def give_up(self, directory: LogDirectory, log: Log) -> None:
-        """Delete a new, empty log that the metadata no longer requires."""
+        """Delete a log that was not used, and that the metadata no longer requires."""
         try:
             directory.delete_log(log.topic_partition)
         except TidelogError as error:
-            _log.warning("%s: its unused new log was not deleted: %s", log.topic_partition, error.message)
+            _log.warning("%s: its unused log was not deleted: %s", log.topic_partition, error.message)
+
+    def discard(self, key: PartitionKey) -> None:
+        """Delete the recovered log of a replica that was removed before it used the log."""
+        for directory, log in self._found.pop(key, ()):
+            self.give_up(directory, log)
 
     def _log_once(self, name: TopicPartition, why: str) -> None:
         """Log why a log could not be created; repeated attempts with the same reason are not logged."""

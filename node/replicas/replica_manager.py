@@ -260,7 +260,10 @@ class ReplicaManager:
 
     def _delete(self, key: PartitionKey, reason: str) -> None:
         replica = self.registry.by_key.get(key)
-        if replica is None or self._postpone_if_busy(replica):
+        if replica is None:
+            self._shelf.discard(key)
+            return
+        if self._postpone_if_busy(replica):
             return
         self._dismiss(replica, ReplicaCause.REMOVED, reason)
         if replica.directory.offline is not None or replica.log.closed:

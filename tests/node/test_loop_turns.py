@@ -130,6 +130,28 @@ def test_while_some_are_still_due_the_newest_image_counts(cluster: Cluster) -> N
     assert not any("stray" in name for name in cluster.machines[1].disk.list("/data"))
 
 
+@pytest.mark.parametrize("created_again", [True, False])
+def test_a_topic_deleted_before_a_restarted_node_used_its_logs_leaves_none(
+    cluster: Cluster, created_again: bool
+) -> None:
+    """The logs of later turns stayed open, so that those of the next topic of this name could not be created: that
+    ended the node."""
+    cluster.stop(1)
+    cluster.start(1, publish=False)
+    manager, old = cluster.manager(1), logs(cluster, 1)
+    manager.on_image(cluster.image)
+    assert sum(1 for _ in manager.partitions()) == AT_ONCE, "the others wait for their turn"
+    states = tuple(replace(cluster.state(index), topic_id=AGAIN) for index in range(COUNT))
+    topics = {AGAIN: TopicState("t" if created_again else "u", AGAIN, cluster.configs, states)}
+    cluster.image = replace(cluster.image, topics=topics, topic_ids={topics[AGAIN].name: AGAIN})
+    manager.on_image(cluster.image)
+    cluster.until(lambda: led(cluster, 1) == COUNT, within=30)
+    assert all(partition.key.topic_id == AGAIN for partition in manager.partitions())
+    left = cluster.machines[1].disk.list("/data")
+    assert len([name for name in left if name.startswith(("t-", "u-"))]) == len(old), "the earlier ones are deleted"
+    assert not any("stray" in name for name in left)
+
+
 def test_a_topic_whose_log_is_being_made_may_be_deleted_meanwhile(cluster: Cluster) -> None:
     machine, before = cluster.machines[1], cluster.image
     machine.executor.holding = True
