@@ -35,7 +35,14 @@ from storage.files.file_system import Buffer
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from storage.recovery.loaded import Damage
-from tidelog.errors import InvalidRequest, LeadershipLost, NotEnoughReplicas, TidelogError
+from tidelog.errors import (
+    CorruptLog,
+    InvalidRequest,
+    LeadershipLost,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    TidelogError,
+)
 from tidelog.records import Inspected
 from tidelog.types import (
     NO_LEADER_EPOCH,
@@ -152,8 +159,8 @@ class LeaderReplica:
     ) -> None:
         """Append a batch. `done` is called once, at the end of this turn of the loop or later. origin: only the node
         itself may append to an internal topic. inspected: the result of `inspect_sent` (storage/log/validation.py) for
-        the records. Raises the reason if the batch is rejected and not
-        written, LeadershipLost if the disk failed during the append.
+        the records. Raises the reason if the batch is rejected and not written, NotLeaderOrFollower if damage of the
+        log ended the leadership, LeadershipLost if the disk failed during the append.
 
         A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log."""
         core, log = self.core, self._log
@@ -162,13 +169,19 @@ class LeaderReplica:
         except NotEnoughReplicas:
             if not log.is_duplicate(records):
                 raise
-        info = log.append(
-            records,
-            assign_offsets=True,
-            leader_epoch=core.leader_epoch,
-            origin=origin,
-            inspected=inspected,
-        )
+        try:
+            info = log.append(
+                records,
+                assign_offsets=True,
+                leader_epoch=core.leader_epoch,
+                origin=origin,
+                inspected=inspected,
+            )
+        except CorruptLog as error:
+            self._services.log_damaged(log, error)  # may end the leadership
+            if self._ended:
+                raise NotLeaderOrFollower(f"nothing was written, this node no longer leads: {error.message}") from error
+            raise
         if info.last_offset < 0:
             raise InvalidRequest(f"the entry for partition {self} contains no record batch; send one whole batch")
         if self._ended:

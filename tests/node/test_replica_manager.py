@@ -311,6 +311,32 @@ def test_a_topic_with_a_damaged_log_can_be_deleted_and_created_again(cluster: Cl
     assert stray_logs(cluster, 1) == []
 
 
+def test_a_leader_whose_log_takes_no_appends_any_more_lets_another_lead() -> None:
+    """An append found the damage: the leader stayed in office and rejected every later append, too."""
+    cluster = Cluster(index_interval_bytes="100")
+    cluster.set(leader=2)
+    for _ in range(10):
+        cluster.produce(2, batch(b"a" * 30))
+    cluster.run(1.0)
+    cluster.stop(1)
+    cluster.start(1)
+    cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=5.0)
+    disk, segment = cluster.machines[1].disk, "/data/t-0/00000000000000000000"
+    disk.flip_bit(f"{segment}.index", 3 * 8, 4)  # the index must be rebuilt before the next append,
+    disk.flip_bit(f"{segment}.log", 16)  # but the magic of the first batch is wrong
+    cluster.set(leader=1)
+    [answer] = cluster.produce(1, batch(b"b" * 200))
+    assert (answer.error.name, answer.error.written) == ("NOT_LEADER_OR_FOLLOWER", 1)
+    cluster.until(lambda: cluster.state().isr == (2, 3), within=2.0, what="it leaves itself out")
+    cluster.set(leader=2)
+    [answer] = cluster.produce(2, batch(b"b" * 200))
+    assert answer.error.code == 0
+    cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=5.0)
+    assert cluster.contents(1) == cluster.contents(2)
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
 def test_a_directory_that_fails_behind_an_append_leaves_its_outcome_unknown() -> None:
     """The append rolls a segment, which requests a flush, and the flush finds the disk broken."""
     cluster = Cluster(segment_bytes="150", durability="page-cache")
