@@ -61,12 +61,17 @@ def committed_divergence(name: TopicPartition, log: Log, fetch: WaitingFetch) ->
     """Where a consumer's position diverges from the committed part of a follower's log; None if it agrees, or is above
     the high watermark. Raises OffsetNotAvailable if it is above the log end: the leader may have the offset."""
     if fetch.next_offset > log.log_end_offset:
-        raise OffsetNotAvailable(
-            f"this follower of partition {name} has offsets below {log.log_end_offset}, not {fetch.next_offset}; fetch "
-            "from the leader, or retry after a pause"
-        )
+        raise beyond_follower(name, log, fetch.next_offset)
     if fetch.last_epoch == NO_LEADER_EPOCH or fetch.next_offset > log.high_watermark:
         return None
     return divergence(
         log.epoch_entries(), log.log_start_offset, log.log_end_offset, fetch.next_offset, fetch.last_epoch
+    )
+
+
+def beyond_follower(name: TopicPartition, log: Log, offset: Offset) -> OffsetNotAvailable:
+    """The error for a consumer's offset above the log end of a follower."""
+    return OffsetNotAvailable(
+        f"this follower of partition {name} has offsets below {log.log_end_offset}, not {offset}; fetch from the "
+        "leader, or retry after a pause"
     )

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from node.observability.meters.topic_meter import TopicMeter
 from node.replicas.cold_reads import fetch_records
-from node.replicas.fetch_answers import committed_divergence, diverging_answer, read_answer
+from node.replicas.fetch_answers import beyond_follower, committed_divergence, diverging_answer, read_answer
 from node.replicas.follower_replica import FollowerReplica
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.own_log_check import read_again
@@ -273,6 +273,8 @@ class Replica:
         log, offset = self.log, fetch.next_offset
         up_to = log.end_for(fetch.isolation)
         if not log.log_start_offset <= offset <= log.log_end_offset:
+            if leader is None and offset > log.log_end_offset:  # it was truncated while the fetch waited
+                raise beyond_follower(self.name, log, offset)
             has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
             raise OffsetOutOfRange(f"partition {self} has {has}; offset {offset} is outside")
         due = fetch.is_due(now)

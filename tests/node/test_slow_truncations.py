@@ -71,6 +71,19 @@ def test_a_reader_of_a_log_under_truncation_waits(cluster: Cluster) -> None:
     assert values(bytes(reading.result().partitions[0].records))[:1] == [b"a"]
 
 
+def test_a_reader_beyond_the_end_of_a_truncated_follower_is_not_told_that_its_offset_does_not_exist(
+    cluster: Cluster,
+) -> None:
+    """The leader may have the offset: for an offset out of range, the reader would give up its position."""
+    request = fetch_request(3, epoch=cluster.state().leader_epoch, max_wait_ms=60_000)
+    reading = cluster.loop.create_task(cluster.service(3).fetch(request, CALLER))
+    cluster.run(1)
+    assert not reading.done()
+    cluster.machines[3].executor.release()
+    cluster.until(reading.done)
+    assert reading.result().partitions[0].error.name == "OFFSET_NOT_AVAILABLE"
+
+
 def test_a_new_leader_waits_until_its_log_is_truncated(cluster: Cluster) -> None:
     cluster.set(leader=NodeId(3))
     cluster.run(1)
