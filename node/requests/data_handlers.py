@@ -161,24 +161,33 @@ class DataHandlers:
             charge.release()
 
     async def _add_next(
-        self, answer: FetchAnswer, charge: AnswerCharge, session: FetchSession, wanted: int, enough: int, least: int
+        self,
+        answer: FetchAnswer,
+        charge: AnswerCharge,
+        session: FetchSession,
+        wanted: int,
+        enough: int,
+        least: int,
+        room: int | None = None,
     ) -> None:
         """Add answers that are due: with `wanted` bytes of records if the memory budget allows, but at least `least`;
-        stop at `enough` bytes. While this answer or a disk read of the session occupies memory, it does not wait for
-        memory that other requests occupy, which could be a deadlock."""
+        stop at `enough` bytes. room: as for `FetchSession.collect`. While this answer or a disk read of the session
+        occupies memory, it does not wait for memory that other requests occupy, which could be a deadlock."""
         memory, kind = self._manager.memory, session.kind
         if session.outbox.read or not least:
-            _add(answer, charge, session.collect_read(), memory.charge(kind, 0))
+            _add(answer, charge, session.collect_read(room), memory.charge(kind, 0))
             return
-        if charge.size or session.outbox.reads:
+        if room is not None and room <= 0:
+            share = memory.charge(kind, 0)
+        elif charge.size or session.outbox.reads:
             share = memory.take_now(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
             if not share.size and session.outbox.reads:
                 await session.wait_cold()
                 return
         else:
             share = await memory.take(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
-        room = share.size // ANSWER_COPIES
-        _add(answer, charge, session.collect(min(enough, room - least) if room else enough, room), share)
+        granted = share.size // ANSWER_COPIES
+        _add(answer, charge, session.collect(min(enough, granted - least) if granted else enough, granted), share)
 
     async def fetch(self, request: FetchRequest, context: RequestContext) -> FetchAnswer:
         """Read from the partitions; answer when each has enough, or at the deadline. For consumers only: a
@@ -199,7 +208,7 @@ class DataHandlers:
                 await session.wait_ready()
                 _, least = session.next_bytes(0)
                 rest = wanted - charge.size // ANSWER_COPIES
-                await self._add_next(answer, charge, session, rest, wanted, least)
+                await self._add_next(answer, charge, session, rest, wanted, least, room=rest)
         except BaseException:
             charge.release()  # a traceback may keep this frame alive for long
             raise

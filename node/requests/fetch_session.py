@@ -250,12 +250,15 @@ class FetchSession:
                 break
         return answers
 
-    def collect_read(self) -> list[FetchedPartition]:
+    def collect_read(self, room: int | None = None) -> list[FetchedPartition]:
         """As `collect`, for fetches whose records were read from disk; their memory is already charged."""
         answers = self._begin_message()
+        size = 0
         for fetch in list(self.outbox.read):
             if fetch.state is READ:  # a disk failure at an earlier one has ended those of the same directory
-                self._try(fetch, answers)
+                if room is not None and size >= room:
+                    fetch.max_bytes = 0
+                size += self._try(fetch, answers)
         return answers
 
     def _begin_message(self) -> list[FetchedPartition]:

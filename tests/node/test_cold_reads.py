@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from node.replicas.waiting_fetch import AT_ONCE
+from node.requests import data_handlers
 from replication.partition.replica_lifecycle import ReplicaState
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
@@ -207,3 +208,20 @@ def test_a_fetch_that_gets_a_place_is_tried_after_those_that_were_ready_before(c
     assert [answer.fetch_id for answer in session.collect(1 << 20)] == [AT_ONCE + 1, AT_ONCE]
     assert session.idle
     cluster.sessions(1).close(session)
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_the_answer_to_a_call_is_bounded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, is_cold: bool) -> None:
+    """Each partition got at least one batch, as long as the node had memory: the answer could become larger than a
+    message may be."""
+    size = len(cluster.contents(1))
+    monkeypatch.setattr(data_handlers, "UNARY_FETCH_BYTES_MAX", 5 * size // 2)
+    if not is_cold:
+        cluster.machines[1].disk.is_cold = None
+    cluster.machines[1].executor.holding = False
+    everything = reading(cluster, *range(PARTITIONS))
+    cluster.until(everything.done)
+    answered = everything.result().partitions
+    assert len(answered) == PARTITIONS
+    assert 5 * size // 2 <= sum(len(part.records) for part in answered) < 4 * size
+    assert not any(part.error for part in answered)
