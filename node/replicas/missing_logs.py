@@ -55,6 +55,7 @@ class MissingLogs:
     def clear(self) -> None:
         """No log is wanted any more."""
         self._wanted.clear()
+        self._failed.clear()
 
     def stop(self) -> None:
         """Neither create nor use further logs."""
@@ -87,7 +88,8 @@ class MissingLogs:
             return  # in the second case the log of an earlier topic of this name is not deleted yet
         made = await self._registry.make(*wanted)
         if made is None:
-            self._failed[key] = attempts + 1
+            if key in self._wanted:
+                self._failed[key] = attempts + 1
         elif (wanted := self._still_wanted(key)) is not None:
             del self._wanted[key]
             self._made(*wanted, *made)

@@ -142,6 +142,24 @@ def test_a_log_that_cannot_be_made_for_now_is_made_later(cluster: Cluster) -> No
     assert [a.error.code for a in cluster.produce(1, batch(b"a"), topic=AGAIN)] == [0]
 
 
+def test_a_log_that_could_not_be_made_is_forgotten_with_its_topic(cluster: Cluster) -> None:
+    """The topic is deleted during the attempt."""
+    cluster.stop(3)
+    cluster.start(3, publish=False)
+    machine = cluster.machines[3]
+    machine.disk.fail("make_directory", "/data/t-0", error=errno.ENOSPC, times=-1)
+    machine.executor.holding = True
+    make_again(cluster)
+    cluster.publish()
+    cluster.run(0.1)
+    cluster.image = replace(cluster.image, topics={}, topic_ids={})
+    cluster.publish()
+    machine.executor.release()
+    cluster.run(5.0)
+    missing = cluster.manager(3)._missing
+    assert (bool(missing), missing._failed) == (False, {})
+
+
 # --- roles ---
 
 
