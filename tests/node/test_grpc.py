@@ -11,6 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
+from node.listeners.grpc import server
+from node.listeners.grpc.connections import shut_down_connection
 from node.listeners.grpc.server import GrpcServer
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
@@ -342,6 +344,39 @@ class LateData(EchoData):
             await asyncio.Event().wait()
         finally:
             self.gone.set()
+
+
+def test_a_caller_that_does_not_read_cannot_keep_a_stream_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message that was being written was kept for as long as the connection."""
+
+    class Answers(EchoData):
+        async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
+            answer = wire.FetchResponse(partitions=[wire.PartitionFetched(records=bytes(1_000_000))])
+            with pytest.raises(TimeoutError):
+                while True:
+                    async with asyncio.timeout(0.1):
+                        await stream.send(answer)
+            raise InvalidRequest("the request is malformed")
+
+    shut = asyncio.Event()
+
+    def shut_down(peer: str) -> bool:
+        shut.set()
+        return shut_down_connection(peer)
+
+    async def story() -> None:
+        async with serving(Answers()) as at:
+            stream = await at.transport.open_stream(at.address, methods.DATA_FETCH_STREAM)
+            await shut.wait()
+            with pytest.raises(ConnectionLost):
+                while True:
+                    await stream.receive()
+            meter = at.meters.of(str(methods.DATA_FETCH_STREAM))
+        assert (meter.streams_open, meter.streams_ended) == (0, {"ended": 1})
+
+    monkeypatch.setattr(server, "SLOW_READER_MS", 100)
+    monkeypatch.setattr(server, "shut_down_connection", shut_down)
+    asyncio.run(story())
 
 
 def test_an_answer_to_a_disconnected_caller_is_an_error_that_names_it() -> None:

@@ -27,6 +27,7 @@ from node.listeners.grpc.field_limit import ensure_few_fields
 from node.observability.meters.request_meter import RequestMeter, name_of
 from node.requests.boundary import Boundary, Quotas
 from node.requests.types.context import RequestContext
+from node.runtime.limits import SLOW_READER_MS
 from tidelog.errors import (
     ConnectionLost,
     InvalidConfig,
@@ -272,9 +273,13 @@ class ServerStream:
         self._serving.uncancel()
 
     async def settle(self) -> None:
-        """Wait until the last write has ended; only then gRPC can end the stream."""
+        """Wait until the last write has ended; only then gRPC can end the stream. The connection of a caller that does
+        not read is shut down: otherwise it would keep the message."""
         if self._last_write is not None:
-            await asyncio.wait((self._last_write,))
+            _, unread = await asyncio.wait((self._last_write,), timeout=SLOW_READER_MS / 1000)
+            if unread:
+                shut_down_connection(self._peer)
+                await asyncio.wait(unread)
 
     async def _write(self, message: WireMessage, previous: asyncio.Task[None] | None) -> None:
         """Write after the previous message: gRPC accepts one write at a time."""
