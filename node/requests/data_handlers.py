@@ -10,6 +10,7 @@ Not here: partitions (replica_manager.py, replica.py), messages (node/listeners)
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from node.replicas.own_log_check import look_at_damage
@@ -148,17 +149,22 @@ class DataHandlers:
         if session.kind is Kind.CONSUMER_FETCH:
             wanted = min(wanted, enough + max(bytes_max, least))
         charge = AnswerCharge(self._manager.memory, session.kind)
+        answer = FetchAnswer([], charge)
         try:
-            answer = FetchAnswer([], charge)
             await self._add_next(answer, charge, session, wanted, enough, least)
             if not (answer.partitions or overdue):
                 return False
             session.sending(stream.close)
             await stream.send(answer)
-            session.sent()
-            return True
-        finally:
+        except asyncio.CancelledError:
+            del answer, charge  # the listener may still write the answer, which keeps its charge
+            raise
+        except BaseException:
             charge.release()
+            raise
+        charge.release()
+        session.sent()
+        return True
 
     async def _add_next(
         self,

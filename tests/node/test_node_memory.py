@@ -45,7 +45,8 @@ class UnreadStream:
         self._asked = True
         return fetch_request(0, max_bytes=1 << 24)
 
-    async def send(self, _message: object, /) -> None:
+    async def send(self, message: object, /) -> None:
+        del message  # as the listener does: the frame of a cancelled sender may be kept
         await self.reads.wait()
         self.taken += 1
 
@@ -93,6 +94,29 @@ def test_a_client_that_does_not_read_while_others_wait_is_disconnected(cluster: 
     for task in tasks:
         task.cancel()
     cluster.run(0.1)
+    assert used(cluster) == 0
+
+
+def test_an_answer_that_is_still_being_written_occupies_memory_after_its_stream_has_ended(cluster: Cluster) -> None:
+    """gRPC cannot cancel a write. A client could have any number of answers written and fail the streams."""
+
+    class Writing(UnreadStream):
+        message: object = None
+
+        async def send(self, message: object, /) -> None:
+            self.message = message
+            del message
+            await self.reads.wait()
+
+    stream = Writing()
+    serving = cluster.loop.create_task(cluster.service(1).fetch_stream(stream, CALLER))
+    cluster.run(0.1)
+    occupied = used(cluster)
+    assert occupied > 0
+    serving.cancel()
+    cluster.run(0.1)
+    assert used(cluster) == occupied
+    stream.message = None
     assert used(cluster) == 0
 
 
