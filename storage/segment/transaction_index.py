@@ -20,6 +20,7 @@ Source: KIP-98; Kafka's TransactionIndex and AbortedTxn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -100,16 +101,14 @@ class TransactionIndex:
         if self._behind:
             self._write()
             return
-        file = self._files.open(self.path, create=True)
         try:
-            end = len(entries) * _ENTRY.size
-            file.pwritev([_ENTRY.pack(_VERSION, *transaction)], end)
-            if file.size() > end + _ENTRY.size:
-                file.truncate(end + _ENTRY.size)
+            with closing(self._files.open(self.path, create=True)) as file:
+                end = len(entries) * _ENTRY.size
+                file.pwritev([_ENTRY.pack(_VERSION, *transaction)], end)
+                if file.size() > end + _ENTRY.size:
+                    file.truncate(end + _ENTRY.size)
         except OSError as error:
             self._note_full(error)
-        finally:
-            file.close()
 
     def _write(self) -> None:
         try:

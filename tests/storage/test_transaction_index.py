@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,6 +127,19 @@ def test_a_full_disk_loses_nothing_and_a_later_append_completes_the_file() -> No
     disk.capacity = None
     index.append(FOUR[2])
     assert on_disk(index) == encode_transactions(FOUR[:3])
+
+
+def test_a_file_that_a_full_disk_does_not_let_begin_is_written_later() -> None:
+    """The error must not reach the append: the marker is in the log already."""
+    index = an_index()
+    disk = index._files
+    assert isinstance(disk, FakeDisk)
+    index.begin()
+    disk.fail("open", ".txnindex", error=errno.ENOSPC)
+    index.append(FOUR[0])
+    assert list(index.entries) == FOUR[:1]
+    index.append(FOUR[1])
+    assert on_disk(index) == encode_transactions(FOUR[:2])
 
 
 def test_an_incomplete_entry_of_a_crash_is_overwritten() -> None:
