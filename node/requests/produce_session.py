@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _ACKS: Final = {int(acks): acks for acks in Acks}
 
+BATCHES_PER_TURN: Final = 200
+"""Entries of a request that are appended in one turn of the loop: some 10 ms."""
+
 
 class _Waiting:
     """An appended entry whose outcome is unknown; called with the outcome."""
@@ -93,8 +96,10 @@ class ProduceSession:
         acks = _ACKS.get(request.acks)
         if acks is not Acks.NONE:
             self._outstanding += len(request.partitions)
-        for entry in request.partitions:
+        for number, entry in enumerate(request.partitions, 1):
             partition: Replica | None = None
+            if number % BATCHES_PER_TURN == 0:
+                await self._clock.sleep_ms(0)
             try:
                 if acks is None:
                     raise InvalidRequiredAcks(

@@ -6,16 +6,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
 
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
+from node.requests.produce_session import BATCHES_PER_TURN
 from replication.controller.image import ClusterImage, PartitionState, TopicState
 from replication.controller.image_changes import changes_between
 from tests.fakes.log_start import delete_records
-from tests.node.wires import ANYWHERE, TOPIC, Cluster, batch
+from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, batch
+from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 from tidelog.types import (
     Incarnation,
     LeaderEpoch,
@@ -210,6 +213,25 @@ def test_a_log_that_is_made_after_another_process_took_the_nodes_place_is_not_le
     machine.executor.release()
     cluster.run(1)
     assert [str(each) for each in manager.partitions() if each.leader is not None] == []
+
+
+def test_a_request_of_many_batches_is_appended_a_few_in_each_turn(cluster: Cluster) -> None:
+    """10,000 batches kept the loop for a second."""
+    count = 3 * BATCHES_PER_TURN
+    one = batch(b"x")
+    entries = [PartitionProduce(batch_id=i, topic_id=TOPIC.bytes, leader_epoch=-1, records=one) for i in range(count)]
+    request = ProduceRequest(acks=1, timeout_ms=1_000, partitions=entries)
+    produced = cluster.loop.create_task(cluster.service(1).produce(request, CALLER))
+    ends = [0]
+
+    def is_done() -> bool:
+        ends.append(cluster.log(1).log_end_offset)
+        return produced.done()
+
+    cluster.until(is_done)
+    assert max(end - before for before, end in pairwise(ends)) <= BATCHES_PER_TURN
+    answers = sorted(produced.result().partitions, key=lambda answer: answer.batch_id)
+    assert [answer.base_offset for answer in answers] == list(range(count))
 
 
 def test_deleting_many_partitions_syncs_a_few_times(cluster: Cluster) -> None:
