@@ -261,7 +261,7 @@ class ReplicaManager:
     def _delete(self, key: PartitionKey, reason: str) -> None:
         replica = self.registry.by_key.get(key)
         if replica is None:
-            self._shelf.discard(key)
+            self._log_registry.discard(key)
             return
         if self._postpone_if_busy(replica):
             return
