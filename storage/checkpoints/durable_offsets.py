@@ -3,8 +3,9 @@
     32 bytes per log:  topic id 16 | partition int32 | durable offset int64 | CRC-32 of the 28 bytes before, uint32
 
 Recovery compares the log with its mark: a log that ends below the mark is damaged, not torn. Rising marks are not
-fsynced, which would cost a second fsync per commit: after a power loss a mark may be older, that is, lower. Before a
-truncation the mark is lowered and fsynced, so that it is never too high.
+fsynced, which would cost a second fsync per commit: after a power loss a mark may be older, that is, lower. They are
+fsynced before the recovery points are recorded, so no mark is below its log's recovery point. Before a truncation the
+mark is lowered and fsynced, so that it is never too high.
 Source: design section 4, rule 6.
 """
 

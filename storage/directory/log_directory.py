@@ -493,7 +493,11 @@ class LogDirectory:
         if self.offline is not None or not self._unwritten:
             return
         self._unwritten = False
-        self._write_later(self.claims.prepare(self.logs.values()))
+        try:
+            self._write_later(self.claims.prepare(self.logs.values()))
+        except OSError as error:
+            self._unwritten = True
+            self.flush_failed(self.fail("writing durable-offset marks", error))
 
     def keep_damage(self, log: Log, *, accepted: bool) -> None:
         """Make sure that a next start finds what a log has lost below its recovery point, unless the log is replaced

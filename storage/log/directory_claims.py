@@ -8,6 +8,7 @@
            held-offset-marks                  durable_offsets.py
 
 Invariants: a recorded offset is true of the disk. An offset that must fall is lowered durably before bytes are removed.
+A recovery point is recorded after a durable mark that is not below it: either file tells damage from a torn tail.
 Not here: when to write (log_directory.py), how errors of the disk are handled (log_directory.py).
 """
 
@@ -30,7 +31,7 @@ from storage.checkpoints.durable_offsets import DURABLE_MARKS, DurableOffsets
 from storage.files.file_system import Files, write_file
 from storage.recovery.loaded import Known
 from tidelog.errors import CorruptLog
-from tidelog.types import Offset, PartitionKey, TopicPartition
+from tidelog.types import Durability, Offset, PartitionKey, TopicPartition
 
 if TYPE_CHECKING:
     from storage.log.log import Log
@@ -232,13 +233,16 @@ class DirectoryClaims:
 
     def prepare(self, logs: Collection[Log]) -> Callable[[], None] | None:
         """On the owner's thread: collect the offsets to record now. Returns the write, for any thread, which raises
-        OSError; None if the files are current."""
+        OSError; None if the files are current. Raises OSError."""
+        self._mark_recovery_points(logs)
         prepared = [(file, file.prepare(offsets), offsets) for file, offsets in self._current(logs)]
         changed = [(file, version, offsets) for file, version, offsets in prepared if version is not None]
         if not changed:
             return None
 
         def write() -> None:
+            if any(file is self._recovery_points for file, _, _ in changed):
+                self.marks.sync()
             for file, version, offsets in changed:
                 file.write(version, offsets)
 
@@ -246,9 +250,19 @@ class DirectoryClaims:
 
     def write(self, logs: Collection[Log]) -> None:
         """Write everything durably before returning. Raises OSError."""
+        self._mark_recovery_points(logs)
+        self.marks.sync()
         for file, offsets in self._current(logs):
             _write_now(file, offsets)
-        self.marks.sync()
+
+    def _mark_recovery_points(self, logs: Collection[Log]) -> None:
+        """Raise the mark of each log to its recovery point at least. Where the checkpoint of recovery points is damaged
+        later, the marks still tell damage from a torn tail. Page-cache logs have no marks."""
+        for log in logs:
+            if log.config.durability is Durability.FSYNC and log.truncation is None and log.damage is None:
+                key = PartitionKey(log.topic_id, log.topic_partition.partition)
+                if self.marks.get(key) < log.recovery_point:
+                    self.marks.put(key, log.recovery_point)
 
     def _current(self, logs: Collection[Log]) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset]]]:
         """The offsets to record now. A log that is not loaded keeps the offsets found at the start; a log under

@@ -209,11 +209,11 @@ class Ledger:
 
     def missing(self, start: int, end: int) -> int | None:
         """The first offset in [start, end) whose batch must be in a log that has no batch in this range; None if
-        there is none."""
+        there is none. A deletion may move start, end and watermark into a batch."""
         holder = max(0, bisect_right(self._bases, start) - 1)
         for base in self._bases[holder : bisect_left(self._bases, end)]:
             batch = next(iter(iter_batches(self.batches[base])))
-            for offset in range(max(base, start), int(batch.next_offset)):
+            for offset in range(max(base, start), min(int(batch.next_offset), end)):
                 if offset in self.values:
                     if not self.may_be_gone(offset):
                         return offset

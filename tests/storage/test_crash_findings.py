@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, read_epochs
-from storage.files.file_system import sync_paths
+from storage.files.file_system import sync_paths, write_file
 from storage.log.log import Log
 from storage.log_config import LogConfig
 from storage.producers.producer_snapshot import snapshot_path
@@ -310,6 +310,23 @@ def test_a_rejected_truncation_leaves_claims_for_the_next_one_to_lower(operation
     log = lose_power(bench)
     assert log.damage is None
     assert log.log_end_offset in (2, 4)
+
+
+def test_damage_is_no_torn_tail_although_the_recovery_points_are_damaged_too() -> None:
+    """Found by a random world: bits of the checkpoint and of the log flipped while the machine was off. The marks had
+    not been synced, so recovery truncated the log, and the replica led without committed records."""
+    bench = Bench()
+    for n in range(4):
+        bench.lead(b"%d" % n)
+    bench.commit()
+    bench.directory.write_checkpoints()
+    second = list(bench.log.active.walk())[1]
+    bench.disk.crash(NothingSurvives())
+    write_file(bench.disk, "/data/recovery-point-offset-checkpoint", b"0\n1\nhalf a fi")
+    bench.disk.flip_bit(bench.segment_path, second.position + 65)
+    log = bench.reopen()
+    assert log.damage is not None
+    assert (log.damage.first_offset, log.log_end_offset) == (1, 4)
 
 
 def test_truncating_the_batch_that_contains_the_log_start_keeps_the_log_end_at_the_start() -> None:
