@@ -1,20 +1,25 @@
 """Ctrl-C and SIGTERM: whenever they come, the demo ends soon, by way of its own clean-up.
 
 A signal raises KeyboardInterrupt wherever the main thread is. That may be a place that swallows it (a finalizer, a
-library's `except`), so it is also remembered, and raised again at the next step. Within an event loop it cancels.
+library's `except`), so it is also remembered, and raised again at the next step. Within `logging` it is raised a moment
+later: a fork takes the locks of logging in a callback, whose exception is printed and lost. Within an event loop it
+cancels.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Coroutine
 from types import FrameType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
 NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
+LATER: Final = signal.SIGALRM
+LATER_SECONDS: Final = 0.05
 
 
 class Interrupts:
@@ -25,12 +30,12 @@ class Interrupts:
 
     def listen(self) -> None:
         """From now on a signal raises KeyboardInterrupt."""
-        for number in NUMBERS:
+        for number in (*NUMBERS, LATER):
             signal.signal(number, self._take)
 
     def ignore(self) -> None:
         """From now on a signal does nothing: what is left is short, and has to be done."""
-        for number in NUMBERS:
+        for number in (*NUMBERS, LATER):
             signal.signal(number, signal.SIG_IGN)
 
     def check(self) -> None:
@@ -60,6 +65,9 @@ class Interrupts:
             asyncio.get_running_loop().add_signal_handler(number, cancel)
         return await work
 
-    def _take(self, _number: int, _frame: FrameType | None) -> NoReturn:
+    def _take(self, _number: int, frame: FrameType | None) -> None:
         self.came = True
+        if frame is not None and frame.f_code.co_filename == logging.__file__:
+            signal.setitimer(signal.ITIMER_REAL, LATER_SECONDS)
+            return
         raise KeyboardInterrupt

@@ -57,11 +57,9 @@ def diverging_answer(fetch: WaitingFetch, log: Log, leader_epoch: LeaderEpoch, e
     )
 
 
-def committed_divergence(name: TopicPartition, log: Log, fetch: WaitingFetch) -> EpochEnd | None:
+def committed_divergence(log: Log, fetch: WaitingFetch) -> EpochEnd | None:
     """Where a consumer's position diverges from the committed part of a follower's log; None if it agrees, or is above
-    the high watermark. Raises OffsetNotAvailable if it is above the log end: the leader may have the offset."""
-    if fetch.next_offset > log.log_end_offset:
-        raise beyond_follower(name, log, fetch.next_offset)
+    the high watermark."""
     if fetch.last_epoch == NO_LEADER_EPOCH or fetch.next_offset > log.high_watermark:
         return None
     return divergence(
@@ -70,7 +68,7 @@ def committed_divergence(name: TopicPartition, log: Log, fetch: WaitingFetch) ->
 
 
 def beyond_follower(name: TopicPartition, log: Log, offset: Offset) -> OffsetNotAvailable:
-    """The error for a consumer's offset above the log end of a follower."""
+    """The error for a consumer's offset above the log end of a follower: the leader may have it."""
     return OffsetNotAvailable(
         f"this follower of partition {name} has offsets below {log.log_end_offset}, not {offset}; fetch from the "
         "leader, or retry after a pause"

@@ -258,7 +258,7 @@ class Replica:
         leader = self._readable_in(fetch.leader_epoch)
         if leader is not None:
             return leader.reader_fetched(fetch)
-        end = committed_divergence(self.name, self.log, fetch)
+        end = committed_divergence(self.log, fetch)
         return None if end is None else diverging_answer(fetch, self.log, self.leader_epoch, end)
 
     def read_for(self, fetch: WaitingFetch, now: Millis) -> FetchedPartition | None:
@@ -273,7 +273,7 @@ class Replica:
         log, offset = self.log, fetch.next_offset
         up_to = log.end_for(fetch.isolation)
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            if leader is None and offset > log.log_end_offset:  # it was truncated while the fetch waited
+            if leader is None and offset > log.log_end_offset:
                 raise beyond_follower(self.name, log, offset)
             has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
             raise OffsetOutOfRange(f"partition {self} has {has}; offset {offset} is outside")

@@ -1,18 +1,20 @@
 """An interrupt ends the demo at any moment, even if code between suppresses the first KeyboardInterrupt."""
 
 import asyncio
+import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from examples.demo.interrupts import NUMBERS, Interrupts
+from examples.demo.interrupts import LATER, NUMBERS, Interrupts
 
 
 @pytest.fixture
 def interrupts() -> Iterator[Interrupts]:
-    before = {number: signal.getsignal(number) for number in NUMBERS}
+    before = {number: signal.getsignal(number) for number in (*NUMBERS, LATER)}
     listening = Interrupts()
     listening.listen()
     yield listening
@@ -28,6 +30,25 @@ def test_a_suppressed_signal_is_raised_again_at_the_next_step(interrupts: Interr
     assert interrupts.came
     with pytest.raises(KeyboardInterrupt):
         interrupts.check()
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_within_logging_is_raised_after_it(interrupts: Interrupts, number: signal.Signals) -> None:
+    """A fork takes the locks of logging in a callback, which prints an exception instead of raising it."""
+
+    class Signals(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            logging_frame = sys._getframe(1)
+            interrupts._take(number, logging_frame)
+            return False
+
+    log = logging.getLogger("tests.demo.interrupts")
+    log.addFilter(signals := Signals())
+    log.warning("ignored")
+    log.removeFilter(signals)
+    assert interrupts.came
+    with pytest.raises(KeyboardInterrupt):
+        signal.sigtimedwait([], 5)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -13,6 +13,7 @@ from replication.partition import leader as partition_leader
 from replication.partition.leader_events import Acknowledge, FetchAgreed, FetchDiverged, FetchRefused
 from storage.log import log as storage_log
 from tests.sim.mutants.mutant import Patch
+from tidelog.errors import OffsetOutOfRange
 from tidelog.types import Acks, Millis, Offset
 
 
@@ -341,4 +342,4 @@ def readers_are_sent_to_any_replica(patch: Patch) -> None:
 
 def missing_records_of_a_follower_are_out_of_range(patch: Patch) -> None:
     """A follower answers a reader that is ahead of it as a leader would: reset, it would read all again."""
-    patch.setattr(node_replica, "committed_divergence", lambda *_: None)
+    patch.setattr(node_replica, "beyond_follower", lambda *_: OffsetOutOfRange("planted"))
