@@ -121,6 +121,7 @@ class LeaderReplica:
     def start(self) -> None:
         """Begin to lead."""
         log = self._log
+        log.keep_recent_appends(keep=len(self.core.in_sync.replicas) > 1)
         at = self.core.leader_epoch, log.log_end_offset, log.high_watermark
         _log.info("%s: leads in epoch %d, log end offset %d, high watermark %d", self, *at)
         self.durable_moved()  # without other counted replicas, durable records are committed
@@ -130,6 +131,7 @@ class LeaderReplica:
         """The leadership has ended. refusal: the answer to the waiting fetches."""
         self.settle()
         self._ended = True
+        self._log.keep_recent_appends(keep=False)
         _log.info("%s: no longer leads in epoch %d: %s", self, self.core.leader_epoch, reason)
         self._carry_out(self.core.handle(events.LeadershipEnded(reason)))
         refuse_all(self.waiting, refusal)
@@ -137,6 +139,7 @@ class LeaderReplica:
     def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, events.ReplicaView]) -> None:
         """Apply a change of the partition within the leader epoch, or of the nodes of its replicas."""
         self._handle(self._known(state, min_insync, views))
+        self._log.keep_recent_appends(keep=len(self.core.in_sync.replicas) > 1)
         self._services.schedule.attend(self)
 
     def _known(

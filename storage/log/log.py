@@ -185,6 +185,10 @@ class Log:
         self.producers.state.high_watermark_moved(offset)
         return True
 
+    def keep_recent_appends(self, *, keep: bool) -> None:
+        """keep: keep in memory what the leader appends last, to answer followers without a read; False: drop it."""
+        self._reader.keep_recent(keep=keep)
+
     def reconfigure(self, config: LogConfig) -> None:
         """Apply changed topic settings. Durability cannot change. Index settings apply to new segments."""
         assert config.durability is self.config.durability, "a topic's durability is fixed when it is created"

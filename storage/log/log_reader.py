@@ -42,7 +42,7 @@ class LogRead(NamedTuple):
 
 
 class LogReader:
-    __slots__ = ("_epochs", "_hints", "_recent", "_segments", "_tail", "generation", "holes_below")
+    __slots__ = ("_epochs", "_hints", "_recent", "_segments", "_tail", "generation", "holes_below", "keeps_recent")
 
     def __init__(
         self, segments: LogSegments, epochs: LeaderEpochCache, holes_below: int, recent: RecentAppends
@@ -51,6 +51,8 @@ class LogReader:
         directory."""
         self._segments, self._epochs, self._recent = segments, epochs, recent
         self._tail: Tail = {}
+        self.keeps_recent = False
+        """True if the batches that the leader appends are kept in memory, because followers will fetch them."""
         self.holes_below = holes_below
         self._hints: dict[Offset, tuple[LogSegment, BatchPlace]] = {}
         self.generation = 0
@@ -59,10 +61,19 @@ class LogReader:
     def forget(self) -> None:
         """Drop all cached positions and batches, because bytes or segments were removed."""
         self._hints.clear()
+        self._drop_recent()
+        self.generation += 1
+
+    def keep_recent(self, *, keep: bool) -> None:
+        """Keep the batches that the leader appends from now on, or drop those kept and keep no more."""
+        self.keeps_recent = keep
+        if not keep:
+            self._drop_recent()
+
+    def _drop_recent(self) -> None:
         if self._tail:
             self._recent.forget(self._tail)
             self._tail = {}
-        self.generation += 1
 
     def note(self, offset: Offset, segment: LogSegment, position: int) -> None:
         """Cache that the batch at or after `offset` begins, or will begin, at byte `position` of the segment."""

@@ -141,7 +141,7 @@ class LogWriter:
                 self._take_back(segment)
             raise
         self._reader.note(log.log_end_offset, segment, position)
-        if leader_epoch is not None and len(headers) == 1:
+        if self._reader.keeps_recent and leader_epoch is not None and len(headers) == 1:
             end = Offset(info.last_offset + 1)
             self._reader.remember(log.log_end_offset, prepared.buffers, end, info.valid_bytes)
         log.log_end_offset = Offset(info.last_offset + 1)

@@ -1,5 +1,5 @@
-"""The batches that the leaders of one log directory appended last, kept in memory. A leader answers waiting followers
-with these bytes and does not read the file again.
+"""The batches that the leaders of one log directory appended last, kept in memory. A leader with followers answers
+waiting ones with these bytes and does not read the file again.
 
 Invariants:
   1. All logs of the directory together keep at most `bytes_max`. The oldest batches are dropped first, so the batches
@@ -21,6 +21,9 @@ from tidelog.types import Offset
 BYTES_MAX: Final = 4 << 20
 """Memory for the recent batches of one log directory: what a node appends in 40 ms at 100 MB/s. Followers fetch about
 ten times in that time."""
+
+JOINED_MAX: Final = 16_384
+"""A batch of this size is copied: that costs less than looking at its buffers."""
 
 OWNER_FACTOR: Final = 4
 """A smaller part of a message is copied: the rest of the message may be of other logs, or rejected."""
@@ -75,6 +78,8 @@ class RecentAppends:
 def lasting(buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
     """The buffers as bytes that cannot change any more: `bytes` and views of most of a `bytes` as they are, all others
     copied."""
+    if sum(map(len, buffers)) <= JOINED_MAX:
+        return (b"".join(buffers),)
     return tuple(part if isinstance(part, bytes) or _owns_most(part) else bytes(part) for part in buffers)
 
 

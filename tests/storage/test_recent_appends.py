@@ -17,6 +17,13 @@ from tidelog.types import LeaderEpoch, Offset
 MIB = 1 << 20
 
 
+def led() -> Bench:
+    """A log whose leader has followers."""
+    bench = Bench()
+    bench.log.keep_recent_appends(keep=True)
+    return bench
+
+
 def fetched(log: Log, offset: int, max_bytes: int = MIB) -> LogRead:
     """A follower's fetch."""
     read = log.try_fetch(Offset(offset), max_bytes, FetchIsolation.LOG_END)
@@ -29,7 +36,7 @@ def from_file(log: Log, offset: int, max_bytes: int = MIB) -> LogRead:
 
 
 def test_a_follower_is_answered_without_the_file() -> None:
-    bench = Bench()
+    bench = led()
     bench.lead(b"one", b"two")
     bench.lead(b"three")
     expected = bytes(from_file(bench.log, 0).records)
@@ -42,7 +49,7 @@ def test_a_follower_is_answered_without_the_file() -> None:
 
 def test_a_consumer_is_answered_from_the_file() -> None:
     """Damage of the file becomes known when consumers read it."""
-    bench = Bench()
+    bench = led()
     bench.lead(b"one")
     bench.log.advance_high_watermark(Offset(1))
     expected = bytes(from_file(bench.log, 0).records)
@@ -53,15 +60,30 @@ def test_a_consumer_is_answered_from_the_file() -> None:
 
 
 def test_batches_of_a_follower_are_not_kept() -> None:
-    leader, follower = Bench(), Bench()
+    leader, follower = led(), led()
     leader.lead(b"one")
     follower.follow(bytes(from_file(leader.log, 0).records))
     assert leader.directory.recent_appends.size > 0
     assert follower.directory.recent_appends.size == 0
 
 
+def test_a_leader_without_followers_keeps_nothing() -> None:
+    """The partition has lost its other replicas, and gets a new one after some records."""
+    bench = led()
+    bench.lead(b"one")
+    bench.log.keep_recent_appends(keep=False)
+    bench.lead(b"two")
+    assert bench.directory.recent_appends.size == 0
+    bench.log.keep_recent_appends(keep=True)
+    bench.lead(b"three")
+    assert bench.directory.recent_appends.size > 0
+    whole = b"".join(bench.contents())
+    assert bytes(fetched(bench.log, 0).records) == whole
+    assert bytes(fetched(bench.log, 2).records) == bench.contents()[2]
+
+
 def test_no_truncated_record_is_served() -> None:
-    bench = Bench()
+    bench = led()
     bench.lead(b"one")
     bench.lead(b"two")
     bench.log.truncate_to(Offset(1))
@@ -72,7 +94,7 @@ def test_no_truncated_record_is_served() -> None:
 
 
 def test_the_senders_buffer_may_change_after_the_append() -> None:
-    bench = Bench()
+    bench = led()
     sent = bytearray(batch(b"as it was sent"))
     bench.log.append(sent, assign_offsets=True, leader_epoch=LeaderEpoch(0))
     sent[-10:] = b"x" * 10
@@ -115,7 +137,7 @@ def test_forgotten_batches_occupy_no_memory() -> None:
 
 
 def test_a_closed_log_occupies_no_memory() -> None:
-    bench = Bench()
+    bench = led()
     bench.lead(b"one")
     bench.log.close()
     assert bench.directory.recent_appends.size == 0
@@ -123,7 +145,7 @@ def test_a_closed_log_occupies_no_memory() -> None:
 
 def test_a_small_batch_does_not_keep_a_large_message_in_memory() -> None:
     """`records` is a view of the message of a producer. Its other entries may have been rejected."""
-    bench, small = Bench(), batch(b"small")
+    bench, small = led(), batch(b"small")
     message = bytes(1 << 20) + small
     bench.log.append(memoryview(message)[1 << 20 :], assign_offsets=True, leader_epoch=LeaderEpoch(0))
     [kept] = bench.log._reader._tail.values()
@@ -144,7 +166,7 @@ def test_a_follower_reads_the_same_log_as_from_the_file(
     sizes: list[int], bytes_max: int, max_bytes: int, epochs: list[int]
 ) -> None:
     """Whatever is still in memory, over rolls and epochs: whole batches within the limit, and the same bytes."""
-    bench = Bench()
+    bench = led()
     bench.directory.recent_appends.bytes_max = bytes_max
     epoch = 0
     for number, (size, step) in enumerate(zip(sizes, epochs, strict=False)):
