@@ -155,7 +155,7 @@ class Budget(RuleBasedStateMachine):
         assert sum(granted) <= LIMIT or len(granted) == 1 or charged, "more than one is above the limit"
 
     @invariant()
-    def nobody_waits_for_nothing(self) -> None:
+    def every_wait_has_a_reason(self) -> None:
         """The first waiting request in the order of the kinds waits because it does not fit and is not alone."""
         used = sum(share.size for share in (*self.shares, *self.charged))
         state = self.budget.figures.used[Kind.PRODUCER_STATE]

@@ -275,7 +275,7 @@ class ControllerMachine(RuleBasedStateMachine):
         return next((volume for volume in self.volumes[node] if volume.directory_id == mine), None)
 
     @invariant()
-    def nobody_leads_or_follows_in_a_directory_that_is_known_to_have_failed(self) -> None:
+    def no_replica_leads_or_follows_in_a_failed_directory(self) -> None:
         """Until its node registers again (KIP-858). The last member of a set stays, and does not lead."""
         for state in self.world.image.partitions():
             for replica in state.replicas:

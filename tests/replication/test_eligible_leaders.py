@@ -201,7 +201,7 @@ def test_durability_is_fixed() -> None:
 # --- unclean elections ---
 
 
-def nobody_left(**configs: str) -> tuple[Controlled, int, int, int]:
+def no_replica_left(**configs: str) -> tuple[Controlled, int, int, int]:
     """Node a, which alone was in sync, comes back with another directory; b and c are there with older logs."""
     world, a, b, c = three(minimum=1, **configs)
     world.kill(b, c, alive=(a,))
@@ -225,7 +225,7 @@ def outcome(world: Controlled) -> PartitionOutcome:
 
 
 def test_an_unclean_election_on_command_takes_the_highest_epoch_and_end_and_reports_the_loss() -> None:
-    world, a, b, c = nobody_left()
+    world, a, b, c = no_replica_left()
     assert "run an unclean election" in why_leaderless(world.image, world.partition())
     world.pass_time(5_000, a, b, c)
     assert world.asked == []  # the topic does not allow it by itself
@@ -242,7 +242,7 @@ def test_an_unclean_election_on_command_takes_the_highest_epoch_and_end_and_repo
 
 
 def test_a_topic_may_allow_unclean_elections() -> None:
-    world, a, b, c = nobody_left(unclean_leader_election_enable="true")
+    world, a, b, c = no_replica_left(unclean_leader_election_enable="true")
     world.pass_time(1_200, a, b, c)
     assert len(world.asked) == 1
     world.tell({b: (3, 10), c: (3, 11)})
@@ -277,7 +277,7 @@ def test_an_unclean_election_needs_a_leaderless_partition_and_a_live_replica() -
 
 
 def test_a_controller_that_resigns_leaves_an_unclean_election_open() -> None:
-    world, *_ = nobody_left()
+    world, *_ = no_replica_left()
     assert elect(world) is None
     world.handle(Resigned())
     assert isinstance(world.replies[world.requests], RequestTimedOut)

@@ -249,7 +249,7 @@ def test_a_claimed_position_beyond_the_leaders_log_end_does_not_count() -> None:
     leader = cluster.wait_leader()
     core = cluster.core(leader)
     cluster.slow_disks = set(range(3))
-    cluster.append(leader, "held by nobody")
+    cluster.append(leader, "not replicated")
     mark = cluster.replicas[leader].high_watermark
     for number, (offset, durable_offset) in enumerate(((10**9, 10**9), (2**63 - 1, 2**63 - 1))):
         claim = Fetch(key((leader + 1) % 3), core.epoch, Offset(offset), core.epoch, Offset(durable_offset))
