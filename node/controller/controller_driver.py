@@ -34,8 +34,10 @@ from replication.controller.events import (
     Committed,
     Effect,
     Event,
+    Fenced,
     HeartbeatReceived,
     LogEndsReported,
+    ProbeNode,
     QueryLogEnds,
     ReplicaEnd,
     Reply,
@@ -47,6 +49,7 @@ from replication.controller.events import (
     VotersReviewed,
 )
 from replication.controller.image import ClusterImage
+from replication.controller.node_state import NodeCause
 from replication.raft.voters import ReplicaKey
 from tidelog.clock import Clock
 from tidelog.errors import NotController, TidelogError, UnknownServerError
@@ -88,9 +91,13 @@ class ControllerDriver:
         self._clock, self._peers = clock, peers
         self.unclean_elections = 0
         """Unclean elections by this process's controller; each may have lost records."""
+        self.fencings = dict.fromkeys((NodeCause.SESSION_ENDED, NodeCause.REFUSED), 0)
+        """Nodes that this process's controller fenced because of a failure, by cause."""
         self._questions: asyncio.Queue[QueryLogEnds] = asyncio.Queue()
         self.on_refused: Callable[[TidelogError], None] = _ignore
         """Called with the reason when the log rejects a batch."""
+        self.on_probe: Callable[[NodeId], None] = _ignore
+        """Called with a node whose process may have ended."""
         self._epoch = LeaderEpoch(-1)
         self._requests = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Result]] = {}
@@ -234,6 +241,11 @@ class ControllerDriver:
                     _log.error("%s", text)
                 case QueryLogEnds():
                     self._questions.put_nowait(effect)
+                case Fenced(_, cause, text):
+                    self.fencings[cause] += 1
+                    _log.warning("%s", text)
+                case ProbeNode(node_id):
+                    self.on_probe(node_id)
         if refused is not None:
             self._step_down(refused)
 
@@ -268,5 +280,5 @@ def _defect_error(doing: str, defect: Exception) -> UnknownServerError:
     return UnknownServerError(text)
 
 
-def _ignore(_: TidelogError) -> None:
-    """The callback before another one is set."""
+def _ignore(_: object) -> None:
+    """The callbacks before others are set."""

@@ -3,7 +3,8 @@
 Invariants:
   1. The node reports that it is ready only after it has applied the log beyond its own registration and the number of
      that registration is fsynced in each of its log directories (docs/metadata.md).
-  2. It sends a heartbeat every `heartbeat_ms`, independent of other work, and at once when a log directory fails.
+  2. It sends a heartbeat every `heartbeat_ms`, independent of other work, and at once when a log directory fails or
+     another node refuses connections.
   3. The process ends when another process has registered the node.
 
 Not here: recovery, which is complete before `run` (node/process/node.py), and the effect of fencing
@@ -27,6 +28,7 @@ from node.runtime.work import run_in
 from replication.controller.events import DamagedReplica, Heartbeat, HeartbeatAnswer, RegisterNode
 from replication.controller.image import NodeRegistration
 from replication.controller.metadata_records import DirectoryState
+from replication.controller.refusals import RefusedNode
 from storage.directory.log_directory import LogDirectory
 from storage.files.disk_executor import Executor
 from tidelog.clock import Clock
@@ -88,11 +90,13 @@ class Registration:
         *,
         clock: Clock,
         times: ReplicationConfig,
+        refused: Callable[[], tuple[RefusedNode, ...]],
     ) -> None:
-        """directories: each with the executor that writes to it."""
+        """directories: each with the executor that writes to it. refused: returns the nodes that refuse this node's
+        connections."""
         self._identity, self._directories = identity, tuple(directories)
         self._metadata, self._controller = metadata, controller
-        self._clock, self._times = clock, times
+        self._clock, self._times, self._refused = clock, times, refused
         self._progress = _Progress()
         self._named: list[LogDirectory] = []
         """The directories that the registration names."""
@@ -109,6 +113,10 @@ class Registration:
             self._wake.set()
 
         directory.on_offline = on_offline
+
+    def beat_soon(self) -> None:
+        """Send a heartbeat at once: there is something to report."""
+        self._wake.set()
 
     @property
     def node_epoch(self) -> NodeEpoch:
@@ -284,6 +292,7 @@ class Registration:
             offline_directories=tuple(
                 directory.directory_id for directory in self._named if directory.offline is not None
             ),
+            refused=self._refused(),
         )
 
     async def _pause(self) -> None:

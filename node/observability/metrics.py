@@ -8,8 +8,8 @@ Not here: serving the metrics (metrics_server.py).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -24,6 +24,7 @@ from node.observability.partition_metrics import PartitionFigures, partition_tex
 from node.observability.request_metrics import RequestCollector
 from node.observability.topic_metrics import topic_text
 from node.runtime.memory_budget import MemoryFigures
+from replication.controller.node_state import NodeCause
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -39,6 +40,7 @@ class NodeFigures:
     directories: tuple[str, ...]
     working_directories: tuple[DirectoryFigures, ...] = ()
     unclean_elections: int = 0
+    fencings: Mapping[NodeCause, int] = field(default_factory=dict)
     memory: MemoryFigures | None = None
     """None while the node starts."""
     producers_forgotten: int = 0
@@ -104,6 +106,12 @@ class _NodeCollector(Collector):
             "Elections of a leader that may lack committed records, by this node's controller",
             value=now.unclean_elections,
         )
+        fencings = CounterMetricFamily(
+            "tidelog_fencings", "Nodes that this node's controller fenced because of a failure", labels=("cause",)
+        )
+        for cause, count in now.fencings.items():
+            fencings.add_metric((cause.name.lower(),), count)
+        yield fencings
         offline = GaugeMetricFamily(
             "tidelog_directory_offline", "1 where a log directory is offline", labels=("directory",)
         )

@@ -20,6 +20,7 @@ from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
 from node.controller.node_registration import Damaged, Identity, Registration
+from node.controller.process_watch import ProcessWatch
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.addresses import QuorumAddresses
 from node.quorum.driver import QuorumDriver
@@ -40,6 +41,7 @@ from node.runtime.work import run_in
 from replication.controller.controller import Controller, ControllerConfig
 from replication.controller.events import AllocateProducerIds, AlterPartition, ProducerIdBlock
 from replication.controller.image import ClusterImage
+from replication.controller.node_state import NodeCause
 from replication.raft.quorum import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.directory.log_directory import LogDirectory
@@ -120,6 +122,7 @@ class MetadataNode:
             on_resign=self._controller.resign,
         )
         self._controller.on_refused = self._quorum.refused
+        self._watch = ProcessWatch(self.view, self.metadata, clock=clock, peers=self._peers)
         handlers = ControllerHandlers(self._controller, settings)
         self.client = ControllerClient(self.view, handlers, self._addresses.of_voters, clock=clock, peers=self._peers)
         self.registration = Registration(
@@ -129,7 +132,11 @@ class MetadataNode:
             self.client,
             clock=clock,
             times=config.replication,
+            refused=lambda: self._watch.refused,
         )
+        self._watch.on_refused = self.registration.beat_soon
+        self._watch.on_leader_refused = self._quorum.leader_refused
+        self._controller.on_probe = self._watch.probe
         quorum_handlers = QuorumHandlers(
             self._quorum, self.metadata, self.view, clock=clock, cluster_id=lambda: self._home.identity.cluster_id
         )
@@ -148,6 +155,11 @@ class MetadataNode:
     def unclean_elections(self) -> int:
         """Unclean elections by this node's controller since its start; each may have lost records."""
         return self._controller.unclean_elections
+
+    @property
+    def fencings(self) -> Mapping[NodeCause, int]:
+        """Nodes that this node's controller fenced because of a failure since its start, by cause."""
+        return self._controller.fencings
 
     @property
     def image(self) -> ClusterImage:
@@ -195,6 +207,7 @@ class MetadataNode:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._quorum.run(cluster_id=lambda: self._home.identity.cluster_id or "", form=form))
             tasks.create_task(fetcher.run(self._home.identity.cluster_id))
+            tasks.create_task(self._watch.run())
             tasks.create_task(self._review_voters())
             tasks.create_task(self._write_snapshots())
 

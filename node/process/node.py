@@ -47,7 +47,7 @@ from storage.log.log import Log
 from storage.log_config import LogConfig
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
-from tidelog.protocol.network import Transport
+from tidelog.protocol.network import NodeTransport
 from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.lifecycle")
@@ -90,7 +90,7 @@ class Node:
         rng: random.Random,
         files: Files,
         executors: Executors,
-        transport: Transport,
+        transport: NodeTransport,
         boot_id: bytes,
         before_close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -148,6 +148,7 @@ class Node:
             metadata_offset=0 if metadata is None else metadata.image.offset,
             is_controller=metadata is not None and metadata.view.leads,
             unclean_elections=0 if metadata is None else metadata.unclean_elections,
+            fencings={} if metadata is None else metadata.fencings,
             directories=self._config.log_directories,
             offline_directories=tuple(
                 path for path in self._config.log_directories if metadata and path not in working

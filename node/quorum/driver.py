@@ -59,6 +59,7 @@ from replication.raft.quorum_events import (
     Effect,
     Event,
     LeaderAndEpoch,
+    LeaderRefused,
     LeaderReported,
     MetadataLogChanged,
     OpenEpoch,
@@ -207,6 +208,11 @@ class QuorumDriver:
         """Queue an event for the rules."""
         self._events.append((event, None, None))
         self._wake.set()
+
+    def leader_refused(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
+        """The leader of this epoch refused a connection of this node."""
+        if self.core is not None:
+            self.post(LeaderRefused(self._clock.monotonic_ms(), epoch, leader_id))
 
     async def take(self, event: Event, take: TakeFetched) -> None:
         """Queue the answer to a fetch, and return once its effects are applied. Raises what `take` raises."""

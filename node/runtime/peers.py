@@ -5,6 +5,7 @@ Implementation: `node/listeners/grpc/grpc_peers.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from node.requests.types.api import Answered, Api, Asked
@@ -44,3 +45,10 @@ class Peers(Protocol):
     async def open_stream(self, to: Endpoint, api: Api[Asked, Answered]) -> ValueStream[Asked, Answered]:
         """Open a stream. For an unreachable node ConnectionFailed is raised here or by the first receive."""
         ...
+
+    async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
+        """Whether the address refuses connections; see `tidelog.protocol.network.NodeTransport.is_refused`."""
+        ...
+
+    on_failed: Callable[[Endpoint], None]
+    """Called when a connection to this address breaks or cannot be made."""

@@ -6,8 +6,8 @@ it may forget at any time.
 Invariants:
   1. It decides on everything it has appended, committed or not, and answers only what is committed.
   2. The changes of one event are one atomic batch per node or request.
-  3. A node is fenced when its session ends. It leads and joins nothing until it has applied the log beyond its own
-     registration and reported that it is ready.
+  3. A node is fenced when its session ends, or when two other nodes report that its address refuses connections. It
+     leads and joins nothing until it has applied the log beyond its own registration and reported that it is ready.
 
 Not here: appending, syncing and replicating the log, publishing committed images
 (node/controller/controller_driver.py).
@@ -45,11 +45,13 @@ from replication.controller.events import (
     ElectionType,
     ElectLeaders,
     Event,
+    Fenced,
     Heartbeat,
     HeartbeatAnswer,
     HeartbeatReceived,
     LogEndsReported,
     PartitionOutcomes,
+    ProbeNode,
     ProducerIdBlock,
     Proposal,
     Registered,
@@ -72,6 +74,7 @@ from replication.controller.metadata_records import (
     VotersRecord,
 )
 from replication.controller.node_state import NodeCause, NodeState, moved, node_state_of
+from replication.controller.refusals import Refusals, RefusedNode
 from replication.controller.sessions import Sessions
 from replication.raft.voters import ReplicaKey, Voter
 from tidelog.errors import (
@@ -125,6 +128,7 @@ class Controller:
         self._check_configs = check_configs
         self._config = config
         self._sessions = Sessions(config.session_ms)
+        self._refusals = Refusals()
         self.active = False
         self.image = EMPTY
         self._committed = Offset(0)
@@ -240,6 +244,7 @@ class Controller:
         self._committed = Offset(0)
         self._voters_end = self.image.offset  # the last voters record is somewhere below
         self._applied = {}
+        self._refusals = Refusals()
         alive = [node for node in self.image.nodes.values() if not node.fenced]
         self._sessions.begin(event.at, [node.node_id for node in alive])
         self._drains = {node.node_id: _Drain(event.at, self.image.offset) for node in alive if node.draining}
@@ -292,9 +297,8 @@ class Controller:
         for node_id in self._sessions.take_ended():
             node = self.image.nodes.get(node_id)
             if node is not None and not node.fenced:
-                self._effects.append(
-                    Report(f"node {node_id} is fenced: no heartbeat for {self._config.session_ms} ms; check that node")
-                )
+                text = f"node {node_id} is fenced: no heartbeat for {self._config.session_ms} ms; check that node"
+                self._effects.append(Fenced(node_id, NodeCause.SESSION_ENDED, text))
                 self._fence(node, NodeCause.SESSION_ENDED)
         if at >= self._review_at:
             self._review_at = Millis(at + REVIEW_MS)
@@ -338,6 +342,7 @@ class Controller:
             batch.add(judged.changes)
         self._effects.extend(map(Report, judged.reports))
         self._sessions.renew(request.node_id)
+        self._refusals.forget(request.node_id)
         self._drains.pop(request.node_id, None)
         self._applied.pop(request.node_id, None)
         return Registered(self.image.nodes[request.node_id].node_epoch)
@@ -350,6 +355,7 @@ class Controller:
         if node_state_of(node) is NodeState.STOPPED and not (beat.want_drain or withdrawn):
             return HeartbeatAnswer(fenced=True, drained=False)  # a late heartbeat: the node was stopped since
         self._sessions.renew(node.node_id)
+        self._take_refusals(node, beat, at)
         self._applied[node.node_id] = beat.metadata_offset
         self._take_out_damaged(node, beat)
         node = self._take_directories_offline(node, beat)
@@ -364,6 +370,34 @@ class Controller:
                 batch.add(changes)
             self._report_last_known(changes)
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
+
+    def _take_refusals(self, node: NodeRegistration, beat: Heartbeat, at: Millis) -> None:
+        """Fence the nodes whose processes have ended, by the reports of this heartbeat and of other nodes'. A fenced
+        node is no witness: the reason why it is fenced may be that its connections fail."""
+        if self._refusals.heard_from(RefusedNode(node.node_id, node.node_epoch)):
+            self._effects.append(
+                Report(
+                    f"node {node.node_id} was fenced because its address refuses connections, but its process runs: "
+                    "check firewalls and the advertised address; until its next start only its session decides"
+                )
+            )
+        self._refusals.report(node.node_id, () if node.fenced else beat.refused, at)
+        for refused in () if node.fenced else beat.refused:
+            subject = self.image.nodes.get(refused.node_id)
+            if subject is None or subject.fenced or refused != RefusedNode(subject.node_id, subject.node_epoch):
+                continue
+            if subject.node_id == node.node_id:
+                continue
+            if not self._refusals.is_confirmed(refused, at):
+                self._effects.append(ProbeNode(subject.node_id))
+                continue
+            text = (
+                f"node {subject.node_id} is fenced: its address refuses the connections of two nodes, so its process "
+                "has ended; see the last lines of its log and start it again"
+            )
+            self._effects.append(Fenced(subject.node_id, NodeCause.REFUSED, text))
+            self._refusals.fenced(refused)
+            self._fence(subject, NodeCause.REFUSED)
 
     def _is_drain_withdrawn(self, node: NodeRegistration, beat: Heartbeat) -> bool:
         """Whether the node's process knows that it is marked as draining and does not request it. A process that stops

@@ -14,6 +14,8 @@ from typing import TypeAlias
 from replication.common_events import ClockTicked, Report
 from replication.controller.image import ClusterImage, PartitionState
 from replication.controller.metadata_records import DirectoryState, MetadataRecord
+from replication.controller.node_state import NodeCause
+from replication.controller.refusals import RefusedNode
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import (
@@ -112,7 +114,8 @@ class RegisterNode:
 class Heartbeat:
     """A node is alive. `metadata_offset`: how far it has applied the log. `ready`: it can lead and join. `want_drain`:
     it is being stopped. `damaged`: replicas found damaged since it registered. `offline_directories`: log directories
-    of its registration that failed since."""
+    of its registration that failed since. `refused`: registrations of other nodes whose addresses refuse its
+    connections."""
 
     node_id: NodeId
     node_epoch: NodeEpoch
@@ -121,6 +124,7 @@ class Heartbeat:
     want_drain: bool = False
     damaged: tuple[DamagedReplica, ...] = ()
     offline_directories: tuple[DirectoryId, ...] = ()
+    refused: tuple[RefusedNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,4 +446,21 @@ class UncleanlyElected:
     text: str
 
 
-Effect: TypeAlias = Append | Reply | Report | QueryLogEnds | UncleanlyElected
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """A node is fenced because of a failure. It is reported to operators and counted by cause."""
+
+    node_id: NodeId
+    cause: NodeCause
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeNode:
+    """Another node reports that this node's address refuses connections: find out whether it refuses this node's too.
+    The outcome arrives with the heartbeats of this node."""
+
+    node_id: NodeId
+
+
+Effect: TypeAlias = Append | Reply | Report | QueryLogEnds | UncleanlyElected | Fenced | ProbeNode

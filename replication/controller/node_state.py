@@ -28,6 +28,7 @@ class NodeCause(Enum):
 
     READY = "it has applied the log beyond its registration and recorded the number in its directories"
     SESSION_ENDED = "no heartbeat for a session, or another process of this node leads the quorum now"
+    REFUSED = "its address refuses the connections of two other nodes: its process has ended"
     DRAIN_REQUESTED = "it requested to stop"
     DRAIN_WITHDRAWN = "its process knows that it is marked as draining, and does not request it: another sender did"
     DRAINED = "everything movable has moved and all other nodes know it, or the time limit is reached"
@@ -37,8 +38,10 @@ TRANSITIONS: Final[Mapping[tuple[NodeState, NodeCause], NodeState]] = {
     (NodeState.FENCED, NodeCause.READY): NodeState.SERVING,
     (NodeState.FENCED, NodeCause.DRAIN_REQUESTED): NodeState.STOPPED,
     (NodeState.SERVING, NodeCause.SESSION_ENDED): NodeState.FENCED,
+    (NodeState.SERVING, NodeCause.REFUSED): NodeState.FENCED,
     (NodeState.SERVING, NodeCause.DRAIN_REQUESTED): NodeState.DRAINING,
     (NodeState.DRAINING, NodeCause.SESSION_ENDED): NodeState.STOPPED,
+    (NodeState.DRAINING, NodeCause.REFUSED): NodeState.STOPPED,
     (NodeState.DRAINING, NodeCause.DRAINED): NodeState.STOPPED,
     (NodeState.DRAINING, NodeCause.DRAIN_WITHDRAWN): NodeState.SERVING,
     (NodeState.STOPPED, NodeCause.DRAIN_WITHDRAWN): NodeState.FENCED,

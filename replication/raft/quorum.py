@@ -11,6 +11,8 @@ Invariants:
      accepted when it confirms this itself. A vote needs no such confirmation, because this node may not know the newest
      voters. No message raises the epoch by more than `EPOCH_JUMP`, and none beyond `EPOCH_LAST`.
   7. An event whose processing fails leaves the state unchanged.
+  8. A voter whose connections the leader's address refuses stands for election soon. It wins only if a majority of the
+     voters does not hear from the leader either (pre-vote).
 
 Not here: disk, network and time (node/quorum/driver.py), the meaning of the records
 (replication/controller/controller.py).
@@ -46,6 +48,7 @@ from replication.raft.quorum_events import (
     FetchAnswered,
     FetchRequested,
     LeaderAndEpoch,
+    LeaderRefused,
     LeaderReported,
     LogsAgree,
     LogsDiverge,
@@ -81,6 +84,8 @@ class QuorumTimes:
     vote_timeout: duration of a round of votes, plus up to the same again; doubled for each further candidacy.
     resend: interval at which vote requests and announcements of leadership or resignation are sent again.
     succession: delay from one successor that a resigning leader names to the next.
+    refused, refused_jitter: a follower whose connections the leader's address refuses stands after this time, plus up
+    to the jitter: by then the other voters have probed it too.
     """
 
     fetch_timeout: int = 1_000
@@ -88,6 +93,8 @@ class QuorumTimes:
     vote_timeout: int = 300
     resend: int = 250
     succession: int = 300
+    refused: int = 30
+    refused_jitter: int = 120
 
     @property
     def check_quorum(self) -> int:
@@ -224,6 +231,8 @@ class Quorum:
                 self._handle_election(event)
             case LeaderReported(_, epoch, leader_id, source):
                 self._leader_reported(epoch, leader_id, source)
+            case LeaderRefused(_, epoch, leader_id):
+                self._leader_refused(epoch, leader_id)
             case SnapshotRequested(_, replica, epoch):
                 if self._progress is not None and epoch == self.epoch and self._progress.may_track(replica, self.log):
                     self._progress.note_contact(replica, self._now)
@@ -326,6 +335,16 @@ class Quorum:
                 self._follow(leader_id)
         if epoch == self.epoch:
             self._confirm_leader(epoch, leader_id)
+
+    def _leader_refused(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
+        """The leader's process has ended, and its next one resigns this epoch. Until the leader answers again, this
+        node grants pre-votes."""
+        if (epoch, leader_id) != (self.epoch, self.leader_id) or self.leads:
+            return
+        self._leader_seen_at = Millis(NEVER)
+        least, jitter = self._times.refused, self._times.refused_jitter
+        if self.role is Role.FOLLOWER and self._deadline > self._now + least + jitter:
+            self._deadline = self._later(least, jitter)
 
     def _confirm_leader(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
         """A message named a leader, or a former leader, of an epoch: query that node if the information would be

@@ -195,6 +195,15 @@ class LeaderReported:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderRefused:
+    """The address of the node that leads `epoch` refused a connection of this node: its process has ended."""
+
+    at: Millis
+    epoch: LeaderEpoch
+    leader_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class Called:
     """Start an election at once: this node forms the cluster."""
 
@@ -226,6 +235,7 @@ Event: TypeAlias = (
     | SnapshotRequested
     | FetchAnswered
     | LeaderReported
+    | LeaderRefused
     | Called
     | ResignRequested
     | AppendRefused

@@ -170,6 +170,9 @@ class Wires:
         except TidelogError as error:
             theirs.end(status.from_proto(status.to_proto(error)))
 
+    async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
+        return to not in self.services
+
     async def close(self) -> None:
         """No connections are kept."""
 

@@ -22,11 +22,13 @@ from replication.controller.events import (
     CreateTopic,
     DamagedReplica,
     Event,
+    Fenced,
     Heartbeat,
     HeartbeatAnswer,
     IsrMember,
     LogEndsReported,
     PartitionOutcomes,
+    ProbeNode,
     Proposal,
     QueryLogEnds,
     Reassignment,
@@ -42,6 +44,8 @@ from replication.controller.events import (
 )
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
 from replication.controller.metadata_records import ClusterRecord, DirectoryState, LocatedRecord, VotersRecord
+from replication.controller.node_state import NodeCause
+from replication.controller.refusals import RefusedNode
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import (
     NO_LEADER_EPOCH,
@@ -81,6 +85,8 @@ class Controlled:
         self.reports: list[str] = []
         self.uncleanly: list[UncleanlyElected] = []
         self.asked: list[QueryLogEnds] = []
+        self.fencings: list[tuple[NodeId, NodeCause]] = []
+        self.probed: list[NodeId] = []
         self.hold_commits = False
         self.now = Millis(10_000)
         self.requests = 0
@@ -112,6 +118,11 @@ class Controlled:
                             self.numbers[self.registering[request_id]] = result.node_epoch
                     case Report(text):
                         self.reports.append(text)
+                    case Fenced(node_id, cause, text):
+                        self.fencings.append((node_id, cause))
+                        self.reports.append(text)
+                    case ProbeNode(node_id):
+                        self.probed.append(node_id)
                     case UncleanlyElected():
                         self.uncleanly.append(effect)
                     case QueryLogEnds():
@@ -215,6 +226,7 @@ class Controlled:
         damaged: Mapping[PartitionKey, str] | None = None,
         used_in: LeaderEpoch = NO_LEADER_EPOCH,
         offline: Iterable[DirectoryId] = (),
+        refused: Iterable[RefusedNode] = (),
     ) -> Result | TidelogError | None:
         number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
         return self.ask(
@@ -226,6 +238,7 @@ class Controlled:
                 drain,
                 tuple(DamagedReplica(key, reason, used_in) for key, reason in (damaged or {}).items()),
                 tuple(offline),
+                tuple(refused),
             )
         )
 

@@ -14,6 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from node.requests.types.context import RequestContext
@@ -335,6 +336,28 @@ class SimTransport:
             connection.client.close()
             raise
         return connection.client
+
+    async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
+        """See tidelog/protocol/network.py. A machine without power does not answer; a paused process is listening."""
+        network, target = self._network, self._network.machine_of(to)
+        outcome: asyncio.Future[bool] = network.loop.create_future()
+        process = current_process()
+
+        def settle(*, refused: bool) -> None:
+            if not outcome.done() and process.alive:
+                outcome.set_result(refused)
+
+        def arrive() -> None:
+            if target not in network.machines_off:
+                refused = network.listening_at(to) is None
+                network.send(network.link(target, self._machine), partial(settle, refused=refused))
+
+        network.send(network.link(self._machine, target), arrive)
+        timer = network.loop.call_later(timeout_ms / 1_000, partial(settle, refused=False))
+        try:
+            return await outcome
+        finally:
+            timer.cancel()
 
     async def close(self) -> None:
         """No effect: streams are closed by their owners."""

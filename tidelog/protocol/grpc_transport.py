@@ -9,6 +9,7 @@ Not here: retries and the choice of the node.
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any, Final, Generic, NoReturn
 
 import grpc
@@ -83,6 +84,30 @@ class GrpcTransport:
         stream: GrpcStream[Request, Answer] = GrpcStream(invoke(), to, method)
         await stream.wait_connected()
         return stream
+
+    async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
+        """Open and close a TCP connection; see `tidelog.protocol.network.NodeTransport.is_refused`. A paused or starved
+        process still listens: its system accepts the connection. Of several addresses of a host name, none may accept
+        and one must refuse."""
+        loop, refused = asyncio.get_running_loop(), False
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                for family, kind, number, _, address in await loop.getaddrinfo(
+                    to.host, to.port, type=socket.SOCK_STREAM
+                ):
+                    with socket.socket(family, kind, number) as probe:
+                        probe.settimeout(0)
+                        try:
+                            await loop.sock_connect(probe, address)
+                        except ConnectionRefusedError:
+                            refused = True
+                        except OSError:
+                            continue  # no route by this family of addresses
+                        else:
+                            return False
+        except (TimeoutError, OSError):
+            return False
+        return refused
 
     async def close(self) -> None:
         """Close all connections; open calls and streams fail with ConnectionFailed."""

@@ -56,3 +56,12 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close all connections."""
         ...
+
+
+class NodeTransport(Transport, Protocol):
+    """Calls between nodes."""
+
+    async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
+        """Whether the address refuses connections: its machine runs, and no process listens there. False if a process
+        accepts the connection, which is closed at once, or if nothing answers within `timeout_ms` (milliseconds)."""
+        ...

@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from node.listeners.grpc.codec import ApiCodec, ConvertedStream
 from node.listeners.grpc.codecs import codec_of
 from node.requests.types.api import Answered, Api, Asked
 from node.runtime.peers import ValueStream
-from tidelog.errors import UnknownServerError
-from tidelog.protocol.network import Transport
+from tidelog.errors import ConnectionFailed, UnknownServerError
+from tidelog.protocol.network import MessageStream, NodeTransport
 from tidelog.types import Endpoint
 
 
 class GrpcPeers:
     """The `Peers` of a node: converts values with the codecs and sends the messages over a transport."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: NodeTransport) -> None:
         self._transport = transport
+        self.on_failed: Callable[[Endpoint], None] = _ignore
 
     async def call(self, to: Endpoint, api: Api[Asked, Answered], asked: Asked, *, timeout_ms: int) -> Answered:
         codec = codec_of(api.name)
         assert codec.write_request is not None, f"no node sends {api} to another"
-        message = await self._transport.call(to, codec.method, codec.write_request(asked), timeout_ms=timeout_ms)
+        try:
+            message = await self._transport.call(to, codec.method, codec.write_request(asked), timeout_ms=timeout_ms)
+        except ConnectionFailed:
+            self.on_failed(to)
+            raise
         return cast("Answered", _answer(codec, message))
 
     async def open_stream(self, to: Endpoint, api: Api[Asked, Answered]) -> ValueStream[Asked, Answered]:
         codec = codec_of(api.name)
         assert codec.write_request is not None, f"no node opens {api} to another"
-        stream = await self._transport.open_stream(to, codec.method)
-        return ConvertedStream(stream, codec.write_request, lambda message: _answer(codec, message))
+        try:
+            stream = await self._transport.open_stream(to, codec.method)
+        except ConnectionFailed:
+            self.on_failed(to)
+            raise
+        return _PeerStream(stream, codec, lambda: self.on_failed(to))
+
+    async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
+        return await self._transport.is_refused(to, timeout_ms=timeout_ms)
+
+
+class _PeerStream(ConvertedStream):
+    """A stream that reports when its connection breaks."""
+
+    __slots__ = ("_failed",)
+
+    def __init__(self, stream: MessageStream[Any, Any], codec: ApiCodec[Any, Any], failed: Callable[[], None]) -> None:
+        assert codec.write_request is not None
+        super().__init__(stream, codec.write_request, lambda message: _answer(codec, message))
+        self._failed = failed
+
+    async def receive(self) -> Any:
+        try:
+            message = await self._stream.receive()
+        except ConnectionFailed:
+            self._failed()
+            raise
+        return None if message is None else self._read(message)
 
 
 def _answer(codec: ApiCodec[Any, Any], message: Any) -> Any:
@@ -40,3 +72,7 @@ def _answer(codec: ApiCodec[Any, Any], message: Any) -> Any:
         raise UnknownServerError(
             f"{codec.method}: the answer of the other node is malformed ({error}); check that it runs this version"
         ) from None
+
+
+def _ignore(_: Endpoint) -> None:
+    """The callback before another one is set."""

@@ -170,6 +170,7 @@ class HeartbeatRequest(_message.Message):
     WANT_DRAIN_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
     OFFLINE_DIRECTORIES_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """the node"""
     node_epoch: _builtins.int
@@ -188,6 +189,10 @@ class HeartbeatRequest(_message.Message):
     def offline_directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """log directories named at registration that have failed since (KIP-858)"""
 
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedNode]:
+        """nodes whose addresses refuse its connections"""
+
     def __init__(
         self,
         *,
@@ -198,14 +203,39 @@ class HeartbeatRequest(_message.Message):
         want_drain: _builtins.bool = ...,
         damaged: _abc.Iterable[Global___DamagedReplica] | None = ...,
         offline_directories: _abc.Iterable[_builtins.bytes] | None = ...,
+        refused: _abc.Iterable[Global___RefusedNode] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "want_drain", b"want_drain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "refused", b"refused", "want_drain", b"want_drain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class RefusedNode(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    NODE_EPOCH_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """a node"""
+    node_epoch: _builtins.int
+    """its registration when it was probed"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        node_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_epoch", b"node_epoch", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedNode: _TypeAlias = RefusedNode  # noqa: Y015
 
 @_typing.final
 class HeartbeatResponse(_message.Message):

@@ -1,0 +1,75 @@
+"""Reports that a node's address refuses connections: no process listens there, so the registered process has ended.
+
+Invariants:
+  1. A process counts as ended only by the reports of `WITNESSES` other nodes, each at most `REPORT_MS` old: one bad
+     link or one faulty node does not suffice.
+  2. A report names a registration by its node epoch and says nothing about another registration of that node.
+  3. A heartbeat of the process removes the reports about it. If it was fenced by such reports before, later reports
+     about the same registration do not count: something between the nodes refuses the connections in its name.
+
+Not here: probing addresses (node/controller/process_watch.py), the consequences (controller.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.types import Millis, NodeEpoch, NodeId
+
+WITNESSES: Final = 2
+"""Different nodes that must report a refused connection; the node of the active controller counts as one."""
+
+REPORT_MS: Final = 1_000
+"""Validity of a report. A witness repeats it with each heartbeat (400 ms by default) while connections are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedNode:
+    """A registration whose address refused a connection."""
+
+    node_id: NodeId
+    node_epoch: NodeEpoch
+
+
+class Refusals:
+    """The reports that one active controller has received."""
+
+    def __init__(self) -> None:
+        self._reports: dict[RefusedNode, dict[NodeId, Millis]] = {}
+        self._fenced: set[RefusedNode] = set()
+        self._contradicted: set[RefusedNode] = set()
+
+    def report(self, witness: NodeId, refused: Collection[RefusedNode], at: Millis) -> None:
+        """Replace the reports of `witness` by those of its newest heartbeat."""
+        for reports in self._reports.values():
+            reports.pop(witness, None)
+        for each in refused:
+            self._reports.setdefault(each, {})[witness] = at
+        self._reports = {each: reports for each, reports in self._reports.items() if reports}
+
+    def is_confirmed(self, node: RefusedNode, at: Millis) -> bool:
+        """Whether enough witnesses report this registration, and no heartbeat has contradicted such reports."""
+        valid = [witness for witness, since in self._reports.get(node, {}).items() if at - since <= REPORT_MS]
+        return node not in self._contradicted and len(valid) >= WITNESSES
+
+    def fenced(self, node: RefusedNode) -> None:
+        """The registration was fenced by the reports about it."""
+        self._fenced.add(node)
+        self._reports.pop(node, None)
+
+    def heard_from(self, node: RefusedNode) -> bool:
+        """The process of this registration sent a heartbeat. Returns True if that contradicts its fencing."""
+        self._reports.pop(node, None)
+        if node not in self._fenced:
+            return False
+        self._fenced.remove(node)
+        self._contradicted.add(node)
+        return True
+
+    def forget(self, node_id: NodeId) -> None:
+        """The node registered another process."""
+        self._reports = {each: reports for each, reports in self._reports.items() if each.node_id != node_id}
+        self._fenced = {each for each in self._fenced if each.node_id != node_id}
+        self._contradicted = {each for each in self._contradicted if each.node_id != node_id}
