@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.sim import operators
 from tests.sim.loop import MICROS
+from tests.sim.machine import machine_name
 from tests.sim.plan import POWER_FAULTS, Fault, Kind, Plan
 from tests.sim.rot import Rot
 from tests.sim.volumes import Volumes
@@ -22,6 +23,9 @@ with 50 ms each its followers soon leave the in-sync set, with 100 ms it is fenc
 
 BOTH_WAYS: Final = 0.5
 """From this amount on a link is disconnected in both directions; all other nodes reach both."""
+REJECTS: Final = 0.85
+"""From this amount on a firewall rejects the connections over the link, instead of dropping all messages in both
+directions."""
 TWO_TOGETHER: Final = 0.4
 """Below this amount two nodes are isolated together, if more than one node remains on the other side."""
 
@@ -102,6 +106,9 @@ def _isolate(sim: Simulation, fault: Fault) -> None:
 
 
 def _disconnect_link(sim: Simulation, fault: Fault) -> None:
+    if fault.amount >= REJECTS and fault.node != fault.other:
+        sim.network.reject(machine_name(fault.node), machine_name(fault.other))
+        return
     sim.disconnect_link(fault.node, fault.other)
     if fault.amount >= BOTH_WAYS:
         sim.disconnect_link(fault.other, fault.node)

@@ -1,9 +1,10 @@
 """The simulated network: machines, links with faults, connections, and the transport of a node.
 
-Links are one-way: `a -> b` may be disconnected while `b -> a` works. A unary request may be lost, arrive twice, or
-arrive after its caller has timed out, as after a retry by a proxy or a reconnect. A stream is TCP: its messages arrive
-in order and once, or the stream breaks. A disconnection stalls a stream until the keepalive times out, so stalled
-messages may still arrive late. Every message is encoded to bytes and decoded: processes share no object.
+Links are one-way: `a -> b` may be disconnected, or reject connections, while `b -> a` works. A unary request may be
+lost, arrive twice, or arrive after its caller has timed out, as after a retry by a proxy or a reconnect. A stream is
+TCP: its messages arrive in order and once, or the stream breaks. A disconnection stalls a stream until the keepalive
+times out, so stalled messages may still arrive late. Every message is encoded to bytes and decoded: processes share no
+object.
 
 Not here: the times of faults (faults.py), what ends with a process (world.py), streams (streams.py).
 """
@@ -53,6 +54,7 @@ class Link:
     target: str
     faults: LinkFaults
     is_disconnected: bool = False
+    is_rejecting: bool = False  # a firewall refuses connections in the name of the target
     disconnections: int = 0  # so far; the number identifies the present disconnection
     clogged_until_us: int = 0
     stuck: list[Callable[[], None]] = field(default_factory=list)  # sends that wait for the end of a disconnection
@@ -160,10 +162,18 @@ class Network:
         link.disconnections += 1
         self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, link.disconnections)
 
+    def reject(self, source: str, target: str) -> None:
+        """Refuse all connections from source to target, as a firewall does, and break those that exist."""
+        link = self.link(source, target)
+        link.is_rejecting = True
+        for connection in list(self.connections):
+            if connection.opened_over(link):
+                connection.break_both("rejected by a firewall", (0, 1_000))
+
     def heal(self, source: str, target: str) -> None:
         """Repair the link; messages stalled in connections that still exist are sent now, late."""
         link = self.link(source, target)
-        link.is_disconnected = False
+        link.is_disconnected = link.is_rejecting = False
         stuck, link.stuck = link.stuck, []
         for deliver in stuck:
             deliver()
@@ -180,7 +190,10 @@ class Network:
         """Whether any link is disconnected or clogged, or loses messages."""
         if self.faults != type(self.faults)():
             return True
-        return any(link.is_disconnected or link.clogged_until_us > self.loop.now_us for link in self._links.values())
+        return any(
+            link.is_disconnected or link.is_rejecting or link.clogged_until_us > self.loop.now_us
+            for link in self._links.values()
+        )
 
     def clog(self, source: str, target: str, seconds: float) -> None:
         """Let messages from source to target arrive only after that time, all at once."""
@@ -265,9 +278,10 @@ class Network:
             if not power_lost:
                 fail("the process that worked on the request ended")
 
-    def listening_at(self, endpoint: Endpoint) -> Listening | None:
+    def listening_at(self, endpoint: Endpoint, link: Link) -> Listening | None:
+        """The process that accepts a connection over this link; None if it is refused."""
         found = self._listening.get(endpoint)
-        return found if found is not None and found.process.alive else None
+        return found if found is not None and found.process.alive and not link.is_rejecting else None
 
     # --- unary calls ---
 
@@ -349,7 +363,7 @@ class SimTransport:
 
         def arrive() -> None:
             if target not in network.machines_off:
-                refused = network.listening_at(to) is None
+                refused = network.listening_at(to, network.link(self._machine, target)) is None
                 network.send(network.link(target, self._machine), partial(settle, refused=refused))
 
         network.send(network.link(self._machine, target), arrive)
@@ -429,7 +443,7 @@ class Exchange:
 
     def _arrive(self) -> None:
         network = self._network
-        listening = network.listening_at(self._to)
+        listening = network.listening_at(self._to, self._out)
         if listening is None:
             if self._target not in network.machines_off:
                 self._refuse()

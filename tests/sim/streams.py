@@ -226,7 +226,7 @@ class Connection:
         await self._opened
 
     def _arrive(self) -> None:
-        listening = self.network.listening_at(self._to)
+        listening = self.network.listening_at(self._to, self._up.link)
         if self.client.over:
             return
         if listening is None:
@@ -328,6 +328,9 @@ class Connection:
 
     def crosses(self, link: Link) -> bool:
         return link is self._up.link or link is self._down.link
+
+    def opened_over(self, link: Link) -> bool:
+        return link is self._up.link
 
     def flush(self, link: Link) -> None:
         for pipe in (self._up, self._down):

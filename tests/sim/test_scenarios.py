@@ -12,6 +12,7 @@ from tests.sim import (
     damage_stories,
     directory_stories,
     disk_stories,
+    failover_stories,
     hostile_stories,
     late_stories,
     log_stories,
@@ -48,6 +49,7 @@ STORIES = [
     *unclean_reader_stories.ALL,
     *hostile_stories.ALL,
     *page_stories.ALL,
+    *failover_stories.ALL,
 ]
 
 

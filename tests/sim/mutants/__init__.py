@@ -32,6 +32,7 @@ from tests.sim.mutants import (
     damage,
     directories,
     disks,
+    failover,
     followers,
     hostile,
     leaders,
@@ -680,6 +681,7 @@ MUTANTS: Final = (
     *damage.MUTANTS,
     *hostile.MUTANTS,
     *directories.MUTANTS,
+    *failover.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]
