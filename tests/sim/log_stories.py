@@ -457,19 +457,20 @@ def clocks_were_wrong_for_a_while(sim: Simulation) -> None:
 
 
 def follower_is_damaged_as_its_leader_dies(sim: Simulation) -> None:
-    """A follower detects corruption and stops. Before the controller learns of it, the leader is fenced and the
-    follower is elected, the only member of the set. It leads with its sound records until the old leader is back
-    with all records and takes over."""
+    """A follower detects corruption and stops. Before the controller learns of it, the leader, which hangs, is fenced
+    and the follower is elected, the only member of the set. It leads with its sound records until the old leader is
+    back with all records and takes over."""
     leader, rotten = on_two_nodes(sim, 1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 12)
     sim.run_until(lambda: durable_offset(sim, rotten, 0) == 12, what="the follower has all")
     log = log_of(sim, rotten, 0)
-    sim.kill(leader)
+    sim.pause(leader)
     sim.run_for(1.5)
     beats = sim.hold("Controller.Heartbeat", source=rotten)
     sim.machines[rotten].disk.flip_bit(log.segments[0].path, 100)
     sim.scrub(rotten, TOPIC)
     sim.run_until(lambda: fenced(sim, leader), what="the leader is fenced")
+    sim.kill(leader)
     beats.release()
     sim.run_until(lambda: leads(sim, rotten, 0), what="the corrupt replica leads with its sound records")
     write(sim, 0, "b", 3, acks="1")
@@ -479,10 +480,10 @@ def follower_is_damaged_as_its_leader_dies(sim: Simulation) -> None:
 
 
 def alone_with_damage(sim: Simulation, p: int, rotten: int, follower: int) -> None:
-    """A leader detects corruption and stops because its follower could lead. The follower is dead already; once it
-    is fenced, the corrupt replica leads again."""
+    """A leader detects corruption and stops because its follower could lead. The follower hangs already, and is
+    killed later; once it is fenced, the corrupt replica leads again."""
     log = log_of(sim, rotten, p)
-    sim.kill(follower)
+    sim.pause(follower)
     sim.run_for(1.5)
     beats = sim.hold("Controller.Heartbeat", source=rotten)
     resigning = sim.hold("Controller.AlterPartition", source=rotten)
@@ -490,6 +491,7 @@ def alone_with_damage(sim: Simulation, p: int, rotten: int, follower: int) -> No
     sim.scrub(rotten, TOPIC, p)
     assert not leads(sim, rotten, p)
     sim.run_until(lambda: fenced(sim, follower), what="the follower is fenced")
+    sim.kill(follower)
     beats.release()
     resigning.release()
     sim.run_until(lambda: leads(sim, rotten, p), what="the corrupt replica leads with its sound records")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from node.controller import node_registration
-from replication.controller import alter_partition, controller, elections, registration, sessions
+from replication.controller import alter_partition, controller, elections, refusals, registration, sessions
 from replication.controller.registration import Judged
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import KafkaStorageError
@@ -93,8 +93,9 @@ def an_earlier_registration_is_admitted(patch: Patch) -> None:
 
 
 def silent_nodes_are_not_fenced(patch: Patch) -> None:
-    """The session of a node that sends no heartbeats does not end."""
+    """The session of a node that sends no heartbeats does not end, and refused connections fence no node."""
     patch.setattr(sessions.Sessions, "take_ended", lambda _: [])
+    patch.setattr(refusals.Refusals, "is_confirmed", lambda *_: False)
 
 
 def fencing_changes_no_partition(patch: Patch) -> None:

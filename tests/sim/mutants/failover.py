@@ -10,6 +10,7 @@ from replication.controller.refusals import RefusedNode
 from replication.raft import quorum
 from replication.raft.roles import Cause, Role
 from tests.sim import failover_stories
+from tests.sim.mutants import controllers
 from tests.sim.mutants.mutant import Mutant, Patch
 
 
@@ -104,6 +105,12 @@ MUTANTS: Final = (
         "pre-vote",
         failover_stories.bad_link_to_the_controller_begins_no_epoch,
         "one bad link began another epoch",
+    ),
+    Mutant(
+        controllers.silent_nodes_are_not_fenced,
+        "fencing",
+        failover_stories.silent_machine_keeps_its_session,
+        "its session ends",
     ),
     Mutant(a_dead_process_keeps_its_session, "failover", failover_stories.killed_leader_is_fenced_at_once, AT_ONCE),
     Mutant(
