@@ -13,6 +13,7 @@ from replication.raft.quorum_events import (
     EndEpochRequested,
     Fetch,
     FetchRequested,
+    LeaderRefused,
     LeaderReported,
     Persist,
     ResignRequested,
@@ -58,6 +59,74 @@ def test_another_leads_soon_after_the_leader_is_lost(seed: int) -> None:
     cluster.wait_leader(but=leader)
     assert cluster.now - began < 3_000
     assert "a" in cluster.values()
+
+
+def refuse(cluster: QuorumCluster, node: int, leader: int, *, epoch: int | None = None) -> None:
+    """A probe of the leader by `node` is refused."""
+    known = cluster.core(node).epoch if epoch is None else LeaderEpoch(epoch)
+    cluster.give(node, LeaderRefused(Millis(cluster.now), known, key(leader).node_id))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_another_leads_at_once_when_the_dead_leader_refuses_connections(seed: int) -> None:
+    cluster = QuorumCluster(seed=seed)
+    leader = cluster.wait_leader()
+    cluster.kill(leader)
+    for node in cluster.running():
+        refuse(cluster, node, leader)
+    began = cluster.now
+    cluster.wait_leader(but=leader)
+    assert cluster.now - began < 900
+
+
+def test_a_voter_that_alone_is_refused_begins_no_epoch() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(500)
+    epoch = cluster.core(leader).epoch
+    other = next(node for node in range(3) if node != leader)
+    for _ in range(20):
+        refuse(cluster, other, leader)
+        cluster.run(100)
+    assert cluster.core(leader).leads
+    assert {cluster.core(node).epoch for node in range(3)} == {epoch}
+
+
+def test_repeated_refusals_do_not_delay_an_election() -> None:
+    """Each probe is reported; the deadline is set by the first one."""
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(500)
+    other = next(node for node in range(3) if node != leader)
+    refuse(cluster, other, leader)
+    due = cluster.core(other).due
+    assert due is not None
+    assert due <= cluster.now + TIMES.refused + TIMES.refused_jitter
+    for _ in range(5):
+        refuse(cluster, other, leader)
+        assert cluster.core(other).due == due
+
+
+def test_a_refusal_of_an_earlier_leader_changes_nothing() -> None:
+    cluster = QuorumCluster()
+    old = cluster.wait_leader()
+    cluster.run(500)
+    epoch = cluster.core(old).epoch
+    cluster.kill(old)
+    leader = cluster.wait_leader(but=old)
+    other = next(node for node in cluster.running() if node != leader)
+    cluster.run(500)
+    due = cluster.core(other).due
+    refuse(cluster, other, old, epoch=epoch)
+    refuse(cluster, other, leader, epoch=epoch)
+    refuse(cluster, other, old)
+    refuse(cluster, leader, leader)
+    assert cluster.core(other).due == due
+    request = VoteRequest(cluster.core(other).epoch, key(old), key(other), LeaderEpoch(9), Offset(99), pre_vote=True)
+    cluster.wire.clear()
+    answers = []
+    cluster._ask(other, lambda number: VoteRequested(number, Millis(cluster.now), request), answers.append)
+    assert not answers[0].answer.granted, "it still hears from its leader"
 
 
 def test_nothing_is_committed_before_it_is_durable_on_a_majority() -> None:
