@@ -1,0 +1,77 @@
+"""Probes of addresses over real sockets, and what a node makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from node.listeners.grpc.grpc_peers import GrpcPeers
+from node.requests.types.fetch import DATA_FETCH_STREAM
+from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
+from tests.node.metadata_world import MetadataWorld, endpoint_of
+from tests.node.wires import Wires
+from tidelog.errors import ConnectionFailed
+from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.types import Endpoint, NodeId
+
+
+def is_refused(host: str, port: int) -> bool:
+    async def probe() -> bool:
+        transport = GrpcTransport()
+        try:
+            return await transport.is_refused(Endpoint(host, port), timeout_ms=5_000)
+        finally:
+            await transport.close()
+
+    return asyncio.run(probe())
+
+
+def test_an_address_without_a_listener_refuses() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert is_refused("127.0.0.1", port)
+    assert is_refused("localhost", port)
+
+
+def test_a_process_that_accepts_nothing_still_listens() -> None:
+    """As a paused process: its system completes the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert not is_refused("127.0.0.1", server.getsockname()[1])
+
+
+def test_calls_and_streams_that_fail_report_their_address() -> None:
+    async def story() -> list[Endpoint]:
+        wires, failed = Wires(), []
+        peers = GrpcPeers(wires)
+        peers.on_failed = failed.append
+        attempts: tuple[Callable[[], object], ...] = (
+            lambda: peers.call(endpoint_of(1), QUORUM_INTRODUCE, IntroduceRequest(NodeId(0)), timeout_ms=100),
+            lambda: peers.open_stream(endpoint_of(2), DATA_FETCH_STREAM),
+        )
+        for attempt in attempts:
+            try:
+                await attempt()  # type: ignore[misc]
+            except ConnectionFailed:
+                continue
+            raise AssertionError("it was answered")
+        return failed
+
+    assert asyncio.run(story()) == [endpoint_of(1), endpoint_of(2)]
+
+
+def test_a_node_probes_a_broken_connection_until_its_node_is_fenced() -> None:
+    """Three nodes, node 2 is killed: the others report it, the controller counts the fencing by its cause, and nothing
+    is probed any more."""
+    with MetadataWorld(3, voters=3) as world:
+        world.start(0, 1, 2)
+        world.run_until(lambda: world.unfenced(0) == {0, 1, 2}, what="all nodes serve")
+        world.kill(2)
+        began = world.loop.time()
+        world.run_until(lambda: world.unfenced(0) == {0, 1}, what="the dead node is fenced")
+        assert world.loop.time() - began < 1.5
+        counted = [node_run.node.fencings for node_run in world.node_runs.values() if node_run.node is not None]
+        assert sum(sum(each.values()) for each in counted) == 1
+        world.loop.run_for(1)
+        watches = [node_run.node._watch for node_run in world.node_runs.values() if node_run.node is not None]
+        assert not any(watch._watched or watch.refused for watch in watches[:2])
