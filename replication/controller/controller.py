@@ -363,7 +363,8 @@ class Controller:
             return self._drain(node, at)
         if withdrawn:
             node = self._end_drain(node)
-        if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
+        late = self._refusals.is_fenced(RefusedNode(node.node_id, node.node_epoch))
+        if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch and not late:
             with self._batch() as batch:
                 batch.add([moved(node, NodeCause.READY)])
                 changes = list(elections.return_changes(batch.image, node.node_id))
@@ -374,7 +375,7 @@ class Controller:
     def _take_refusals(self, node: NodeRegistration, beat: Heartbeat, at: Millis) -> None:
         """Fence the nodes whose processes have ended, by the reports of this heartbeat and of other nodes'. A fenced
         node is no witness: the reason why it is fenced may be that its connections fail."""
-        if self._refusals.heard_from(RefusedNode(node.node_id, node.node_epoch)):
+        if self._refusals.heard_from(RefusedNode(node.node_id, node.node_epoch), beat.metadata_offset):
             self._effects.append(
                 Report(
                     f"node {node.node_id} was fenced because its address refuses connections, but its process runs: "
@@ -396,7 +397,7 @@ class Controller:
                 "has ended; see the last lines of its log and start it again"
             )
             self._effects.append(Fenced(subject.node_id, NodeCause.REFUSED, text))
-            self._refusals.fenced(refused)
+            self._refusals.fenced(refused, self.image.offset)
             self._fence(subject, NodeCause.REFUSED)
 
     def _is_drain_withdrawn(self, node: NodeRegistration, beat: Heartbeat) -> bool:

@@ -4,8 +4,9 @@ Invariants:
   1. A process counts as ended only by the reports of `WITNESSES` other nodes, each at most `REPORT_MS` old: one bad
      link or one faulty node does not suffice.
   2. A report names a registration by its node epoch and says nothing about another registration of that node.
-  3. A heartbeat of the process removes the reports about it. If it was fenced by such reports before, later reports
-     about the same registration do not count: something between the nodes refuses the connections in its name.
+  3. A heartbeat of the process removes the reports about it. If it was fenced by such reports, only a heartbeat that
+     was sent after the process had applied the fencing ends it; an earlier one arrives late. From then on reports about
+     the same registration do not count: something between the nodes refuses the connections in its name.
 
 Not here: probing addresses (node/controller/process_watch.py), the consequences (controller.py).
 """
@@ -16,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.types import Millis, NodeEpoch, NodeId
+from tidelog.types import Millis, NodeEpoch, NodeId, Offset
 
 WITNESSES: Final = 2
 """Different nodes that must report a refused connection; the node of the active controller counts as one."""
@@ -38,7 +39,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._reports: dict[RefusedNode, dict[NodeId, Millis]] = {}
-        self._fenced: set[RefusedNode] = set()
+        self._fenced: dict[RefusedNode, Offset] = {}
         self._contradicted: set[RefusedNode] = set()
 
     def report(self, witness: NodeId, refused: Collection[RefusedNode], at: Millis) -> None:
@@ -54,22 +55,27 @@ class Refusals:
         valid = [witness for witness, since in self._reports.get(node, {}).items() if at - since <= REPORT_MS]
         return node not in self._contradicted and len(valid) >= WITNESSES
 
-    def fenced(self, node: RefusedNode) -> None:
-        """The registration was fenced by the reports about it."""
-        self._fenced.add(node)
+    def fenced(self, node: RefusedNode, offset: Offset) -> None:
+        """The registration is fenced by the reports about it, with the metadata record at `offset`."""
+        self._fenced[node] = offset
         self._reports.pop(node, None)
 
-    def heard_from(self, node: RefusedNode) -> bool:
-        """The process of this registration sent a heartbeat. Returns True if that contradicts its fencing."""
+    def is_fenced(self, node: RefusedNode) -> bool:
+        """Whether the registration was fenced by reports that no heartbeat has contradicted."""
+        return node in self._fenced
+
+    def heard_from(self, node: RefusedNode, applied: Offset) -> bool:
+        """The process of this registration, which had applied the metadata below `applied`, sent a heartbeat. Returns
+        True if that contradicts its fencing."""
         self._reports.pop(node, None)
-        if node not in self._fenced:
+        if node not in self._fenced or applied <= self._fenced[node]:
             return False
-        self._fenced.remove(node)
+        del self._fenced[node]
         self._contradicted.add(node)
         return True
 
     def forget(self, node_id: NodeId) -> None:
         """The node registered another process."""
         self._reports = {each: reports for each, reports in self._reports.items() if each.node_id != node_id}
-        self._fenced = {each for each in self._fenced if each.node_id != node_id}
+        self._fenced = {each: at for each, at in self._fenced.items() if each.node_id != node_id}
         self._contradicted = {each for each in self._contradicted if each.node_id != node_id}

@@ -117,6 +117,17 @@ def test_a_process_that_contradicts_its_fencing_is_not_fenced_again_by_reports()
     assert world.fencings[-1] == (NodeId(1), NodeCause.SESSION_ENDED)
 
 
+def test_a_heartbeat_from_before_the_fencing_does_not_end_it() -> None:
+    """The process is dead; its last heartbeat was delayed."""
+    world = cluster()
+    before = world.end
+    for witness in (2, 3):
+        world.beat(witness, refused=dead(world, 1))
+    assert world.beat(1, offset=before) == HeartbeatAnswer(fenced=True, drained=False)
+    assert world.node(1).fenced
+    assert world.beat(1) == UNFENCED, "a heartbeat after it proves that the process runs"
+
+
 def test_the_next_process_of_such_a_node_may_be_reported_again() -> None:
     world = cluster()
     for witness in (2, 3):

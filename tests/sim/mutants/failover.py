@@ -35,7 +35,11 @@ def a_report_counts_for_any_process(patch: Patch) -> None:
 
 def contradicted_reports_count(patch: Patch) -> None:
     """Reports about a process are believed again after its heartbeats have contradicted them."""
-    patch.setattr(refusals.Refusals, "heard_from", lambda self, node: self._reports.pop(node, None) and False)
+
+    def forget(self: Any, node: Any, applied: Any) -> bool:
+        return bool(self._fenced.pop(node, None))
+
+    patch.setattr(refusals.Refusals, "heard_from", forget)
 
 
 def a_broken_connection_counts_as_a_refusal(patch: Patch) -> None:
