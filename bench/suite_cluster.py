@@ -38,7 +38,8 @@ BATCH_BYTES: Final = 256 * 1024
 KAFKA_CORES: Final = 2
 KAFKA_MEGABYTES: Final = 70.0
 KAFKA_RECORDS: Final = 318_000.0
-KAFKA_FAILOVER_SECONDS: Final = 12.0
+FAILOVER_SECONDS: Final = 1.2
+"""Kafka 4.1: 12 s."""
 KAFKA_IDLE_MIB: Final = 370.0
 
 
@@ -152,11 +153,14 @@ class _Cluster:
     # --- failover ---------------------------------------------------------------------------------------------------
 
     def _failover(self) -> Iterator[Figure]:
-        """kill -9 of nodes that lead, under load."""
-        worst = 0.0
+        """kill -9 of nodes that lead, at last of one that is the active controller too, under load."""
+        worst, kills = 0.0, len(self._effort.kills) + 1
         topic = _topic("fsync", "100 B")
-        for victim in self._effort.kills:
-            self._say(f"kill -9 of node {victim}, which leads, under load")
+        for number in range(kills):
+            controller = self._cluster.describe(0).controller_id
+            victim = controller if number == kills - 1 else self._effort.kills[number]
+            role = "the active controller, which leads" if victim == controller else "which leads"
+            self._say(f"kill -9 of node {victim}, {role}, under load")
             kill = partial(self._cluster.kill, victim)
             took = self._wait(cluster_load.failover(self._cluster.bootstrap, topic, kill))
             self._say(f"every partition acknowledges again after {took:.1f} s")
@@ -164,10 +168,10 @@ class _Cluster:
             self._cluster.start_node(victim)
             self._cluster.wait_healthy()
         yield Figure(
-            f"failover, worst of {len(self._effort.kills)} (target: Kafka)",
+            f"failover, worst of {kills}",
             worst,
             "s",
-            target=KAFKA_FAILOVER_SECONDS,
+            target=FAILOVER_SECONDS,
             better=Better.LESS,
         )
 
