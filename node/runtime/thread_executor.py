@@ -1,7 +1,13 @@
 """Worker threads for work that must not run on the event loop: fsync, recovery, reads outside the page cache.
 
-Invariants: a `ThreadExecutor` with one worker runs its work one after the other and in order, as the writer of a log
-directory must. `done` always runs on the loop that created the executor, never on a worker.
+Invariants:
+  1. A `ThreadExecutor` with one worker runs its work one after the other and in order, as the writer of a log directory
+     must.
+  2. `done` always runs on the loop that created the executor, never on a worker.
+  3. A submitted piece wakes at most one worker: the one that went idle last. (The waiting threads of a `SimpleQueue`
+     share one lock: with eight of them, each piece wakes a second thread that finds nothing.)
+  4. A worker goes idle only after it has found the queue empty while it was listed as idle. `submit` appends before it
+     looks for an idle worker, so one of the two notices the other.
 Not here: which work goes to which executor (node/process/node.py).
 """
 
@@ -11,12 +17,12 @@ import asyncio
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
-_Piece: TypeAlias = tuple[Callable[[], Any], Callable[[Any], None]] | None
+_Piece: TypeAlias = tuple[Callable[[], Any], Callable[[Any], None]]
 
 _log = logging.getLogger("node.executor")
 
@@ -37,7 +43,10 @@ class ThreadExecutor:
         exception that a `done` raised; without it the loop's exception handler is called."""
         self._loop = asyncio.get_running_loop()
         self._observe, self._on_defect = observe, on_defect
-        self._queue: SimpleQueue[_Piece] = SimpleQueue()
+        self._queue: deque[_Piece] = deque()
+        self._idle: list[threading.Lock] = []
+        """The locks of the idle workers, each of which waits for its own; the last one went idle last."""
+        self._closing = False
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(workers)
         ]
@@ -46,29 +55,62 @@ class ThreadExecutor:
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` on a worker, then call `done` on the loop with its result or exception."""
-        self._queue.put((work, done))
+        self._queue.append((work, done))
+        self._wake_one()
+
+    def _wake_one(self) -> bool:
+        """Wake an idle worker. Returns False if there is none: each busy one looks at the queue before it goes idle."""
+        try:
+            self._idle.pop().release()
+        except IndexError:
+            return False
+        return True
 
     def close(self) -> None:
         """Finish the submitted work, end the threads and wait for them. Called from the loop's thread, or after the
         loop."""
-        for _ in self._threads:
-            self._queue.put(None)
+        self._closing = True
+        while self._wake_one():
+            pass
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
-        while (piece := self._queue.get()) is not None:
-            work, done = piece
-            result: Any
-            began = time.monotonic()
+        wake = threading.Lock()
+        wake.acquire()
+        while True:
             try:
-                result = work()
-            except Exception as error:  # noqa: BLE001 (an exception of the work is its result)
-                result = error
+                work, done = self._queue.popleft()
+            except IndexError:
+                if self._closing:
+                    return
+                self._wait_for_work(wake)
+            else:
+                self._run(work, done)
+
+    def _wait_for_work(self, wake: threading.Lock) -> None:
+        """Wait until there may be work. wake: locked, before and after."""
+        self._idle.append(wake)
+        if self._queue or self._closing:
             try:
-                self._loop.call_soon_threadsafe(self._report, done, result, time.monotonic() - began)
-            except RuntimeError:
-                _log.debug("the event loop has ended; the result of this work is discarded")
+                self._idle.remove(wake)
+            except ValueError:  # it was taken off the list meanwhile, and is released
+                pass
+            else:
+                return
+        wake.acquire()
+
+    def _run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        result: Any
+        began = time.monotonic()
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 (an exception of the work is its result)
+            result = error
+        try:
+            self._loop.call_soon_threadsafe(self._report, done, result, time.monotonic() - began)
+        except RuntimeError:
+            _log.debug("the event loop has ended; the result of this work is discarded")
 
     def _report(self, done: Callable[[Any], None], result: Any, seconds: float) -> None:
         if self._observe is not None:

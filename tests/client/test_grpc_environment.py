@@ -57,3 +57,24 @@ def test_only_versions_that_know_the_experiments_get_them(
     environment: dict[str, str] = {}
     set_defaults(environment)
     assert ("GRPC_EXPERIMENTS" in environment) is is_set
+
+
+@pytest.mark.parametrize(
+    "module", ["tidelog.sync", "node.process.process", "node.process.local_cluster", "bench.cluster_load"]
+)
+def test_the_variables_are_set_before_grpc_is_imported(module: str) -> None:
+    """gRPC reads them when it is imported."""
+    program = f"""
+import sys
+class Watch:
+    def find_spec(self, name, path, target=None):
+        if name == "grpc":
+            import os
+            print("GRPC_ENABLE_FORK_SUPPORT" in os.environ)
+sys.meta_path.insert(0, Watch())
+import {module}, grpc
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRPC_")}
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    assert set(run.stdout.split()) == {"True"}

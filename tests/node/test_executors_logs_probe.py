@@ -84,6 +84,47 @@ def test_close_finishes_submitted_work() -> None:
     assert sorted(finished) == list(range(20))
 
 
+def test_a_piece_of_work_wakes_one_worker() -> None:
+    """With several workers that wait at one queue, each piece wakes a second one that finds nothing."""
+
+    async def story() -> None:
+        executor = ThreadExecutor("pool", workers=8)
+        idle, may_end = executor._idle, threading.Event()
+
+        def occupy(began: threading.Event) -> None:
+            began.set()
+            may_end.wait()
+
+        while len(idle) < 8:
+            await run_in(executor, lambda: None)
+        for busy in range(1, 9):
+            last, began = idle[-1], threading.Event()
+            executor.submit(lambda began=began: occupy(began), lambda _: None)  # type: ignore[misc]
+            began.wait()
+            assert len(idle) == 8 - busy
+            assert last not in idle, "the worker that went idle last is still warm"
+        extra = run_in(executor, lambda: "was queued while all workers were busy")
+        may_end.set()
+        assert await extra == "was queued while all workers were busy"
+        executor.close()
+
+    asyncio.run(story())
+
+
+def test_no_work_is_left_behind_when_workers_go_idle_while_it_arrives() -> None:
+    async def story() -> None:
+        executor = ThreadExecutor("pool", workers=3)
+        done = 0
+        for _ in range(2_000):
+            done += await run_in(executor, lambda: 1)
+        for _ in range(500):
+            done += sum(await asyncio.gather(*(run_in(executor, lambda: 1) for _ in range(4))))
+        assert done == 4_000
+        executor.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
 @pytest.fixture
 def root_logger() -> Iterator[None]:
     root = logging.getLogger()
