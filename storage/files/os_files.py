@@ -163,6 +163,7 @@ class OsMapping:
             self._map = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         finally:
             os.close(fd)
+        self._map.madvise(mmap.MADV_RANDOM)  # without it, the first access reads ahead, zeroing megabytes of a new file
         self._view = memoryview(self._map)
         self._bytes = self._view if guard.COMPILED else _PopulatedBytes(self._map, self._view, path)
         self._path = path

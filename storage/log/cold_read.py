@@ -48,7 +48,7 @@ class BytesRead:
         self.file: File | None = segment.shared_file()
         self.data: Buffer = b""
         self._files, self._path, self._size, self._max_bytes = files, segment.path, segment.size, max_bytes
-        self._base, self._entries = segment.base_offset, segment.index_entries
+        self._base, self._entries, self._held = segment.base_offset, segment.index_entries, segment.held_index
         self._index_path = segment_path(segment.directory, segment.base_offset, INDEX_SUFFIX)
         self._behind = None if behind is None else (behind, behind.path, behind.size)
 
@@ -73,9 +73,7 @@ class BytesRead:
     def _start(self, file: File) -> int:
         """The byte where the search begins, from the index. Raises BrokenChain if the index entry does not point at a
         matching batch: the owner then repairs the index."""
-        with closing(self._files.open(self._index_path, read_only=True)) as index:
-            count = index.size() // _ENTRY.size if self._entries is None else self._entries
-            entries = index.pread(count * _ENTRY.size, 0)
+        entries = self._held if self._held is not None else self._read_index()
         slots = range(len(entries) // _ENTRY.size)
         slot = bisect_right(
             slots, self.offset - self._base, key=lambda slot: _ENTRY.unpack_from(entries, slot * _ENTRY.size)[0]
@@ -90,6 +88,11 @@ class BytesRead:
                 f"{self._index_path} points there for offset {self.offset}, but no matching batch begins there"
             )
         return position
+
+    def _read_index(self) -> bytes:
+        with closing(self._files.open(self._index_path, read_only=True)) as index:
+            count = index.size() // _ENTRY.size if self._entries is None else self._entries
+            return index.pread(count * _ENTRY.size, 0)
 
     def _read(self, file: File, at: int) -> Buffer:
         rest = self._size - at

@@ -616,10 +616,12 @@ class Log:
         self.release()
 
     def _close_indexes(self) -> None:
+        """Trim both indexes and make them durable, with their names: the first entries were held in memory."""
         base = self.active.base_offset
         self.active.become_inactive()
         kinds = SUFFIXES if self.config.preallocate else (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
         sync_paths(self.files, [segment_path(self.path, base, kind) for kind in kinds])
+        self.files.sync_directory(self.path)
 
     def release(self) -> None:
         """Close the files as they are, for example after a failure."""

@@ -1,15 +1,18 @@
-"""Base of the two memory-mapped indexes of a segment: sorted fixed-size entries in a preallocated file.
+"""Base of the two indexes of a segment: sorted fixed-size entries, first in memory, then in a preallocated mapped file.
 
 Invariants:
   1. Entries only grow. They start at the beginning of the file and are followed by zeros or nothing.
   2. An index is a hint: it can be rebuilt from the log, and is rebuilt if it is invalid (segment.py).
-  3. The file is opened read-only and is not changed until the first entry is added. Then it is extended to its full
-     size. It is truncated to its entries when the segment is rolled or closed.
-  4. Disk space is allocated before memory is written, and memory is accessed only through the mapping's methods: a full
-     disk and an unreadable page raise OSError, not a signal.
+  3. The file is opened read-only. The first entries that are added are held in memory: the file is missing, or has only
+     the entries of an earlier start. With more than `held_max` entries the file is created, extended to its full size
+     and mapped. It contains exactly the entries when the segment is rolled or closed. A recovery after an unclean stop
+     rebuilds both indexes of the active segment, so nothing is lost with the memory.
+  4. Disk space is allocated before mapped memory is written, and that is accessed only through the mapping's methods: a
+     full disk and an unreadable page raise OSError, not a signal.
 Not here: the meaning of an entry (offset_index.py, time_index.py), when an entry is added (segment.py), when an index
-is opened (lazy_index.py).
-Source: Kafka's AbstractIndex, including the search that tries the warm end of the file first.
+is opened (lazy_index.py), the entries in memory (held_entries.py).
+Source: Kafka's AbstractIndex, including the search that tries the warm end of the file first. Kafka creates and maps
+both files with the segment; with many partitions, creating files is most of the cost of a partition's first batches.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from storage.files.file_system import Files, Mapping
+from storage.segment.held_entries import HeldEntries, held_entries_max
 from storage.segment.index_errors import CorruptIndex, IndexFull, IndexOffsetOverflow
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset
@@ -49,8 +53,8 @@ class AbstractIndex:
     def __init__(self, files: Files, path: str, base_offset: Offset, max_bytes: int, *, fresh: bool = False) -> None:
         """Open the file, if it exists.
 
-        max_bytes: size of the file while entries can be added. fresh: the file is missing or empty; create it at its
-        full size. Raises OSError, ValueError for a size below one entry.
+        max_bytes: size of the file while entries can be added. fresh: the file is missing or empty. Raises OSError,
+        ValueError for a size below one entry.
         """
         if max_bytes < self.ENTRY.size:
             raise ValueError(f"the maximum size of {path} is {max_bytes} bytes, less than one entry")
@@ -59,14 +63,15 @@ class AbstractIndex:
         self.max_entries = max_bytes // self.ENTRY.size
         self.entries = 0
         self._files = files
-        self._mapping: Mapping | None = None
+        self._mapping: Mapping | HeldEntries | None = None
+        self._held_max = held_entries_max(path)
         self._writable = False
         self._reserved = 0
         """Number of entries for which disk space is known to be allocated."""
         self._closed = False
         self._extra_bytes = 0
         if fresh:
-            self._map_writable()
+            self._hold(b"")
         else:
             self._map()
         try:
@@ -74,6 +79,11 @@ class AbstractIndex:
         except OSError:
             self._unmap()
             raise
+
+    @property
+    def held(self) -> bytes | None:
+        """The entries, if they are only in memory; None if the file has them."""
+        return self._mapping.read(0, self.entries * self.ENTRY.size) if isinstance(self._mapping, HeldEntries) else None
 
     @property
     def is_full(self) -> bool:
@@ -122,6 +132,8 @@ class AbstractIndex:
             self.make_writable()
         if self.entries >= self.max_entries:
             raise IndexFull(f"{self.path} is full with {self.max_entries} entries")
+        if self.entries >= self._held_max and isinstance(self._mapping, HeldEntries):
+            self._write_out(self._mapping)
         mapping, entries = self._mapping, self.entries
         assert mapping is not None, "a writable index is mapped"
         data = self.ENTRY.pack(*fields)
@@ -149,31 +161,54 @@ class AbstractIndex:
             self.make_writable()
         entries = min(self.entries + count, self.max_entries)
         if entries > self._reserved:
+            if entries > self._held_max and isinstance(self._mapping, HeldEntries):
+                self._write_out(self._mapping)
             assert self._mapping is not None, "a writable index is mapped"
             self._mapping.reserve(entries * self.ENTRY.size)
             self._reserved = entries
 
     def make_writable(self) -> None:
-        """Extend the file to its full size and map it for writing. Raises OSError, KafkaStorageError."""
+        """Prepare for entries: read those of a small file into memory, or extend the file to its full size and map it
+        for writing. Raises OSError, KafkaStorageError."""
         if self._closed:
             raise self._is_closed()
+        held = None
+        if self.entries < self._held_max:
+            held = b"" if self._mapping is None else self._mapping.read(0, self.entries * self.ENTRY.size)
         self._unmap()
-        self._map_writable()
+        if held is None:
+            self._mapping, self._writable = self._map_writable(), True
+        else:
+            self._hold(held)
 
     def truncate_entries(self, entries: int) -> None:
         """Keep only the first `entries` entries. Raises OSError, KafkaStorageError."""
-        if entries < self.entries:
+        if entries < self.entries and isinstance(self._mapping, HeldEntries):
+            self._mapping.truncate(entries * self.ENTRY.size)
+            self.entries = entries
+            self.remember_last()
+        elif entries < self.entries:
             self._resize(entries)
             self._map()
             self.remember_last()
 
     def trim(self) -> None:
-        """Truncate the file to its entries and close the index: no more entries are added. Raises OSError."""
-        self._resize(self.entries)
+        """Write held entries, truncate the file to its entries and close the index: no more entries are added. Raises
+        OSError; held entries stay in memory then."""
+        held = self.held
+        if held is not None:
+            with closing(self._files.open(self.path, create=True)) as file:
+                if held:
+                    file.pwritev([held], 0)
+                file.truncate(len(held))
+            self._unmap()
+        else:
+            self._resize(self.entries)
         self._closed = True
 
     def close(self) -> None:
-        """Unmap the file permanently, without changing it. Later use raises KafkaStorageError."""
+        """Unmap the file permanently, without changing it; held entries are dropped. Later use raises
+        KafkaStorageError."""
         self._unmap()
         self._closed = True
 
@@ -192,9 +227,23 @@ class AbstractIndex:
         if self.entries:
             self._mapping = self._files.map(self.path, self.entries * self.ENTRY.size, writable=False)
 
-    def _map_writable(self) -> None:
-        self._mapping = self._files.map(self.path, self.max_entries * self.ENTRY.size, writable=True)
-        self._writable = True
+    def _map_writable(self) -> Mapping:
+        return self._files.map(self.path, self.max_entries * self.ENTRY.size, writable=True)
+
+    def _hold(self, data: bytes) -> None:
+        self._mapping, self._writable = HeldEntries(data), True
+
+    def _write_out(self, held: HeldEntries) -> None:
+        """Move held entries to the file. Raises OSError; they stay in memory then."""
+        data = held.read(0, self.entries * self.ENTRY.size)
+        mapping = self._map_writable()
+        try:
+            mapping.reserve(len(data) + self.ENTRY.size)
+            mapping.write(0, data)
+        except OSError:
+            mapping.close()
+            raise
+        self._mapping, self._reserved = mapping, self.entries + 1
 
     def _unmap(self) -> None:
         if self._mapping is not None:

@@ -55,10 +55,14 @@ class LazyIndex(Generic[Index]):
         return self._index
 
     def trim(self) -> None:
-        """Truncate the file to its entries and close the index. Raises CorruptIndex, OSError."""
+        """Truncate the file to its entries and close the index. Raises CorruptIndex, OSError; entries that are held in
+        memory stay there then."""
         index = self.get()
-        self._index = None
-        index.trim()
+        try:
+            index.trim()
+        finally:
+            if index.held is None:
+                self._index = None
 
     def release(self) -> None:
         """Close the mapping. References to the index become unusable."""

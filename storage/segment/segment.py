@@ -113,8 +113,8 @@ class LogSegment:
         fresh: bool = False,
         suffix: str = "",
     ) -> None:
-        """fresh: create the files; otherwise they exist. suffix: appended to the file names while the segment is not
-        part of the log. Raises OSError."""
+        """fresh: create the .log file; those of the indexes follow later (abstract_index.py). Otherwise the files exist.
+        suffix: appended to the file names while the segment is not part of the log. Raises OSError."""
         self._files = files
         self.suffix = suffix
         self.directory = directory
@@ -138,8 +138,8 @@ class LogSegment:
         self._index = LazyIndex(OffsetIndex, files, self._path(INDEX_SUFFIX), base_offset, limit)
         self._time_index = LazyIndex(TimeIndex, files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
         if fresh:
-            self._index.create().reserve_entries(1)
-            self._time_index.create().reserve_entries(1)
+            self._index.create()
+            self._time_index.create()
 
     @property
     def path(self) -> str:
@@ -178,6 +178,11 @@ class LogSegment:
     def index_entries(self) -> int | None:
         """Number of entries of the offset index. None if it is not open; the file then contains only the entries."""
         return self._index.get().entries if self._index.is_open else None
+
+    @property
+    def held_index(self) -> bytes | None:
+        """The entries of the offset index that only the memory has; None if its file has them."""
+        return self._index.get().held if self._index.is_open else None
 
     def shared_file(self) -> File | None:
         """The .log file with one more user, None if it is not open."""
@@ -499,8 +504,10 @@ class LogSegment:
         self.sync_indexes()
 
     def sync_indexes(self) -> None:
-        """Sync indexes that no flush syncs: a time index entry zeroed by a crash looks valid. Raises OSError."""
+        """Sync indexes that no flush syncs, and their names: a time index entry zeroed by a crash looks valid, and so
+        does a missing time index beside an offset index. Raises OSError."""
         sync_paths(self._files, [self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)])
+        self._files.sync_directory(self.directory)
 
     def rebuild_indexes(self) -> None:
         """Rebuild both indexes from the batch headers. Raises BrokenChain, OSError."""

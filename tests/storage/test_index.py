@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from storage.files.os_files import OsFiles
 from storage.segment.abstract_index import By
+from storage.segment.held_entries import held_entries_max
 from storage.segment.index_errors import (
     CorruptIndex,
     IndexFull,
@@ -37,11 +39,12 @@ def time_index(max_bytes: int = 1 << 16, disk: FakeDisk | None = None) -> TimeIn
     return TimeIndex(disk or FakeDisk(), "/00000000000000001000.timeindex", BASE, max_bytes, fresh=True)
 
 
+@pytest.mark.usefixtures("indexes_in_files")
 def test_the_file_is_preallocated_to_whole_entries_and_trimmed() -> None:
     disk = FakeDisk()
     index = offset_index(100, disk)
-    assert disk.size(index.path) == 100 - 100 % 8
     index.append(1_005, 300)
+    assert disk.size(index.path) == 100 - 100 % 8
     index.trim()
     assert disk.size(index.path) == 8
     assert disk.open(index.path).pread(8, 0) == (5).to_bytes(4) + (300).to_bytes(4)
@@ -165,10 +168,80 @@ def test_truncation_removes_entries_at_and_above_the_offset() -> None:
     assert index.entries == 0
 
 
+@pytest.mark.parametrize("make", [offset_index, time_index])
+def test_the_first_entries_are_in_memory_and_later_ones_in_the_file(
+    make: Callable[..., OffsetIndex | TimeIndex],
+) -> None:
+    """Up to the limit there is no file; then it has all entries, and every lookup finds what it found before."""
+    disk = FakeDisk()
+    index = make(1 << 20, disk)
+    limit = held_entries_max(index.path)
+
+    def add(number: int) -> None:
+        if isinstance(index, OffsetIndex):
+            index.append(BASE + 10 * number, 100 * number)
+        else:
+            index.maybe_append(100 * number, BASE + 10 * number)
+
+    for number in range(1, limit + 1):
+        index.reserve_entries(1)
+        add(number)
+    assert disk.size(index.path) is None
+    assert index.held is not None
+    before = [index.slot(int(BASE) + at, By.KEY) for at in range(0, 10 * limit, 7)]
+    index.reserve_entries(1)
+    assert disk.size(index.path) == index.max_entries * index.ENTRY.size
+    add(limit + 1)
+    assert index.held is None
+    assert (index.entries, index.slot(1 << 30, By.KEY)) == (limit + 1, limit)
+    assert [index.slot(int(BASE) + at, By.KEY) for at in range(0, 10 * limit, 7)] == before
+
+
+def test_held_entries_survive_a_full_disk() -> None:
+    """Neither a file that cannot be created nor a failed trim loses them; the next attempt writes them."""
+    disk = FakeDisk()
+    held = LazyIndex(OffsetIndex, disk, "/00000000000000001000.index", BASE, 1 << 20)
+    index = held.create()
+    limit = held_entries_max(index.path)
+    for number in range(1, limit + 1):
+        index.append(BASE + number, number)
+    disk.fail("map", ".index", error=errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        index.reserve_entries(1)
+    assert index.lookup(BASE + 7) == (BASE + 7, 7)
+    disk.heal()
+    disk.fail("write", ".index", error=errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        held.trim()
+    assert held.get().lookup(BASE + 7) == (BASE + 7, 7)
+    disk.heal()
+    held.trim()
+    assert disk.size(index.path) == 8 * limit
+    assert held.get().lookup(BASE + limit) == (BASE + limit, limit)
+
+
+def test_entries_of_an_earlier_start_are_read_into_memory() -> None:
+    """A small file stays as it is until the index is trimmed, and then has old and new entries."""
+    disk = FakeDisk()
+    index = offset_index(disk=disk)
+    index.append(1_010, 77)
+    index.trim()
+    again = lazy(disk, index.path)
+    again.get().append(1_020, 99)
+    assert disk.size(index.path) == 8
+    assert again.get().lookup(1_015) == (1_010, 77)
+    again.get().truncate_to(1_015)
+    again.get().append(1_016, 88)
+    again.trim()
+    assert disk.size(index.path) == 16
+    assert again.get().last == (1_016, 88)
+
+
 def lazy(disk: FakeDisk, path: str) -> LazyIndex[OffsetIndex]:
     return LazyIndex(OffsetIndex, disk, path, BASE, 1 << 16)
 
 
+@pytest.mark.usefixtures("indexes_in_files")
 def test_an_index_is_opened_at_first_use_and_read_only() -> None:
     """LazyIndex: nothing is opened before its first use; the file stays unchanged until an entry is added."""
     disk = FakeDisk()
@@ -216,6 +289,7 @@ def test_a_file_that_is_no_index_is_corrupt(contents: bytes) -> None:
     assert lazy(disk, "/x.index").create().entries == 0, "it is written again"
 
 
+@pytest.mark.usefixtures("indexes_in_files")
 def test_a_time_index_that_ends_in_zeros_is_corrupt() -> None:
     disk = FakeDisk()
     index = time_index(disk=disk)
@@ -225,6 +299,7 @@ def test_a_time_index_that_ends_in_zeros_is_corrupt() -> None:
         TimeIndex(disk, index.path, BASE, 1 << 16).sanity_check()
 
 
+@pytest.mark.usefixtures("indexes_in_files")
 def test_a_full_disk_raises_before_the_entry_is_written() -> None:
     disk = FakeDisk(capacity=4096)
     index = offset_index(1 << 20, disk)
@@ -235,13 +310,15 @@ def test_a_full_disk_raises_before_the_entry_is_written() -> None:
     assert index.entries == 1
 
 
+@pytest.mark.usefixtures("indexes_in_files")
 @pytest.mark.parametrize(("make", "entry"), [(offset_index, 8), (time_index, 12)])
 def test_a_size_is_rounded_down_to_whole_entries(make: Callable[..., OffsetIndex | TimeIndex], entry: int) -> None:
     """roundDownToExactMultiple(1234567, 8) is 1234560; maxEntries = limit / entrySize."""
     disk = FakeDisk()
     index = make(1_234_567, disk)
-    assert disk.size(index.path) == 1_234_567 - 1_234_567 % entry == index.max_entries * entry
     assert (index.entries, index.is_full) == (0, False)
+    index.make_writable()
+    assert disk.size(index.path) == 1_234_567 - 1_234_567 % entry == index.max_entries * entry
 
 
 def test_a_hundred_entries_are_truncated_to_forty() -> None:
@@ -286,6 +363,7 @@ def test_a_time_entry_may_have_the_offset_of_the_last_one_but_no_smaller_one() -
         index.maybe_append(12, BASE + 2**31)
 
 
+@pytest.mark.usefixtures("indexes_in_files")
 def test_written_entries_appear_in_the_file(tmp_path: Path) -> None:
     """mmap.putInt(relativeOffset(offset)); mmap.putInt(position): one page cache, on a real disk too."""
     files = OsFiles()

@@ -95,6 +95,9 @@ class Rewriting:
         if clean:
             self.directory.close_clean()
         else:
+            for index in (log.active.index, log.active.time_index):
+                if index.held is not None:  # Kafka creates both files with the segment
+                    index.make_writable()
             log.flush()
             self.directory.close()
         return Path(log.path)
@@ -123,6 +126,7 @@ def assert_same(directory: Path, archive: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("archive", "name"), WRITTEN)
+@pytest.mark.usefixtures("indexes_in_files")
 def test_a_follower_writes_kafkas_files(tmp_path: Path, unpacked: Unpacked, archive: str, name: str) -> None:
     rewriting = Rewriting(archive, name, tmp_path)
     for batch in batches_of(unpacked(archive) / name, rewriting.said):
@@ -133,6 +137,7 @@ def test_a_follower_writes_kafkas_files(tmp_path: Path, unpacked: Unpacked, arch
 
 
 @pytest.mark.parametrize(("archive", "name"), [case for case in WRITTEN if case[1].startswith(LED)])
+@pytest.mark.usefixtures("indexes_in_files")
 def test_a_leader_writes_kafkas_files(tmp_path: Path, unpacked: Unpacked, archive: str, name: str) -> None:
     """From the batches as the producer sent them: without offset and epoch."""
     rewriting = Rewriting(archive, name, tmp_path)

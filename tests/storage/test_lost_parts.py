@@ -11,9 +11,9 @@ import pytest
 
 from storage.checkpoints.checkpoint_file import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.directory.load_progress import LoadProgress
-from storage.files.file_system import read_file, write_file
+from storage.files.file_system import read_file, remove_files, write_file
 from storage.log_config import LogConfig
-from storage.segment.segment import segment_path
+from storage.segment.segment import SUFFIXES, segment_path
 from tests.fakes.log_start import delete_old_segments, delete_records
 from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped
 from tidelog.errors import CorruptLog
@@ -40,8 +40,7 @@ def filled(config: LogConfig = SHORT, *, count: int = 80) -> tuple[Bench, list[O
 
 
 def lose(bench: Bench, base: int) -> None:
-    for suffix in (".log", ".index", ".timeindex"):
-        bench.disk.remove(segment_path("/data/orders-0", base, suffix))
+    assert remove_files(bench.disk, [segment_path("/data/orders-0", base, suffix) for suffix in SUFFIXES])
 
 
 def readable(bench: Bench) -> list[int]:
@@ -224,6 +223,7 @@ def test_an_index_entry_after_the_end_does_not_move_the_log_end(*, clean: bool) 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("which", [0, 2, -1])
+@pytest.mark.usefixtures("indexes_in_files")
 def test_a_missing_or_empty_index_is_rebuilt(suffix: str, which: int) -> None:
     bench, bases, contents = filled()
     path = segment_path("/data/orders-0", bases[which], suffix)

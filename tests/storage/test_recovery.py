@@ -362,7 +362,7 @@ def test_a_log_without_its_directory_is_missing() -> None:
 def test_page_cache_topics_lose_their_tail_without_damage() -> None:
     bench = filled(30, replace(SMALL, durability=Durability.PAGE_CACHE))
     assert bench.log.durable_offset == 30
-    bench.crash(4)
+    bench.crash(2)
     assert bench.log.damage is None
     assert bench.log.log_end_offset < 30
 

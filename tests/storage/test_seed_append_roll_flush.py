@@ -71,10 +71,20 @@ def test_an_index_entry_is_added_before_its_batch_counts() -> None:
     assert [tuple(index.entry(slot)) for slot in range(index.entries)] == [(7, 3 * size), (13, 6 * size)]
 
 
-def test_a_failed_roll_leaves_the_old_segment_active() -> None:
+@pytest.mark.parametrize(
+    ("call", "file"),
+    [
+        ("open", "00000000000000000001.log"),
+        ("open", "0000.index"),
+        ("open", "0000.timeindex"),
+        ("truncate", "0000.timeindex"),
+    ],
+)
+def test_a_failed_roll_leaves_the_old_segment_active(call: str, file: str) -> None:
+    """Creating the new segment fails, or writing the indexes of the old one."""
     bench = Bench()
     bench.lead(b"x" * 1_500)
-    bench.disk.fail("map", "00000000000000000001.timeindex", error=errno.ENOSPC)
+    bench.disk.fail(call, file, error=errno.ENOSPC)
     with pytest.raises(DiskFull):
         bench.lead(b"x" * 1_500)
     assert bases(bench) == [0]

@@ -323,8 +323,8 @@ def test_a_half_emptied_log_on_a_full_disk_is_no_longer_used() -> None:
     """Its segments are gone and no new one can be created: the directory goes offline, and the next start finds it
     empty."""
     bench = filled(10)
-    for call in ("open", "reserve"):
-        bench.disk.fail(call, ".index", error=errno.ENOSPC)
+    bench.log.reconfigure(replace(bench.log.config, preallocate=True))
+    bench.disk.fail("reserve", ".log", error=errno.ENOSPC)
     with pytest.raises(KafkaStorageError, match="emptying failed halfway"):
         bench.log.truncate_fully_and_start_at(Offset(50))
     with pytest.raises(KafkaStorageError, match="offline"):

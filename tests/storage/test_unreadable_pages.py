@@ -63,7 +63,7 @@ from tidelog.types import LeaderEpoch, Offset
 def opened(path):
     directory = LogDirectory(path, files=OsFiles(), clock=SetClock(), rng=random.Random(7))
     log = directory.create_log(TP, TOPIC_ID, LogConfig(index_interval_bytes=100))
-    for _ in range(300):
+    for _ in range(1_100):  # more entries than are held in memory
         append(log)
     return directory, log
 
@@ -85,7 +85,7 @@ index = log.path + "/00000000000000000000.index"
 
 CUT = "os.truncate(index, 0)\n"
 READS = """
-refused(lambda: log.fetch_offset_by_timestamp(NOW, up_to=Offset(300)))
+refused(lambda: log.fetch_offset_by_timestamp(NOW, up_to=Offset(1_100)))
 """
 APPENDS = """
 refused(lambda: [append(log) for _ in range(10)])
@@ -94,7 +94,7 @@ GOES_ON = """
 assert failing.offline is not None and sound.offline is None
 append(other)
 other.flush()
-assert other.fetch_offset_by_timestamp(NOW, up_to=Offset(301)).offset == 0
+assert other.fetch_offset_by_timestamp(NOW, up_to=Offset(1_101)).offset == 0
 print("continues")
 """
 
@@ -252,6 +252,7 @@ def outcome(work: Callable[[], object]) -> KafkaStorageError | None:
 
 @pytest.mark.parametrize("operation", ["load", "store"])
 @pytest.mark.parametrize("what", USES)
+@pytest.mark.usefixtures("indexes_in_files")
 def test_each_use_of_an_index_reports_the_disk_error(what: str, operation: str) -> None:
     """One access after another fails: the directory goes offline with a typed error, and nothing else is raised."""
     failed = 0
