@@ -113,7 +113,7 @@ class LogSegment:
         fresh: bool = False,
         suffix: str = "",
     ) -> None:
-        """fresh: create the .log file; those of the indexes follow later (abstract_index.py). Otherwise the files exist.
+        """fresh: create the .log file; those of the indexes follow (abstract_index.py). Otherwise the files exist.
         suffix: appended to the file names while the segment is not part of the log. Raises OSError."""
         self._files = files
         self.suffix = suffix

@@ -9,7 +9,7 @@ from storage.log.cold_read import BytesRead
 from storage.log_config import LogConfig
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from tests.storage.workbench import NOW, Bench
-from tidelog.types import Offset
+from tidelog.types import Millis, Offset
 
 CONFIG = LogConfig(index_interval_bytes=200, segment_bytes=1 << 20)
 
@@ -47,7 +47,7 @@ def test_appends_create_no_files() -> None:
 
 def test_a_roll_writes_them_and_its_flush_makes_them_durable() -> None:
     bench = filled()
-    bench.log.roll(bench.clock.now)
+    bench.log.roll(Millis(bench.clock.now))
     assert index_files(bench) == [True, True]
     assert index_files(bench, 40) == [False, False]
     bench.log.flush()
@@ -80,14 +80,14 @@ def test_a_kill_leaves_none_and_the_next_start_builds_them() -> None:
 
 def test_a_read_from_the_disk_searches_the_entries_in_memory() -> None:
     """The ticket runs on another thread: it has its own copy of the entries, since there is no file to read."""
-    bench = filled()
+    bench = filled(400)  # the places of the last appends are remembered without a search
     bench.disk.is_cold = lambda _path: True
-    ticket = bench.log.try_fetch(Offset(30), 1, FetchIsolation.HIGH_WATERMARK)
+    ticket = bench.log.try_fetch(Offset(30), 1, FetchIsolation.LOG_END)
     assert isinstance(ticket, BytesRead)
     ticket.run()
     for i in range(40):
         bench.lead(b"x" * 100, timestamp=NOW + 40 + i)
-    read = bench.log.try_fetch(Offset(30), 1, FetchIsolation.HIGH_WATERMARK, ticket)
+    read = bench.log.try_fetch(Offset(30), 1, FetchIsolation.LOG_END, ticket)
     ticket.release()
     assert not isinstance(read, BytesRead)
     assert read.next_offset == 31  # type: ignore[union-attr]

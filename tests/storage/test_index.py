@@ -178,23 +178,20 @@ def test_the_first_entries_are_in_memory_and_later_ones_in_the_file(
     limit = held_entries_max(index.path)
 
     def add(number: int) -> None:
-        if isinstance(index, OffsetIndex):
-            index.append(BASE + 10 * number, 100 * number)
-        else:
-            index.maybe_append(100 * number, BASE + 10 * number)
+        index.push(index.relative(BASE + 10 * number), 100 * number)
+        index.remember_last()
 
     for number in range(1, limit + 1):
         index.reserve_entries(1)
         add(number)
     assert disk.size(index.path) is None
-    assert index.held is not None
-    before = [index.slot(int(BASE) + at, By.KEY) for at in range(0, 10 * limit, 7)]
+    before = [index.slot(at, By.VALUE) for at in range(0, 10 * limit, 7)]
     index.reserve_entries(1)
     assert disk.size(index.path) == index.max_entries * index.ENTRY.size
     add(limit + 1)
     assert index.held is None
-    assert (index.entries, index.slot(1 << 30, By.KEY)) == (limit + 1, limit)
-    assert [index.slot(int(BASE) + at, By.KEY) for at in range(0, 10 * limit, 7)] == before
+    assert (index.entries, index.slot(1 << 30, By.VALUE)) == (limit + 1, limit)
+    assert [index.slot(at, By.VALUE) for at in range(0, 10 * limit, 7)] == before
 
 
 def test_held_entries_survive_a_full_disk() -> None:
