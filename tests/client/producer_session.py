@@ -129,6 +129,16 @@ class RequestSession:
     def lose(self, of: PendingBatch | Attempt, error: TidelogError) -> None:
         self.note(self.core.handle(Lost(self._number(of), error, Millis(self.now))))
 
+    def check_windows(self) -> None:
+        """The places in each node's window are those of its attempts, and a due batch waits only for a place."""
+        attempts = [attempt for attempt in self.core._attempts.values() if attempt.has_place]
+        for node, window in self.core._windows.items():
+            batches = [attempt.batch for attempt in attempts if attempt.node == node]
+            assert window.under_way == sum(batch.size for batch in batches)
+            assert window.partial_under_way == sum(not batch.full for batch in batches)
+            assert not window.partial or not window.has_place
+            assert not window.full or not window.has_room
+
     def _number(self, of: PendingBatch | Attempt) -> int:
         return of.attempt_id if isinstance(of, Attempt) else self.last(of)
 

@@ -450,7 +450,7 @@ class ModelPartition:
         return done
 
 
-HASTY = Policy(Acks.ALL, 0, 300, 600, 1_500, 50, 150)
+HASTY = Policy(Acks.ALL, 0, 300, 600, 1_500, 50, 150, node_partial_max=1, node_bytes_max=900)
 
 
 class IdempotentMachine(RuleBasedStateMachine):
@@ -634,6 +634,7 @@ class IdempotentMachine(RuleBasedStateMachine):
         if not hasattr(self, "session"):
             return
         core = self.session.core
+        self.session.check_windows()
         unfinished = core.unfinished()
         assert core.memory_used == sum(batch.memory for batch in unfinished)
         assert {id(batch) for batch in unfinished} == {id(one) for one in self.batches if not one.outcome.done}

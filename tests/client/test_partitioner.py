@@ -53,7 +53,7 @@ def test_remembered_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def place(chosen: Partitioner, size: int, queued: list[int], led: list[bool]) -> int:
     if not chosen.stays(size):
-        chosen.draw(queued, led)
+        chosen.draw(size, queued.__getitem__, led.__getitem__)
     return chosen.sticky
 
 

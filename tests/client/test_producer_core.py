@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -355,21 +356,24 @@ ERRORS: list[TidelogError] = [
 ]
 
 
+PARTITIONS = 4
+
+
 class ProducerMachine(RuleBasedStateMachine):
     """Random runs of a producer against a log that appends: the reported outcomes must agree with the log."""
 
     @initialize(resend=st.booleans(), seed=st.integers(0, 1000))
     def begin(self, resend: bool, seed: int) -> None:
         policy = Policy(Acks.ALL, 5, 300, 2_000, 8_000, 100, 1_000, resend_unknown=resend)
-        self.session = RequestSession(policy, seed)
+        self.session = RequestSession(replace(policy, node_partial_max=2, node_bytes_max=600), seed)
         self.resend = resend
         self.batches: list[PendingBatch] = []
-        self.order: dict[int, list[int]] = {0: [], 1: []}
-        self.log: dict[int, list[int]] = {0: [], 1: []}
+        self.order: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+        self.log: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
         self.on_wire: list[Attempt] = []
-        self.epoch = {0: 0, 1: 0}
+        self.epoch = dict.fromkeys(range(PARTITIONS), 0)
 
-    @rule(partition=st.integers(0, 1), size=st.integers(0, 200))
+    @rule(partition=st.integers(0, PARTITIONS - 1), size=st.integers(0, 200))
     def put(self, partition: int, size: int) -> None:
         batch = self.session.put(b"x" * size, partition)
         if not any(batch is known for known in self.batches):
@@ -381,7 +385,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def wait(self, ms: int) -> None:
         self.session.tick(ms)
 
-    @rule(partition=st.integers(0, 1), node=st.sampled_from([-1, 1, 2]), newer=st.booleans())
+    @rule(partition=st.integers(0, PARTITIONS - 1), node=st.sampled_from([-1, 1, 2]), newer=st.booleans())
     def elect(self, partition: int, node: int, newer: bool) -> None:
         self.epoch[partition] += newer
         self.session.lead(node, self.epoch[partition], partition)
@@ -421,6 +425,11 @@ class ProducerMachine(RuleBasedStateMachine):
         assert {id(batch) for batch in unfinished} == {id(b) for b in self.batches if not b.outcome.done}
         for queue in core.queues():
             assert all(batch.sealed for batch in list(queue.batches)[:-1])
+
+    @invariant()
+    def windows_are_bounded_and_used(self) -> None:
+        if hasattr(self, "session"):
+            self.session.check_windows()
 
     @invariant()
     def what_was_told_is_true(self) -> None:

@@ -47,6 +47,11 @@ class PendingBatch:
     size: int = 0
     """Upper bound of the encoded size of the records, uncompressed."""
     sealed: bool = False
+    """The batch takes no more records."""
+    full: bool = False
+    """Sealed because the next record did not fit."""
+    hurried: bool = False
+    """The batch does not linger."""
     attempts: int = 0
     """Number of times the batch was given to a node's stream."""
     attempts_elsewhere: int = 0
@@ -131,7 +136,7 @@ class PartitionQueue:
 
     topic_partition: TopicPartition
     batches: deque[PendingBatch] = field(default_factory=deque)
-    """Batches never given to a stream; only the last one may be open."""
+    """Batches never given to a stream; all but the last one are sealed."""
     begun: list[PendingBatch] = field(default_factory=list)
     """Batches given to a node's stream at least once and still without an outcome; in order, all before `batches`."""
     series: Series | None = None
@@ -169,6 +174,8 @@ class Attempt:
     """Time of a leader lookup, even if nothing failed."""
     sent_ms: Millis | None = None
     """Time at which the batch was handed to the network. From then on only an answer shows whether it was written."""
+    has_place: bool = True
+    """Whether the batch counts as under way to the node."""
     follows_open: bool = False
     """An earlier batch had no outcome when this one was sent, so it may still arrive."""
 

@@ -159,6 +159,16 @@ class ClusterView:
             )
         return endpoint
 
+    def is_led_by(
+        self, topic_partition: TopicPartition, topic_id: TopicId | None, node: NodeId, leader_epoch: LeaderEpoch
+    ) -> bool:
+        """Whether this node is the partition's leader in this epoch and alive, and the topic is this incarnation."""
+        topic, index = self.topics.get(topic_partition.topic), topic_partition.partition
+        if topic is None or topic.topic_id != topic_id or index >= len(topic.partitions):
+            return False
+        known = topic.partitions[index]
+        return (known.leader, known.leader_epoch) == (node, leader_epoch) and node in self.nodes
+
     def leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, PartitionView]:
         """Return the leader's address and the partition. Raises UnknownTopicOrPartition, LeaderNotAvailable."""
         topic = self.topic(topic_partition.topic)

@@ -1,15 +1,16 @@
 """Partitioner: Kafka's partition for a key, sticky partitions for records without a key.
 
 Invariants: a key is mapped to the same partition as by Kafka's Java client, librdkafka's `murmur2_random` and
-kafka-python, so that different producers preserve the order of a key. Records without a key stay on one partition until
-a batch is full, so that batches fill (KIP-480, KIP-794).
+kafka-python, so that different producers preserve the order of a key. Records without a key stay on one partition for
+the bytes of a batch, and then until the batch there is full or sent: no batch is left half full, however many
+partitions there are (KIP-480, KIP-794).
 Source: Kafka's `BuiltInPartitioner` and `Utils.murmur2`, which is Austin Appleby's MurmurHash2 with a fixed seed.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -20,6 +21,8 @@ _MASK: Final = 0xFFFFFFFF
 KEYS_REMEMBERED_MAX: Final = 16_384
 """Size of the key cache. Hashing a key takes microseconds in Python, a dictionary lookup 0.1, and streams repeat keys.
 The bound limits a stream of unique keys to some megabytes."""
+DRAWS_MAX: Final = 8
+"""Draws of a partition at random before all partitions are searched for one with a leader."""
 
 
 def murmur2(data: bytes) -> int:
@@ -67,21 +70,28 @@ class Partitioner:
         return partition
 
     def stays(self, size: int) -> bool:
-        """Count a record of `size` bytes without a key. Returns False if `sticky` is full and `draw` must follow."""
+        """Count a record of `size` bytes without a key. Returns False if `sticky` has the bytes of a batch: then
+        `draw` follows, unless the record fits into the open batch there."""
         self._left -= size
-        if self._left >= 0:
-            return True
-        self._left = self._batch_bytes - size
-        return False
+        return self._left >= 0
 
-    def draw(self, queued: Sequence[int], led: Sequence[bool]) -> None:
-        """Choose the next `sticky`: draw two partitions at random, among those with a leader if there are any, and take
-        the one with the shorter queue.
+    def draw(self, size: int, queued: Callable[[int], int], led: Callable[[int], bool]) -> None:
+        """Choose the next `sticky`, beginning with a record of `size` bytes: draw two partitions at random, among those
+        with a leader if there are any, and take the one with the shorter queue.
 
-        queued: bytes queued per partition. led: whether each partition has a leader.
+        queued: returns the bytes queued for a partition. led: returns whether a partition has a leader.
         """
-        usable = [index for index in range(self.partitions) if led[index]] or list(range(self.partitions))
+        one, other = self._draw(led), self._draw(led)
+        self.sticky = one if queued(one) <= queued(other) else other
+        self._left = self._batch_bytes - size
+
+    def _draw(self, led: Callable[[int], bool]) -> int:
+        """Return a partition at random other than `sticky`, with a leader if possible."""
+        for _ in range(DRAWS_MAX):
+            drawn = int(self._rng.random() * self.partitions)
+            if drawn != self.sticky and led(drawn):
+                return drawn
+        usable = [index for index in range(self.partitions) if led(index)] or list(range(self.partitions))
         if len(usable) > 1 and self.sticky in usable:
             usable.remove(self.sticky)
-        one, other = self._rng.choice(usable), self._rng.choice(usable)
-        self.sticky = one if queued[one] <= queued[other] else other
+        return self._rng.choice(usable)

@@ -21,14 +21,15 @@ from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NO_TIMESTAMP, Acks, Endpoint, Millis, Offset, RecordError
 
-MESSAGE_BYTES: Final = 256 * 1024
+MESSAGE_BYTES: Final = 1024 * 1024
 """Target size of a message; a message contains at least one batch."""
 
 
 Take: TypeAlias = Callable[[Attempt], tuple[bytes, int] | None]
 """Returns the batch to be sent now and how many ms the node may wait for the acks; None if it must not be sent."""
-Report: TypeAlias = Callable[[Acknowledged | Refused | Lost], None]
-"""Called with the outcome of each attempt: acknowledged, refused, or lost if no answer will arrive on this stream."""
+Report: TypeAlias = Callable[[Sequence[Acknowledged | Refused | Lost]], None]
+"""Called with the outcome of each attempt, for all attempts of a message at once: acknowledged, refused, or lost if no
+answer will arrive on this stream."""
 
 
 class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceResponse]):
@@ -82,23 +83,26 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
 
     def _sent(self, request: wire.ProduceRequest) -> None:
         if self._acks is Acks.NONE:
-            for entry in request.partitions:
-                self._unanswered.discard(entry.batch_id)
-                self._report(Acknowledged(entry.batch_id, Offset(-1), NO_TIMESTAMP, self._clock.monotonic_ms()))
+            at, sent = self._clock.monotonic_ms(), [entry.batch_id for entry in request.partitions]
+            self._unanswered.difference_update(sent)
+            self._report([Acknowledged(attempt_id, Offset(-1), NO_TIMESTAMP, at) for attempt_id in sent])
 
     def _received(self, answer: data_pb2.ProduceResponse) -> None:
+        at = self._clock.monotonic_ms()
+        outcomes: list[Acknowledged | Refused | Lost] = []
         for result in answer.partitions:
             self._unanswered.discard(result.batch_id)
-            at = self._clock.monotonic_ms()
             if result.HasField("error"):
                 error = from_proto(result.error)
                 error.record_errors = tuple(RecordError(each.index, each.message) for each in result.record_errors)
-                self._report(Refused(result.batch_id, error, at))
+                outcomes.append(Refused(result.batch_id, error, at))
             else:
                 base_offset, append_time = Offset(result.base_offset), Millis(result.log_append_time_ms)
-                self._report(Acknowledged(result.batch_id, base_offset, append_time, at))
+                outcomes.append(Acknowledged(result.batch_id, base_offset, append_time, at))
+        self._report(outcomes)
 
     def _failed(self, unsent: Sequence[Attempt], cause: TidelogError) -> None:
         unanswered, self._unanswered = sorted(self._unanswered), set()
-        for attempt_id in [*unanswered, *(attempt.attempt_id for attempt in unsent)]:
-            self._report(Lost(attempt_id, cause, self._clock.monotonic_ms()))
+        at = self._clock.monotonic_ms()
+        lost = [*unanswered, *(attempt.attempt_id for attempt in unsent)]
+        self._report([Lost(attempt_id, cause, at) for attempt_id in lost])

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import warnings
 import weakref
-from collections import Counter, deque
-from collections.abc import Coroutine, Iterable
+from collections import deque
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
@@ -58,6 +57,7 @@ from tidelog.client.producer_events import (
     Refused,
     SubmitAttempt,
 )
+from tidelog.client.unsent_records import warn_of_unsent
 from tidelog.clock import Clock
 from tidelog.errors import (
     BufferExhausted,
@@ -86,6 +86,8 @@ NO_HEADERS: Final[Headers] = ()
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
 """The node's share of the request timeout, so that its answer arrives before the producer's timeout."""
+TURN_BYTES: Final = 640 * 1024
+"""Memory that `enqueue` fills before the streams get a turn of the loop: 2,000 records of 100 bytes, some 4 ms."""
 
 
 def _checked(value: object, key: object, headers: Iterable[Header], partition: object, timestamp: object) -> _Record:
@@ -137,11 +139,15 @@ class _Route:
 
     def without_key(self, size: int) -> PartitionQueue:
         """Return the queue for a record of `size` bytes without a key."""
-        if not self.partitioner.stays(size):
-            self.partitioner.draw(
-                [queue.queued_bytes for queue in self.queues], [queue.leader != NO_NODE for queue in self.queues]
-            )
-        return self.queues[self.partitioner.sticky]
+        partitioner, queues = self.partitioner, self.queues
+        if partitioner.stays(size):
+            return queues[partitioner.sticky]
+        queue = queues[partitioner.sticky]
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is not None and not batch.sealed and batch.size + size <= self.batch_bytes:
+            return queue
+        partitioner.draw(size, lambda index: queues[index].queued_bytes, lambda index: queues[index].leader != NO_NODE)
+        return queues[partitioner.sticky]
 
 
 class Producer(Service):
@@ -214,17 +220,22 @@ class Producer(Service):
             resend_unknown=on_unknown == "resend",
         )
         self._core = ProducerCore(policy, self._rng)
-        weakref.finalize(self, _warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
+        weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
         self._routes: dict[str, _Route] = {}
         self._views: dict[str, TopicView] = {}
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: Millis | None = None
+        """Time of the timer; None if there is none."""
         self._waiting_for_topic: dict[str, list[_Call]] = {}
         """Calls that wait for the metadata of their topic, in order."""
         self._waiting_for_memory: deque[_Call] = deque()
         """Calls that wait for memory, in order. While there is one, every later call waits behind it."""
         self._pause_due = False
+        """A batch is full, or the streams have had no turn for long: the next `enqueue` lets them work."""
+        self._pause_at = TURN_BYTES
+        """Memory in use from which on a pause is due."""
 
     # --- sending ------------------------------------------------------------------------------------------------
 
@@ -265,9 +276,10 @@ class Producer(Service):
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if not isinstance(delivery, Delivery):
             delivery = await self._put_later(topic, delivery)
-        if self._pause_due:  # a batch is full: let the stream send it
+        if self._pause_due:
             self._pause_due = False
             await self._clock.sleep_ms(0)
+            self._pause_at = self._core.memory_used + TURN_BYTES
         return delivery
 
     def send_nowait(
@@ -383,9 +395,11 @@ class Producer(Service):
             timestamp = self._clock.wall_ms()
         batch = queue.batches[-1] if queue.batches else None
         if batch is None or batch.sealed or batch.size + size > route.batch_bytes:
+            self._pause_due = self._pause_due or batch is not None
             batch = core.open_batch(queue, self._clock.monotonic_ms())
-            self._pause_due = True
             self._wake.set()
+        if used > self._pause_at:
+            self._pause_due = True
         stamp = Millis(timestamp)
         batch.records.append((key, value, stamp, headers))
         batch.size += size
@@ -440,7 +454,8 @@ class Producer(Service):
                     call.placed.set_exception(error)
                 else:
                     if not isinstance(delivery, Delivery):
-                        self._handle(Flushed(self._clock.monotonic_ms()))  # no lingering while a call waits for memory
+                        if self._core.is_idle:  # no lingering if only that would free memory
+                            self._handle(Flushed(self._clock.monotonic_ms()))
                         return
                     call.placed.set_result(delivery)
             calls.popleft()
@@ -490,11 +505,13 @@ class Producer(Service):
             await self._wake.wait()
             self._wake.clear()
             self._handle(TimePassed(self._clock.monotonic_ms()))
+            if self._waiting_for_memory:
+                self._put_waiting()
 
-    def _handle(self, event: Event) -> None:
-        """Pass the event to the core, execute its effects, set the timer."""
+    def _handle(self, *events: Event) -> None:
+        """Pass events that came together to the core, execute its effects, set the timer."""
         memory_was_freed = False
-        todo = deque(self._core.handle(event))
+        todo = deque(self._core.handle(*events))
         while todo:
             effect = todo.popleft()
             match effect:
@@ -513,6 +530,7 @@ class Producer(Service):
                     if self._tasks is not None:
                         self._spawn(self._init_producer_id(effect), "get a producer id")
         if memory_was_freed:
+            self._pause_at = min(self._pause_at, self._core.memory_used + TURN_BYTES)
             self._put_waiting()
         self._set_timer()
 
@@ -528,12 +546,19 @@ class Producer(Service):
 
     def _set_timer(self) -> None:
         alarm = self._core.next_alarm()
+        if alarm == self._timer_ms:
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer = self._timer_ms = None
         if alarm is not None and self._tasks is not None:
             delay = max(0, alarm - self._clock.monotonic_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
+            self._timer_ms = alarm
+            self._timer = asyncio.get_running_loop().call_later(delay, self._alarm_rang)
+
+    def _alarm_rang(self) -> None:
+        self._timer = self._timer_ms = None
+        self._wake.set()
 
     def _give(self, attempt: Attempt) -> None:
         """Give the attempt to the stream of its node. Raises LeaderNotAvailable."""
@@ -554,8 +579,15 @@ class Producer(Service):
             known = view.topics.get(topic)
             if known is not None and known is not self._views[topic]:
                 self._learn(known)
-        for queue in self._core.queues():
-            self._handle(self._cluster.leader_known(queue.topic_partition, failure))
+        changed = [
+            queue.topic_partition
+            for queue in self._core.queues()
+            if failure is not None
+            or queue.lookup_pending
+            or not view.is_led_by(queue.topic_partition, queue.topic_id, queue.leader, queue.leader_epoch)
+        ]
+        if changed:
+            self._handle(*(self._cluster.leader_known(topic_partition, failure) for topic_partition in changed))
 
     def _learn(self, view: TopicView) -> _Route:
         """Create the route of a topic, or replace it if the topic changed."""
@@ -584,8 +616,7 @@ class Producer(Service):
         route = self._routes[view.name] = _Route(
             queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent
         )
-        for queue in queues:
-            self._handle(self._cluster.leader_known(queue.topic_partition, None))
+        self._handle(*(self._cluster.leader_known(queue.topic_partition, None) for queue in queues))
         self._waiting_for_memory.extend(self._waiting_for_topic.pop(view.name, ()))
         self._put_waiting()
         return route
@@ -606,7 +637,7 @@ class Producer(Service):
         self._abandon(f"the producer failed by a defect ({self._defect!r})")
 
     def _on_end(self) -> None:
-        _warn_of_unsent(self._core)
+        warn_of_unsent(self._core)
         self._abandon("the event loop of the producer ended")
 
     # --- what the streams report --------------------------------------------------------------------------------
@@ -627,29 +658,10 @@ class Producer(Service):
             return None
         return records, max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
 
-    def _report(self, outcome: Acknowledged | Refused | Lost) -> None:
-        if isinstance(outcome, Refused):
-            topic_partition = self._core.partition_of(outcome.attempt_id)
-            if topic_partition is not None:
-                self._cluster.note_leader(topic_partition, outcome.error.leader)
-        self._handle(outcome)
-
-
-def _warn_of_unsent(core: ProducerCore) -> None:
-    """Warn of records that stay queued because the producer was never closed.
-
-    A RuntimeWarning, as for a coroutine that was never awaited: Python shows it by default, also while the interpreter
-    exits and logging may have ended. A ResourceWarning would be hidden.
-    """
-    counts: Counter[str] = Counter()
-    for batch in core.unfinished():
-        batch.outcome.is_read = True  # suppresses the message per batch
-        counts[batch.queue.topic_partition.topic] += batch.outcome.records
-    if counts:
-        topics = ", ".join(f"{count} for topic {topic!r}" for topic, count in sorted(counts.items()))
-        warnings.warn(
-            f"a producer ended without close(): {counts.total()} queued records were not acknowledged and may be lost "
-            f"({topics}). Use the producer in a `with` block, or call close() before the program ends.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    def _report(self, outcomes: Sequence[Acknowledged | Refused | Lost]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Refused):
+                topic_partition = self._core.partition_of(outcome.attempt_id)
+                if topic_partition is not None:
+                    self._cluster.note_leader(topic_partition, outcome.error.leader)
+        self._handle(*outcomes)

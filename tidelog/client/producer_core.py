@@ -22,12 +22,14 @@ conditions.
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Mapping
 from random import Random
 from typing import Final
 
 from tidelog.client.accumulator import Attempt, PartitionQueue, PendingBatch
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
+from tidelog.client.node_window import NodeWindow
 from tidelog.client.producer_events import (
     Acknowledged,
     Effect,
@@ -43,12 +45,11 @@ from tidelog.client.producer_events import (
     Refused,
     SubmitAttempt,
 )
+from tidelog.client.producer_failures import commit_unknown, unsent_error
 from tidelog.client.sequences import PLAIN, Series
 from tidelog.errors import (
-    CommitUnknown,
     ConnectionFailed,
     ConnectionLost,
-    DeliveryTimedOut,
     InvalidProducerEpoch,
     LeadershipLost,
     OutOfOrderSequenceNumber,
@@ -57,7 +58,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownProducerId,
 )
-from tidelog.types import NO_NODE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, PartitionIndex, TopicPartition
+from tidelog.types import NO_NODE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, NodeId, PartitionIndex, TopicPartition
 
 OVERDUE_MS: Final = 500
 """Answers slower than this trigger a leader lookup: acks=all takes milliseconds within a cluster."""
@@ -81,6 +82,15 @@ class ProducerCore:
         self._attempts: dict[int, Attempt] = {}
         """Every attempt that may still be answered, including attempts that no longer decide the outcome."""
         self._changed: dict[PartitionQueue, None] = {}
+        """Queues with a batch that was filled since the last event."""
+        self._lingering: OrderedDict[PendingBatch, None] = OrderedDict()
+        """Open batches that are not due yet, in order of creation."""
+        self._young: OrderedDict[int, Attempt] = OrderedDict()
+        """Attempts that are not overdue, in order of `lookup_ms`. Only an attempt that leaves this order unanswered
+        sets an alarm of its own."""
+        self._windows: dict[NodeId, NodeWindow] = {}
+        self._touched: dict[NodeWindow, None] = {}
+        """Windows that got a due queue or a place during this event."""
         self._alarms: list[tuple[Millis, int, PartitionQueue]] = []
         self._numbers = 0
         self._producer_id, self._first_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
@@ -99,13 +109,24 @@ class ProducerCore:
         return queue
 
     def open_batch(self, queue: PartitionQueue, at: Millis) -> PendingBatch:
-        """Seal the open batch of the queue and open a new one; the caller sends TimePassed next."""
+        """Seal the open batch of the queue, which is full, and open a new one; the caller sends TimePassed next."""
         if queue.batches:
-            queue.batches[-1].sealed = True
+            before = queue.batches[-1]
+            before.full = before.full or not before.sealed
+            before.sealed = True
+            self._lingering.pop(before, None)
+            self._changed[queue] = None
         batch = PendingBatch(self._number(), queue, at, Millis(at + self.policy.delivery_timeout_ms))
         queue.batches.append(batch)
-        self._changed[queue] = None
+        self._lingering[batch] = None
         return batch
+
+    def window(self, node: NodeId) -> NodeWindow:
+        """Return the bound of what is under way to a node."""
+        window = self._windows.get(node)
+        if window is None:
+            window = self._windows[node] = NodeWindow(self.policy.node_partial_max, self.policy.node_bytes_max)
+        return window
 
     def queues(self) -> list[PartitionQueue]:
         """All queues, in order of creation."""
@@ -127,7 +148,17 @@ class ProducerCore:
         """Return the latest time of the next TimePassed, or None if no time is set."""
         while self._alarms and self._alarms[0][2].alarm_ms != self._alarms[0][0]:
             heapq.heappop(self._alarms)
-        return self._alarms[0][0] if self._alarms else None
+        times = [self._alarms[0][0]] if self._alarms else []
+        if self._lingering:
+            times.append(Millis(next(iter(self._lingering)).created_ms + self.policy.linger_ms))
+        if self._young:
+            times.append(next(iter(self._young.values())).lookup_ms)
+        return min(times, default=None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way: only an overdue answer, or a batch that is not sent yet, can free memory."""
+        return not any(window.under_way for window in self._windows.values())
 
     def is_wanted(self, attempt: Attempt) -> bool:
         """Whether the attempt's stream may still send the batch."""
@@ -140,9 +171,8 @@ class ProducerCore:
         batch = attempt.batch
         attempt.sent_ms = at
         attempt.give_up_ms = Millis(min(at + self.policy.request_timeout_ms, batch.expires_ms))
-        attempt.lookup_ms = Millis(at + OVERDUE_MS)
         attempt.follows_open = _follows_open(batch)
-        self._alarm(batch.queue, min(attempt.give_up_ms, attempt.lookup_ms))
+        self._await_answer(attempt, at)
         return True
 
     def abandon(self, why: str) -> list[Finished]:
@@ -154,22 +184,31 @@ class ProducerCore:
             if attempt is not None and attempt.sent:
                 error = commit_unknown(batch, attempt, ConnectionLost(f"{why} before the answer came."))
             else:
-                error = self._unsent_error(batch, why)
+                error = unsent_error(batch, why)
             effects.append(Finished(self._free(batch), error))
-        self._queues.clear()
-        self._attempts.clear()
+        for state in (self._queues, self._attempts, self._lingering, self._young, self._windows, self._alarms):
+            state.clear()
         return effects
 
-    def handle(self, event: Event) -> list[Effect]:
-        """Apply an event and return the effects."""
+    def handle(self, *events: Event) -> list[Effect]:
+        """Apply events that came together, and return the effects. All that is due by then goes to the streams in one
+        pass, so that it shares messages."""
         effects: list[Effect] = []
+        for event in events:
+            self._apply(event, effects)
+        while self._touched:
+            self._fill(self._touched.popitem()[0], events[-1].at, effects)
+        return effects
+
+    def _apply(self, event: Event, effects: list[Effect]) -> None:
         match event:
             case Acknowledged(attempt_id, base_offset, append_time, at):
-                attempt = self._attempts.pop(attempt_id, None)
+                attempt = self._end_attempt(attempt_id)
                 if attempt is not None and not attempt.batch.finished:
-                    batch = attempt.batch
-                    self._finish(at, effects, Finished(batch, None, base_offset, append_time))
-                    self._advance(batch.queue, at, effects)
+                    queue = attempt.batch.queue
+                    self._finish(at, effects, Finished(attempt.batch, None, base_offset, append_time))
+                    if queue.begun or queue.batches:
+                        self._advance(queue, at, effects)
             case TimePassed(at):
                 self._tick(at, effects)
             case LeaderKnown():
@@ -188,14 +227,14 @@ class ProducerCore:
                 self._advance_all(at, effects)
             case ProducerIdRefused(error, at):
                 self._id_refused(error, at, effects)
-        return effects
 
     # --- what happened ------------------------------------------------------------------------------------------
 
     def _flush(self, at: Millis, effects: list[Effect]) -> None:
         for queue in self._queues.values():
             if queue.batches:
-                queue.batches[-1].sealed = True
+                queue.batches[-1].hurried = True
+                self._lingering.pop(queue.batches[-1], None)
                 self._advance(queue, at, effects)
 
     def _note_leader(self, event: LeaderKnown, effects: list[Effect]) -> None:
@@ -261,7 +300,7 @@ class ProducerCore:
         self, attempt_id: int, error: TidelogError, at: Millis, effects: list[Effect], *, refused: bool
     ) -> None:
         """Handle a failed attempt. refused: the node answered with an error; otherwise its stream broke."""
-        attempt = self._attempts.pop(attempt_id, None)
+        attempt = self._end_attempt(attempt_id)
         if attempt is None or attempt.batch.attempt is not attempt:
             return  # a later attempt decides
         queue = attempt.batch.queue
@@ -279,8 +318,9 @@ class ProducerCore:
     ) -> None:
         """Remove the records that cannot be encoded; the rest of the batch stays. Its numbers included the removed
         records and no attempt was sent, so a numbered batch is renumbered in another epoch."""
-        batch = self._attempts.pop(attempt_id).batch
-        queue = batch.queue
+        attempt = self._end_attempt(attempt_id)
+        assert attempt is not None, "its stream was about to send it"
+        batch, queue = attempt.batch, attempt.batch.queue
         if len(faulty) == batch.count:
             self._finish(at, effects, Finished(batch, faulty[0]))
         else:
@@ -346,6 +386,13 @@ class ProducerCore:
         changed, self._changed = self._changed, {}
         for queue in changed:
             self._advance(queue, at, effects)
+        while self._lingering and (batch := next(iter(self._lingering))).created_ms + self.policy.linger_ms <= at:
+            del self._lingering[batch]
+            self._advance(batch.queue, at, effects)
+        while self._young and (attempt := next(iter(self._young.values()))).lookup_ms <= at:
+            del self._young[attempt.attempt_id]
+            self._leave_window(attempt)
+            self._advance(attempt.batch.queue, at, effects)
         while self._alarms and self._alarms[0][0] <= at:
             due, _, queue = heapq.heappop(self._alarms)
             if queue.alarm_ms == due:
@@ -359,7 +406,8 @@ class ProducerCore:
             self._advance(queue, at, effects)
 
     def _advance(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
-        """Do all that is possible for this queue now, and set its alarm for the rest."""
+        """Do all that is possible for this queue now: its next batch waits for a place in the node's window, or for its
+        alarm, or for an event."""
         if not queue.begun and queue.idempotent is (queue.series is None):
             _switch(queue)
         for batch in tuple(queue.begun):
@@ -368,9 +416,35 @@ class ProducerCore:
         self._expire(queue, at, effects)
         if queue.series is not None and queue.series.broken:
             self._start_next_epoch(queue, queue.series)
-        while (following := self._next(queue, at)) is not None:
-            if not self._send(following, at, effects):
+        self._offer(queue, at, effects)
+
+    def _offer(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
+        """Let the queue wait for its turn if its next batch is due."""
+        batch = self._next(queue, at)
+        if batch is not None and self._is_due(batch, at, effects):
+            window = self.window(queue.leader)
+            window.offer(queue, full=batch.full)
+            self._touched[window] = None
+            self._alarm(queue, batch.expires_ms)
+
+    def _fill(self, window: NodeWindow, at: Millis, effects: list[Effect]) -> None:
+        """Give due batches to the node's stream, as far as the window allows."""
+        if window.has_place:
+            while window.partial and window.has_room:
+                self._take_turn(window.next_partial(), window, at, effects)
+        while window.full and window.has_room:
+            self._take_turn(window.next_full(), window, at, effects)
+
+    def _take_turn(self, queue: PartitionQueue, window: NodeWindow, at: Millis, effects: list[Effect]) -> None:
+        """Give the next batch of the queue to the node's stream, unless the queue has changed since it was due."""
+        batch = self._next(queue, at)
+        if batch is None or not self._is_due(batch, at, effects):
+            return
+        if self.window(queue.leader) is window:
+            self._submit(batch, window, at, effects)
+            if not queue.batches and queue.begun[-1] is batch:
                 return
+        self._offer(queue, at, effects)
 
     def _next(self, queue: PartitionQueue, at: Millis) -> PendingBatch | None:
         """Return the next batch for a stream, now or later, or None if an event must come first."""
@@ -383,46 +457,82 @@ class ProducerCore:
         if not queue.begun:
             return queue.batches[0]
         # Other batches are in flight: a batch that is not full waits for more records.
-        if series is not None and queue.batches[0].sealed and series.may_follow(queue.begun[0].place, at):
-            return queue.batches[0]
+        following = queue.batches[0]
+        if (
+            series is not None
+            and (following.sealed or following.hurried)
+            and series.may_follow(queue.begun[0].place, at)
+        ):
+            return following
         return None
 
-    def _send(self, batch: PendingBatch, at: Millis, effects: list[Effect]) -> bool:
-        """Give the batch to its leader's stream. Returns False if it must wait; the alarm is then set."""
+    def _is_due(self, batch: PendingBatch, at: Millis, effects: list[Effect]) -> bool:
+        """Whether the batch may be given to its leader's stream now; if not, set the alarm."""
         queue = batch.queue
-        due = batch.created_ms if batch.sealed or batch.attempts else batch.created_ms + self.policy.linger_ms
-        due = max(due, queue.retry_ms)
-        if due > at:
+        if queue.retry_ms > at:
             needs_lookup = batch.cause is not None and (
                 isinstance(batch.cause, ConnectionFailed) or batch.cause.retry is Retry.ELSEWHERE
             )
             if needs_lookup and queue.next_lookup_ms <= at:
                 queue.next_lookup_ms = Millis(at + LOOKUP_MS)
                 self._look_up_leader(queue, effects)
-            self._alarm(queue, Millis(min(due, queue.next_lookup_ms if needs_lookup else due, batch.expires_ms)))
+            due = min(queue.retry_ms, batch.expires_ms)
+            self._alarm(queue, min(due, queue.next_lookup_ms) if needs_lookup else due)
+            return False
+        if batch in self._lingering:
             return False
         if queue.leader == NO_NODE:
             self._look_up_leader(queue, effects)
             self._alarm(queue, batch.expires_ms)
             return False
+        if queue.batches and batch is queue.batches[0] and not self._has_id(queue, at, effects):
+            self._alarm(queue, batch.expires_ms if self._id_requested else min(batch.expires_ms, self._id_retry_ms))
+            return False
+        return True
+
+    def _submit(self, batch: PendingBatch, window: NodeWindow, at: Millis, effects: list[Effect]) -> None:
+        """Give the batch to its leader's stream."""
+        queue = batch.queue
         if queue.batches and batch is queue.batches[0]:
-            if not self._has_id(queue, at, effects):
-                self._alarm(queue, batch.expires_ms if self._id_requested else min(batch.expires_ms, self._id_retry_ms))
-                return False
             self._begin(batch)
         batch.attempts += 1
         attempt = Attempt(
             self._number(), batch, queue.leader, queue.leader_epoch, batch.expires_ms, Millis(at + OVERDUE_MS)
         )
+        window.enter(attempt)
         batch.attempt = self._attempts[attempt.attempt_id] = attempt
+        self._await_answer(attempt, at)
         effects.append(SubmitAttempt(attempt))
-        self._alarm(queue, min(attempt.give_up_ms, attempt.lookup_ms))
-        return True
+
+    def _await_answer(self, attempt: Attempt, at: Millis) -> None:
+        """The attempt was given to a stream, or sent: from now on it may be overdue."""
+        attempt.lookup_ms = Millis(at + OVERDUE_MS)
+        self._young[attempt.attempt_id] = attempt
+        self._young.move_to_end(attempt.attempt_id)
+        if attempt.give_up_ms < attempt.lookup_ms:
+            self._alarm(attempt.batch.queue, attempt.give_up_ms)
+
+    def _end_attempt(self, attempt_id: int) -> Attempt | None:
+        """The attempt will not be answered any more. Returns None if that is known already."""
+        attempt = self._attempts.pop(attempt_id, None)
+        if attempt is not None:
+            self._young.pop(attempt_id, None)
+            self._leave_window(attempt)
+        return attempt
+
+    def _leave_window(self, attempt: Attempt) -> None:
+        """Free the place of the attempt."""
+        if attempt.has_place:
+            attempt.has_place = False
+            window = self.window(attempt.node)
+            window.leave(attempt)
+            self._touched[window] = None
 
     def _begin(self, batch: PendingBatch) -> None:
         """Move the first waiting batch to the batches in flight."""
         queue = batch.queue
         queue.batches.popleft()
+        self._lingering.pop(batch, None)
         queue.begun.append(batch)
         batch.sealed = True
         if queue.series is not None:
@@ -470,38 +580,15 @@ class ProducerCore:
             if queue.begun[0] is batch:
                 queue.lookup_pending = False
                 self._look_up_leader(queue, effects)
-        self._alarm(queue, min(attempt.give_up_ms, attempt.lookup_ms))
+        if attempt.attempt_id not in self._young or attempt.give_up_ms < attempt.lookup_ms:
+            self._alarm(queue, min(attempt.give_up_ms, attempt.lookup_ms))
 
     def _expire(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
-        timed_out = f"delivery_timeout_ms={self.policy.delivery_timeout_ms} passed"
-        for batch in tuple(queue.begun):
-            if batch.attempt is None and batch.expires_ms <= at:
-                self._finish(at, effects, Finished(batch, self._unsent_error(batch, timed_out)))
-        while queue.batches and queue.batches[0].expires_ms <= at:
-            batch = queue.batches[0]
-            self._finish(at, effects, Finished(batch, self._unsent_error(batch, timed_out)))
-
-    def _unsent_error(self, batch: PendingBatch, why: str) -> TidelogError:
-        """Return the error for a batch that no node has."""
-        queue, records, cause = batch.queue, batch.outcome.records, batch.unknown_cause or batch.cause
-        tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
-        no_leader = "no node reported its leader." if queue.leader == NO_NODE else "earlier batches took too long."
-        last_error = cause.message if cause is not None else no_leader
-        error: TidelogError
-        if batch.unknown_cause is not None:
-            error = _about(
-                batch,
-                CommitUnknown(
-                    f"it is unknown whether {records} records for "
-                    f"{queue.topic_partition} are committed: {tried}: {last_error}"
-                ),
-            )
-        else:
-            error = DeliveryTimedOut(
-                f"{records} records for {queue.topic_partition} were not written: {tried}: {last_error}"
-            )
-        error.__cause__ = cause
-        return error
+        expired = [batch for batch in queue.begun if batch.attempt is None and batch.expires_ms <= at]
+        expired += [batch for batch in queue.batches if batch.expires_ms <= at]
+        for batch in expired:
+            why = f"delivery_timeout_ms={self.policy.delivery_timeout_ms} passed"
+            self._finish(at, effects, Finished(batch, unsent_error(batch, why)))
 
     def _retry(self, batch: PendingBatch, cause: TidelogError, at: Millis) -> None:
         """Resend the batch after a pause; later batches that are not sent yet wait with it."""
@@ -516,7 +603,7 @@ class ProducerCore:
         """Withdraw the batch from its stream if it was not sent yet."""
         attempt = batch.attempt
         if attempt is not None and not attempt.sent:
-            self._attempts.pop(attempt.attempt_id, None)
+            self._end_attempt(attempt.attempt_id)
             batch.attempt = None
 
     def _finish(self, at: Millis, effects: list[Effect], finished: Finished) -> None:
@@ -530,6 +617,7 @@ class ProducerCore:
                     queue.series.broken = True
         else:
             queue.batches.remove(batch)
+            self._lingering.pop(batch, None)
         self._take_back(batch)
         batch.attempt = None
         self._free(batch)
@@ -576,21 +664,3 @@ def _follows_open(batch: PendingBatch) -> bool:
         return False
     before = queue.begun[: queue.begun.index(batch)]
     return not queue.series.broken or any(one.attempt is not None or one.unknown_cause is not None for one in before)
-
-
-def commit_unknown(batch: PendingBatch, attempt: Attempt, cause: TidelogError) -> CommitUnknown:
-    """Return the error for the senders of a batch whose outcome is unknown."""
-    next_step = "Read the partition to find out, or send them again and accept duplicates"
-    if batch.stamp is PLAIN:
-        next_step += ' (on_unknown="resend" does that in order)'
-    error = CommitUnknown(
-        f"it is unknown whether {batch.outcome.records} records for {batch.queue.topic_partition} are committed: "
-        f"sent to node {attempt.node} in leader epoch {attempt.leader_epoch}, then: {cause.message} {next_step}."
-    )
-    error.__cause__ = cause
-    return _about(batch, error)
-
-
-def _about(batch: PendingBatch, error: CommitUnknown) -> CommitUnknown:
-    error.topic_partition, error.records = batch.queue.topic_partition, batch.outcome.records
-    return error

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
+from tidelog.client.node_window import BYTES_MAX, PARTIAL_MAX
 from tidelog.errors import TidelogError
 from tidelog.types import NO_TIMESTAMP, Acks, Millis, Offset, ProducerId
 
@@ -16,7 +17,9 @@ from tidelog.types import NO_TIMESTAMP, Acks, Millis, Offset, ProducerId
 class Policy:
     """Limits, in milliseconds, bytes and counts.
 
-    resend_unknown: without idempotence, resend batches that may already be written.
+    resend_unknown: without idempotence, resend batches that may already be written. node_partial_max, node_bytes_max:
+    how many batches that are not full, and how many bytes, may be under way to a node when others are sent
+    (node_window.py).
     """
 
     acks: Acks
@@ -27,6 +30,8 @@ class Policy:
     retry_backoff_ms: int
     retry_backoff_ms_max: int
     resend_unknown: bool = False
+    node_partial_max: int = PARTIAL_MAX
+    node_bytes_max: int = BYTES_MAX
 
 
 # --- events -----------------------------------------------------------------------------------------------------

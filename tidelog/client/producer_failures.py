@@ -1,0 +1,52 @@
+"""The errors that a producer reports for batches without an acknowledgement.
+
+Not here: whether a batch has failed (producer_core.py).
+"""
+
+from __future__ import annotations
+
+from tidelog.client.accumulator import Attempt, PendingBatch
+from tidelog.client.sequences import PLAIN
+from tidelog.errors import CommitUnknown, DeliveryTimedOut, TidelogError
+from tidelog.types import NO_NODE
+
+
+def unsent_error(batch: PendingBatch, why: str) -> TidelogError:
+    """Return the error for a batch that no node has."""
+    queue, records, cause = batch.queue, batch.outcome.records, batch.unknown_cause or batch.cause
+    tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
+    no_leader = "no node reported its leader." if queue.leader == NO_NODE else "earlier batches took too long."
+    last_error = cause.message if cause is not None else no_leader
+    error: TidelogError
+    if batch.unknown_cause is not None:
+        error = _about(
+            batch,
+            CommitUnknown(
+                f"it is unknown whether {records} records for "
+                f"{queue.topic_partition} are committed: {tried}: {last_error}"
+            ),
+        )
+    else:
+        error = DeliveryTimedOut(
+            f"{records} records for {queue.topic_partition} were not written: {tried}: {last_error}"
+        )
+    error.__cause__ = cause
+    return error
+
+
+def commit_unknown(batch: PendingBatch, attempt: Attempt, cause: TidelogError) -> CommitUnknown:
+    """Return the error for the senders of a batch whose outcome is unknown."""
+    next_step = "Read the partition to find out, or send them again and accept duplicates"
+    if batch.stamp is PLAIN:
+        next_step += ' (on_unknown="resend" does that in order)'
+    error = CommitUnknown(
+        f"it is unknown whether {batch.outcome.records} records for {batch.queue.topic_partition} are committed: "
+        f"sent to node {attempt.node} in leader epoch {attempt.leader_epoch}, then: {cause.message} {next_step}."
+    )
+    error.__cause__ = cause
+    return _about(batch, error)
+
+
+def _about(batch: PendingBatch, error: CommitUnknown) -> CommitUnknown:
+    error.topic_partition, error.records = batch.queue.topic_partition, batch.outcome.records
+    return error
