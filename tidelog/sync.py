@@ -110,6 +110,7 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     position = _blocking(_consumer.Consumer.position)
     end_offsets = _blocking(_consumer.Consumer.end_offsets)
     poll = _blocking(_consumer.Consumer.poll)
+    poll_arrow = _blocking(_consumer.Consumer.poll_arrow)
 
     def assign(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import importlib
 import pickle
 import subprocess
@@ -15,14 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.errors import InvalidRecord, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge, TidelogError
 from tidelog.records import Record, Rules, build_batch
 from tidelog.records.v2 import chain, columns, fast_paths, record_check, records_buffer
 from tidelog.records.v2.batch import stamp
 from tidelog.records.v2.header import ATTRIBUTES_AT, HEADER_BYTES
-from tidelog.records.v2.record import decode_records, encode_record
+from tidelog.records.v2.record import decode_records, encode_record, located_records
 from tidelog.records.v2.varint import INT64_MAX, encode_varint
-from tidelog.types import Millis, Offset
+from tidelog.types import Millis, Offset, PartitionIndex
 
 NOW = 1_700_000_000_000
 
@@ -87,6 +89,41 @@ def test_records_are_read_alike(
     outcome(lambda: kept.extend(reader.RecordReader(data, *arguments)))
     outcome(lambda: before.extend(decode_records(data, *arguments)))
     assert kept == before
+
+
+@given(
+    payloads(),
+    st.sampled_from((0, 7, 2**63 - 2)),
+    st.sampled_from((NOW, -1, INT64_MAX)),
+    st.none() | st.just(NOW),
+    st.sampled_from((-(2**63), 0, 9, 2**63 - 1)),
+)
+def test_located_records_are_read_alike(
+    payload: tuple[bytes, int], base_offset: int, base_timestamp: int, append_time: Millis | None, first: int
+) -> None:
+    reader = compiled("_reader")
+    data, count = payload
+    arguments = (count, base_offset, base_timestamp, append_time, first, ConsumerRecord, "orders", 3)
+    expected = outcome(lambda: located_records(data, *arguments))
+    found = outcome(lambda: reader.located_records(memoryview(bytearray(data)), *arguments))
+    assert found == expected
+    if isinstance(found, list):
+        assert all(type(record) is ConsumerRecord for record in found)
+        assert pickle.loads(pickle.dumps(found)) == expected
+
+
+def test_located_records_survive_the_garbage_collector() -> None:
+    reader = compiled("_reader")
+    data = b"".join(encode_record(index, 0, b"k%d" % index, b"v", (("h", b"1"),)) for index in range(2_000))
+    found = reader.located_records(data, 2_000, 0, NOW, None, 5, ConsumerRecord, "orders", 3)
+    assert not any(map(gc.is_tracked, found))
+    kept = found[::2]
+    del found
+    gc.collect()
+    assert [record.key for record in kept] == [b"k%d" % index for index in range(5, 2_000, 2)]
+    assert kept[0] == ConsumerRecord("orders", PartitionIndex(3), Offset(5), Millis(NOW), b"k5", b"v", (("h", b"1"),))
+    with pytest.raises(TypeError, match="NamedTuple"):
+        reader.located_records(data, 2_000, 0, NOW, None, 5, type("Loose", (ConsumerRecord,), {}), "orders", 3)
 
 
 @given(

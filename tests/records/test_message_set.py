@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.records.reference import iter_records
+from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.errors import (
     CorruptRecord,
     InvalidRequest,
@@ -30,7 +31,7 @@ from tidelog.records.batches import batch_at
 from tidelog.records.legacy.message_builder import MessageSetBuilder
 from tidelog.records.legacy.message_set import set_message_timestamp, stamp_message
 from tidelog.records.v2.compression import compress, decompress
-from tidelog.types import Codec, Millis, Offset, TimestampType
+from tidelog.types import Codec, Millis, Offset, PartitionIndex, TimestampType
 
 NOW = 1_700_000_000_000
 CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
@@ -475,3 +476,16 @@ def test_records_beyond_the_callers_limit_are_rejected(codec: Codec) -> None:
     with pytest.raises(RecordTooLarge, match="50000"):
         batch.records(max_bytes=50_000)
     assert len(list(batch.records(max_bytes=200_000))) == 1
+
+
+@each_magic
+@each_codec
+def test_messages_are_located_from_an_offset_on(magic: int, codec: Codec) -> None:
+    wanted = some_records(magic)
+    data = build_message_set(wanted, magic, codec)
+    found = [
+        located
+        for batch in iter_batches(data)
+        for located in batch.located_records(ConsumerRecord, "orders", 2, wanted[1].offset)
+    ]
+    assert found == [ConsumerRecord("orders", PartitionIndex(2), *each) for each in wanted[1:]]

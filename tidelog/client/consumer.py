@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from operator import index
 from random import Random
-from typing import Literal, NamedTuple, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias
 
+from tidelog.client.arrow_poll import ArrowRows
+from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.core_events import TimePassed
 from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import Cursor, FetchPolicy, Sought, Taken, plausible_epoch
@@ -34,30 +36,17 @@ from tidelog.clock import Clock
 from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
 from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
-from tidelog.records.v2.record import Header
+from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.records.v2.varint import INT64_MAX
 from tidelog.types import NO_LEADER_EPOCH, Isolation, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Consumer", "ConsumerRecord", "Place"]
+
 Place: TypeAlias = int | Literal["earliest", "latest"] | datetime
 """An offset, "earliest", "latest", or a time: the first record at or after it."""
-
-
-class ConsumerRecord(NamedTuple):
-    """One record and its position."""
-
-    topic: str
-    partition: PartitionIndex
-    offset: Offset
-    timestamp: Millis
-    """Milliseconds since 1970; -1 if there is none."""
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...] = ()
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The partition, in the form that `seek` and `position` take."""
-        return TopicPartition(self.topic, self.partition)
 
 
 class Consumer(FetchClient):
@@ -199,25 +188,90 @@ class Consumer(FetchClient):
             except TimeoutError:
                 return found
         while cursor is not None and len(found) < max_records:
-            topic, partition = cursor.topic_partition.topic, cursor.topic_partition.partition
             records = cursor.records[cursor.at : cursor.at + max_records - len(found)]
             cursor.at += len(records)
-            found.extend([ConsumerRecord(topic, partition, *record) for record in records])
+            found += records
             self._moved(cursor, Offset(records[-1].offset + 1))
             cursor = self._ready_cursor(raising=False)
         return found
+
+    async def poll_arrow(
+        self,
+        max_records: int = 100_000,
+        timeout: float = 1.0,
+        *,
+        max_bytes: int = 32 * 1024 * 1024,
+        columns: Iterable[str] = TABLE_COLUMNS,
+    ) -> pa.RecordBatch:
+        """Return available records as a pyarrow.RecordBatch; wait up to `timeout` seconds for the first one. No record
+        within that time: a batch without rows. Needs pyarrow: `pip install 'tidelog[arrow]'`.
+
+        max_bytes: bound of all keys, values and headers; the last record batch may exceed it. columns: names of
+        TABLE_COLUMNS, which are those of the Spark source, in the order of the result; only these are built. Order,
+        position, transactions and errors are as for `poll`, which may be called in turn with this method. Raises
+        InvalidRequest for an unknown column or without pyarrow, InvalidTimestamp if a timestamp does not fit Spark's
+        microseconds; nothing is skipped then: leave the column timestamp out.
+        """
+        max_records = whole_number("max_records", max_records, least=1)
+        max_bytes = whole_number("max_bytes", max_bytes, least=1)
+        timeout = seconds("timeout", timeout)
+        columns = tuple(columns)
+        rows = ArrowRows(columns, check_crcs=self._check_crcs, max_records=max_records, max_bytes=max_bytes)
+        await self._clock.sleep_ms(0)
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    self._ready.clear()
+                    table = self._read_rows(rows)
+                    if table.num_rows:
+                        return table
+                    await self._ready.wait()
+        except TimeoutError:
+            return rows.take().table
+
+    def _read_rows(self, rows: ArrowRows) -> pa.RecordBatch:
+        """Read the buffered records of all partitions, each in its turn, and move behind them."""
+        self._ensure_assigned()
+        rows.expect(sum(cursor.buffered for cursor in self._turn))
+        failed: Cursor | None = None
+        for _ in range(len(self._turn)):
+            cursor = self._turn[0]
+            self._turn.rotate(-1)
+            cursor.unload()
+            while cursor.batches and (refused := rows.add(cursor)) is not None:
+                batch, error = refused
+                cursor.buffered -= cursor.batches.popleft().size
+                self._refuse(cursor, batch, error)
+            if not cursor.batches and cursor.error is not None and failed is None:
+                failed = cursor
+                if not rows.rows:
+                    break
+            if rows.is_full:
+                break
+        taken = rows.take()
+        table = taken.table
+        at = self._clock.monotonic_ms()
+        for cursor in taken.moved:
+            self._core.read(cursor)
+            self._handle(Taken(cursor.topic_partition, at))
+        if failed is not None:
+            if not table.num_rows and failed.error is not None:
+                raise failed.error
+            self._ready.set()
+            while self._turn[0] is not failed:  # its error is raised by the next call
+                self._turn.rotate(-1)
+        return table
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield all records from the positions on, without end."""
         while True:
             await self._clock.sleep_ms(0)
             cursor = await self._next_cursor()
-            topic, partition = cursor.topic_partition.topic, cursor.topic_partition.partition
             while cursor.at < len(cursor.records):  # a seek clears the list
                 record = cursor.records[cursor.at]
                 cursor.at += 1
                 self._moved(cursor, Offset(record.offset + 1))
-                yield ConsumerRecord(topic, partition, *record)
+                yield record
 
     async def _next_cursor(self) -> Cursor:
         """Return the next cursor with records, round-robin."""
@@ -228,10 +282,13 @@ class Consumer(FetchClient):
                 return cursor
             await self._ready.wait()
 
-    def _ready_cursor(self, *, raising: bool) -> Cursor | None:
+    def _ensure_assigned(self) -> None:
         _ = self._cluster
         if not self._core.cursors:
             raise InvalidRequest("no partitions are assigned: call assign first")
+
+    def _ready_cursor(self, *, raising: bool) -> Cursor | None:
+        self._ensure_assigned()
         for _ in range(len(self._turn)):
             cursor = self._turn[0]
             self._turn.rotate(-1)
@@ -248,20 +305,18 @@ class Consumer(FetchClient):
     def _load(self, cursor: Cursor) -> None:
         """Decode the next batch of the cursor, or refuse it."""
         assert cursor.position is not None, "nothing is fetched before the position is known"
-        start = cursor.position
+        start, key = cursor.position, cursor.topic_partition
         batch = cursor.batches.popleft()
         cursor.buffered -= batch.size
         try:
             if self._check_crcs:
                 batch.ensure_valid()
-            records = [] if batch.is_control else batch.record_list()
+            records = [] if batch.is_control else batch.located_records(ConsumerRecord, key.topic, key.partition, start)
         except TidelogError as error:
             self._refuse(cursor, batch, error)
             return
         self._core.read(cursor)
-        if records and records[0].offset < start:
-            records = [record for record in records if record.offset >= start]
-        cursor.records, cursor.at = records, 0
+        cursor.records, cursor.loaded, cursor.at = records, batch, 0
         cursor.records_end = batch.next_offset
         cursor.records_epoch = plausible_epoch(batch, cursor.position_epoch, cursor.leader_epoch)
         if not records:
@@ -270,7 +325,10 @@ class Consumer(FetchClient):
 
     def _moved(self, cursor: Cursor, offset: Offset) -> None:
         """Everything below `offset` was returned, including the offset gaps after the last record of a batch."""
-        cursor.position = offset if cursor.at < len(cursor.records) else cursor.records_end
+        if cursor.at < len(cursor.records):
+            cursor.position = offset
+        else:
+            cursor.position, cursor.loaded = cursor.records_end, None
         cursor.position_epoch = cursor.records_epoch
 
     def _how_to_skip(self, batch: RecordBatch) -> str:

@@ -25,6 +25,7 @@ from enum import Enum
 from random import Random
 from typing import Final, Literal, TypeAlias
 
+from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.errors import (
     CorruptLog,
@@ -38,7 +39,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicOrPartition,
 )
-from tidelog.records import Record, RecordBatch
+from tidelog.records import RecordBatch
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
@@ -152,8 +153,9 @@ class Cursor:
     buffered: int = 0
     refused_until: Millis | None = None
     """The bytes at `position` were corrupt; they are fetched again until this time."""
-    records: list[Record] = field(default_factory=list)
-    """The batch being returned; `at` is its next record, `records_end` the end of the batch."""
+    records: list[ConsumerRecord] = field(default_factory=list)
+    """The records of `loaded`, the batch being returned; `at` is the next one, `records_end` the end of the batch."""
+    loaded: RecordBatch | None = None
     at: int = 0
     records_end: Offset = Offset(0)
     records_epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -177,7 +179,14 @@ class Cursor:
         """Drop the buffered bytes."""
         self.batches.clear()
         self.buffered = 0
-        self.records, self.at = [], 0
+        self.records, self.loaded, self.at = [], None, 0
+
+    def unload(self) -> None:
+        """Put the batch being returned back: its records from `position` on are read again."""
+        if self.at < len(self.records) and self.loaded is not None:
+            self.batches.appendleft(self.loaded)
+            self.buffered += self.loaded.size
+        self.records, self.loaded, self.at = [], None, 0
 
     @property
     def has_data(self) -> bool:

@@ -9,9 +9,9 @@ Source: Kafka's consumer (CompletedFetch: how a fetch consumes the list of abort
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.errors import InvalidRecord, InvalidTimestamp
+from tidelog.errors import InvalidRecord, InvalidRequest, InvalidTimestamp
 from tidelog.records.batches import view
 from tidelog.records.v2 import columns as reference
 from tidelog.records.v2.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
@@ -34,6 +34,41 @@ else:
         from tidelog.records.v2.columns import ColumnsBuffer
 
 
+TABLE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""The columns of a table of records: those of Spark's Kafka source."""
+
+
+def table_type(name: str) -> Any:
+    """Return the Arrow type of a column of a table: as in columns.py, but timestamps in microseconds, as in Spark."""
+    import pyarrow as pa
+
+    match name:
+        case "topic":
+            return pa.string()
+        case "partition":
+            return pa.int32()
+        case "timestamp":
+            return pa.timestamp("us", tz="UTC")
+        case _:
+            return reference.arrow_type(name)
+
+
+def table_schema(columns: Iterable[str] = TABLE_COLUMNS) -> Any:
+    """Return the Arrow schema of these columns, all nullable, as Spark requires.
+
+    Raises InvalidRequest for an unknown column, or if pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError as cause:
+        raise InvalidRequest("Arrow batches need pyarrow: pip install 'tidelog[arrow]'") from cause
+    columns = tuple(columns)
+    for name in columns:
+        if name not in TABLE_COLUMNS:
+            raise InvalidRequest(f"unknown column {name!r}; valid columns: {', '.join(TABLE_COLUMNS)}")
+    return pa.schema([pa.field(name, table_type(name)) for name in columns])
+
+
 class SkippedTransaction(NamedTuple):
     """A transaction whose records a read-committed reader skips. first_offset: of its first record."""
 
@@ -42,7 +77,8 @@ class SkippedTransaction(NamedTuple):
 
 
 class ColumnDecoder:
-    """Collects columns of the records with offsets from `start` to below `end`, over any number of buffers.
+    """Collects columns of the records with offsets from `start` to below `end`, over any number of buffers. Both bounds
+    may be changed between two batches.
 
     columns: names as in columns.py; only these are built. aborted: transactions to skip; empty for a read-uncommitted
     reader. check_crcs: False if the checksums were already verified. max_bytes: limit of one batch's decompressed size.
@@ -59,7 +95,7 @@ class ColumnDecoder:
         max_bytes: int = DECOMPRESSED_BYTES_MAX,
     ) -> None:
         self._buffer = ColumnsBuffer(columns)
-        self._start, self._end = start, end
+        self.start, self.end = start, end
         self._aborted = sorted(aborted, key=lambda aborted: aborted.first_offset, reverse=True)
         self._skipped: set[ProducerId] = set()
         self._check_crcs, self._max_bytes = check_crcs, max_bytes
@@ -73,6 +109,10 @@ class ColumnDecoder:
     def size(self) -> int:
         """Bytes of their keys, values and headers, as far as these columns are requested."""
         return self._buffer.size
+
+    def expect(self, size: int) -> None:
+        """Announce batches of about `size` bytes: memory is allocated for them at once."""
+        self._buffer.expect(size)
 
     def add(self, buffer: ByteBuffer) -> None:
         """Add the batches of any format in the buffer; a partial batch at the end is ignored.
@@ -88,10 +128,10 @@ class ColumnDecoder:
         header = batch.header
         if self._check_crcs:
             batch.ensure_valid()
-        if self._is_skipped(batch) or header.base_offset + header.last_offset_delta < self._start:
+        if self._is_skipped(batch) or header.base_offset + header.last_offset_delta < self.start:
             return
         if header.magic == 2:
-            if header.base_offset < self._end:
+            if header.base_offset < self.end:
                 stamped = header.attributes & TIMESTAMP_TYPE_BIT
                 self._buffer.add(
                     batch.payload(max_bytes=self._max_bytes),
@@ -100,13 +140,13 @@ class ColumnDecoder:
                     header.base_timestamp,
                     header.max_timestamp if stamped else None,
                     stamped >> 3,
-                    self._start,
-                    self._end,
+                    self.start,
+                    self.end,
                 )
             return
         timestamp_type = int(batch.timestamp_type)
         for offset, timestamp, key, value, headers in list(batch.records(max_bytes=self._max_bytes)):
-            if self._start <= offset < self._end:
+            if self.start <= offset < self.end:
                 self._buffer.append(offset, timestamp, key, value, headers, timestamp_type)
 
     def take(self) -> dict[str, Any]:
@@ -124,6 +164,88 @@ class ColumnDecoder:
                 self._skipped.discard(batch.producer_id)
             return True
         return batch.is_transactional and batch.producer_id in self._skipped
+
+
+class TableBuilder:
+    """Collects records of any number of partitions as rows of one Arrow record batch.
+
+    columns: of TABLE_COLUMNS, in the order of the result; only these are built. check_crcs: as in ColumnDecoder. Raises
+    InvalidRequest as `table_schema`.
+    """
+
+    def __init__(self, columns: Iterable[str] = TABLE_COLUMNS, *, check_crcs: bool = True) -> None:
+        self._schema = table_schema(columns)
+        # With only topic and partition in the schema, the offset column still gives the number of rows.
+        decoded = {name for name in self._schema.names if name not in ("topic", "partition")} | {"offset"}
+        self._decoder = ColumnDecoder(sorted(decoded), check_crcs=check_crcs)
+        self._runs: list[tuple[str, int, int]] = []
+        """Topic, partition and number of rows, in the order of the rows."""
+
+    @property
+    def rows(self) -> int:
+        """Number of collected records."""
+        return self._decoder.rows
+
+    @property
+    def size(self) -> int:
+        """Bytes of their keys, values and headers, as far as these columns are requested."""
+        return self._decoder.size
+
+    def expect(self, size: int) -> None:
+        """Announce batches of about `size` bytes: memory is allocated for them at once."""
+        self._decoder.expect(size)
+
+    def add(self, topic: str, partition: int, batch: RecordBatch, *, start: int = 0, end: int = INT64_MAX) -> None:
+        """Add the records of a batch with offsets from `start` to below `end`; a rejected batch leaves no row behind.
+
+        Raises CorruptRecord, RecordTooLarge, UnsupportedCompressionType.
+        """
+        before = self._decoder.rows
+        self._decoder.start, self._decoder.end = start, end
+        self._decoder.add_batch(batch)
+        added = self._decoder.rows - before
+        if not added:
+            return
+        if self._runs and self._runs[-1][:2] == (topic, partition):
+            added += self._runs.pop()[2]
+        self._runs.append((topic, partition, added))
+
+    def take(self) -> Any:
+        """Return the collected rows as a pyarrow.RecordBatch, and start again without rows.
+
+        Raises InvalidTimestamp if a timestamp does not fit microseconds; the rows are then dropped.
+        """
+        import pyarrow as pa
+
+        found, runs = self._decoder.take(), self._runs
+        self._runs = []
+        return pa.RecordBatch.from_arrays(
+            [_table_column(name, runs, found) for name in self._schema.names], schema=self._schema
+        )
+
+
+def _table_column(name: str, runs: list[tuple[str, int, int]], found: dict[str, Any]) -> Any:
+    import pyarrow as pa
+
+    kind = table_type(name)
+    match name:
+        case "topic":
+            parts = [pa.repeat(pa.scalar(topic, kind), rows) for topic, _, rows in runs]
+            return pa.concat_arrays(parts) if parts else pa.array([], kind)
+        case "partition":
+            parts = [pa.repeat(pa.scalar(partition, kind), rows) for _, partition, rows in runs]
+            return pa.concat_arrays(parts) if parts else pa.array([], kind)
+        case "timestamp":
+            try:
+                return found[name].cast(kind)
+            except pa.ArrowInvalid as error:
+                places = ", ".join(f"{topic}-{partition}" for topic, partition in {run[:2]: None for run in runs})
+                raise InvalidTimestamp(
+                    f"{places}: a timestamp is outside the range of microseconds: {error}. Leave the column timestamp "
+                    "out to read the other columns"
+                ) from error
+        case _:
+            return found[name]
 
 
 def _ends_in_abort(batch: RecordBatch) -> bool:

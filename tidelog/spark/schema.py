@@ -23,22 +23,23 @@ from pyspark.sql.types import (
 )
 
 from tidelog.errors import InvalidConfig
+from tidelog.records.arrow_columns import TABLE_COLUMNS, table_type
 
 HEADERS: Final = "headers"
 
 _HEADER_TYPE: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_SPARK_TYPES: Final[dict[str, DataType]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS: ArrayType(_HEADER_TYPE),
+}
 TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
-    "key": (BinaryType(), pa.binary()),
-    "value": (BinaryType(), pa.binary()),
-    "topic": (StringType(), pa.string()),
-    "partition": (IntegerType(), pa.int32()),
-    "offset": (LongType(), pa.int64()),
-    "timestamp": (TimestampType(), pa.timestamp("us", tz="UTC")),
-    "timestampType": (IntegerType(), pa.int32()),
-    HEADERS: (
-        ArrayType(_HEADER_TYPE),
-        pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
-    ),
+    name: (_SPARK_TYPES[name], table_type(name)) for name in TABLE_COLUMNS
 }
 """The Spark type and the Arrow type of each column."""
 
@@ -64,8 +65,3 @@ def wanted_columns(schema: StructType) -> tuple[str, ...]:
                 f"{field.dataType.simpleString()}; read it with its own type and cast it in the query"
             )
     return tuple(field.name for field in schema.fields)
-
-
-def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """The Arrow schema of these columns, all nullable, as Spark requires."""
-    return pa.schema([pa.field(name, TYPES[name][1]) for name in columns])

@@ -1,5 +1,6 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled versions of record.decode_records and record_check.check_records: read and check the records of a v2 batch.
+"""Compiled versions of record.decode_records, record.located_records and record_check.check_records: read and check the
+records of a v2 batch.
 
 Invariants: no byte outside the buffer is read; everything that the reference accepts is accepted, with the same result.
 The first record that is not accepted is passed to the reference, which raises the error.
@@ -9,7 +10,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.object cimport PyObject_RichCompare
+from cpython.object cimport PyObject_RichCompare, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
@@ -27,6 +28,18 @@ cdef extern from *:
     }
     """
     bint add_overflows(long long a, long long b, long long *sum) noexcept nogil
+
+cdef extern from *:
+    """
+    static inline PyObject *new_tuple(PyTypeObject *kind, Py_ssize_t size) {
+        return kind->tp_alloc(kind, size);
+    }
+    """
+    object new_tuple(PyTypeObject *kind, Py_ssize_t size)
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object untracked)
+    void PyTuple_SET_ITEM(object filled, Py_ssize_t at, object item)
 
 cdef object Record = reference.Record
 cdef tuple NO_HEADERS = ()
@@ -125,6 +138,15 @@ cdef class RecordReader:
     cdef object _append_time_given
     cdef Py_ssize_t _index
     cdef Py_ssize_t _count
+    # The record that `_parse` has read.
+    cdef const uint8_t *_key
+    cdef const uint8_t *_value
+    cdef const uint8_t *_behind
+    cdef int32_t _key_length
+    cdef int32_t _value_length
+    cdef long long _offset
+    cdef long long _timestamp
+    cdef tuple _headers
 
     def __cinit__(self, data, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp, append_time=None):
         self._held = False
@@ -202,65 +224,117 @@ cdef class RecordReader:
     def __length_hint__(self):
         return max(0, min(self._count - self._index, (self._end - self._at) // 7 + 1)) if self._held else 0
 
+    def read_located(self, int64_t first, kind, topic, partition):
+        """Return the remaining records from offset `first` on; see record.located_records."""
+        cdef list records
+        cdef object judged
+        cdef object timestamp = None
+        cdef long long known = 0
+        if kind.__base__ is not tuple or kind.__dictoffset__:
+            raise TypeError(f"{kind.__name__} must be a NamedTuple: its instances are filled here")
+        records = []
+        while self._index < self._count:
+            if self._parse():
+                if self._offset >= first:
+                    if timestamp is None or known != self._timestamp:
+                        known = self._timestamp
+                        timestamp = known
+                    records.append(self._located(kind, topic, partition, timestamp))
+                self._index += 1
+                self._at = self._behind
+            else:
+                judged = self._ask_reference()
+                if judged.offset >= first:
+                    records.append(tuple.__new__(kind, (topic, partition, *judged)))
+        self._finish()
+        return records
+
+    cdef object _located(self, kind, topic, partition, timestamp):
+        """Return the parsed record as a tuple of the class `kind`. Its fields are numbers, bytes and text, which cannot
+        be part of a reference cycle: the garbage collector ignores it."""
+        cdef object located = new_tuple(<PyTypeObject *> kind, 7)
+        cdef object field
+        PyObject_GC_UnTrack(located)
+        Py_INCREF(topic)
+        PyTuple_SET_ITEM(located, 0, topic)
+        Py_INCREF(partition)
+        PyTuple_SET_ITEM(located, 1, partition)
+        field = self._offset
+        Py_INCREF(field)
+        PyTuple_SET_ITEM(located, 2, field)
+        Py_INCREF(timestamp)
+        PyTuple_SET_ITEM(located, 3, timestamp)
+        field = _bytes_or_none(self._key, self._key_length)
+        Py_INCREF(field)
+        PyTuple_SET_ITEM(located, 4, field)
+        field = _bytes_or_none(self._value, self._value_length)
+        Py_INCREF(field)
+        PyTuple_SET_ITEM(located, 5, field)
+        Py_INCREF(self._headers)
+        PyTuple_SET_ITEM(located, 6, self._headers)
+        return located
+
     cdef FastRecord _read(self):
         """Return the record at `_at`, or None if the reference must decide; `_at` moves only over a valid record."""
+        cdef FastRecord record
+        if not self._parse():
+            return None
+        record = _new_record()
+        record.offset = self._offset
+        record.timestamp = self._timestamp
+        record.key = _bytes_or_none(self._key, self._key_length)
+        record.value = _bytes_or_none(self._value, self._value_length)
+        record.headers = self._headers
+        self._at = self._behind
+        return record
+
+    cdef bint _parse(self) except -1:
+        """Read the fields of the record at `_at`, which ends at `_behind`. Returns False if the reference must
+        decide."""
         cdef const uint8_t *at = self._at
         cdef const uint8_t *end
-        cdef const uint8_t *key
-        cdef const uint8_t *value
-        cdef int32_t length, offset_delta, key_length, value_length
+        cdef int32_t length, offset_delta
         cdef int64_t delta
-        cdef long long offset, timestamp
-        cdef tuple headers = NO_HEADERS
-        cdef FastRecord record
         at = read_varint(at, self._end, &length)
         if at == NULL or length < 1 or length > self._end - at:
-            return None
+            return False
         end = at + length
         at = read_varlong(at + 1, end, &delta)
         if at == NULL:
-            return None
+            return False
         at = read_varint(at, end, &offset_delta)
         if at == NULL:
-            return None
-        at = read_varint(at, end, &key_length)
-        if at == NULL or key_length < -1 or key_length > end - at:
-            return None
-        key = at
-        if key_length > 0:
-            at += key_length
-        at = read_varint(at, end, &value_length)
-        if at == NULL or value_length < -1 or value_length > end - at:
-            return None
-        value = at
-        if value_length > 0:
-            at += value_length
+            return False
+        at = read_varint(at, end, &self._key_length)
+        if at == NULL or self._key_length < -1 or self._key_length > end - at:
+            return False
+        self._key = at
+        if self._key_length > 0:
+            at += self._key_length
+        at = read_varint(at, end, &self._value_length)
+        if at == NULL or self._value_length < -1 or self._value_length > end - at:
+            return False
+        self._value = at
+        if self._value_length > 0:
+            at += self._value_length
         if at >= end:
-            return None
+            return False
         if at[0] == 0:
-            at += 1
-            if at != end:
-                return None
+            if at + 1 != end:
+                return False
+            self._headers = NO_HEADERS
         else:
-            headers = _read_headers(at, end)
-            if headers is None:
-                return None
-        if add_overflows(self._base_offset, offset_delta, &offset):
-            return None
+            self._headers = _read_headers(at, end)
+            if self._headers is None:
+                return False
+        if add_overflows(self._base_offset, offset_delta, &self._offset):
+            return False
         if self._append_time_given is not None:
-            timestamp = self._append_time
-        elif add_overflows(self._base_timestamp, delta, &timestamp):
-            return None
-        record = _new_record()
-        record.offset = offset
-        record.timestamp = timestamp
-        if key_length >= 0:
-            record.key = PyBytes_FromStringAndSize(<const char *> key, key_length)
-        if value_length >= 0:
-            record.value = PyBytes_FromStringAndSize(<const char *> value, value_length)
-        record.headers = headers
-        self._at = end
-        return record
+            self._timestamp = self._append_time
+        elif add_overflows(self._base_timestamp, delta, &self._timestamp):
+            return False
+        self._behind = end
+        return True
 
     cdef object _ask_reference(self):
         """Let the reference read the record at `_at`; nearly always it raises the error."""
@@ -277,6 +351,10 @@ cdef class RecordReader:
         self._at = self._start + at
         self._index += 1
         return record
+
+
+cdef inline bytes _bytes_or_none(const uint8_t *data, int32_t length):
+    return None if length < 0 else PyBytes_FromStringAndSize(<const char *> data, length)
 
 
 cdef tuple _read_headers(const uint8_t *at, const uint8_t *end):
@@ -492,3 +570,12 @@ decode_records = RecordReader
 def record_list(data, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp, append_time=None):
     """Return all records in the uncompressed bytes of a batch."""
     return RecordReader(data, count, base_offset, base_timestamp, append_time).read_all()
+
+
+def located_records(
+    data, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp, append_time, int64_t first, kind, topic, partition
+):
+    """See record.located_records."""
+    return RecordReader(data, count, base_offset, base_timestamp, append_time).read_located(
+        first, kind, topic, partition
+    )

@@ -17,7 +17,7 @@ from typing import Final
 from tidelog.errors import CorruptRecord, UnsupportedCompressionType, UnsupportedForMessageFormat
 from tidelog.records.v2.checksum import crc32c
 from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, decompress
-from tidelog.records.v2.fast_paths import decode_records, record_list
+from tidelog.records.v2.fast_paths import decode_records, located_records, record_list
 from tidelog.records.v2.header import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -33,7 +33,7 @@ from tidelog.records.v2.header import (
     header_problem,
     read_header,
 )
-from tidelog.records.v2.record import Record
+from tidelog.records.v2.record import Located, Record
 from tidelog.records.v2.varint import INT32_MAX
 from tidelog.types import NO_SEQUENCE, Codec, LeaderEpoch, Millis, Offset, ProducerId, TimestampType
 
@@ -240,6 +240,13 @@ class RecordBatch:
     def record_list(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
         """Return all records as a list, faster than one by one. Raises as `records`."""
         return record_list(*self._to_decode(max_bytes))
+
+    def located_records(
+        self, kind: type[Located], topic: str, partition: int, first: int, *, max_bytes: int = DECOMPRESSED_BYTES_MAX
+    ) -> list[Located]:
+        """Return the records from offset `first` on as instances of `kind`, a NamedTuple with the fields topic,
+        partition, offset, timestamp, key, value and headers. Raises as `records`."""
+        return located_records(*self._to_decode(max_bytes), first, kind, topic, partition)
 
     def _to_decode(self, max_bytes: int) -> tuple[bytes | memoryview, int, Offset, Millis, Millis | None]:
         header = self.header

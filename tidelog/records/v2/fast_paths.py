@@ -2,6 +2,7 @@
 
     decode_records   records of a batch            record.py           _reader.pyx
     record_list      the same, as a list           record.py           _reader.pyx
+    located_records  the same, with their topic    record.py           _reader.pyx
     check_records    deep validation               record_check.py     _reader.pyx
     RecordsBuffer    records into a batch          records_buffer.py   _writer.pyx
     follow_chain     consecutive batches           chain.py            _chain.pyx
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidelog.records.v2 import chain, record, record_check, records_buffer
 from tidelog.records.v2.header import ByteBuffer
-from tidelog.records.v2.record import Record
+from tidelog.records.v2.record import Located, Record
 from tidelog.types import Millis
 
 
@@ -40,10 +41,27 @@ def _record_list(
     return list(_decode_records(data, count, base_offset, base_timestamp, append_time))
 
 
+def _located_records(
+    data: ByteBuffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: Millis | None,
+    first: int,
+    kind: type[Located],
+    topic: str,
+    partition: int,
+) -> list[Located]:
+    return record.located_records(
+        bytes(data), count, base_offset, base_timestamp, append_time, first, kind, topic, partition
+    )
+
+
 if TYPE_CHECKING:
     COMPILED: bool
     decode_records = _decode_records
     record_list = _record_list
+    located_records = _located_records
     check_records = record_check.check_records
     RecordsBuffer = records_buffer.RecordsBuffer
     follow_chain = chain.follow_chain
@@ -52,13 +70,14 @@ else:
         if is_pure_python_requested():
             raise ImportError
         from tidelog.records.v2._chain import follow_chain
-        from tidelog.records.v2._reader import check_records, decode_records, record_list
+        from tidelog.records.v2._reader import check_records, decode_records, located_records, record_list
         from tidelog.records.v2._writer import RecordsBuffer
 
         COMPILED = True
     except ImportError:
         decode_records = _decode_records
         record_list = _record_list
+        located_records = _located_records
         check_records = record_check.check_records
         RecordsBuffer = records_buffer.RecordsBuffer
         follow_chain = chain.follow_chain

@@ -12,7 +12,7 @@ Source: KIP-98 and KIP-82; Kafka's DefaultRecord.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tidelog.errors import CorruptRecord, InvalidRecord, RecordTooLarge
 from tidelog.records.v2.varint import (
@@ -27,6 +27,8 @@ from tidelog.records.v2.varint import (
 from tidelog.types import Millis, Offset
 
 Header: TypeAlias = tuple[str, bytes | None]
+Located = TypeVar("Located", bound=tuple[Any, ...])
+"""A NamedTuple with the fields topic, partition, offset, timestamp, key, value and headers."""
 
 
 class Record(NamedTuple):
@@ -103,6 +105,23 @@ def decode_records(
         yield record
     if position != size:
         raise left_over(size - position, count, base_offset)
+
+
+def located_records(
+    data: bytes,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: Millis | None,
+    first: int,
+    kind: type[Located],
+    topic: str,
+    partition: int,
+) -> list[Located]:
+    """Return the records from offset `first` on as instances of `kind`, a NamedTuple. Arguments and errors are those of
+    `decode_records`. kind: its fields are topic, partition, offset, timestamp, key, value and headers."""
+    records = decode_records(data, count, base_offset, base_timestamp, append_time)
+    return [tuple.__new__(kind, (topic, partition, *record)) for record in records if record.offset >= first]
 
 
 def record_at(

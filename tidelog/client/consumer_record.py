@@ -1,0 +1,26 @@
+"""A record as the consumer returns it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.records.v2.record import Header
+from tidelog.types import Millis, Offset, PartitionIndex, TopicPartition
+
+
+class ConsumerRecord(NamedTuple):
+    """One record and its position."""
+
+    topic: str
+    partition: PartitionIndex
+    offset: Offset
+    timestamp: Millis
+    """Milliseconds since 1970; -1 if there is none."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition, in the form that `seek` and `position` take."""
+        return TopicPartition(self.topic, self.partition)
