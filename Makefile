@@ -27,7 +27,7 @@ KAFKA_VERSION := 4.1.0
 # Apache Kafka's jars, fetched once by `make interop`, some 55 MB.
 KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
 PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
-CYTHON_SOURCES := $(sort $(wildcard tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
+CYTHON_SOURCES := $(sort $(wildcard tidelog/client/*.pyx tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)
 
 # --- what everything needs -------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The two things that pyproject.toml cannot say: where the packages lie, and the optional compiled hot loops.
 
 Packages: `tidelog` and `pyspark_tidelog` keep their place; `storage`, `replication` and `node` are laid under
-`tidelog/_server/` (docs/decisions/0001). Extensions: every `.pyx` file of `tidelog/records` and `storage` is compiled
+`tidelog/_server/` (docs/decisions/0001). Extensions: every `.pyx` file of `tidelog` and `storage` is compiled
 where Cython and a C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build continues
 without, says so, and the pure-Python reference beside them serves.
 """
@@ -40,9 +40,7 @@ def module_name(source: str) -> str:
 
 
 def extensions() -> list[Extension]:
-    sources = sorted(
-        str(path) for directory in ("tidelog/records", "storage") for path in Path(directory).rglob("*.pyx")
-    )
+    sources = sorted(str(path) for directory in ("tidelog", "storage") for path in Path(directory).rglob("*.pyx"))
     if not sources:
         return []
     if os.environ.get("TIDELOG_PURE_PYTHON", "0") != "0":

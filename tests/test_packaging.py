@@ -168,7 +168,7 @@ def extensions_in(wheel: Path) -> set[str]:
 
 def test_wheel_carries_the_compiled_codec_and_uses_it(wheel: Path, python: Path) -> None:
     """Every Cython source became a module, and an installed wheel takes it unless asked not to."""
-    sources = [*(ROOT / "tidelog" / "records").rglob("*.pyx"), *(ROOT / "storage").rglob("*.pyx")]
+    sources = [*(ROOT / "tidelog").rglob("*.pyx"), *(ROOT / "storage").rglob("*.pyx")]
     assert extensions_in(wheel) == {path.stem for path in sources}
     library = sysconfig.get_path("purelib")
     assert run(python, "-c", ROUND_TRIP, cwd=python.parent, PYTHONPATH=library).strip() == "compiled"

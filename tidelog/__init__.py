@@ -13,6 +13,7 @@ from tidelog.grpc_environment import set_defaults
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin, ClusterDescription, TopicDescription
+    from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
     from tidelog.client.consumer import Consumer, ConsumerRecord
     from tidelog.client.delivery import Delivery, SendResult
     from tidelog.client.producer import Producer
@@ -28,6 +29,7 @@ _HOME: Final = {
     "Acks": "tidelog.types",
     "Admin": "tidelog.client.admin",
     "ClusterDescription": "tidelog.client.admin",
+    "BatchDelivery": "tidelog.client.batch_delivery",
     "Codec": "tidelog.types",
     "CommitUnknown": "tidelog.errors",
     "Consumer": "tidelog.client.consumer",
@@ -35,6 +37,7 @@ _HOME: Final = {
     "Delivery": "tidelog.client.delivery",
     "Producer": "tidelog.client.producer",
     "Record": "tidelog.records",
+    "RecordsNotQueued": "tidelog.client.batch_delivery",
     "SendResult": "tidelog.client.delivery",
     "TidelogError": "tidelog.errors",
     "TopicDescription": "tidelog.client.admin",
@@ -44,6 +47,7 @@ _HOME: Final = {
 __all__ = [
     "Acks",
     "Admin",
+    "BatchDelivery",
     "ClusterDescription",
     "Codec",
     "CommitUnknown",
@@ -52,6 +56,7 @@ __all__ = [
     "Delivery",
     "Producer",
     "Record",
+    "RecordsNotQueued",
     "SendResult",
     "TidelogError",
     "TopicDescription",

@@ -13,10 +13,14 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 from tidelog.client import admin as _admin
 from tidelog.client import consumer as _consumer
 from tidelog.client import producer as _producer
+from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.connection import Service
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.machine import LoopThread
+from tidelog.client.many_arrow import columns_of_table
+from tidelog.client.many_records import RecordColumns, checked_columns
 from tidelog.errors import InvalidRequest
+from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
 
 Client = TypeVar("Client", bound=Service)
@@ -75,6 +79,30 @@ class Producer(_SyncClient[_producer.Producer]):
 
     send = _blocking(_producer.Producer.send)
     flush = _blocking(_producer.Producer.flush)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[Iterable[Header]] | None = None,
+        partition: int | None = None,
+        timestamp: int | Iterable[int | None] | None = None,
+    ) -> BatchDelivery:
+        """Send many records and wait for all results: `enqueue_many` of `tidelog.Producer`, with the same arguments and
+        errors, and `await` on its BatchDelivery. The fastest way to send records that are at hand."""
+        columns = checked_columns(values, keys, headers, partition, timestamp)  # iterators run in the caller's thread
+        return self._thread.run(self._send_many(topic, columns))
+
+    def send_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
+        """Send the rows of an Arrow table and wait for all results: `enqueue_arrow` of `tidelog.Producer`."""
+        return self._thread.run(self._send_many(topic, columns_of_table(table, partition)))
+
+    async def _send_many(self, topic: str, columns: RecordColumns) -> BatchDelivery:
+        delivery = await self._client.enqueue_columns(topic, columns)
+        await self._client.flush()
+        return await delivery
 
     def send_all(
         self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], *, partition: int | None = None

@@ -199,7 +199,7 @@ def test_a_timestamp_that_does_not_fit_skips_nothing() -> None:
             partition.append(build_batch([Record(Offset(0), Millis(2**62), None, b"late")], base_offset=0))
             async with Consumer(cluster.bootstrap) as consumer:
                 consumer.assign([P0])
-                with pytest.raises(InvalidTimestamp, match="orders-0.*Leave the column timestamp out"):
+                with pytest.raises(InvalidTimestamp, match=r"orders-0.*Leave the column timestamp out"):
                     for _ in range(4):
                         await consumer.poll_arrow()
                 columns = [name for name in TABLE_COLUMNS if name != "timestamp"]
@@ -229,7 +229,7 @@ def test_what_cannot_be_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) ->
                 with pytest.raises(InvalidRequest, match="assign first"):
                     await consumer.poll_arrow()
                 consumer.assign([P0])
-                with pytest.raises(InvalidRequest, match="unknown column 'values'.*timestampType"):
+                with pytest.raises(InvalidRequest, match=r"unknown column 'values'.*timestampType"):
                     await consumer.poll_arrow(columns=["values"])
                 for wrong in ({"max_records": 0}, {"max_bytes": 0}):
                     with pytest.raises(InvalidRequest):

@@ -38,7 +38,7 @@ from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import NO_LEADER_EPOCH, Isolation, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
+from tidelog.types import NO_LEADER_EPOCH, Isolation, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

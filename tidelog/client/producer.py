@@ -13,8 +13,9 @@ import weakref
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 from tidelog.client.accumulator import (
     OBJECT_BYTES,
@@ -22,26 +23,26 @@ from tidelog.client.accumulator import (
     Attempt,
     Headers,
     PartitionQueue,
-    as_bytes,
-    checked_headers,
     record_size,
 )
+from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.cluster import TopicView
 from tidelog.client.connection import Service
 from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.delivery import Delivery, SendResult
+from tidelog.client.many_arrow import columns_of_table
+from tidelog.client.many_records import ManyRecords, RecordColumns, checked_columns
 from tidelog.client.options import (
     acks_of,
     at_least,
     codec_of,
-    partition_index,
-    timestamp_ms,
     topic_name,
     whole_number,
     yes_or_no,
 )
 from tidelog.client.partitioner import Partitioner
 from tidelog.client.produce_stream import ProduceStream
+from tidelog.client.producer_calls import Call, Pause, Placed, WaitingRecord, checked_record
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.producer_events import (
     Acknowledged,
@@ -79,42 +80,12 @@ from tidelog.types import NO_NODE, Acks, Codec, Endpoint, Millis, NodeId, Produc
 
 _log = logging.getLogger("tidelog.producer")
 
-_Record: TypeAlias = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
-"""Value, key, headers, partition, timestamp."""
-
 NO_HEADERS: Final[Headers] = ()
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
 """The node's share of the request timeout, so that its answer arrives before the producer's timeout."""
 TURN_BYTES: Final = 640 * 1024
 """Memory that `enqueue` fills before the streams get a turn of the loop: 2,000 records of 100 bytes, some 4 ms."""
-
-
-def _checked(value: object, key: object, headers: Iterable[Header], partition: object, timestamp: object) -> _Record:
-    """Return the checked fields of a record. Raises TypeError, InvalidRecord, InvalidTimestamp,
-    UnknownTopicOrPartition."""
-    return (
-        as_bytes("value", value),
-        as_bytes("key", key),
-        checked_headers(headers),
-        None if partition is None else partition_index(partition),
-        None if timestamp is None else timestamp_ms(timestamp),
-    )
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A call that waits until its record can be queued."""
-
-    topic: str
-    record: _Record
-    placed: asyncio.Future[Delivery | None]
-    """Done once the record is queued or rejected, or the call gave up: None after its time, or cancelled."""
-
-    def time_out(self) -> None:
-        """Give up unless the record is queued already. From now on it is not queued."""
-        if not self.placed.done():
-            self.placed.set_result(None)
 
 
 @dataclass(slots=True, eq=False)
@@ -228,9 +199,9 @@ class Producer(Service):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: Millis | None = None
         """Time of the timer; None if there is none."""
-        self._waiting_for_topic: dict[str, list[_Call]] = {}
+        self._waiting_for_topic: dict[str, list[Call]] = {}
         """Calls that wait for the metadata of their topic, in order."""
-        self._waiting_for_memory: deque[_Call] = deque()
+        self._waiting_for_memory: deque[Call] = deque()
         """Calls that wait for memory, in order. While there is one, every later call waits behind it."""
         self._pause_due = False
         """A batch is full, or the streams have had no turn for long: the next `enqueue` lets them work."""
@@ -275,12 +246,45 @@ class Producer(Service):
         """
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if not isinstance(delivery, Delivery):
-            delivery = await self._put_later(topic, delivery)
+            placed = asyncio.get_running_loop().create_future()
+            put_later = await self._put_later(Call(topic, partial(self._put_first, topic, delivery), placed))
+            assert isinstance(put_later, Delivery)
+            delivery = put_later
         if self._pause_due:
             self._pause_due = False
             await self._clock.sleep_ms(0)
             self._pause_at = self._core.memory_used + TURN_BYTES
         return delivery
+
+    async def enqueue_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[Iterable[Header]] | None = None,
+        partition: int | None = None,
+        timestamp: int | Iterable[int | None] | None = None,
+    ) -> BatchDelivery:
+        """Queue many records, waiting for memory and metadata; await the BatchDelivery for their outcomes.
+
+        The fastest way to send records that are at hand. keys, headers: one for each value, or None. partition: of all
+        records. timestamp: of all records, or one for each. All arguments are checked before anything is queued;
+        RecordTooLarge names the record. The order within a partition is that of the values, and no other call's records
+        come between them. Waits up to `max_block_ms` for every further piece of memory. If the call fails later, it
+        raises RecordsNotQueued; if it is cancelled, the BatchDelivery of the records that were queued is the argument
+        of the CancelledError. These are the first ones of the call, and they are sent.
+        """
+        return await self.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
+
+    async def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
+        """Queue the rows of an Arrow table or record batch as `enqueue_many` does. Needs pyarrow: the extra `arrow`.
+
+        table: of pyarrow, or any object with Arrow's C interface, for example a polars DataFrame. Columns, as in the
+        Spark source: value, and optionally key, headers, timestamp (null: now) and partition (null: by key), which the
+        argument overrides; topic, offset and timestampType are ignored. Raises InvalidRequest for other columns.
+        """
+        return await self.enqueue_columns(topic, columns_of_table(table, partition))
 
     def send_nowait(
         self,
@@ -357,7 +361,7 @@ class Producer(Service):
         timestamp: int | None,
         *,
         first: bool = False,
-    ) -> Delivery | _Record:
+    ) -> Delivery | WaitingRecord:
         """Check and queue the record. Returns the checked record if it is not queued, because the topic is not known
         yet, memory is full, or earlier calls wait for memory (unless this one is the `first` of them)."""
         if not (
@@ -367,7 +371,7 @@ class Producer(Service):
             and partition is None
             and timestamp is None
         ):
-            value, key, headers, partition, timestamp = _checked(value, key, headers, partition, timestamp)
+            value, key, headers, partition, timestamp = checked_record(value, key, headers, partition, timestamp)
         try:
             route = self._routes.get(topic)
         except TypeError:  # not hashable, so not a str
@@ -410,33 +414,71 @@ class Producer(Service):
         outcome.records = index + 1
         return Delivery(outcome, index, stamp)
 
-    async def _put_later(self, topic: str, record: _Record) -> Delivery:
+    def _put_first(self, topic: str, record: WaitingRecord) -> Delivery | Pause:
+        """Queue the record of the first waiting call."""
+        delivery = self._put(topic, *record, first=True)
+        return delivery if isinstance(delivery, Delivery) else self._pause()
+
+    def _pause(self) -> Pause:
+        """Why a call waits for memory: lingering batches are sent if only that frees some."""
+        return Pause.FLUSH if self._core.is_idle else Pause.WAIT
+
+    async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery:
+        """Queue many records that are checked already; see `enqueue_many`."""
+        many = ManyRecords(topic_name(topic), columns)
+        placed = asyncio.get_running_loop().create_future()
+        try:
+            await self._put_later(Call(topic, partial(self._put_many, many), placed, many))
+        except asyncio.CancelledError as error:
+            error.args = (many.delivery,)
+            raise
+        except TidelogError as error:
+            if many.queued:
+                raise many.not_queued(error) from error
+            raise
+        await self._clock.sleep_ms(0)  # let the streams send
+        return many.delivery
+
+    def _put_many(self, many: ManyRecords) -> BatchDelivery | Pause:
+        """Queue records of the first waiting call, for one turn of the loop."""
+        route, core = self._routes[many.topic], self._core
+        for index in many.too_large(route):
+            self._check_size(many.topic, route, *many.content(index), record=index)
+        if many.wants_more(self._buffer_bytes - core.memory_used, self._buffer_bytes):
+            many.put(route, core, self._buffer_bytes, self._clock.monotonic_ms(), Millis(self._clock.wall_ms()))
+            self._wake.set()
+            if many.is_queued:
+                return many.delivery
+            if many.wants_more(self._buffer_bytes - core.memory_used, self._buffer_bytes):
+                asyncio.get_running_loop().call_soon(self._put_waiting)
+                return Pause.WAIT
+        return self._pause()
+
+    async def _put_later(self, call: Call) -> Placed:
         """Wait for metadata and memory behind earlier calls.
 
         The time limit is a timer that completes `placed`, not `asyncio.timeout`, which could expire in the turn of the
         loop in which the record is queued, and then report a queued record as not queued.
         """
         start = self._clock.monotonic_ms()
-        call = _Call(topic, record, asyncio.get_running_loop().create_future())
-        timer: asyncio.TimerHandle | None = None
         try:
-            if topic in self._routes:
+            if call.topic in self._routes:
                 self._waiting_for_memory.append(call)
                 if self._waiting_for_memory[0] is call:
                     self._put_waiting()
             else:
-                self._waiting_for_topic.setdefault(topic, []).append(call)
+                self._waiting_for_topic.setdefault(call.topic, []).append(call)
                 try:
-                    await self.partitions(topic)
+                    await self.partitions(call.topic)
                 except TidelogError:
                     if not call.placed.done():
                         raise
             left = max(0, start + self._max_block_ms - self._clock.monotonic_ms())
-            timer = asyncio.get_running_loop().call_later(left / 1000, call.time_out)
+            call.timer = asyncio.get_running_loop().call_later(left / 1000, call.time_out, self._max_block_ms)
             delivery = await call.placed
         finally:
-            if timer is not None:
-                timer.cancel()
+            if call.timer is not None:
+                call.timer.cancel()
             self._end_call(call)
         if delivery is None:
             raise self._exhausted(f"was full for max_block_ms={self._max_block_ms}")
@@ -449,18 +491,18 @@ class Producer(Service):
             call = calls[0]
             if not call.placed.done():
                 try:
-                    delivery = self._put(call.topic, *call.record, first=True)
+                    delivery = call.put()
                 except Exception as error:  # noqa: BLE001 - raised to the caller of this record
                     call.placed.set_exception(error)
                 else:
-                    if not isinstance(delivery, Delivery):
-                        if self._core.is_idle:  # no lingering if only that would free memory
+                    if isinstance(delivery, Pause):
+                        if delivery is Pause.FLUSH:
                             self._handle(Flushed(self._clock.monotonic_ms()))
                         return
                     call.placed.set_result(delivery)
             calls.popleft()
 
-    def _end_call(self, call: _Call) -> None:
+    def _end_call(self, call: Call) -> None:
         """The call has ended: if its record is not queued, it never is, and the calls behind it continue."""
         call.placed.cancel()
         calls = self._waiting_for_topic.get(call.topic, [])
@@ -471,8 +513,17 @@ class Producer(Service):
         if self._waiting_for_memory and self._waiting_for_memory[0] is call:
             self._put_waiting()
 
-    def _check_size(self, topic: str, route: _Route, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """Raise RecordTooLarge if the encoded record exceeds a limit."""
+    def _check_size(
+        self,
+        topic: str,
+        route: _Route,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        record: int | None = None,
+    ) -> None:
+        """Raise RecordTooLarge if the encoded record exceeds a limit. record: its index in a call of many."""
+        what = "a record" if record is None else f"record {record}"
         size = HEADER_BYTES + len(encode_record(0, 0, key, value, headers))
         limits = {"record_bytes_max": self._record_bytes_max, "buffer_bytes": self._buffer_bytes - OBJECT_BYTES}
         if self._codec is Codec.NONE:  # the compressed size is checked by the node
@@ -480,7 +531,7 @@ class Producer(Service):
         name, limit = min(limits.items(), key=lambda item: item[1])
         if size > limit:
             raise RecordTooLarge(
-                f"a record for topic {topic!r} takes {size} bytes, {name} allows {limit}: split the record or raise "
+                f"{what} for topic {topic!r} takes {size} bytes, {name} allows {limit}: split the record or raise "
                 "the limit. Nothing was queued."
             )
 

@@ -25,13 +25,18 @@ from tidelog.types import Offset, ProducerId
 
 if TYPE_CHECKING:
     from tidelog.records.v2.columns import ColumnsBuffer
+
+    list_column: Any
 else:
     try:
         if is_pure_python_requested():
             raise ImportError
         from tidelog.records.v2._columns import ColumnsBuffer
+        from tidelog.records.v2._writer import list_column
     except ImportError:
         from tidelog.records.v2.columns import ColumnsBuffer
+
+        list_column = None
 
 
 TABLE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -286,6 +291,46 @@ def encode_columns(
             strict=True,
         )
     )
+
+
+def binary_list(column: Any, what: str) -> list[bytes | None]:
+    """Return the values of a binary column, an array or a chunked array, in order. Raises as `encode_columns`."""
+    found: list[bytes | None] = []
+    for chunk in _chunks(column):
+        binary = _binary(chunk, len(chunk), what)
+        found += list_column(len(chunk), _buffers(binary)) if list_column is not None else binary.to_pylist()
+    return found
+
+
+def millisecond_list(column: Any) -> list[int | None]:
+    """Return the timestamps of a column, an array or a chunked array, in milliseconds. Raises as `encode_columns`."""
+    found: list[int | None] = []
+    for chunk in _chunks(column):
+        times = _milliseconds(chunk)
+        numbers = memoryview(times.buffers()[1] or b"").cast("B").cast("q")[times.offset : times.offset + len(times)]
+        if chunk.null_count:
+            found += [
+                time if valid else None for time, valid in zip(numbers, chunk.is_valid().to_pylist(), strict=True)
+            ]
+        else:
+            found += numbers.tolist()
+    return found
+
+
+def header_list(column: Any) -> list[tuple[tuple[str, bytes | None], ...]]:
+    """Return the headers of each row of a column. Raises InvalidRecord for another type and a header without a key."""
+    import pyarrow as pa
+
+    try:
+        return [_headers(row) for row in column.cast(reference.arrow_type("headers")).to_pylist()]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidRecord(f"the column headers is {column.type}: use list<struct<key, value>>") from error
+
+
+def _chunks(column: Any) -> list[Any]:
+    import pyarrow as pa
+
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _headers(row: list[dict[str, Any] | None] | None) -> tuple[tuple[str, bytes | None], ...]:

@@ -97,6 +97,21 @@ cdef class Column:
         return end - begin
 
 
+def list_column(Py_ssize_t count, column):
+    """Return the values of an Arrow column as a list of bytes, None for null. column: as in `extend_columns`.
+
+    Raises CorruptRecord for ends outside the bytes.
+    """
+    cdef Column values = Column(column, count, "value")
+    cdef const uint8_t *data = NULL
+    cdef list found = []
+    cdef Py_ssize_t row, size
+    for row in range(count):
+        size = values.get(row, &data)
+        found.append(None if size < 0 else PyBytes_FromStringAndSize(<const char *> data if size else NULL, size))
+    return found
+
+
 @cython.final
 cdef class RecordsBuffer:
     """See records_buffer.RecordsBuffer."""

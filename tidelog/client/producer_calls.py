@@ -1,0 +1,70 @@
+"""Calls of a producer that wait until their records can be queued, and the arguments of a single record.
+
+Invariants: a call is done once: its records are queued or rejected, or it gave up and nothing more is queued for it.
+Not here: the order of the calls, and how their records are queued (producer.py, many_records.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from tidelog.client.accumulator import Headers, as_bytes, checked_headers
+from tidelog.client.batch_delivery import BatchDelivery
+from tidelog.client.delivery import Delivery
+from tidelog.client.many_records import ManyRecords
+from tidelog.client.options import partition_index, timestamp_ms
+from tidelog.records.v2.record import Header
+
+WaitingRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
+"""Value, key, headers, partition, timestamp."""
+
+
+def checked_record(
+    value: object, key: object, headers: Iterable[Header], partition: object, timestamp: object
+) -> WaitingRecord:
+    """Return the checked fields of a record. Raises TypeError, InvalidRecord, InvalidTimestamp,
+    UnknownTopicOrPartition."""
+    return (
+        as_bytes("value", value),
+        as_bytes("key", key),
+        checked_headers(headers),
+        None if partition is None else partition_index(partition),
+        None if timestamp is None else timestamp_ms(timestamp),
+    )
+
+
+class Pause(Enum):
+    """Why a call has records that are not queued yet."""
+
+    FLUSH = "memory is full, and the batches that have it may be waiting for more records"
+    WAIT = "memory is full, or the call continues in the next turn of the loop"
+
+
+Placed: TypeAlias = Delivery | BatchDelivery
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call that waits until its records can be queued."""
+
+    topic: str
+    put: Callable[[], Placed | Pause]
+    placed: asyncio.Future[Placed | None]
+    """Done once the records are queued or rejected, or the call gave up: None after its time, or cancelled."""
+    many: ManyRecords | None = None
+    timer: asyncio.TimerHandle | None = None
+
+    def time_out(self, max_block_ms: int, queued: int = 0) -> None:
+        """Give up unless the records are queued already. From now on nothing is queued. A call of many records has its
+        time again for every record behind the first `queued` ones."""
+        if self.placed.done():
+            return
+        if self.many is not None and self.many.queued > queued:
+            loop = asyncio.get_running_loop()
+            self.timer = loop.call_later(max_block_ms / 1000, self.time_out, max_block_ms, self.many.queued)
+        else:
+            self.placed.set_result(None)
