@@ -7,14 +7,16 @@ error. The exit code reports whether the measurement succeeded, not whether targ
 from __future__ import annotations
 
 import argparse
+import json
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from bench import report, suites
+from bench import cluster_parts, machine, report, suites
 from bench.figure import Figure, Run, Suite
 
 
@@ -37,6 +39,17 @@ def main(arguments: list[str] | None = None) -> int:
         "--plot", nargs="?", const=Path("bench-out"), type=Path, metavar="DIRECTORY", help="save PNG charts"
     )
     parser.add_argument("--quick", action="store_true", help="a smoke run: its figures are not reliable")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="save the figures with date and machine, as JSON")
+    cluster = parser.add_argument_group("suite cluster")
+    cluster.add_argument(
+        "--partitions", type=_numbers, default=(6, 300, 1500), metavar="N,N", help="topics of so many (6,300,1500)"
+    )
+    cluster.add_argument(
+        "--peer", type=_names(cluster_parts.PEERS), default=(), metavar="NAME,NAME", help=_choice(cluster_parts.PEERS)
+    )
+    cluster.add_argument(
+        "--only", type=_names(cluster_parts.PARTS), default=(), metavar="PART,PART", help=_choice(cluster_parts.PARTS)
+    )
     options = parser.parse_args(arguments)
     try:
         chosen = suites.load(options.suite)
@@ -45,16 +58,56 @@ def main(arguments: list[str] | None = None) -> int:
     for name, suite in chosen.items():
         with tempfile.TemporaryDirectory(prefix=f"tidelog-bench-{name}-") as scratch:
             figures = []
-            for figure in measure(suite, Run(Path(scratch), quick=options.quick)):
+            run = Run(Path(scratch), options.quick, options.partitions, options.peer, options.only)
+            for figure in measure(suite, run):
                 figures.append(figure)
                 if options.json:
                     print(figure.to_json(), flush=True)
         if not options.json:
             Console(width=None if sys.stdout.isatty() else 140).print(report.table(name, figures))
+        if options.save:
+            _save(options.save, name, figures, run)
         if options.plot:
             print(f"saved {report.plot(name, figures, options.plot)}", file=sys.stderr)
     return 0
 
 
+def _save(path: Path, suite: str, figures: Sequence[Figure], run: Run) -> None:
+    """One JSON document; `python -m bench.picture` draws it."""
+    document = {
+        "suite": suite,
+        "date": machine.today(),
+        "machine": machine.description(),
+        "versions": run.versions,
+        "figures": [json.loads(figure.to_json()) for figure in figures],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = tuple(sorted(int(number) for number in text.split(",")))
+    if numbers[0] < 1:
+        raise argparse.ArgumentTypeError(f"{numbers[0]} partitions: at least 1")
+    return numbers
+
+
+def _choice(valid: Sequence[str]) -> str:
+    return f"one or more of: {', '.join(valid)}"
+
+
+def _names(valid: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        names = tuple(text.split(","))
+        for name in names:
+            if name not in valid:
+                raise argparse.ArgumentTypeError(f"{name!r} is not {_choice(valid)}")
+        return names
+
+    return parse
+
+
 if __name__ == "__main__":
+    # The default action would leave the nodes of a suite running; an exit ends them.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     sys.exit(main())

@@ -69,6 +69,10 @@ class Run:
 
     scratch: Path
     quick: bool = False  # a smoke run: the same code paths, too short for reliable figures
+    partitions: tuple[int, ...] = (6, 300, 1500)  # of the suite `cluster`, as the next two
+    peers: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()  # parts to measure; all if empty
+    versions: dict[str, str] = field(default_factory=dict)  # of the systems that were measured; the suite fills it
     say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr, flush=True))
 
 

@@ -1,238 +1,72 @@
-"""A cluster of three nodes on this machine as a client sees it: three replicas, acks=all, min.insync.replicas=2.
+"""Three nodes on this machine as clients see them, beside peers in the same run: three replicas, two in sync, acks=all.
 
-Nodes, client and, for the baselines, a bare gRPC peer are separate processes and share the machine's cores. The name of
-each figure contains its baseline; `Kafka` is Apache Kafka 4.1 through librdkafka, measured once on two such cores (70
-MB/s at 1 KiB, 318,000 records/s at 100 B, 12 s failover, 370 MiB idle), and is the target. Rates count only values.
-Processor time is that of client and nodes together: on a shared machine it varies less than the rates, and shows what
-an idle machine could carry.
+Nodes and client processes share the machine's cores. Systems take turns within each figure, and the order changes from
+one to the next; only one is busy at a time. The others stay idle and are not stopped, because a system whose nodes are
+paused elects new leaders afterwards; the part `idle` shows what they cost meanwhile. Topics exist only while they are
+measured. A figure names its durability, and the peer with its client: its baseline is the peer's value. Rates count
+records that were acknowledged within the time of the measurement.
+
+Parts: idle (processor and memory with no partitions and with many), latency (one record at a time, alone and beside
+other work), produce (full speed: partitions, keys, new and written before, client processes), batches (processor of the
+nodes for each batch of 50 records), fsync (against page cache), consume, clients (4 and 50 producing processes, 200
+consumers of one partition), failover (kill -9), calls (ways to send and receive many records in one process), limits
+(against the raw limits of the machine).
 """
 
 from __future__ import annotations
 
-import asyncio
-import statistics
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Final
+from contextlib import ExitStack
 
-import psutil
-import uvloop
+from bench import cluster_limits
+from bench.clients import Clients, pool
+from bench.cluster_calls import calls
+from bench.cluster_contest import FULL, QUICK, Contest, Lane
+from bench.cluster_crowds import clients, failover
+from bench.cluster_loads import batches, consume, fsync, idle, latency, produce
+from bench.cluster_parts import PARTS
+from bench.figure import Figure, Run
+from bench.systems import PEERS
+from bench.systems.system import PeerMissing, System, SystemFailed
+from bench.systems.tidelog_nodes import Tidelog
 
-from bench import cluster_load, raw_limits
-from bench.cluster_load import Throughput
-from bench.figure import Better, Figure, Run
-from bench.raw_limits import Peer
-from node.process.local_cluster import LocalCluster
-from tidelog.records import Record, build_batch
-from tidelog.types import Millis, Offset
-
-PARTITIONS: Final = 6
-REPLICAS: Final = 3
-DURABILITIES: Final = ("page-cache", "fsync")
-SIZES: Final = {"100 B": 100, "1 KiB": 1024}
-BATCH_BYTES: Final = 256 * 1024
-
-KAFKA_CORES: Final = 2
-KAFKA_MEGABYTES: Final = 70.0
-KAFKA_RECORDS: Final = 318_000.0
-FAILOVER_SECONDS: Final = 1.2
-"""Kafka 4.1: 12 s."""
-KAFKA_IDLE_MIB: Final = 370.0
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """Durations and repetitions of the measurements."""
-
-    seconds: float
-    latencies: int
-    bare_batches: int
-    idle_seconds: float
-    kills: tuple[int, ...]
-
-
-FULL: Final = Effort(seconds=6, latencies=300, bare_batches=300, idle_seconds=6, kills=(1, 2))
-QUICK: Final = Effort(seconds=0.5, latencies=20, bare_batches=20, idle_seconds=0.5, kills=(1,))
+_MEASURED = {
+    "idle": idle,
+    "latency": latency,
+    "produce": produce,
+    "batches": batches,
+    "fsync": fsync,
+    "consume": consume,
+    "clients": clients,
+    "failover": failover,
+    "calls": calls,
+}
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """All figures; takes some two minutes."""
-    # One event loop for everything: gRPC's client side stays bound to its first loop.
-    with (
-        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-        LocalCluster(run.scratch / "cluster", REPLICAS) as cluster,
-    ):
-        cluster.wait_healthy()
-        yield from _Cluster(run, cluster, QUICK if run.quick else FULL, runner).figures()
+    """All figures of the chosen parts; takes some 12 minutes with one peer, some 7 without."""
+    chosen = [part for part in PARTS if not run.only or part in run.only]
+    with ExitStack() as stack:
+        contest = Contest(run, QUICK if run.quick else FULL, list(_lanes(run, stack)))
+        contest.warm_up()
+        for part in chosen:
+            if part in _MEASURED:
+                yield from _MEASURED[part](contest)
+    if "limits" in chosen:
+        yield from cluster_limits.figures(run)
 
 
-def _topic(durability: str, size: str) -> str:
-    return f"{durability}-{SIZES[size]}"
+def _lanes(run: Run, stack: ExitStack) -> Iterator[Lane]:
+    """Tidelog, then the peers that this machine has. Each ends with the stack."""
+    yield _start(run, stack, stack.enter_context(Tidelog(run.scratch / "tidelog")))
+    for name in run.peers:
+        try:
+            yield _start(run, stack, stack.enter_context(PEERS[name](run.scratch / name)))
+        except (PeerMissing, SystemFailed) as error:
+            run.say(f"{name} is left out: {' '.join(str(error).split())[:300]}")
 
 
-class _Cluster:
-    """A running cluster and its measurements."""
-
-    def __init__(self, run: Run, cluster: LocalCluster, effort: Effort, runner: asyncio.Runner) -> None:
-        self._say, self._scratch = run.say, run.scratch
-        self._cluster, self._effort, self._wait = cluster, effort, runner.run
-
-    def figures(self) -> Iterator[Figure]:
-        for durability in DURABILITIES:
-            for size in SIZES:
-                self._cluster.create_topic(
-                    _topic(durability, size), PARTITIONS, REPLICAS, durability=durability, min_insync_replicas="2"
-                )
-        yield from self._idle()
-        with raw_limits.peer() as peer:
-            yield from self._latencies(peer)
-            yield from self._rates(peer)
-        yield from self._failover()
-
-    @property
-    def _pids(self) -> list[int]:
-        return [node.pid for node in self._cluster.nodes]
-
-    # --- idle -------------------------------------------------------------------------------------------------------
-
-    def _idle(self) -> Iterator[Figure]:
-        self._say(f"{REPLICAS} nodes with {len(DURABILITIES) * len(SIZES) * PARTITIONS} partitions, idle")
-        processes = [psutil.Process(pid) for pid in self._pids]
-        before = [raw_limits.cpu_seconds(process) for process in processes]
-        time.sleep(self._effort.idle_seconds)
-        used = [raw_limits.cpu_seconds(process) - was for process, was in zip(processes, before, strict=True)]
-        resident = max(process.memory_info().rss for process in processes) / 2**20
-        yield Figure(
-            "memory of an idle node (target: Kafka)", resident, "MiB", target=KAFKA_IDLE_MIB, better=Better.LESS
-        )
-        share = statistics.mean(used) / self._effort.idle_seconds
-        yield Figure("processor of an idle node", share * 100, "% of a core", better=Better.LESS)
-
-    # --- one record at a time ---------------------------------------------------------------------------------------
-
-    def _latencies(self, peer: Peer) -> Iterator[Figure]:
-        self._say("one record at a time")
-        count = self._effort.latencies
-        trips = [2 * trip for trip in self._wait(peer.round_trips(bytes(200), count))]
-        syncs = raw_limits.sync_times(self._scratch, bytes(200), count)
-        baselines = {"page-cache": ("two bare gRPC round trips", trips), "fsync": ("a bare fdatasync", syncs)}
-        for durability, (name, bare) in baselines.items():
-            topic = _topic(durability, "100 B")
-            found = self._wait(cluster_load.latencies(self._cluster.bootstrap, topic, SIZES["100 B"], count))
-            for percent in (50, 99):
-                yield Figure(
-                    f"latency p{percent}, {durability} / {name}",
-                    _percentile(found, percent),
-                    "ms",
-                    baseline=_percentile(bare, percent),
-                    better=Better.LESS,
-                )
-
-    # --- full speed ---------------------------------------------------------------------------------------------------
-
-    def _rates(self, peer: Peer) -> Iterator[Figure]:
-        bootstrap, effort = self._cluster.bootstrap, self._effort
-        for size, value_bytes in SIZES.items():
-            batch, share = _batch(value_bytes)
-            limits = _Limits(share, self._wait(peer.send(batch, effort.bare_batches)), self._scratch, batch)
-            for durability in DURABILITIES:
-                self._say(f"produce {size}, {durability}")
-                topic = _topic(durability, size)
-                found = self._wait(cluster_load.produce(bootstrap, topic, value_bytes, effort.seconds, self._pids))
-                self._say(f"  other programs took {found.cores_taken_by_others:.1f} cores meanwhile")
-                yield from _produced(size, durability, found, limits, effort)
-            self._say(f"consume {size}")
-            bare = self._wait(peer.fetch(len(batch), effort.bare_batches))
-            found = self._wait(cluster_load.consume(bootstrap, _topic("page-cache", size), effort.seconds, self._pids))
-            self._say(f"  other programs took {found.cores_taken_by_others:.1f} cores meanwhile")
-            yield _rate(f"consume {size} / bare gRPC stream", size, found, bare.megabytes_per_second * share)
-
-    # --- failover ---------------------------------------------------------------------------------------------------
-
-    def _failover(self) -> Iterator[Figure]:
-        """kill -9 of nodes that lead, at last of one that is the active controller too, under load."""
-        worst, kills = 0.0, len(self._effort.kills) + 1
-        topic = _topic("fsync", "100 B")
-        for number in range(kills):
-            controller = self._cluster.describe(0).controller_id
-            victim = controller if number == kills - 1 else self._effort.kills[number]
-            role = "the active controller, which leads" if victim == controller else "which leads"
-            self._say(f"kill -9 of node {victim}, {role}, under load")
-            kill = partial(self._cluster.kill, victim)
-            took = self._wait(cluster_load.failover(self._cluster.bootstrap, topic, kill))
-            self._say(f"every partition acknowledges again after {took:.1f} s")
-            worst = max(worst, took)
-            self._cluster.start_node(victim)
-            self._cluster.wait_healthy()
-        yield Figure(
-            f"failover, worst of {kills}",
-            worst,
-            "s",
-            target=FAILOVER_SECONDS,
-            better=Better.LESS,
-        )
-
-
-def _percentile(values: list[float], percent: int) -> float:
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """The machine's limits for batches of one value size. share: the part of a batch's bytes that are values."""
-
-    share: float
-    network: raw_limits.Rate
-    scratch: Path
-    batch: bytes
-
-    def disk(self, seconds: float) -> float:
-        return raw_limits.write_and_sync(self.scratch, self.batch, seconds) * self.share
-
-
-def _produced(size: str, durability: str, found: Throughput, limits: _Limits, effort: Effort) -> Iterator[Figure]:
-    what = f"produce {size}, {durability}"
-    if durability == "fsync":
-        yield _rate(f"{what} / bare write+fdatasync ×{REPLICAS}", size, found, limits.disk(effort.seconds / 2))
-        return
-    network = limits.network
-    yield _rate(f"{what} / bare gRPC stream ×{REPLICAS}", size, found, network.megabytes_per_second * limits.share)
-    yield _against_kafka(f"{what} (target: Kafka)", size, found)
-    cost = found.cpu_ms_per_megabyte
-    bare = network.cpu_ms_per_megabyte / limits.share
-    yield Figure(f"{what}, processor / bare gRPC stream ×{REPLICAS}", cost, "ms/MB", baseline=bare, better=Better.LESS)
-    yield Figure(
-        f"{what}, processor (target: {KAFKA_CORES} cores at Kafka's rate)",
-        cost,
-        "ms/MB",
-        target=KAFKA_CORES * 1000 / _kafka_megabytes(size),
-        better=Better.LESS,
-    )
-
-
-def _rate(name: str, size: str, found: Throughput, baseline_megabytes: float) -> Figure:
-    """Large records in bytes, small ones in number."""
-    if SIZES[size] >= 1024:
-        return Figure(name, found.megabytes_per_second, "MB/s", baseline=baseline_megabytes)
-    return Figure(name, found.records_per_second, "records/s", baseline=baseline_megabytes * 1e6 / SIZES[size])
-
-
-def _against_kafka(name: str, size: str, found: Throughput) -> Figure:
-    if SIZES[size] >= 1024:
-        return Figure(name, found.megabytes_per_second, "MB/s", target=KAFKA_MEGABYTES)
-    return Figure(name, found.records_per_second, "records/s", target=KAFKA_RECORDS)
-
-
-def _kafka_megabytes(size: str) -> float:
-    return KAFKA_MEGABYTES if SIZES[size] >= 1024 else KAFKA_RECORDS * SIZES[size] / 1e6
-
-
-def _batch(value_bytes: int) -> tuple[bytes, float]:
-    """A batch as the producer builds it, and the part of its bytes that are values."""
-    count = BATCH_BYTES // (value_bytes + 12)
-    record = Record(Offset(0), Millis(1_700_000_000_000), None, bytes(value_bytes))
-    batch = build_batch([record._replace(offset=Offset(number)) for number in range(count)])
-    return batch, count * value_bytes / len(batch)
+def _start(run: Run, stack: ExitStack, system: System) -> Lane:
+    run.versions[system.name] = system.version
+    found: Clients = stack.enter_context(pool(system))
+    return Lane(system, found)

@@ -1,0 +1,186 @@
+"""Client processes of one system: start them, let several work at once, add up what they did."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import psutil
+
+from bench.loads.job import Job
+from bench.raw_limits import cpu_seconds
+from bench.systems.system import HOME, System, SystemFailed, dies_with_us
+
+
+class Client:
+    """One client process; see bench/loads/job.py for what is said to it."""
+
+    def __init__(self, system: System, kind: str) -> None:
+        command = dies_with_us([system.interpreter(kind), "-m", "bench.loads", kind])
+        self._log = (system.directory / f"client-{kind}.log").open("ab")
+        self.process = subprocess.Popen(
+            command,
+            cwd=HOME,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,  # an interrupt at the terminal reaches only the parent
+            env={**os.environ, "PYTHONPATH": str(HOME)},
+        )
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode())
+        self.process.stdin.flush()
+
+    def answer(self, seconds: float) -> dict[str, Any]:
+        """The next line. Raises SystemFailed if the client failed or says nothing in time."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(seconds):
+                raise SystemFailed(f"a client said nothing for {seconds:g} s; see {self._log.name}")
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemFailed(f"a client ended; see {self._log.name}")
+        found: dict[str, Any] = json.loads(line)
+        if "failed" in found:
+            raise SystemFailed(str(found["failed"]))
+        return found
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+        self._log.close()
+
+
+class Work(NamedTuple):
+    """What all clients did together."""
+
+    answers: list[dict[str, Any]]
+    cpu_clients: float
+    """Processor time, seconds."""
+    cpu_nodes: float
+    others: float
+    """Processor time of all other programs meanwhile, in cores."""
+
+    @property
+    def records(self) -> int:
+        return sum(answer["records"] for answer in self.answers)
+
+    @property
+    def seconds(self) -> float:
+        return float(max(each["ended"] for each in self.answers) - min(each["began"] for each in self.answers))
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.records / self.seconds
+
+    @property
+    def megabytes(self) -> float:
+        """MB of values per second."""
+        return sum(float(each["bytes"]) for each in self.answers) / self.seconds / 1e6
+
+    @property
+    def p99_ms(self) -> float:
+        """The median of the clients' 99th percentiles."""
+        return statistics.median(float(answer["p99_ms"]) for answer in self.answers)
+
+
+def fairness(amounts: Sequence[float]) -> float:
+    """Jain's index: 1 if all have the same, 1/n if one has all."""
+    squares = sum(amount * amount for amount in amounts)
+    return sum(amounts) ** 2 / (len(amounts) * squares) if squares else 0.0
+
+
+class Clients:
+    """A pool of client processes of one system. Processes are kept for later jobs."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self._running: dict[str, list[Client]] = {}
+
+    def take(self, kind: str, count: int) -> list[Client]:
+        running = self._running.setdefault(kind, [])
+        while len(running) < count:
+            running.append(Client(self.system, kind))
+        return running[:count]
+
+    def shrink(self, count: int) -> None:
+        """End all but `count` of each kind."""
+        for running in self._running.values():
+            while len(running) > count:
+                running.pop().end()
+
+    def end(self) -> None:
+        self.shrink(0)
+
+    def do(self, kind: str, job: Job) -> dict[str, Any]:
+        """A job without a start signal, by one client."""
+        (client,) = self.take(kind, 1)
+        client.tell(job.line())
+        return client.answer(180)
+
+    def work(self, jobs: Sequence[tuple[str, Job]]) -> Work:
+        """Each job by a client of its kind, all at once. Raises SystemFailed."""
+        chosen, used = [], dict.fromkeys((kind for kind, _ in jobs), 0)
+        for kind, job in jobs:
+            used[kind] += 1
+            client = self.take(kind, used[kind])[-1]
+            client.tell(job.line())
+            chosen.append(client)
+        for client in chosen:
+            client.answer(180)
+        nodes = [psutil.Process(pid) for pid in self.system.pids]
+        clients = [psutil.Process(client.process.pid) for client in chosen]
+        before = _used(clients), _used(nodes), _busy(), time.perf_counter()
+        for client in chosen:
+            client.tell("go\n")
+        longest = max(job.seconds for _, job in jobs)
+        answers = [client.answer(longest + 180) for client in chosen]
+        took = time.perf_counter() - before[3]
+        nodes = [node for node in nodes if node.is_running()]
+        cpu_clients, cpu_nodes = _used(clients) - before[0], _used(nodes) - before[1]
+        others = max(0.0, _busy() - before[2] - cpu_clients - cpu_nodes) / took
+        return Work(answers, cpu_clients, cpu_nodes, others)
+
+
+@contextmanager
+def pool(system: System) -> Iterator[Clients]:
+    """Client processes that end with the block."""
+    clients = Clients(system)
+    try:
+        yield clients
+    finally:
+        clients.end()
+
+
+def settle(system: System, seconds: float) -> None:
+    """Wait until the nodes use less than a tenth of a core, at most `seconds`: deleting a topic goes on behind it."""
+    deadline = time.perf_counter() + seconds
+    nodes = [psutil.Process(pid) for pid in system.pids]
+    while time.perf_counter() < deadline:
+        before, began = _used(nodes), time.perf_counter()
+        time.sleep(0.4)
+        if _used(nodes) - before < 0.1 * (time.perf_counter() - began):
+            return
+
+
+def _used(processes: Sequence[psutil.Process]) -> float:
+    return sum(cpu_seconds(process) for process in processes)
+
+
+def _busy() -> float:
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system + times.irq + times.softirq
