@@ -26,6 +26,8 @@ PYTEST_FLAGS ?= -n $(JOBS) --dist loadscope
 KAFKA_VERSION := 4.1.0
 # Apache Kafka's jars, fetched once by `make interop`, some 55 MB.
 KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
+# The client libraries of the systems that `make bench PEER=...` compares.
+PEERS := build/peers
 PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
 CYTHON_SOURCES := $(sort $(wildcard tidelog/client/*.pyx tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)
@@ -124,8 +126,26 @@ interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves 
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' --durations=5 tests/interop
 
 .PHONY: bench
-bench: env  ## Measure: SUITE=name (or all), JSON=1 for JSON lines alone, PLOT=1 for charts in bench-out/
-	@$(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) $(if $(filter-out 0,$(PLOT)),--plot)
+bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1; SUITE=cluster also PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
+	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) \
+		$(if $(filter-out 0,$(PLOT)),--plot) $(if $(PARTITIONS),--partitions '$(PARTITIONS)') $(if $(PEER),--peer '$(PEER)') \
+		$(if $(ONLY),--only '$(ONLY)') $(if $(SAVE),--save '$(SAVE)')
+
+.PHONY: bench-picture
+bench-picture: PEER ?= kafka
+bench-picture:  ## The picture in README.md from one run beside PEER=kafka on this machine, some 15 minutes
+	@$(MAKE) bench SUITE=cluster PEER='$(PEER)' ONLY=idle,latency,produce,batches,failover SAVE=bench-out/cluster.json >&2
+	@$(PY) -m bench.picture bench-out/cluster.json docs/images/cluster.svg
+
+# What cannot be fetched is reported; the suite then leaves that peer out.
+.PHONY: peers
+peers: $(PEERS)/.ready
+	@$(if $(findstring kafka,$(PEER)),$(MAKE) $(KAFKA_LIBS)/.fetched || true)
+
+$(PEERS)/.ready: bench/systems/requirements.txt | env
+	@echo "installing the clients of the peers into $(PEERS)" >&2
+	@$(PYTHON) -m venv --clear $(PEERS) && $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $< >&2 \
+		&& touch $@ || { rm -rf $(PEERS); echo "make: the clients of the peers cannot be installed" >&2; }
 
 .PHONY: fuzz
 fuzz: env  ## Made-up bytes for every parser of records (FUZZ_SECONDS=20 for each), then FUZZ_REQUESTS=5000 hostile requests

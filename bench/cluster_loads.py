@@ -31,7 +31,7 @@ BATCHES_PER_SECOND: Final = 600
 
 
 class _Idle(NamedTuple):
-    """A node, on average over the nodes: processor in % of a core, memory in MiB; the largest node's memory."""
+    """processor: % of a core, on average over the nodes. memory: MiB of the largest node. 0: not measured."""
 
     processor: float
     memory: float
@@ -41,7 +41,7 @@ def idle(contest: Contest) -> Iterator[Figure]:
     """Processor and memory of a node without partitions and with the largest number."""
     partitions = contest.largest
     contest.run.say(f"idle, without partitions and with {partitions:,}")
-    found = contest.each(partitions, partial(_idle, contest))
+    found = contest.each(1, partial(_idle, contest))
     for index, state in enumerate(("no partitions", f"{partitions:,} partitions")):
         values = {name: pair[index] for name, pair in found.items()}
         mine = values[contest.tidelog.system.name]
@@ -53,13 +53,15 @@ def idle(contest: Contest) -> Iterator[Figure]:
     without, crowded = found[contest.tidelog.system.name]
     limit = f"memory of an idle node, {partitions:,} partitions: its limit"
     yield Figure(limit, crowded.memory, "MiB", target=120, better=Better.LESS)
-    name = f"processor of an idle node, {partitions:,} partitions / none"
+    name = f"processor of an idle node, {partitions:,} partitions: growth / no partitions"
     base = max(without.processor, 0.01)
     yield Figure(name, crowded.processor, "% of a core", baseline=base, target=2, better=Better.LESS)
 
 
 def _idle(contest: Contest, lane: Lane) -> tuple[_Idle, _Idle]:
     without = _cost(lane, contest.effort.idle_seconds)
+    if contest.largest > lane.system.partitions_max:
+        return without, _Idle(0.0, 0.0)
     with lane.topic("idle", contest.largest, contest.effort):
         return without, _cost(lane, contest.effort.idle_seconds)
 
@@ -194,7 +196,7 @@ def batches(contest: Contest) -> Iterator[Figure]:
             mine = costs[contest.tidelog.system.name]
             yield from compare(name, mine, "us", contest.labelled(costs), better=Better.LESS)
             if state in first:
-                base = f"{name} / {contest.smallest:,} partitions, warm"
+                base = f"{name}: growth / {contest.smallest:,} partitions, warm"
                 yield Figure(base, mine, "us", baseline=first["warm"], target=1.2, better=Better.LESS)
         first = first or {"new": found["Tidelog"][0], "warm": found["Tidelog"][1]}
 

@@ -25,7 +25,6 @@ NODES: Final = 3
 HOME: Final = Path(__file__).resolve().parent.parent.parent
 CLIENTS: Final = Path(os.environ.get("TIDELOG_BENCH_PEERS", HOME / "build" / "peers")) / "bin" / "python"
 """The interpreter of the environment with the peers' clients (bench/systems/requirements.txt)."""
-_END_SECONDS: Final = 20.0
 
 
 class PeerMissing(Exception):
@@ -118,6 +117,8 @@ class Children:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.patience_seconds = 20.0
+        """From SIGTERM to SIGKILL."""
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
         """Start a process that writes to `NAME.log`. Returns its id."""
@@ -145,7 +146,7 @@ class Children:
 
     def wait_dead(self, name: str) -> None:
         """Reap a process that was killed."""
-        self._running[name].wait(_END_SECONDS)
+        self._running[name].wait(self.patience_seconds)
 
     def wait_until(self, name: str, reached: Callable[[], bool], seconds: float = 90) -> None:
         """Raises SystemFailed if the process ends before, or if it takes longer."""
@@ -162,7 +163,7 @@ class Children:
         for process in self._running.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + _END_SECONDS
+        deadline = time.monotonic() + self.patience_seconds
         for process in self._running.values():
             try:
                 process.wait(max(0.1, deadline - time.monotonic()))
