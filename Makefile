@@ -126,7 +126,7 @@ interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves 
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' --durations=5 tests/interop
 
 .PHONY: bench
-bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1; SUITE=cluster also PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
+bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) \
 		$(if $(filter-out 0,$(PLOT)),--plot) $(if $(PARTITIONS),--partitions '$(PARTITIONS)') $(if $(PEER),--peer '$(PEER)') \
 		$(if $(ONLY),--only '$(ONLY)') $(if $(SAVE),--save '$(SAVE)')
@@ -140,7 +140,7 @@ bench-picture:  ## The picture in README.md from one run beside PEER=kafka on th
 # What cannot be fetched is reported; the suite then leaves that peer out.
 .PHONY: peers
 peers: $(PEERS)/.ready
-	@$(if $(findstring kafka,$(PEER)),$(MAKE) $(KAFKA_LIBS)/.fetched || true)
+	@$(if $(findstring kafka,$(PEER)),$(MAKE) --silent $(KAFKA_LIBS)/.fetched >&2 || true)
 
 $(PEERS)/.ready: bench/systems/requirements.txt | env
 	@echo "installing the clients of the peers into $(PEERS)" >&2

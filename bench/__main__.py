@@ -63,10 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
                 figures.append(figure)
                 if options.json:
                     print(figure.to_json(), flush=True)
+                if options.save:  # each time: a run that is interrupted keeps what it has measured
+                    _save(options.save, name, figures, run)
         if not options.json:
             Console(width=None if sys.stdout.isatty() else 140).print(report.table(name, figures))
-        if options.save:
-            _save(options.save, name, figures, run)
         if options.plot:
             print(f"saved {report.plot(name, figures, options.plot)}", file=sys.stderr)
     return 0

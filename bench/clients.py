@@ -10,13 +10,15 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import psutil
 
 from bench.loads.job import Job
 from bench.raw_limits import cpu_seconds
 from bench.systems.system import HOME, System, SystemFailed, dies_with_us
+
+ANSWER_SECONDS: Final = 180.0
 
 
 class Client:
@@ -127,13 +129,30 @@ class Clients:
         self.shrink(0)
 
     def do(self, kind: str, job: Job) -> dict[str, Any]:
-        """A job without a start signal, by one client."""
-        (client,) = self.take(kind, 1)
-        client.tell(job.line())
-        return client.answer(180)
+        """A job without a start signal, by one client. Raises SystemFailed."""
+        with self._in_step():
+            (client,) = self.take(kind, 1)
+            client.tell(job.line())
+            return client.answer(ANSWER_SECONDS)
 
     def work(self, jobs: Sequence[tuple[str, Job]]) -> Work:
         """Each job by a client of its kind, all at once. Raises SystemFailed."""
+        with self._in_step():
+            return self._work(jobs)
+
+    @contextmanager
+    def _in_step(self) -> Iterator[None]:
+        """After a failure the other clients have answers that nobody awaits: all end, and new ones are started."""
+        try:
+            yield
+        except OSError as error:
+            self.end()
+            raise SystemFailed(f"a client ended: {error}") from error
+        except SystemFailed:
+            self.end()
+            raise
+
+    def _work(self, jobs: Sequence[tuple[str, Job]]) -> Work:
         chosen, used = [], dict.fromkeys((kind for kind, _ in jobs), 0)
         for kind, job in jobs:
             used[kind] += 1
@@ -141,14 +160,14 @@ class Clients:
             client.tell(job.line())
             chosen.append(client)
         for client in chosen:
-            client.answer(180)
+            client.answer(ANSWER_SECONDS)
         nodes = [psutil.Process(pid) for pid in self.system.pids]
         clients = [psutil.Process(client.process.pid) for client in chosen]
         before = _used(clients), _used(nodes), _busy(), time.perf_counter()
         for client in chosen:
             client.tell("go\n")
         longest = max(job.seconds for _, job in jobs)
-        answers = [client.answer(longest + 180) for client in chosen]
+        answers = [client.answer(longest + ANSWER_SECONDS) for client in chosen]
         took = time.perf_counter() - before[3]
         nodes = [node for node in nodes if node.is_running()]
         cpu_clients, cpu_nodes = _used(clients) - before[0], _used(nodes) - before[1]

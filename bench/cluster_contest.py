@@ -80,15 +80,20 @@ class Lane(NamedTuple):
 
     @contextmanager
     def topic(self, name: str, partitions: int, effort: Effort, *, fsync: bool = False) -> Iterator[Job]:
-        """A topic for the length of the block. Yields a job that names it."""
+        """A topic for the length of the block. Yields a job that names it. An interrupt leaves it: the nodes end."""
         job = self.job("create_topic", name, partitions)._replace(fsync=fsync)
         self.clients.do(self.kind, job)
+        settle(self.system, effort.settle_seconds)
         try:
-            settle(self.system, effort.settle_seconds)
             yield job
-        finally:
-            self.clients.do(self.kind, job._replace(do="delete_topic"))
-            settle(self.system, effort.settle_seconds)
+        except SystemFailed:
+            self._delete(job, effort)
+            raise
+        self._delete(job, effort)
+
+    def _delete(self, job: Job, effort: Effort) -> None:
+        self.clients.do(self.kind, job._replace(do="delete_topic"))
+        settle(self.system, effort.settle_seconds)
 
 
 @dataclass(slots=True)
@@ -122,7 +127,7 @@ class Contest:
     def each(self, partitions: int, measure: Callable[[Lane], Found]) -> dict[str, Found]:
         """The same measurement of every system that takes so many partitions, by name; the order rotates.
 
-        A peer that fails is left out of this figure; Raises SystemFailed if Tidelog fails.
+        A peer that fails is left out of this figure. Raises SystemFailed if Tidelog fails.
         """
         turn = self._turns % len(self.lanes)
         self._turns += 1
@@ -137,7 +142,6 @@ class Contest:
             except SystemFailed as error:
                 if lane is self.tidelog:
                     raise
-                lane.clients.end()
                 self.run.say(f"  {system.name} is left out of this figure: {' '.join(str(error).split())[:300]}")
                 continue
             self.run.say(f"  {system.name}: {time.perf_counter() - began:.0f} s")

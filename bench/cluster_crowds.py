@@ -57,7 +57,8 @@ def _crowd_figures(contest: Contest, processes: int, found: dict[str, _Crowd]) -
 
 def _crowd(contest: Contest, processes: int, lane: Lane) -> _Crowd:
     with lane.topic(f"crowd-{processes}", contest.smallest, contest.effort) as topic:
-        job = topic._replace(do="produce", seconds=contest.effort.seconds)
+        effort = contest.effort
+        job = topic._replace(do="produce", seconds=effort.seconds, warm_up_seconds=effort.warm_up_seconds)
         fast = lane.work(job, processes)
         calm = lane.work(job._replace(rate=PACED_RECORDS_PER_SECOND / processes), processes)
         return _Crowd(fast.rate, fairness([float(answer["records"]) for answer in fast.answers]), calm.p99_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from bench import __main__ as command
-from bench import suite_cluster, suites
+from bench import clients, suite_cluster, suites
 from bench.clients import fairness
 from bench.cluster_contest import QUICK, Contest, Lane, compare
 from bench.cluster_parts import PARTS
@@ -208,6 +209,39 @@ def test_a_client_process_waits_for_the_start_and_reports_failures(
     assert client_process.main("fake") == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert answers == [{"ready": True}, {"records": 3}, {"failed": "OSError: nobody listens"}]
+
+
+def test_after_a_failure_all_clients_are_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no answer of a failed measurement is taken for one of the next."""
+    started: list[FakeClient] = []
+
+    class FakeClient:
+        process = SimpleNamespace(pid=os.getpid())
+
+        def __init__(self, system: System, kind: str) -> None:
+            self.ended, self.said = False, [] if started else [SystemFailed("refused")]
+            started.append(self)
+
+        def tell(self, line: str) -> None:
+            pass
+
+        def answer(self, seconds: float) -> dict[str, Any]:
+            for error in self.said:
+                raise error
+            return {"records": 1, "began": 0.0, "ended": 1.0}
+
+        def end(self) -> None:
+            self.ended = True
+
+    monkeypatch.setattr(clients, "Client", FakeClient)
+    system: Any = SimpleNamespace(pids=[])
+    pool = clients.Clients(system)
+    jobs = [("fake", Job("produce", "a:1"))] * 2
+    with pytest.raises(SystemFailed, match="refused"):
+        pool.work(jobs)
+    assert [client.ended for client in started] == [True, True]
+    assert pool.work(jobs).records == 2
+    assert [client.ended for client in started[2:]] == [False, False]
 
 
 # --- peers ---
