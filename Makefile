@@ -133,7 +133,7 @@ bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1,
 
 .PHONY: bench-picture
 bench-picture: PEER ?= kafka
-bench-picture:  ## The picture in README.md from one run beside PEER=kafka on this machine, some 15 minutes
+bench-picture:  ## The picture in README.md from one run beside PEER=kafka on this machine, some 10 minutes
 	@$(MAKE) bench SUITE=cluster PEER='$(PEER)' ONLY=idle,latency,produce,batches,failover SAVE=bench-out/cluster.json >&2
 	@$(PY) -m bench.picture bench-out/cluster.json docs/images/cluster.svg
 

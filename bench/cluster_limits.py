@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import uvloop
 
@@ -29,6 +30,18 @@ REPLICAS: Final = 3
 DURABILITIES: Final = ("page-cache", "fsync")
 SIZES: Final = {"100 B": 100, "1 KiB": 1024}
 BATCH_BYTES: Final = 256 * 1024
+
+
+class Read(NamedTuple):
+    """A way to consume. load: takes bootstrap, topic, seconds and the nodes' process ids. targets: of the ratio to a
+    bare gRPC stream, by value size."""
+
+    name: str
+    load: Callable[[str, str, float, list[int]], Coroutine[Any, Any, Throughput]]
+    targets: Mapping[str, float] = MappingProxyType({})
+
+
+READS: Final = (Read("consume", cluster_load.consume),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +126,13 @@ class _Cluster:
                 found = self._wait(cluster_load.produce(bootstrap, topic, value_bytes, effort.seconds, self._pids))
                 self._say(f"  other programs took {found.cores_taken_by_others:.1f} cores meanwhile")
                 yield from _produced(size, durability, found, limits, effort)
-            self._say(f"consume {size}")
-            bare = self._wait(peer.fetch(len(batch), effort.bare_batches))
-            found = self._wait(cluster_load.consume(bootstrap, _topic("page-cache", size), effort.seconds, self._pids))
-            self._say(f"  other programs took {found.cores_taken_by_others:.1f} cores meanwhile")
-            yield _rate(f"consume {size} / bare gRPC stream", size, found, bare.megabytes_per_second * share)
+            for read in READS:
+                self._say(f"{read.name} {size}")
+                bare = self._wait(peer.fetch(len(batch), effort.bare_batches))
+                found = self._wait(read.load(bootstrap, _topic("page-cache", size), effort.seconds, self._pids))
+                self._say(f"  other programs took {found.cores_taken_by_others:.1f} cores meanwhile")
+                name = f"{read.name} {size} / bare gRPC stream"
+                yield _rate(name, size, found, bare.megabytes_per_second * share, read.targets.get(size))
 
 
 def _percentile(values: list[float], percent: int) -> float:
@@ -149,11 +164,11 @@ def _produced(size: str, durability: str, found: Throughput, limits: _Limits, ef
     yield Figure(f"{what}, processor / bare gRPC stream ×{REPLICAS}", cost, "ms/MB", baseline=bare, better=Better.LESS)
 
 
-def _rate(name: str, size: str, found: Throughput, baseline_megabytes: float) -> Figure:
+def _rate(name: str, size: str, found: Throughput, baseline_megabytes: float, target: float | None = None) -> Figure:
     """Large records in bytes, small ones in number."""
     if SIZES[size] >= 1024:
-        return Figure(name, found.megabytes_per_second, "MB/s", baseline=baseline_megabytes)
-    return Figure(name, found.records_per_second, "records/s", baseline=baseline_megabytes * 1e6 / SIZES[size])
+        return Figure(name, found.megabytes_per_second, "MB/s", baseline_megabytes, target)
+    return Figure(name, found.records_per_second, "records/s", baseline_megabytes * 1e6 / SIZES[size], target)
 
 
 def _batch(value_bytes: int) -> tuple[bytes, float]:

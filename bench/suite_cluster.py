@@ -44,7 +44,7 @@ _MEASURED = {
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """All figures of the chosen parts; takes some 12 minutes with one peer, some 7 without."""
+    """All figures of the chosen parts; takes some 14 minutes with one peer, some 8 without."""
     chosen = [part for part in PARTS if not run.only or part in run.only]
     with ExitStack() as stack:
         contest = Contest(run, QUICK if run.quick else FULL, list(_lanes(run, stack)))

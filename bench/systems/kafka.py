@@ -15,7 +15,17 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from bench.systems.system import HOST, NODES, PeerMissing, System, SystemFailed, answers, free_ports, need_clients
+from bench.systems.system import (
+    HOST,
+    NODES,
+    PeerMissing,
+    System,
+    SystemFailed,
+    answers,
+    dies_with_us,
+    free_ports,
+    need_clients,
+)
 
 LIBS: Final = "TIDELOG_KAFKA_LIBS"
 """The variable that names the directory with the jars."""
@@ -119,7 +129,7 @@ class Kafka(System):
 
     def tool(self, main: str, *arguments: str, seconds: float = 120) -> str:
         """Run one of Kafka's tools to its end. Returns its output; raises SystemFailed."""
-        command = self._command(("-Xmx512m",), main, *arguments)
+        command = dies_with_us(self._command(("-Xmx512m",), main, *arguments))
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
         )
