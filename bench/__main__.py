@@ -59,14 +59,16 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix=f"tidelog-bench-{name}-") as scratch:
             figures = []
             run = Run(Path(scratch), options.quick, options.partitions, options.peer, options.only)
-            for figure in measure(suite, run):
-                figures.append(figure)
-                if options.json:
-                    print(figure.to_json(), flush=True)
-                if options.save:  # each time: a run that is interrupted keeps what it has measured
-                    _save(options.save, name, figures, run)
-        if not options.json:
-            Console(width=None if sys.stdout.isatty() else 140).print(report.table(name, figures))
+            try:
+                for figure in measure(suite, run):
+                    figures.append(figure)
+                    if options.json:
+                        print(figure.to_json(), flush=True)
+                    if options.save:  # each time: a run that is interrupted keeps what it has measured
+                        _save(options.save, name, figures, run)
+            finally:
+                if figures and not options.json:
+                    Console(width=None if sys.stdout.isatty() else 140).print(report.table(name, figures))
         if options.plot:
             print(f"saved {report.plot(name, figures, options.plot)}", file=sys.stderr)
     return 0

@@ -103,6 +103,7 @@ class Contest:
     run: Run
     effort: Effort
     lanes: list[Lane]
+    failures: list[str] = field(default_factory=list)
     _turns: int = field(default=0)
 
     @property
@@ -119,10 +120,14 @@ class Contest:
 
     def warm_up(self) -> None:
         """Load every system once: the compiler of a JVM needs it."""
-        for lane in self.lanes:
+
+        def load(lane: Lane) -> None:
             with lane.topic("warm-up", 6, self.effort) as job:
                 for _ in range(2):
                     lane.work(job._replace(do="produce", seconds=self.effort.jvm_seconds))
+
+        self.run.say("warm-up")
+        self.each(6, load)
 
     def each(self, partitions: int, measure: Callable[[Lane], Found]) -> dict[str, Found]:
         """The same measurement of every system that takes so many partitions, by name; the order rotates.
@@ -146,6 +151,14 @@ class Contest:
                 continue
             self.run.say(f"  {system.name}: {time.perf_counter() - began:.0f} s")
         return {lane.system.name: found[lane.system.name] for lane in self.lanes if lane.system.name in found}
+
+    def unless_failed(self, figures: Iterator[Figure]) -> Iterator[Figure]:
+        """The figures, up to a failure of Tidelog, which is said and kept for the end of the run."""
+        try:
+            yield from figures
+        except SystemFailed as error:
+            self.failures.append(" ".join(str(error).split())[:300])
+            self.run.say(f"  left out, because Tidelog failed: {self.failures[-1]}")
 
     def label(self, name: str) -> str:
         """The label of a system by its name."""

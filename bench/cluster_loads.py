@@ -142,7 +142,7 @@ def produce(contest: Contest) -> Iterator[Figure]:
     for partitions in contest.run.partitions:
         for keyed in (True, False):
             for processes in contest.effort.processes:
-                yield from _cell(contest, partitions, keyed, processes)
+                yield from contest.unless_failed(_cell(contest, partitions, keyed, processes))
 
 
 def _cell(contest: Contest, partitions: int, keyed: bool, processes: int) -> Iterator[Figure]:

@@ -3,8 +3,8 @@
 Nodes and client processes share the machine's cores. Systems take turns within each figure, and the order changes from
 one to the next; only one is busy at a time. The others stay idle and are not stopped, because a system whose nodes are
 paused elects new leaders afterwards; the part `idle` shows what they cost meanwhile. Topics exist only while they are
-measured. A figure names its durability, and the peer with its client: its baseline is the peer's value. Rates count
-records that were acknowledged within the time of the measurement.
+measured. A figure names its durability, and the peer with its client: its baseline is the peer's value. A load sends
+for some seconds and ends when all is acknowledged; its rate counts what was acknowledged.
 
 Parts: idle (processor and memory with no partitions and with many), latency (one record at a time, alone and beside
 other work), produce (full speed: partitions, keys, new and written before, client processes), batches (processor of the
@@ -44,16 +44,21 @@ _MEASURED = {
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """All figures of the chosen parts; takes some 14 minutes with one peer, some 8 without."""
+    """All figures of the chosen parts; takes some 14 minutes with one peer, some 8 without.
+
+    Raises SystemFailed at the end if Tidelog failed somewhere.
+    """
     chosen = [part for part in PARTS if not run.only or part in run.only]
     with ExitStack() as stack:
         contest = Contest(run, QUICK if run.quick else FULL, list(_lanes(run, stack)))
         contest.warm_up()
         for part in chosen:
             if part in _MEASURED:
-                yield from _MEASURED[part](contest)
+                yield from contest.unless_failed(_MEASURED[part](contest))
     if "limits" in chosen:
         yield from cluster_limits.figures(run)
+    if contest.failures:
+        raise SystemFailed(f"{len(contest.failures)} measurements of Tidelog failed, the first: {contest.failures[0]}")
 
 
 def _lanes(run: Run, stack: ExitStack) -> Iterator[Lane]:

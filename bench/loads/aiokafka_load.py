@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
-from bench.loads.job import STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
+from bench.loads.job import DRAIN_SECONDS, STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
 
 _BURST: Final = 50
 
@@ -28,6 +29,8 @@ async def produce(job: Job, gate: Gate) -> dict[str, Any]:
         await gate.wait_async()
         count.begin()
         await _send(producer, job, count)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(producer.flush(), DRAIN_SECONDS)
         count.end()
     finally:
         await producer.stop()

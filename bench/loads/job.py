@@ -4,8 +4,9 @@ One job is one line of JSON on standard input: `{"do": "produce", ...}`. The cli
 waits for the line `go`, so that several clients begin at once, works, and answers with one line of JSON. It ends when
 its standard input ends. Times are those of the monotonic clock, which all processes of a machine share.
 
-Records are counted by samples: every 17th record carries a callback, and an acknowledged sample counts for 17. The
-rate is that of records acknowledged within the time of the job; what is still under way at its end does not count.
+Records are counted by samples: every 17th record carries a callback, and an acknowledged sample counts for 17. A job
+sends for its time and ends when all is acknowledged, or ten seconds later; the rate is that of acknowledged records. So
+a client that queues much at first, or fills its batches only by and by, has no advantage and no disadvantage.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any, Final, NamedTuple
 STRIDE: Final = 17
 """Not a divisor of the number of keys: the samples visit every partition."""
 KEYS: Final = 20_000
+DRAIN_SECONDS: Final = 10.0
+"""How long the acknowledgements of what was sent are waited for."""
 TICK_SECONDS: Final = 0.01
 """A paced load sends once per tick."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.loads.job import STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
+from bench.loads.job import DRAIN_SECONDS, STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
 
 _BURST: Final = 200
 
@@ -58,6 +58,7 @@ def produce(job: Job, gate: Gate) -> dict[str, Any]:
     gate.wait()
     count.begin()
     _send(producer, job, count)
+    producer.flush(DRAIN_SECONDS)
     count.end()
     producer.purge()
     producer.flush(10)

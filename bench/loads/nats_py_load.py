@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 import zlib
@@ -14,7 +15,7 @@ import nats
 from nats.js import JetStreamContext
 from nats.js.api import StorageType, StreamConfig
 
-from bench.loads.job import STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
+from bench.loads.job import DRAIN_SECONDS, STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
 
 _BURST: Final = 50
 
@@ -52,8 +53,9 @@ async def produce(job: Job, gate: Gate) -> dict[str, Any]:
         await gate.wait_async()
         count.begin()
         await _send(stream, job, count)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stream.publish_async_completed(), DRAIN_SECONDS)
         count.end()
-        await asyncio.wait_for(stream.publish_async_completed(), 30)
     return count.result(job.value_bytes)
 
 

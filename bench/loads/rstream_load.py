@@ -6,6 +6,7 @@ The client has no linger below half a second of its own, so batches are built he
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 import zlib
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from rstream import Producer
 
-from bench.loads.job import TICK_SECONDS, Count, Gate, Job, Pace, keys
+from bench.loads.job import DRAIN_SECONDS, TICK_SECONDS, Count, Gate, Job, Pace, keys
 
 _BATCH: Final = 100
 _UNCONFIRMED_MAX: Final = 20_000
@@ -51,10 +52,12 @@ class _Window:
         self.count, self.unconfirmed = count, 0
         self._room = asyncio.Event()
 
-    async def wait_room(self) -> None:
-        while self.unconfirmed >= _UNCONFIRMED_MAX:
-            self._room.clear()
-            await asyncio.wait_for(self._room.wait(), 30)
+    async def wait_room(self, most: int = _UNCONFIRMED_MAX, seconds: float = 30) -> None:
+        """Wait until fewer than `most` are unconfirmed. Raises TimeoutError."""
+        async with asyncio.timeout(seconds):
+            while self.unconfirmed >= most:
+                self._room.clear()
+                await self._room.wait()
 
     def confirmed(self) -> None:
         self.unconfirmed -= 1
@@ -89,6 +92,8 @@ async def produce(job: Job, gate: Gate) -> dict[str, Any]:
         await gate.wait_async()
         count.begin()
         await _send(producer, job, window)
+        with contextlib.suppress(TimeoutError):
+            await window.wait_room(1, DRAIN_SECONDS)
         count.end()
     return count.result(job.value_bytes, _BATCH)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ from itertools import cycle
 from typing import Any, Final
 
 from bench import cluster_load
-from bench.loads.job import STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
+from bench.loads.job import DRAIN_SECONDS, STRIDE, TICK_SECONDS, Count, Gate, Job, Pace, keys
 from tidelog import Admin, Consumer, Delivery, Producer
 
 _BURST: Final = 200
@@ -64,6 +65,8 @@ async def produce(job: Job, gate: Gate) -> dict[str, Any]:
         await gate.wait_async()
         count.begin()
         await _send(producer, job, count)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(producer.flush(), DRAIN_SECONDS)
         count.end()
         await producer.close(flush=False)
     return count.result(job.value_bytes, job.batch_records or STRIDE)

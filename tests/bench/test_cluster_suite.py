@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
@@ -15,7 +16,7 @@ import pytest
 
 from bench import __main__ as command
 from bench import clients, suite_cluster, suites
-from bench.clients import fairness
+from bench.clients import fairness, is_quiet
 from bench.cluster_contest import QUICK, Contest, Lane, compare
 from bench.cluster_parts import PARTS
 from bench.cluster_parts import PEERS as PEER_NAMES
@@ -81,12 +82,19 @@ def test_a_peer_that_fails_is_left_out_of_one_figure() -> None:
     assert "  Kafka is left out of this figure: it ended: out of memory" in said
 
 
-def test_a_failure_of_tidelog_ends_the_run() -> None:
+def test_a_failure_of_tidelog_leaves_the_figure_out_and_is_kept() -> None:
     def measure(lane: Lane) -> float:
         raise SystemFailed("it ended")
 
-    with pytest.raises(SystemFailed):
-        contest_of(FakeSystem("Tidelog")).each(6, measure)
+    def figures() -> Iterator[Figure]:
+        yield Figure("before", 1.0, "s")
+        contest.each(6, measure)
+
+    said: list[str] = []
+    contest = contest_of(FakeSystem("Tidelog"), said=said)
+    assert [figure.figure for figure in contest.unless_failed(figures())] == ["before"]
+    assert contest.failures == ["it ended"]
+    assert said == ["  left out, because Tidelog failed: it ended"]
 
 
 def test_a_system_that_takes_fewer_partitions_is_not_asked() -> None:
@@ -120,6 +128,20 @@ def test_a_missing_peer_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch,
     assert run.versions == {"Tidelog": "1"}
 
 
+def test_a_run_in_which_tidelog_failed_ends_with_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def failing(contest: Contest) -> Iterator[Figure]:
+        yield Figure("idle", 1.0, "MiB")
+        raise SystemFailed("no answer")
+
+    monkeypatch.setattr(suite_cluster, "_lanes", lambda run, stack: iter([]))
+    monkeypatch.setattr(Contest, "warm_up", lambda contest: None)
+    monkeypatch.setattr(suite_cluster, "_MEASURED", {"idle": failing, "latency": lambda contest: iter([])})
+    found: list[str] = []
+    with pytest.raises(SystemFailed, match="1 measurements of Tidelog failed, the first: no answer"):
+        found.extend(figure.figure for figure in suite_cluster.figures(Run(tmp_path, only=("idle", "latency"))))
+    assert found == ["idle"]
+
+
 def test_the_options_name_what_the_suite_has() -> None:
     assert tuple(PEERS) == PEER_NAMES
     assert {*suite_cluster._MEASURED, "limits"} == set(PARTS)
@@ -144,6 +166,15 @@ def test_fairness_is_one_for_equal_shares() -> None:
     assert fairness([5, 5, 5, 5]) == 1
     assert fairness([20, 0, 0, 0]) == 0.25
     assert fairness([0, 0]) == 0
+
+
+def test_nodes_are_quiet_when_they_use_next_to_nothing_or_no_longer_less() -> None:
+    assert not is_quiet([])
+    assert is_quiet([0.05])
+    assert not is_quiet([0.5])
+    assert not is_quiet([0.9, 0.5])  # it falls
+    assert is_quiet([0.9, 0.5, 0.5])
+    assert not is_quiet([1.5, 1.5])  # busy
 
 
 # --- one client process ---
