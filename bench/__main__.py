@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -80,6 +81,7 @@ def _save(path: Path, suite: str, figures: Sequence[Figure], run: Run) -> None:
         "suite": suite,
         "date": machine.today(),
         "machine": machine.description(),
+        "others": statistics.median(run.others) if run.others else 0.0,
         "versions": run.versions,
         "figures": [json.loads(figure.to_json()) for figure in figures],
     }

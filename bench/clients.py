@@ -109,8 +109,9 @@ def fairness(amounts: Sequence[float]) -> float:
 class Clients:
     """A pool of client processes of one system. Processes are kept for later jobs."""
 
-    def __init__(self, system: System) -> None:
-        self.system = system
+    def __init__(self, system: System, others: list[float]) -> None:
+        """others: takes the cores that other programs used during each measurement."""
+        self.system, self._others = system, others
         self._running: dict[str, list[Client]] = {}
 
     def take(self, kind: str, count: int) -> list[Client]:
@@ -172,13 +173,14 @@ class Clients:
         nodes = [node for node in nodes if node.is_running()]
         cpu_clients, cpu_nodes = _used(clients) - before[0], _used(nodes) - before[1]
         others = max(0.0, _busy() - before[2] - cpu_clients - cpu_nodes) / took
+        self._others.append(others)
         return Work(answers, cpu_clients, cpu_nodes, others)
 
 
 @contextmanager
-def pool(system: System) -> Iterator[Clients]:
+def pool(system: System, others: list[float]) -> Iterator[Clients]:
     """Client processes that end with the block."""
-    clients = Clients(system)
+    clients = Clients(system, others)
     try:
         yield clients
     finally:

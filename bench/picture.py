@@ -20,6 +20,8 @@ from bench.report import number
 COLOURS: Final = ("#1f6f8b", "#e08e45", "#8a8f98", "#c8553d", "#6b8f71", "#b08ea2")
 """Tidelog first, then the peers in the order in which they appear."""
 OURS: Final = "Tidelog"
+OTHERS_MIN: Final = 0.1
+"""Cores that other programs took during a run: from here on the picture says so."""
 
 WIDTH: Final = 900
 LABEL_WIDTH: Final = 300
@@ -102,7 +104,8 @@ def draw(run: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     height = top + 58
     size = f'viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}"'
-    body.append(_text(20, top + 20, f"{run['date']}, {run['machine']}"))
+    others = f"; other programs took {run['others']:.1f} cores meanwhile" if run["others"] >= OTHERS_MIN else ""
+    body.append(_text(20, top + 20, f"{run['date']}, {run['machine']}{others}"))
     body.append(_text(20, top + 40, f"{versions}; three nodes, three replicas, acks=all, from the page cache"))
     return "\n".join(
         [

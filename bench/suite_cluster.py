@@ -73,5 +73,5 @@ def _lanes(run: Run, stack: ExitStack) -> Iterator[Lane]:
 
 def _start(run: Run, stack: ExitStack, system: System) -> Lane:
     run.versions[system.name] = system.version
-    found: Clients = stack.enter_context(pool(system))
+    found: Clients = stack.enter_context(pool(system, run.others))
     return Lane(system, found)

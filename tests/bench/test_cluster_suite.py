@@ -266,7 +266,7 @@ def test_after_a_failure_all_clients_are_started_again(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(clients, "Client", FakeClient)
     system: Any = SimpleNamespace(pids=[])
-    pool = clients.Clients(system)
+    pool = clients.Clients(system, [])
     jobs = [("fake", Job("produce", "a:1"))] * 2
     with pytest.raises(SystemFailed, match="refused"):
         pool.work(jobs)
@@ -346,6 +346,6 @@ def test_a_saved_run_has_date_machine_and_figures(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(suites, "load", lambda name: {name: lambda run: iter([Figure("rate", 2.0, "MB/s")])})
     assert command.main(["any", "--json", "--save", str(tmp_path / "run.json")]) == 0
     saved = json.loads((tmp_path / "run.json").read_text())
-    assert sorted(saved) == ["date", "figures", "machine", "suite", "versions"]
+    assert sorted(saved) == ["date", "figures", "machine", "others", "suite", "versions"]
     assert saved["figures"][0]["figure"] == "rate"
     assert str(Path.cwd()) not in json.dumps(saved)

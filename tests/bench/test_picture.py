@@ -18,6 +18,7 @@ PRODUCE = "produce 100 B, page cache, keyed, 300 partitions, warm, 1 client"
 RUN = {
     "date": "2026-01-31",
     "machine": "a processor <64 bit>, 2 cores",
+    "others": 0.04,
     "versions": {"Tidelog": "0.1", "Kafka": "4.1.0"},
     "figures": [
         figure(f"{PRODUCE} / Kafka, librdkafka, page cache", 200_000.0, "records/s", 100_000.0),
@@ -54,6 +55,10 @@ def test_the_picture_is_svg_with_a_bar_for_each_value_and_says_where_and_when() 
     texts = [shape.text for shape in shapes if shape.text and shape.text.strip()]
     assert "2026-01-31, a processor <64 bit>, 2 cores" in texts
     assert "Tidelog 0.1, Kafka 4.1.0; three nodes, three replicas, acks=all, from the page cache" in texts
+
+
+def test_a_machine_that_was_used_by_others_is_named_so() -> None:
+    assert "2 cores; other programs took 1.3 cores meanwhile<" in draw({**RUN, "others": 1.26})
 
 
 def test_the_command_reads_a_run_and_writes_the_picture(tmp_path: Path) -> None:
