@@ -55,7 +55,7 @@ PANELS: Final = (
         "us",
         re.compile(r"processor of the nodes per batch, page cache, ([\d,]+ partitions, warm)"),
     ),
-    Panel("Memory of an idle node, MiB (less is better)", "MiB", re.compile(r"memory of an idle node, (.*)")),
+    Panel("Memory of an idle node, MiB (less is better)", "MiB", re.compile(r"memory of an idle node, ([^:]*)")),
     Panel("Failover after kill -9, s (less is better)", "s", re.compile(r"(failover) after kill -9, worst of \d+")),
 )
 

@@ -29,6 +29,7 @@ RUN = {
             "processor of the nodes per batch, page cache, 300 partitions, warm: growth / 6 partitions", 9.0, "us", 9.0
         ),
         figure("memory of an idle node, no partitions / Kafka, librdkafka, page cache", 50.0, "MiB", 400.0),
+        figure("memory of an idle node, 300 partitions: its limit", 50.0, "MiB"),
         figure("consume 100 B", 1.0, "records/s"),
     ],
 }
