@@ -42,7 +42,8 @@ def test_a_process_that_accepts_nothing_still_listens() -> None:
 
 def test_calls_and_streams_that_fail_report_their_address() -> None:
     async def story() -> list[Endpoint]:
-        wires, failed = Wires(), []
+        wires = Wires()
+        failed: list[Endpoint] = []
         peers = GrpcPeers(wires)
         peers.on_failed = failed.append
         attempts: tuple[Callable[[], object], ...] = (

@@ -6,6 +6,7 @@ import pytest
 
 from replication.common_events import ClockTicked
 from replication.raft.quorum_events import (
+    Answer,
     BeginEpoch,
     BeginEpochRequested,
     Called,
@@ -124,9 +125,10 @@ def test_a_refusal_of_an_earlier_leader_changes_nothing() -> None:
     assert cluster.core(other).due == due
     request = VoteRequest(cluster.core(other).epoch, key(old), key(other), LeaderEpoch(9), Offset(99), pre_vote=True)
     cluster.wire.clear()
-    answers = []
+    answers: list[Answer] = []
     cluster._ask(other, lambda number: VoteRequested(number, Millis(cluster.now), request), answers.append)
-    assert not answers[0].answer.granted, "it still hears from its leader"
+    core = cluster.core(other)
+    assert answers[0].answer == VoteAnswer(core.epoch, core.leader_id, granted=False), "it hears from its leader"
 
 
 def test_nothing_is_committed_before_it_is_durable_on_a_majority() -> None:
