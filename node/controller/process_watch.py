@@ -35,7 +35,9 @@ PROBE_MS: Final = 500
 """Timeout of one probe. An address that refuses connections answers within a round trip."""
 
 PROBE_AGAIN_MS: Final = 50
-"""Pause between two probes."""
+PROBE_AGAIN_MS_MAX: Final = 400
+"""Pause between two probes; it doubles while they are refused, since a node may stay dead and unfenced for as long as
+there is no controller."""
 
 ACCEPTED_MAX: Final = 3
 """Probes in a row that were not refused, after which the process counts as running. The sockets of a killed process are
@@ -91,11 +93,15 @@ class ProcessWatch:
         return node
 
     async def _watch(self, node_id: NodeId) -> None:
-        left = ACCEPTED_MAX
+        left, pause = ACCEPTED_MAX, PROBE_AGAIN_MS
         try:
             while left and (node := self._wanted(node_id)) is not None:
-                left = ACCEPTED_MAX if await self._probe_once(node) else left - 1
-                await self._clock.sleep_ms(PROBE_AGAIN_MS)
+                if await self._probe_once(node):
+                    left = ACCEPTED_MAX
+                else:
+                    left, pause = left - 1, PROBE_AGAIN_MS
+                await self._clock.sleep_ms(pause)
+                pause = min(2 * pause, PROBE_AGAIN_MS_MAX)
         finally:
             self._watched.discard(node_id)
             self._refused.pop(node_id, None)

@@ -6,6 +6,8 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+import pytest
+
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.requests.types.fetch import DATA_FETCH_STREAM
 from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
@@ -32,6 +34,12 @@ def test_an_address_without_a_listener_refuses() -> None:
         port = server.getsockname()[1]
     assert is_refused("127.0.0.1", port)
     assert is_refused("localhost", port)
+
+
+@pytest.mark.parametrize("host", ["no\0host", "h" * 70 + ".x"])
+def test_an_impossible_address_refuses_nothing(host: str) -> None:
+    """Another node registered it: the probe must not end this one."""
+    assert not is_refused(host, 9092)
 
 
 def test_a_process_that_accepts_nothing_still_listens() -> None:

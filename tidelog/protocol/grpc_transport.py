@@ -105,7 +105,7 @@ class GrpcTransport:
                             continue  # no route by this family of addresses
                         else:
                             return False
-        except (TimeoutError, OSError):
+        except (TimeoutError, OSError, ValueError, OverflowError):  # the last two: no address of this form exists
             return False
         return refused
 
