@@ -12,7 +12,7 @@ from storage.log import validation
 from storage.log.validation import Prepared, append_rules, prepare_leader
 from storage.log_config import LogConfig
 from tidelog.errors import TidelogError
-from tidelog.records import HEADER_BYTES, RecordBatchBuilder
+from tidelog.records import HEADER_BYTES, RecordBatchBuilder, crc32c
 from tidelog.records.assignment import AppendRules
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, ProducerId, TimestampType
 
@@ -57,7 +57,7 @@ def without_records() -> bytes:
     head[23:27] = (-1).to_bytes(4, signed=True)
     head[35:43] = (-1).to_bytes(8, signed=True)
     head[57:61] = bytes(4)
-    head[17:21] = validation.crc32c(head[21:]).to_bytes(4)
+    head[17:21] = crc32c(head[21:]).to_bytes(4)
     return bytes(head)
 
 
@@ -159,6 +159,6 @@ def test_a_batch_with_an_unusual_field_and_a_correct_checksum_is_judged_by_the_g
     for value in (0x00, 0x01, 0x08, 0x10, 0x7F, 0x80, 0xFF):
         changed = bytearray(batch(producer=(7, 0, 12)))
         changed[field] = value
-        changed[17:21] = validation.crc32c(changed[21:]).to_bytes(4)
+        changed[17:21] = crc32c(changed[21:]).to_bytes(4)
         fast, general = both(bytes(changed), USUAL)
         assert fast == general, f"byte {field} = {value:#x}"
