@@ -125,6 +125,7 @@ class LeaderReplica:
         at = self.core.leader_epoch, log.log_end_offset, log.high_watermark
         _log.info("%s: leads in epoch %d, log end offset %d, high watermark %d", self, *at)
         self.durable_moved()  # without other counted replicas, durable records are committed
+        self._handle(ClockTicked(self._services.clock.monotonic_ms()))
         self.tick()
 
     def end(self, reason: str, refusal: TidelogError) -> None:
@@ -380,11 +381,14 @@ class LeaderReplica:
     # --- time ---
 
     def tick(self) -> None:
-        """Act on the clock."""
+        """Act on the clock: deadlines of produce requests, and updates of followers. Reviews check the set: with
+        thousands of busy partitions, at each tick that would cost more than their batches."""
         if self._ended:
             return
         now = self._services.clock.monotonic_ms()
-        self._handle(ClockTicked(now))
+        self.settle()
+        if now >= self.core.deadline:
+            self._handle(ClockTicked(now))
         if self._send_updates(now) or self.core.waiting:
             self._services.schedule.attend(self)
 

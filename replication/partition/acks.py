@@ -25,6 +25,11 @@ class AckWaiters:
     def __len__(self) -> int:
         return len(self._heap)
 
+    @property
+    def deadline(self) -> Millis:
+        """No ticket has an earlier deadline."""
+        return self._earliest
+
     def add(self, ticket: Ticket, end_offset: Offset, deadline: Millis) -> None:
         """Add a ticket. Callers number tickets in increasing order."""
         heapq.heappush(self._heap, (end_offset, ticket, deadline))

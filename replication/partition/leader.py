@@ -128,6 +128,11 @@ class PartitionLeader:
         return len(self._for_commit) + len(self._for_durable)
 
     @property
+    def deadline(self) -> Millis:
+        """No waiting produce request has an earlier deadline."""
+        return min(self._for_commit.deadline, self._for_durable.deadline)
+
+    @property
     def knows_committed_end(self) -> bool:
         """True if the high watermark has reached the start of this epoch."""
         return self._set.high_watermark >= self._set.epoch_start

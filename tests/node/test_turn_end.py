@@ -12,6 +12,7 @@ from node.replicas.follower_replica import SMALL_BYTES
 from node.replicas.turn_end import TurnEnd
 from node.replicas.waiting_fetch import FollowerIdentity
 from node.requests.types.fetch import DurablePosition, FetchingReplica, FetchRequest, PartitionFetch
+from replication.common_events import ClockTicked
 from replication.partition.leader import PartitionLeader
 from replication.partition.leader_events import Appended, LeaderEvent, Session
 from replication.partition.replica_lifecycle import ReplicaState
@@ -19,7 +20,7 @@ from storage.append_info import Origin
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
-from tidelog.errors import LeadershipLost, NotLeaderOrFollower, TidelogError
+from tidelog.errors import LeadershipLost, NotLeaderOrFollower, RequestTimedOut, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, Acks, Isolation, LeaderEpoch, Millis, NodeId, Offset
 
 
@@ -161,6 +162,30 @@ def test_a_flush_that_cannot_begin_ends_the_leadership_only(
     cluster.run(1)
     assert [type(outcome) for outcome in outcomes] == [LeadershipLost]
     assert replica.state is ReplicaState.OFFLINE
+
+
+def test_a_tick_checks_the_in_sync_set_only_at_a_deadline(cluster: Cluster, events: list[LeaderEvent]) -> None:
+    """A busy leader is ticked every 50 ms. The set is checked at reviews, 16 times per lag time: what a partition costs
+    does not grow with the ticks between its batches."""
+    outcomes, leader = Outcomes(), cluster.partition(1).leading_in(NO_LEADER_EPOCH)
+
+    def append_with(deadline: int) -> None:
+        leader.produce(batch(b"a"), origin=Origin.CLIENT, acks=Acks.ALL, deadline=Millis(deadline), done=outcomes)
+        leader.settle()
+        events.clear()
+
+    def ticks() -> int:
+        leader.tick()
+        return sum(isinstance(event, ClockTicked) for event in events)
+
+    append_with(1 << 60)
+    assert ticks() == 0
+    append_with(0)
+    assert ticks() == 1
+    assert [type(outcome) for outcome in outcomes] == [RequestTimedOut]
+    events.clear()
+    leader.review()
+    assert sum(isinstance(event, ClockTicked) for event in events) == 1
 
 
 @pytest.mark.parametrize("leader", [1, 2])

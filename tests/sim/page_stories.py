@@ -3,6 +3,9 @@ first one holds the metadata log."""
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
+from storage.segment import abstract_index
 from tests.sim.directory_stories import lies_in_second, with_second_directories
 from tests.sim.stories import TOPIC, write
 from tests.sim.world import Simulation
@@ -10,7 +13,13 @@ from tests.sim.world import Simulation
 
 def index_page_of_a_follower_is_unreadable(sim: Simulation) -> None:
     """A follower adds an entry to an index whose page cannot be read. This is a directory failure like any other:
-    its replicas in that directory leave their sets, and the node continues with its other directory."""
+    its replicas in that directory leave their sets, and the node continues with its other directory. The indexes are
+    mapped from the first entry on, as those of long segments are."""
+    with patch.object(abstract_index, "held_entries_max", lambda _path: 0):
+        _fail_an_index_page(sim)
+
+
+def _fail_an_index_page(sim: Simulation) -> None:
     sim.start(nodes=4, min_insync=2, partitions=24, directories=2)
     p, (victim, leader, other) = with_second_directories(sim, of_leader=False)
     write(sim, p, "a", 3)
