@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -11,8 +11,9 @@ from tests.client.memory_cluster import memory_cluster, run, until
 from tests.client.producer_session import POLICY, RequestSession
 from tidelog import Producer
 from tidelog.client.accumulator import Attempt, PendingBatch
+from tidelog.client.core_events import LeaderKnown
 from tidelog.client.produce_stream import ProduceStream
-from tidelog.client.producer_core import OVERDUE_MS
+from tidelog.client.producer_core import OVERDUE_MS, ProducerCore
 from tidelog.client.producer_events import Acknowledged, Flushed, Lost, Refused
 from tidelog.clock import MachineClock
 from tidelog.errors import ConnectionLost, NotEnoughReplicas
@@ -260,5 +261,31 @@ def test_one_reset_of_the_timer_follows_the_answers_of_a_message(monkeypatch: py
                 monkeypatch.setattr(Producer, "_set_timer", counted)
                 producer._report([Lost(number, ConnectionLost("broke"), Millis(0)) for number in range(60)])
                 assert len(resets) == 1
+
+    run(story())
+
+
+def test_metadata_without_a_change_cause_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[object] = []
+    handle = ProducerCore.handle
+
+    def counted(core: ProducerCore, *given: Any) -> Any:
+        events.extend(given)
+        return handle(core, *given)
+
+    monkeypatch.setattr(ProducerCore, "handle", counted)
+
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders", 60)
+            async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
+                await producer.partitions("orders")
+                await producer._cluster.refresh("orders")
+                events.clear()
+                await producer._cluster.refresh("orders")
+                assert events == []
+                cluster.lead("orders", 7, 0)
+                await producer._cluster.refresh("orders")
+                assert [event.topic_partition.partition for event in events if isinstance(event, LeaderKnown)] == [7]
 
     run(story())

@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as oracle
 
+from tests.client.producer_session import POLICY
 from tidelog.client import partitioner as module
 from tidelog.client.partitioner import Partitioner, murmur2, partition_for_key
+from tidelog.client.producer import _Route
+from tidelog.client.producer_core import ProducerCore
+from tidelog.types import Millis
 
 
 # From Kafka's own UtilsTest: the hash as a signed integer.
@@ -81,3 +85,48 @@ def test_shorter_queues_get_more_records() -> None:
 def test_a_record_larger_than_a_batch_gets_a_partition() -> None:
     chosen = Partitioner(1, batch_bytes=10, rng=random.Random(7))
     assert [place(chosen, 5000, [0], [True]) for _ in range(3)] == [0, 0, 0]
+
+
+class Unkeyed:
+    """The records without a key of a topic with many partitions; 1,000 bytes fill a batch."""
+
+    def __init__(self, partitions: int) -> None:
+        rng = random.Random(7)
+        self.core = ProducerCore(POLICY, rng)
+        queues = [self.core.queue("orders", partition) for partition in range(partitions)]
+        chosen = Partitioner(partitions, batch_bytes=1000, rng=rng)
+        self.route = _Route(queues, chosen, 1000, 1000, 1000, idempotent=False, seal=self.core.seal)
+
+    def put(self, size: int = 100) -> int:
+        """Queue a record as the producer does, and return its partition."""
+        queue = self.route.without_key(size)
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is None or batch.sealed or batch.size + size > 1000:
+            batch = self.core.open_batch(queue, Millis(0))
+        batch.size += size
+        return queue.topic_partition.partition
+
+    def batches(self) -> list[tuple[int, bool]]:
+        """The size of each batch, and whether it is full."""
+        return [(batch.size, batch.full) for queue in self.route.queues for batch in queue.batches]
+
+
+@pytest.mark.parametrize("partitions", [2, 6, 300])
+def test_no_batch_is_left_half_full_whatever_the_number_of_partitions(partitions: int) -> None:
+    unkeyed, sizes = Unkeyed(partitions), random.Random(1)
+    for _ in range(200):
+        unkeyed.put(sizes.randint(50, 150))
+        assert sum(not full for _, full in unkeyed.batches()) == 1, "all but the batch that takes records are full"
+    assert min(size for size, full in unkeyed.batches() if full) > 850
+
+
+def test_a_batch_that_lingered_does_not_leave_the_rest_of_the_partition_half_full() -> None:
+    """A part of the bytes leaves early; the batch behind it is left when it is full or sent, not before."""
+    unkeyed = Unkeyed(300)
+    first = unkeyed.put()
+    for _ in range(3):
+        assert unkeyed.put() == first
+    unkeyed.route.queues[first].batches.clear()  # it lingered and was sent
+    assert [unkeyed.put() for _ in range(10)] == [first] * 10, "a whole batch behind it"
+    assert unkeyed.put() != first
+    assert unkeyed.batches().count((1000, True)) == 1

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import weakref
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -98,6 +98,8 @@ class _Route:
     topic_bytes_max: int
     record_bytes_max: int
     idempotent: bool
+    seal: Callable[[PartitionQueue], None]
+    """Called when a batch is full although no further record is queued behind it."""
 
     def at(self, topic: str, partition: int) -> PartitionQueue:
         """Return the queue of a partition chosen by the caller. Raises UnknownTopicOrPartition."""
@@ -115,8 +117,10 @@ class _Route:
             return queues[partitioner.sticky]
         queue = queues[partitioner.sticky]
         batch = queue.batches[-1] if queue.batches else None
-        if batch is not None and not batch.sealed and batch.size + size <= self.batch_bytes:
-            return queue
+        if batch is not None and not batch.sealed:
+            if batch.size + size <= self.batch_bytes:
+                return queue
+            self.seal(queue)
         partitioner.draw(size, lambda index: queues[index].queued_bytes, lambda index: queues[index].leader != NO_NODE)
         return queues[partitioner.sticky]
 
@@ -414,6 +418,11 @@ class Producer(Service):
         outcome.records = index + 1
         return Delivery(outcome, index, stamp)
 
+    def _seal(self, queue: PartitionQueue) -> None:
+        self._core.seal(queue)
+        self._pause_due = True
+        self._wake.set()
+
     def _put_first(self, topic: str, record: WaitingRecord) -> Delivery | Pause:
         """Queue the record of the first waiting call."""
         delivery = self._put(topic, *record, first=True)
@@ -665,7 +674,7 @@ class Producer(Service):
         partitioner = Partitioner(len(queues), batch_bytes=batch_bytes, rng=self._rng)
         bytes_max = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
         route = self._routes[view.name] = _Route(
-            queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent
+            queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent, self._seal
         )
         self._handle(*(self._cluster.leader_known(queue.topic_partition, None) for queue in queues))
         self._waiting_for_memory.extend(self._waiting_for_topic.pop(view.name, ()))

@@ -109,17 +109,21 @@ class ProducerCore:
         return queue
 
     def open_batch(self, queue: PartitionQueue, at: Millis) -> PendingBatch:
-        """Seal the open batch of the queue, which is full, and open a new one; the caller sends TimePassed next."""
+        """Open a batch; one that is open is full. The caller sends TimePassed next."""
         if queue.batches:
-            before = queue.batches[-1]
-            before.full = before.full or not before.sealed
-            before.sealed = True
-            self._lingering.pop(before, None)
-            self._changed[queue] = None
+            self.seal(queue)
         batch = PendingBatch(self._number(), queue, at, Millis(at + self.policy.delivery_timeout_ms))
         queue.batches.append(batch)
         self._lingering[batch] = None
         return batch
+
+    def seal(self, queue: PartitionQueue) -> None:
+        """The open batch of the queue is full and does not linger. The caller sends TimePassed next."""
+        batch = queue.batches[-1]
+        batch.full = batch.full or not batch.sealed
+        batch.sealed = True
+        self._lingering.pop(batch, None)
+        self._changed[queue] = None
 
     def window(self, node: NodeId) -> NodeWindow:
         """Return the bound of what is under way to a node."""
