@@ -1,8 +1,9 @@
 """The bound of what a producer has under way to one node, and the partitions that wait for it.
 
 Invariants:
-  1. While `partial_max` or more batches that are not full are under way, no further one is sent. The batches that wait
-     stay open for records, so they fill while the node is busy; once there is a place, all of them go together.
+  1. While `partial_max` or more batches that are not full are under way, and half of those that were sent together
+     last, no further one is sent. The batches that wait stay open for records, so they fill while the node is busy;
+     once there is a place, all of them go together. The other half keeps the node busy meanwhile.
   2. While `bytes_max` or more bytes are under way, nothing is sent.
   3. Partitions get their turns in the order in which they became due.
   4. A batch without an answer for OVERDUE_MS (producer_core.py) has no place: a partition that cannot commit does not
@@ -28,7 +29,7 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 class NodeWindow:
     """What is under way to one node, and the queues whose next batch is due."""
 
-    __slots__ = ("bytes_max", "full", "partial", "partial_max", "partial_under_way", "under_way")
+    __slots__ = ("bytes_max", "full", "last_round", "partial", "partial_max", "partial_under_way", "under_way")
 
     def __init__(self, partial_max: int, bytes_max: int) -> None:
         self.partial_max, self.bytes_max = partial_max, bytes_max
@@ -40,6 +41,8 @@ class NodeWindow:
         """Bytes."""
         self.partial_under_way = 0
         """Batches."""
+        self.last_round = 0
+        """How many batches that are not full were sent together last."""
 
     @property
     def has_room(self) -> bool:
@@ -49,7 +52,7 @@ class NodeWindow:
     @property
     def has_place(self) -> bool:
         """Whether batches that are not full may be sent."""
-        return self.partial_under_way < self.partial_max and self.has_room
+        return self.partial_under_way < max(self.partial_max, self.last_round // 2) and self.has_room
 
     def offer(self, queue: PartitionQueue, *, full: bool) -> None:
         """The next batch of the queue is due. A queue that waits already keeps its turn unless its batch is full by

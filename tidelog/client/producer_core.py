@@ -433,9 +433,11 @@ class ProducerCore:
 
     def _fill(self, window: NodeWindow, at: Millis, effects: list[Effect]) -> None:
         """Give due batches to the node's stream, as far as the window allows."""
-        if window.has_place:
+        if window.partial and window.has_place:
+            before = window.partial_under_way
             while window.partial and window.has_room:
                 self._take_turn(window.next_partial(), window, at, effects)
+            window.last_round = window.partial_under_way - before
         while window.full and window.has_room:
             self._take_turn(window.next_full(), window, at, effects)
 
