@@ -1,4 +1,4 @@
-"""Write a thousand records and see where they went: `python -m examples.produce [HOST:PORT,...]`.
+"""Write two thousand records and see where they went: `python -m examples.produce [HOST:PORT,...]`.
 
 Start a cluster first: `tidelog up`.
 """
@@ -31,6 +31,15 @@ async def main(bootstrap: str) -> None:
         deliveries = [
             await producer.enqueue("greetings", b"number %d" % n, key=b"key %d" % (n % 40)) for n in range(1000)
         ]
+        # Records at hand: one call for all of them, and one outcome.
+        numbers = range(1000, 2000)
+        many = await producer.enqueue_many(
+            "greetings", [b"number %d" % n for n in numbers], keys=[b"key %d" % (n % 40) for n in numbers]
+        )
+        try:
+            await many
+        except tidelog.TidelogError as failure:
+            print(f"{len(many.failures())} of {len(many)} were not acknowledged: {failure}")
         places: Counter[int] = Counter()
         for delivery in deliveries:
             try:
