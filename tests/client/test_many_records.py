@@ -245,6 +245,17 @@ def test_a_slow_call_has_its_time_again_after_every_piece() -> None:
     run(story())
 
 
+def test_a_waiting_call_continues_once_an_eighth_of_the_memory_is_free() -> None:
+    """Single freed batches would give each of many partitions a few records at a time."""
+    many = ManyRecords("orders", RecordColumns([b"x" * 76] * 1_000))  # each takes 300 bytes of memory
+    assert not many.wants_more(299, 80_000)
+    assert not many.wants_more(9_999, 80_000)
+    assert many.wants_more(10_000, 80_000)
+    few = ManyRecords("orders", RecordColumns([b"x" * 76] * 3))
+    assert not few.wants_more(899, 80_000)
+    assert few.wants_more(900, 80_000), "all the others fit"
+
+
 def test_a_cancelled_call_hands_over_the_records_that_are_queued() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
