@@ -367,6 +367,8 @@ def _binary(column: Any, count: int, what: str) -> Any:
             or pa.types.is_large_binary(kind)
             or pa.types.is_large_string(kind)
             or pa.types.is_fixed_size_binary(kind)
+            or pa.types.is_binary_view(kind)
+            or pa.types.is_string_view(kind)
             or pa.types.is_null(kind)
         ):
             raise InvalidRecord(f"the column {what} is {kind}: records contain bytes; cast it to binary")
