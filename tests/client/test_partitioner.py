@@ -13,8 +13,8 @@ from kafka.partitioner.default import murmur2 as oracle
 from tests.client.producer_session import POLICY
 from tidelog.client import partitioner as module
 from tidelog.client.partitioner import Partitioner, murmur2, partition_for_key
-from tidelog.client.producer import _Route
 from tidelog.client.producer_core import ProducerCore
+from tidelog.client.route import Route
 from tidelog.types import Millis
 
 
@@ -95,7 +95,7 @@ class Unkeyed:
         self.core = ProducerCore(POLICY, rng)
         queues = [self.core.queue("orders", partition) for partition in range(partitions)]
         chosen = Partitioner(partitions, batch_bytes=1000, rng=rng)
-        self.route = _Route(queues, chosen, 1000, 1000, 1000, idempotent=False, seal=self.core.seal)
+        self.route = Route(queues, chosen, 1000, 1000, 1000, idempotent=False, seal=self.core.seal)
 
     def put(self, size: int = 100) -> int:
         """Queue a record as the producer does, and return its partition."""

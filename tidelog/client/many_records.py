@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import routing
 from tidelog.client.accumulator import (
@@ -27,8 +27,8 @@ from tidelog.client.accumulator import (
 )
 from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
 from tidelog.client.options import partition_index, timestamp_ms
-from tidelog.client.partitioner import Partitioner
 from tidelog.client.producer_core import ProducerCore
+from tidelog.client.route import Route
 from tidelog.errors import InvalidRequest, TidelogError, UnknownTopicOrPartition
 from tidelog.records.v2.record import Header
 from tidelog.records.v2.varint import INT64_MAX
@@ -45,21 +45,6 @@ RESUME_SHARE: Final = 8
 of many partitions only a few records per turn."""
 
 NO_HEADERS: Final[Headers] = ()
-
-
-class Route(Protocol):
-    """What is known of a topic: see producer.py."""
-
-    queues: list[PartitionQueue]
-    partitioner: Partitioner
-    batch_bytes: int
-    record_bytes_max: int
-
-    def at(self, topic: str, partition: int) -> PartitionQueue:
-        """Return the queue of a partition. Raises UnknownTopicOrPartition."""
-
-    def without_key(self, size: int) -> PartitionQueue:
-        """Return the queue for `size` bytes without a key."""
 
 
 class RecordColumns:

@@ -11,8 +11,7 @@ import asyncio
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, Literal
@@ -58,6 +57,7 @@ from tidelog.client.producer_events import (
     Refused,
     SubmitAttempt,
 )
+from tidelog.client.route import Route
 from tidelog.client.unsent_records import warn_of_unsent
 from tidelog.clock import Clock
 from tidelog.errors import (
@@ -67,7 +67,6 @@ from tidelog.errors import (
     LeaderNotAvailable,
     RecordTooLarge,
     TidelogError,
-    UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
 from tidelog.protocol.network import Transport
@@ -76,7 +75,7 @@ from tidelog.records import RecordBatchBuilder
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import NO_NODE, Acks, Codec, Endpoint, Millis, NodeId, ProducerId
+from tidelog.types import Acks, Codec, Endpoint, Millis, NodeId, ProducerId
 
 _log = logging.getLogger("tidelog.producer")
 
@@ -87,43 +86,6 @@ NODE_SHARE: Final = 0.9
 TURN_BYTES: Final = 2 * 1024 * 1024
 """Memory that `enqueue` fills before the streams get a turn of the loop: 6,000 records of 100 bytes, some 10 ms.
 Shorter turns send smaller batches while nodes are idle, which costs more processor time for each record."""
-
-
-@dataclass(slots=True, eq=False)
-class _Route:
-    """Routing of one topic's records: its partitions and size limits."""
-
-    queues: list[PartitionQueue]
-    partitioner: Partitioner
-    batch_bytes: int
-    topic_bytes_max: int
-    record_bytes_max: int
-    idempotent: bool
-    seal: Callable[[PartitionQueue], None]
-    """Called when a batch is full although no further record is queued behind it."""
-
-    def at(self, topic: str, partition: int) -> PartitionQueue:
-        """Return the queue of a partition chosen by the caller. Raises UnknownTopicOrPartition."""
-        if 0 <= partition < len(self.queues):
-            return self.queues[partition]
-        raise UnknownTopicOrPartition(
-            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}; partition {partition} does not exist: use an "
-            "existing partition or add partitions"
-        )
-
-    def without_key(self, size: int) -> PartitionQueue:
-        """Return the queue for a record of `size` bytes without a key."""
-        partitioner, queues = self.partitioner, self.queues
-        if partitioner.stays(size):
-            return queues[partitioner.sticky]
-        queue = queues[partitioner.sticky]
-        batch = queue.batches[-1] if queue.batches else None
-        if batch is not None and not batch.sealed:
-            if batch.size + size <= self.batch_bytes:
-                return queue
-            self.seal(queue)
-        partitioner.draw(size, lambda index: queues[index].queued_bytes, lambda index: queues[index].leader != NO_NODE)
-        return queues[partitioner.sticky]
 
 
 class Producer(Service):
@@ -197,7 +159,7 @@ class Producer(Service):
         )
         self._core = ProducerCore(policy, self._rng)
         weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
-        self._routes: dict[str, _Route] = {}
+        self._routes: dict[str, Route] = {}
         self._views: dict[str, TopicView] = {}
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
         self._wake = asyncio.Event()
@@ -526,7 +488,7 @@ class Producer(Service):
     def _check_size(
         self,
         topic: str,
-        route: _Route,
+        route: Route,
         key: bytes | None,
         value: bytes | None,
         headers: Headers,
@@ -650,7 +612,7 @@ class Producer(Service):
         if changed:
             self._handle(*(self._cluster.leader_known(topic_partition, failure) for topic_partition in changed))
 
-    def _learn(self, view: TopicView) -> _Route:
+    def _learn(self, view: TopicView) -> Route:
         """Create the route of a topic, or replace it if the topic changed."""
         known = self._routes.get(view.name)
         self._views[view.name] = view
@@ -674,7 +636,7 @@ class Producer(Service):
         queues = [self._core.queue(view.name, index, idempotent=idempotent) for index in range(len(view.partitions))]
         partitioner = Partitioner(len(queues), batch_bytes=batch_bytes, rng=self._rng)
         bytes_max = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
-        route = self._routes[view.name] = _Route(
+        route = self._routes[view.name] = Route(
             queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent, self._seal
         )
         self._handle(*(self._cluster.leader_known(queue.topic_partition, None) for queue in queues))

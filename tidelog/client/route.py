@@ -1,0 +1,52 @@
+"""The route of a topic: the queue that a record enters.
+
+Invariant: a batch of records without keys is left only when it is full, and is then sealed.
+Not here: how a partition is chosen (partitioner.py), when a batch is sent (producer_core.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidelog.client.accumulator import PartitionQueue
+from tidelog.client.partitioner import Partitioner
+from tidelog.errors import UnknownTopicOrPartition
+from tidelog.types import NO_NODE
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """Routing of one topic's records: its partitions and size limits."""
+
+    queues: list[PartitionQueue]
+    partitioner: Partitioner
+    batch_bytes: int
+    topic_bytes_max: int
+    record_bytes_max: int
+    idempotent: bool
+    seal: Callable[[PartitionQueue], None]
+    """Called when a batch is full although no further record is queued behind it."""
+
+    def at(self, topic: str, partition: int) -> PartitionQueue:
+        """Return the queue of a partition chosen by the caller. Raises UnknownTopicOrPartition."""
+        if 0 <= partition < len(self.queues):
+            return self.queues[partition]
+        raise UnknownTopicOrPartition(
+            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}; partition {partition} does not exist: use an "
+            "existing partition or add partitions"
+        )
+
+    def without_key(self, size: int) -> PartitionQueue:
+        """Return the queue for a record of `size` bytes without a key."""
+        partitioner, queues = self.partitioner, self.queues
+        if partitioner.stays(size):
+            return queues[partitioner.sticky]
+        queue = queues[partitioner.sticky]
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is not None and not batch.sealed:
+            if batch.size + size <= self.batch_bytes:
+                return queue
+            self.seal(queue)
+        partitioner.draw(size, lambda index: queues[index].queued_bytes, lambda index: queues[index].leader != NO_NODE)
+        return queues[partitioner.sticky]
