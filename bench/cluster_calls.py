@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import uvloop
 
-from bench import cluster_load
+from bench import client_many, cluster_load
 from bench.cluster_contest import Contest
 from bench.cluster_load import Throughput
 from bench.figure import Figure
@@ -32,9 +32,15 @@ def _enqueue(bootstrap: str, topic: str, seconds: float, pids: list[int]) -> Awa
     return cluster_load.produce(bootstrap, topic, VALUE_BYTES, seconds, pids)
 
 
+def _enqueue_many(bootstrap: str, topic: str, seconds: float, pids: list[int]) -> Awaitable[Throughput]:
+    return client_many.enqueue_many(bootstrap, topic, VALUE_BYTES, seconds, pids)
+
+
 CALLS: Final = (
     Call("enqueue", _enqueue),
+    Call("enqueue_many", _enqueue_many, 1_500_000),
     Call("poll", cluster_load.consume),
+    Call("poll_arrow", client_many.poll_arrow, 3_000_000),
 )
 
 

@@ -44,7 +44,7 @@ FULL = Effort(
     processes=(1, 4),
     crowds=(4, 50),
     consumers=200,
-    kills=(1, 2),
+    kills=(0, 1, 2),
 )
 QUICK = Effort(
     seconds=0.5,

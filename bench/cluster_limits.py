@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import uvloop
 
-from bench import cluster_load, raw_limits
+from bench import client_many, cluster_load, raw_limits
 from bench.cluster_load import Throughput
 from bench.figure import Better, Figure, Run
 from bench.raw_limits import Peer
@@ -41,7 +41,10 @@ class Read(NamedTuple):
     targets: Mapping[str, float] = MappingProxyType({})
 
 
-READS: Final = (Read("consume", cluster_load.consume),)
+READS: Final = (
+    Read("consume", cluster_load.consume),
+    Read("poll_arrow", client_many.poll_arrow, MappingProxyType({"1 KiB": 0.9})),
+)
 
 
 @dataclass(frozen=True, slots=True)
