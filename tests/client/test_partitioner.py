@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as oracle
 
 from tests.client.producer_session import POLICY
-from tidelog.client import partitioner as module
-from tidelog.client.partitioner import Partitioner, murmur2, partition_for_key
+from tidelog.client.partitioner import Partitioner, _partition_for_key, murmur2, partition_for_key
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.route import Route
 from tidelog.types import Millis
@@ -40,19 +39,9 @@ def test_hashes_equal_an_independent_implementation(key: bytes) -> None:
 
 
 @given(st.binary(max_size=40), st.integers(1, 5000))
-def test_a_key_has_one_partition_cached_or_not(key: bytes, partitions: int) -> None:
-    chosen = Partitioner(partitions, batch_bytes=100, rng=random.Random(1))
-    first = chosen.for_key(key)
-    assert first == chosen.for_key(key) == partition_for_key(key, partitions) == (oracle(key) & 0x7FFFFFFF) % partitions
-
-
-def test_remembered_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEYS_REMEMBERED_MAX", 8)
-    chosen = Partitioner(7, batch_bytes=100, rng=random.Random(1))
-    for number in range(100):
-        key = str(number).encode()
-        assert chosen.for_key(key) == partition_for_key(key, 7)
-        assert len(chosen._by_key) <= 8
+def test_a_key_has_the_partition_that_kafka_chooses(key: bytes, partitions: int) -> None:
+    expected = (oracle(key) & 0x7FFFFFFF) % partitions
+    assert partition_for_key(key, partitions) == _partition_for_key(key, partitions) == expected
 
 
 def place(chosen: Partitioner, size: int, queued: list[int], led: list[bool]) -> int:

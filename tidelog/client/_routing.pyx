@@ -91,6 +91,11 @@ cdef inline uint32_t murmur2(const uint8_t *data, Py_ssize_t size) noexcept nogi
     return hashed ^ hashed >> 15
 
 
+def partition_for_key(bytes key not None, uint32_t partitions):
+    """See partitioner.partition_for_key."""
+    return (murmur2(<const uint8_t *> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF) % partitions
+
+
 def partitions_of(list keys, uint32_t partitions):
     """See routing.partitions_of."""
     cdef Py_ssize_t count = PyList_GET_SIZE(keys)

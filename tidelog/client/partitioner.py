@@ -12,15 +12,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from tidelog.records.v2.fast_paths import is_pure_python_requested
 
 _SEED: Final = 0x9747B28C
 _MIX: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 
-KEYS_REMEMBERED_MAX: Final = 16_384
-"""Size of the key cache. Hashing a key takes microseconds in Python, a dictionary lookup 0.1, and streams repeat keys.
-The bound limits a stream of unique keys to some megabytes."""
 DRAWS_MAX: Final = 8
 """Draws of a partition at random before all partitions are searched for one with a leader."""
 
@@ -41,33 +40,34 @@ def murmur2(data: bytes) -> int:
     return hashed ^ hashed >> 15
 
 
-def partition_for_key(key: bytes, partitions: int) -> int:
+def _partition_for_key(key: bytes, partitions: int) -> int:
     """Return the partition of `partitions` (1 or more) that Kafka's default partitioner assigns to this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+if TYPE_CHECKING:
+    partition_for_key = _partition_for_key
+else:
+    try:
+        if is_pure_python_requested():
+            raise ImportError
+        from tidelog.client._routing import partition_for_key
+    except ImportError:
+        partition_for_key = _partition_for_key
 
 
 class Partitioner:
     """Partition choice for one topic with a fixed number of partitions."""
 
-    __slots__ = ("_batch_bytes", "_by_key", "_left", "_rng", "partitions", "sticky")
+    __slots__ = ("_batch_bytes", "_left", "_rng", "partitions", "sticky")
 
     def __init__(self, partitions: int, *, batch_bytes: int, rng: Random) -> None:
         """partitions: 1 or more. batch_bytes: number of bytes without a key that stay on one partition."""
         self.partitions = partitions
         self._batch_bytes = batch_bytes
         self._rng = rng
-        self._by_key: dict[bytes, int] = {}
         self.sticky = 0
         self._left = 0
-
-    def for_key(self, key: bytes) -> int:
-        """Return the partition of a key."""
-        partition = self._by_key.get(key)
-        if partition is None:
-            if len(self._by_key) >= KEYS_REMEMBERED_MAX:
-                self._by_key.clear()
-            partition = self._by_key[key] = partition_for_key(key, self.partitions)
-        return partition
 
     def stays(self, size: int) -> bool:
         """Count a record of `size` bytes without a key. Returns False if `sticky` has the bytes of a batch: then

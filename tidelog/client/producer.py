@@ -39,7 +39,7 @@ from tidelog.client.options import (
     whole_number,
     yes_or_no,
 )
-from tidelog.client.partitioner import Partitioner
+from tidelog.client.partitioner import Partitioner, partition_for_key
 from tidelog.client.produce_stream import ProduceStream
 from tidelog.client.producer_calls import Call, Pause, Placed, WaitingRecord, checked_record
 from tidelog.client.producer_core import ProducerCore
@@ -359,7 +359,7 @@ class Producer(Service):
         if partition is not None:
             queue = route.at(topic, partition)
         elif key is not None:
-            queue = route.queues[route.partitioner.for_key(key)]
+            queue = route.queues[partition_for_key(key, len(route.queues))]
         else:
             queue = route.without_key(size)
         if timestamp is None:
