@@ -174,6 +174,23 @@ def test_partitions_that_cannot_commit_delay_the_others_of_their_node_for_a_mome
     )
 
 
+def test_overdue_attempts_free_their_places_whatever_event_comes_first() -> None:
+    """The metadata of one of the partitions arrive while the timer of the overdue attempts rings."""
+    session = session_of(4)
+    session.tick(5)
+    given_since(session)
+    session.put(partition=9)
+    session.lead(partition=9)
+    session.tick(5)
+    session.now += OVERDUE_MS
+    session.lead(partition=0)
+    assert places(given_since(session)) == [9], "the place of the attempt that is known to be overdue"
+    session.put(partition=8)
+    session.lead(partition=8)
+    session.tick(5)
+    assert places(given_since(session)) == [8], "the places of the other ones"
+
+
 def test_a_flush_ends_the_lingering_but_not_the_batch() -> None:
     session = session_of(4)
     session.tick(5)

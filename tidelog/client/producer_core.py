@@ -394,8 +394,7 @@ class ProducerCore:
             del self._lingering[batch]
             self._advance(batch.queue, at, effects)
         while self._young and (attempt := next(iter(self._young.values()))).lookup_ms <= at:
-            del self._young[attempt.attempt_id]
-            self._leave_window(attempt)
+            self._release(attempt)
             self._advance(attempt.batch.queue, at, effects)
         while self._alarms and self._alarms[0][0] <= at:
             due, _, queue = heapq.heappop(self._alarms)
@@ -518,12 +517,16 @@ class ProducerCore:
         if attempt.give_up_ms < attempt.lookup_ms:
             self._alarm(attempt.batch.queue, attempt.give_up_ms)
 
+    def _release(self, attempt: Attempt) -> None:
+        """The attempt is answered or overdue: it has no place any more, and no alarm in common with others."""
+        self._young.pop(attempt.attempt_id, None)
+        self._leave_window(attempt)
+
     def _end_attempt(self, attempt_id: int) -> Attempt | None:
         """The attempt will not be answered any more. Returns None if that is known already."""
         attempt = self._attempts.pop(attempt_id, None)
         if attempt is not None:
-            self._young.pop(attempt_id, None)
-            self._leave_window(attempt)
+            self._release(attempt)
         return attempt
 
     def _leave_window(self, attempt: Attempt) -> None:
@@ -582,6 +585,7 @@ class ProducerCore:
             self._unknown(attempt, cause, at, effects)
             return
         if attempt.lookup_ms <= at:
+            self._release(attempt)
             attempt.lookup_ms = Millis(at + OVERDUE_MS)
             if queue.begun[0] is batch:
                 queue.lookup_pending = False
