@@ -289,6 +289,43 @@ def test_a_cancelled_call_hands_over_the_records_that_are_queued() -> None:
     run(story())
 
 
+def test_a_call_that_is_cancelled_after_its_last_record_hands_over_all_of_them() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap) as producer:
+                await producer.partitions("orders")
+                many = start(producer.enqueue_many("orders", numbered(5)))
+                await CLOCK.sleep_ms(0)
+                assert producer.buffered_bytes > 0, "the call only lets the streams send before it returns"
+                many.cancel()
+                with pytest.raises(asyncio.CancelledError) as cancelled:
+                    await many
+                (delivery,) = cancelled.value.args
+                assert [result.offset for result in (await delivery).results()] == list(range(5))
+
+    run(story())
+
+
+def test_lists_that_change_while_the_call_waits_do_not_change_its_records() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, buffer_bytes=30_000, batch_bytes=2_000) as producer:
+                await producer.partitions("orders")
+                cluster.nodes[0].on_produce = lambda entry: SILENCE
+                values, keys = numbered(500), numbered(500)
+                many = start(producer.enqueue_many("orders", values, keys=keys))
+                await until(lambda: producer.buffered_bytes > 20_000)
+                values.clear()
+                keys.append(b"the next call's")
+                await answer_again(cluster)
+                await (await many)
+            assert cluster.values("orders") == numbered(500)
+
+    run(story())
+
+
 def test_wrong_arguments_queue_nothing() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:

@@ -118,7 +118,7 @@ def _bytes_column(what: str, column: object) -> list[bytes | None]:
         raise TypeError(
             f"{what}s must be an iterable of bytes or None, for example a list of them, not {type(column).__name__}"
         )
-    entries: list[Any] = column if type(column) is list else list(column)
+    entries: list[Any] = list(column)  # the caller may change its list while the call waits
     if routing.first_other(entries) >= 0:
         return [as_bytes(f"{what} {index}", entry) for index, entry in enumerate(entries)]
     return entries

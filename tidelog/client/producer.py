@@ -401,6 +401,7 @@ class Producer(Service):
         placed = asyncio.get_running_loop().create_future()
         try:
             await self._put_later(Call(topic, partial(self._put_many, many), placed, many))
+            await self._clock.sleep_ms(0)  # let the streams send
         except asyncio.CancelledError as error:
             error.args = (many.delivery,)
             raise
@@ -408,7 +409,6 @@ class Producer(Service):
             if many.queued:
                 raise many.not_queued(error) from error
             raise
-        await self._clock.sleep_ms(0)  # let the streams send
         return many.delivery
 
     def _put_many(self, many: ManyRecords) -> BatchDelivery | Pause:
