@@ -359,6 +359,26 @@ def test_closing_without_a_flush_fails_the_waiting_records() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("turns", range(5))
+def test_closing_without_a_flush_is_no_defect_while_a_stream_is_about_to_send(turns: int) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            producer = Producer(cluster.bootstrap, linger_ms=0)
+            await producer.start()
+            await producer.send("orders", b"1")
+            delivery = producer.send_nowait("orders", b"2")
+            for _ in range(turns):
+                await CLOCK.sleep_ms(0)
+            await producer.close(flush=False)
+            error = delivery.exception()
+            assert isinstance(error, CommitUnknown | DeliveryTimedOut)
+            with pytest.raises(InvalidRequest, match="is closed"):
+                await producer.send("orders", b"3")
+
+    run(story())
+
+
 class Defective(GrpcTransport):
     """A network that fails with a defect on request."""
 

@@ -347,6 +347,22 @@ def test_abandoning_reports_the_known_outcome_of_each_batch() -> None:
     assert session.core.memory_used == 0
 
 
+def test_nothing_is_sent_after_abandoning() -> None:
+    """A stream and the timer may have one more turn of the loop before they are cancelled."""
+    session = RequestSession()
+    given = session.put()
+    session.lead()
+    session.tick(5)
+    session.put(b"x" * 900, partition=1)
+    session.lead(partition=1)
+    session.put(b"x" * 900, partition=1)
+    for effect in session.core.abandon("the producer was closed"):
+        effect.notify()
+    assert isinstance(error_of(given), DeliveryTimedOut)
+    assert not session.core.is_wanted(session.gives[-1])
+    assert session.tick(60_000) == []
+
+
 ERRORS: list[TidelogError] = [
     NotLeaderOrFollower("not I"),
     NotEnoughReplicas("too few"),

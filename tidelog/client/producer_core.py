@@ -189,9 +189,14 @@ class ProducerCore:
                 error = commit_unknown(batch, attempt, ConnectionLost(f"{why} before the answer came."))
             else:
                 error = unsent_error(batch, why)
+            batch.attempt = None  # its stream may have its last turn of the loop still ahead
             effects.append(Finished(self._free(batch), error))
-        for state in (self._queues, self._attempts, self._lingering, self._young, self._windows, self._alarms):
+        for queue in self._queues.values():
+            queue.begun.clear()
+            queue.batches.clear()
+        for state in (self._queues, self._attempts, self._changed, self._lingering, self._young, self._windows):
             state.clear()
+        self._alarms.clear()
         return effects
 
     def handle(self, *events: Event) -> list[Effect]:
