@@ -23,7 +23,7 @@ from tidelog.client import many_records, routing
 from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
 from tidelog.client.consumer import Consumer
 from tidelog.client.delivery import Outcome
-from tidelog.client.many_records import ManyRecords, RecordColumns
+from tidelog.client.many_records import ManyRecords, RecordColumns, checked_columns
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.producer import Producer
 from tidelog.client.producer_calls import Call, Pause
@@ -324,6 +324,13 @@ def test_lists_that_change_while_the_call_waits_do_not_change_its_records() -> N
             assert cluster.values("orders") == numbered(500)
 
     run(story())
+
+
+def test_timestamps_are_an_array_of_numpy_or_one_of_its_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    values = numbered(2)
+    assert checked_columns(values, None, None, None, numpy.array([7, 8])).timestamps == [7, 8]
+    assert checked_columns(values, None, None, None, numpy.int64(7)).timestamps == 7
 
 
 def test_wrong_arguments_queue_nothing() -> None:

@@ -88,7 +88,7 @@ def checked_columns(
     value_list = _bytes_column("value", values)
     count = len(value_list)
     timestamps: Millis | list[Millis | None] | None
-    if timestamp is None or hasattr(timestamp, "__index__") or not isinstance(timestamp, Iterable):
+    if not isinstance(timestamp, Iterable):  # arrays of numpy have __index__ too
         timestamps = None if timestamp is None else timestamp_ms(timestamp)
     else:
         timestamps = [None if each is None else timestamp_ms(each) for each in timestamp]
