@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -382,13 +382,10 @@ class Controller:
                     "check firewalls and the advertised address; until its next start only its session decides"
                 )
             )
-        self._refusals.report(node.node_id, () if node.fenced else beat.refused, at)
-        for refused in () if node.fenced else beat.refused:
-            subject = self.image.nodes.get(refused.node_id)
-            if subject is None or subject.fenced or refused != RefusedNode(subject.node_id, subject.node_epoch):
-                continue
-            if subject.node_id == node.node_id:
-                continue
+        named = () if node.fenced else self._present(beat.refused, but=node.node_id)
+        self._refusals.report(node.node_id, named, at)
+        for refused in named:
+            subject = self.image.nodes[refused.node_id]
             if not self._refusals.is_confirmed(refused, at):
                 self._effects.append(ProbeNode(subject.node_id))
                 continue
@@ -399,6 +396,14 @@ class Controller:
             self._effects.append(Fenced(subject.node_id, NodeCause.REFUSED, text))
             self._refusals.fenced(refused, self.image.offset)
             self._fence(subject, NodeCause.REFUSED)
+
+    def _present(self, named: Collection[RefusedNode], *, but: NodeId) -> tuple[RefusedNode, ...]:
+        """Those of these registrations that are in service, each once; without that of the sender, node `but`."""
+        if not named:
+            return ()
+        nodes = self.image.nodes.values()
+        present = {RefusedNode(node.node_id, node.node_epoch) for node in nodes if not node.fenced}
+        return tuple(each for each in dict.fromkeys(named) if each in present and each.node_id != but)
 
     def _is_drain_withdrawn(self, node: NodeRegistration, beat: Heartbeat) -> bool:
         """Whether the node's process knows that it is marked as draining and does not request it. A process that stops

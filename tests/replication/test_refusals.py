@@ -93,6 +93,15 @@ def test_reports_about_unknown_or_future_registrations_are_ignored() -> None:
     assert not world.node(1).fenced
 
 
+def test_a_heartbeat_that_names_many_costs_what_the_nodes_of_the_cluster_cost() -> None:
+    """A faulty node names registrations that do not exist, and the same one many times."""
+    world = cluster()
+    invented = [RefusedNode(NodeId(number), NodeEpoch(3)) for number in range(100, 10_100)]
+    world.beat(2, refused=[*invented, *dead(world, 1) * 10_000, *dead(world, 2)])
+    assert world.probed == [1]
+    assert world.controller._refusals._reports.keys() == set(dead(world, 1))
+
+
 def test_a_fenced_node_is_no_witness() -> None:
     """It may be fenced because its own connections fail."""
     world = cluster(1, 2, 3, 4)
