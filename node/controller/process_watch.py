@@ -61,12 +61,12 @@ class ProcessWatch:
 
     async def run(self) -> None:
         """Probe until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
                 await asyncio.get_running_loop().create_future()
-        finally:
-            self._tasks = None
+            finally:
+                self._tasks = None  # before the probes are cancelled: connections may break meanwhile
 
     @property
     def refused(self) -> tuple[RefusedNode, ...]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from node.config import CLIENT_LISTENER
+from node.controller.process_watch import ProcessWatch
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.requests.types.fetch import DATA_FETCH_STREAM
 from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
@@ -84,3 +88,39 @@ def test_a_node_probes_a_broken_connection_until_its_node_is_fenced() -> None:
         world.loop.run_for(1)
         watches = [node_run.node._watch for node_run in world.node_runs.values() if node_run.node is not None]
         assert not any(watch._watched or watch.refused for watch in watches[:2])
+
+
+def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
+    """As other connections do while a node stops: the error of the connection must remain the one that is raised."""
+    nodes = {
+        NodeId(each): SimpleNamespace(
+            node_id=NodeId(each), node_epoch=7, fenced=False, listeners={CLIENT_LISTENER: endpoint_of(each)}
+        )
+        for each in (1, 2)
+    }
+    view: Any = SimpleNamespace(node_id=NodeId(0), leader_id=NodeId(0), leader_epoch=1)
+    metadata: Any = SimpleNamespace(image=SimpleNamespace(nodes=nodes))
+    probed: list[Endpoint] = []
+
+    async def is_refused(to: Endpoint, *, timeout_ms: int) -> bool:
+        probed.append(to)
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            peers.on_failed(endpoint_of(2))
+
+    peers: Any = SimpleNamespace(is_refused=is_refused)
+    clock: Any = None
+
+    async def story() -> None:
+        watch = ProcessWatch(view, metadata, clock=clock, peers=peers)
+        running = asyncio.create_task(watch.run())
+        await asyncio.sleep(0)
+        watch.probe(NodeId(1))
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
+
+    asyncio.run(story())
+    assert probed == [endpoint_of(1)]
