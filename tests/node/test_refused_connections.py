@@ -17,6 +17,7 @@ from node.requests.types.fetch import DATA_FETCH_STREAM
 from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
 from tests.node.metadata_world import MetadataWorld, endpoint_of
 from tests.node.wires import Wires
+from tidelog.clock import MachineClock
 from tidelog.errors import ConnectionFailed
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.types import Endpoint, NodeId
@@ -110,17 +111,16 @@ def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
             peers.on_failed(endpoint_of(2))
 
     peers: Any = SimpleNamespace(is_refused=is_refused)
-    clock: Any = None
+    clock = MachineClock()
 
     async def story() -> None:
         watch = ProcessWatch(view, metadata, clock=clock, peers=peers)
-        running = asyncio.create_task(watch.run())
-        await asyncio.sleep(0)
-        watch.probe(NodeId(1))
-        await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert running.cancelled()
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(watch.run())
+            await clock.sleep_ms(0)
+            watch.probe(NodeId(1))
+            await clock.sleep_ms(0)
+            running.cancel()
 
     asyncio.run(story())
     assert probed == [endpoint_of(1)]
