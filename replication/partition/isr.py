@@ -33,6 +33,9 @@ from tidelog.types import Incarnation, Millis, NodeEpoch, NodeId, Offset, Partit
 MARKS_PER_LAG: Final = 16
 """Resolution of the log end's history: a lagging member is detected at most 1/16 of the lag time too late."""
 
+NO_RETRY: Final = Millis(1 << 62)
+"""No proposal has failed since the last one."""
+
 PROPOSAL_PAUSE_MS: Final = 200
 """Pause after a proposal was rejected or not answered: long enough for the metadata that explains it to arrive, short
 compared with a session."""
@@ -90,6 +93,8 @@ class InSyncSet:
         self._joiners: frozenset[NodeId] = frozenset()
         self._in_flight = False
         self._not_before = known.at
+        self.retry_at = NO_RETRY
+        """When a failed proposal is repeated."""
         self._resigns = False
         self._resign_at = known.at
         self._others_counted: tuple[NodeId, ...] = ()
@@ -126,6 +131,7 @@ class InSyncSet:
             self._since[replica] = at
         self.isr, self.partition_epoch = isr, partition_epoch
         self._joiners, self._in_flight, self._not_before, self._resign_at = frozenset(), False, at, at
+        self.retry_at = NO_RETRY
         self._count()
 
     def _count(self) -> None:
@@ -287,6 +293,7 @@ class InSyncSet:
         """
         if self._in_flight or at < self._not_before:
             return None
+        self.retry_at = NO_RETRY
         stays = {r for r in self.isr if r == self._me or (self._is_eligible(r) and not self.is_behind(r, at))}
         candidates = self._joiners if reporting is None else self._joiners | {reporting}
         join = {replica for replica in candidates - self.isr if self.may_join(replica)}
@@ -309,7 +316,8 @@ class InSyncSet:
         after a pause. A resignation is retried only after another lag time: no other replica may be able to lead, and
         other changes must not be blocked."""
         if self._in_flight and based_on == self.partition_epoch:
-            self._in_flight, self._not_before = False, Millis(at + PROPOSAL_PAUSE_MS)
+            self._in_flight = False
+            self._not_before = self.retry_at = Millis(at + PROPOSAL_PAUSE_MS)
             if self._resigns:
                 self._resign_at = Millis(at + self._lag_ms_max)
 

@@ -129,8 +129,8 @@ class PartitionLeader:
 
     @property
     def deadline(self) -> Millis:
-        """No waiting produce request has an earlier deadline."""
-        return min(self._for_commit.deadline, self._for_durable.deadline)
+        """No waiting produce request has an earlier deadline, and no failed proposal is repeated earlier."""
+        return min(self._for_commit.deadline, self._for_durable.deadline, self._set.retry_at)
 
     @property
     def knows_committed_end(self) -> bool:

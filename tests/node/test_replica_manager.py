@@ -242,6 +242,21 @@ def test_a_proposal_is_repeated_until_it_is_decided(cluster: Cluster) -> None:
     cluster.until(waiting.done, within=1.0)
 
 
+def test_a_failed_proposal_is_repeated_soon_while_a_request_waits_whatever_the_lag_time() -> None:
+    """With a lag time of 40 s, reviews are 2.5 s apart."""
+    cluster = Cluster(config=ReplicaConfig(ReplicationConfig(lag_ms_max=Millis(40_000))))
+    cluster.set(leader=1)
+    cluster.produce(1, batch(b"a"))
+    cluster.refuse = StaleNodeEpoch("not now")
+    cluster.kill(3)
+    waiting = cluster.append(1, batch(b"b"))
+    cluster.until(lambda: bool(cluster.proposals), within=50.0, what="the dead member lags")
+    assert not waiting.done()
+    cluster.refuse = None
+    cluster.until(waiting.done, within=0.5, what="the next proposal unblocks the request")
+    cluster.close()
+
+
 def test_many_partitions_share_one_request_to_the_controller() -> None:
     requests = []
     cluster = Cluster(partitions=20, config=ReplicaConfig(ReplicationConfig(lag_ms_max=Millis(1_000))))
