@@ -31,7 +31,8 @@ from replication.partition.leader_events import FollowerDurable, FollowerFetched
 from tidelog.types import Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
 
 MARKS_PER_LAG: Final = 16
-"""Resolution of the log end's history: a lagging member is detected at most 1/16 of the lag time too late."""
+"""Resolution of the log end's history. The driver records the end, and checks the members, at reviews that are as far
+apart: a lagging member is detected at most 2/16 of the lag time too late."""
 
 NO_RETRY: Final = Millis(1 << 62)
 """No proposal has failed since the last one."""
