@@ -300,8 +300,10 @@ class LogSegment:
         """End appends: add the last time index entry, trim the file and its indexes. Raises OSError, BrokenChain."""
         self.ensure_indexes()
         if self.size:
-            largest = self.largest
-            if not self.time_index.takes(*largest):
+            largest, times = self.largest, self.time_index
+            # It may have more entries than the present segment.index.bytes allows.
+            has_no_slot = largest.timestamp > times.last.timestamp and times.entries >= times.max_entries
+            if has_no_slot or not times.takes(*largest):
                 self.rebuild_indexes()
             if largest.timestamp > self.time_index.last.timestamp:
                 self.time_index.reserve_entries(1)

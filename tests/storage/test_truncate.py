@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from storage.log_config import LogConfig
 from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped
 from tidelog.errors import CorruptLog, KafkaStorageError
@@ -342,3 +343,20 @@ def test_no_log_starts_below_zero() -> None:
         with pytest.raises(AssertionError, match="-5"):
             cut(Offset(-5))
     assert len(bench.contents()) == 1
+
+
+@pytest.mark.parametrize("offset", range(20, 26))
+def test_a_truncated_segment_with_more_entries_than_its_index_may_have_by_now_is_rolled(offset: int) -> None:
+    """`segment.index.bytes` was lowered before the restart. Truncation takes away the last time index entry, and the
+    roll adds another one."""
+    bench = Bench(LogConfig(index_interval_bytes=300))
+    for i in range(40):
+        bench.lead(b"x" * 100, timestamp=NOW + i)
+    bench.config = LogConfig(index_interval_bytes=300, segment_index_bytes=36)
+    bench.restart_clean()
+    bench.log.truncate_to(Offset(offset))
+    bench.lead(b"x" * 100, timestamp=NOW + offset)
+    assert bench.log.active.base_offset == offset
+    bench.restart_clean()
+    for i in range(offset + 1):
+        assert bench.log.offset_for_timestamp(NOW + i, up_to=bench.log.log_end_offset).offset == i  # type: ignore[union-attr]
