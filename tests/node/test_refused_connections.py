@@ -105,8 +105,9 @@ def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
 
     async def is_refused(to: Endpoint, *, timeout_ms: int) -> bool:
         probed.append(to)
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         try:
-            return await asyncio.get_running_loop().create_future()
+            return await answer
         finally:
             peers.on_failed(endpoint_of(2))
 
