@@ -10,7 +10,7 @@ Invariants:
   4. Disk space is allocated before mapped memory is written, and that is accessed only through the mapping's methods: a
      full disk and an unreadable page raise OSError, not a signal.
 Not here: the meaning of an entry (offset_index.py, time_index.py), when an entry is added (segment.py), when an index
-is opened (lazy_index.py), the entries in memory (held_entries.py).
+is opened (lazy_index.py), the entries in memory (memory_entries.py).
 Source: Kafka's AbstractIndex, including the search that tries the warm end of the file first. Kafka creates and maps
 both files with the segment; with many partitions, creating files is most of the cost of a partition's first batches.
 """
@@ -23,8 +23,8 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from storage.files.file_system import Files, Mapping
-from storage.segment.held_entries import HeldEntries, held_entries_max
 from storage.segment.index_errors import CorruptIndex, IndexFull, IndexOffsetOverflow
+from storage.segment.memory_entries import MemoryEntries, memory_entries_max
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset
 
@@ -63,8 +63,8 @@ class AbstractIndex:
         self.max_entries = max_bytes // self.ENTRY.size
         self.entries = 0
         self._files = files
-        self._mapping: Mapping | HeldEntries | None = None
-        self._held_max = held_entries_max(path)
+        self._mapping: Mapping | MemoryEntries | None = None
+        self._held_max = memory_entries_max(path)
         self._writable = False
         self._reserved = 0
         """Number of entries for which disk space is known to be allocated."""
@@ -83,7 +83,9 @@ class AbstractIndex:
     @property
     def held(self) -> bytes | None:
         """The entries, if they are only in memory; None if the file has them."""
-        return self._mapping.read(0, self.entries * self.ENTRY.size) if isinstance(self._mapping, HeldEntries) else None
+        return (
+            self._mapping.read(0, self.entries * self.ENTRY.size) if isinstance(self._mapping, MemoryEntries) else None
+        )
 
     @property
     def is_full(self) -> bool:
@@ -132,7 +134,7 @@ class AbstractIndex:
             self.make_writable()
         if self.entries >= self.max_entries:
             raise IndexFull(f"{self.path} is full with {self.max_entries} entries")
-        if self.entries >= self._held_max and isinstance(self._mapping, HeldEntries):
+        if self.entries >= self._held_max and isinstance(self._mapping, MemoryEntries):
             self._write_out(self._mapping)
         mapping, entries = self._mapping, self.entries
         assert mapping is not None, "a writable index is mapped"
@@ -161,7 +163,7 @@ class AbstractIndex:
             self.make_writable()
         entries = min(self.entries + count, self.max_entries)
         if entries > self._reserved:
-            if entries > self._held_max and isinstance(self._mapping, HeldEntries):
+            if entries > self._held_max and isinstance(self._mapping, MemoryEntries):
                 self._write_out(self._mapping)
             assert self._mapping is not None, "a writable index is mapped"
             self._mapping.reserve(entries * self.ENTRY.size)
@@ -183,7 +185,7 @@ class AbstractIndex:
 
     def truncate_entries(self, entries: int) -> None:
         """Keep only the first `entries` entries. Raises OSError, KafkaStorageError."""
-        if entries < self.entries and isinstance(self._mapping, HeldEntries):
+        if entries < self.entries and isinstance(self._mapping, MemoryEntries):
             self._mapping.truncate(entries * self.ENTRY.size)
             self.entries = entries
             self.remember_last()
@@ -231,9 +233,9 @@ class AbstractIndex:
         return self._files.map(self.path, self.max_entries * self.ENTRY.size, writable=True)
 
     def _hold(self, data: bytes) -> None:
-        self._mapping, self._writable = HeldEntries(data), True
+        self._mapping, self._writable = MemoryEntries(data), True
 
-    def _write_out(self, held: HeldEntries) -> None:
+    def _write_out(self, held: MemoryEntries) -> None:
         """Move held entries to the file. Raises OSError; they stay in memory then."""
         data = held.read(0, self.entries * self.ENTRY.size)
         mapping = self._map_writable()

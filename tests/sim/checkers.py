@@ -247,6 +247,8 @@ class Checkers:
         end = max(min(ledger.end, log.log_start_offset), ledger.start)
         if ledger.end > end:
             for batch in iter_batches(self._read(node, log, end, min(ledger.end, log.log_end_offset))):
+                if batch.base_offset > end:  # damage that the election accepted
+                    ledger.forgive_range(end, int(batch.base_offset))
                 if ledger.batches.get(int(batch.base_offset)) != bytes(batch.buffer):
                     break
                 end = int(batch.next_offset)

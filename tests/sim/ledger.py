@@ -183,6 +183,19 @@ class Ledger:
         self.last_of.clear()  # later records of its producers may be lost too
         self._bases, self._order = list(self.batches), list(self.values)
 
+    def forgive_range(self, start: int, end: int) -> None:
+        """Allow the loss of the records in [start, end) that had to be in a log. Compaction leaves gaps too."""
+        while (offset := self.missing(start, end)) is not None:
+            value = self.values.pop(offset, None)
+            if self.loss is not None:
+                self.loss.gone.add((offset, value))
+            if value is not None:
+                self.offsets.pop(value, None)
+            start = offset + 1
+        self.forgiven += 1
+        self.last_of.clear()
+        self._order = list(self.values)
+
     def is_judged(self, node: str) -> bool:
         """Whether the log of this node must contain what is committed."""
         return not self.lossy and (self.loss is None or node in self.loss.sound)

@@ -15,7 +15,7 @@ def index_page_of_a_follower_is_unreadable(sim: Simulation) -> None:
     """A follower adds an entry to an index whose page cannot be read. This is a directory failure like any other:
     its replicas in that directory leave their sets, and the node continues with its other directory. The indexes are
     mapped from the first entry on, as those of long segments are."""
-    with patch.object(abstract_index, "held_entries_max", lambda _path: 0):
+    with patch.object(abstract_index, "memory_entries_max", lambda _path: 0):
         _fail_an_index_page(sim)
 
 

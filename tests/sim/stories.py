@@ -475,6 +475,8 @@ def stopped_while_connecting(sim: Simulation) -> None:
     sim.start(nodes=3, min_insync=1, partitions=3)
     leader, follower = 1, 2
     write(sim, sim.led_by(TOPIC, leader), "a", 3)
+    for source, target in ((0, leader), (leader, 0)):
+        sim.disconnect_link(source, target)  # only the follower is refused a connection, which does not suffice
     sim.kill(leader)
     sim.restart(leader)
     sim.disconnect(leader)  # it cannot register, so its former incarnation leads until the session ends

@@ -1,12 +1,13 @@
 """Limits which volumes of a random world may be replaced by empty ones, so that its cluster survives.
 
-Invariants: the last copy of a partition and a majority of the voters' directories are never removed, and the next
-volume is replaced only when the node of the last one has recovered. Not here: the times (nemesis.py), the replacement
-itself (world.py).
+Invariants: the last copy of a partition, also by records that are not committed yet, and a majority of the voters'
+directories are never removed, and the next volume is replaced only when the node of the last one has recovered. Not
+here: the times (nemesis.py), the replacement itself (world.py).
 """
 
 from __future__ import annotations
 
+from tests.sim.quorum_stories import active, core
 from tests.sim.world import Simulation
 from tidelog.types import NodeId
 
@@ -26,6 +27,8 @@ class Volumes:
 
     def _is_spare(self, node: int) -> bool:
         image = self._sim.image()
+        if not self._is_all_committed():
+            return False
         self._emptied = {gone: since for gone, since in self._emptied.items() if not self._is_whole_again(gone, since)}
         entry = image.nodes.get(NodeId(node))
         if self._emptied or entry is None or not entry.fenced:
@@ -34,6 +37,12 @@ class Volumes:
             return False
         keep = [voter for voter in image.voters if voter.node_id != node]
         return len(keep) > len(image.voters) // 2
+
+    def _is_all_committed(self) -> bool:
+        """Whether the metadata log of the active controller has no uncommitted record, which may name this node."""
+        node = active(self._sim)
+        controller = core(self._sim, node) if node >= 0 else None
+        return controller is not None and controller.log.log_end == controller.log.high_watermark
 
     def _is_whole_again(self, node: int, since: int) -> bool:
         """Whether the node has registered its new directory and the directory has replaced the old one among the

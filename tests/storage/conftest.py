@@ -10,4 +10,4 @@ from storage.segment import abstract_index
 @pytest.fixture
 def indexes_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes hold no entries in memory: the first one creates and maps the file."""
-    monkeypatch.setattr(abstract_index, "held_entries_max", lambda _path: 0)
+    monkeypatch.setattr(abstract_index, "memory_entries_max", lambda _path: 0)

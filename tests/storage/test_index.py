@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from storage.files.os_files import OsFiles
 from storage.segment.abstract_index import By
-from storage.segment.held_entries import held_entries_max
 from storage.segment.index_errors import (
     CorruptIndex,
     IndexFull,
@@ -22,6 +21,7 @@ from storage.segment.index_errors import (
     InvalidIndexTimestamp,
 )
 from storage.segment.lazy_index import LazyIndex
+from storage.segment.memory_entries import memory_entries_max
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from tests.fakes.fake_disk import FakeDisk
@@ -175,7 +175,7 @@ def test_the_first_entries_are_in_memory_and_later_ones_in_the_file(
     """Up to the limit there is no file; then it has all entries, and every lookup finds what it found before."""
     disk = FakeDisk()
     index = make(1 << 20, disk)
-    limit = held_entries_max(index.path)
+    limit = memory_entries_max(index.path)
 
     def add(number: int) -> None:
         index.push(index.relative(BASE + 10 * number), 100 * number)
@@ -194,12 +194,12 @@ def test_the_first_entries_are_in_memory_and_later_ones_in_the_file(
     assert [index.slot(at, By.VALUE) for at in range(0, 10 * limit, 7)] == before
 
 
-def test_held_entries_survive_a_full_disk() -> None:
+def test_memory_entries_survive_a_full_disk() -> None:
     """Neither a file that cannot be created nor a failed trim loses them; the next attempt writes them."""
     disk = FakeDisk()
     held = LazyIndex(OffsetIndex, disk, "/00000000000000001000.index", BASE, 1 << 20)
     index = held.create()
-    limit = held_entries_max(index.path)
+    limit = memory_entries_max(index.path)
     for number in range(1, limit + 1):
         index.append(BASE + number, number)
     disk.fail("map", ".index", error=errno.ENOSPC)

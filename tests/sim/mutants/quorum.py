@@ -217,13 +217,6 @@ MUTANTS: Final = (
         "no successor was named",
     ),
     Mutant(
-        a_resigning_leader_names_no_successor,
-        "quorum",
-        quorum_stories.all_processes_killed,
-        "waited for a former leader",
-        3,
-    ),
-    Mutant(
         the_configured_nodes_vote,
         "S16",
         quorum_stories.configured_voters_are_none_yet,

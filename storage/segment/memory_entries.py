@@ -12,19 +12,19 @@ from zlib import crc32
 
 from storage.files import guard
 
-HELD_ENTRIES_MIN: Final = 512
-HELD_ENTRIES_MAX: Final = 1_024
+MEMORY_ENTRIES_MIN: Final = 512
+MEMORY_ENTRIES_MAX: Final = 1_024
 """Entries of one index in memory: with the default `index.interval.bytes` for 2 to 4 MiB of the log, 20 KiB for both
 indexes of a segment."""
 
 
-def held_entries_max(path: str) -> int:
+def memory_entries_max(path: str) -> int:
     """The entries of this index in memory. The value depends on the path: thousands of partitions that are written at
     the same rate do not create their files in the same moment."""
-    return HELD_ENTRIES_MIN + crc32(path.encode()) % (HELD_ENTRIES_MAX - HELD_ENTRIES_MIN)
+    return MEMORY_ENTRIES_MIN + crc32(path.encode()) % (MEMORY_ENTRIES_MAX - MEMORY_ENTRIES_MIN)
 
 
-class HeldEntries:
+class MemoryEntries:
     """Bytes with the methods of `Mapping` (storage/files/file_system.py). They grow as they are written."""
 
     __slots__ = ("_data",)
