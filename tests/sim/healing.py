@@ -11,7 +11,8 @@ from replication.controller.image import PartitionState, TopicState
 from storage.log.log import Log
 from storage.segment.segment import LogSegment
 from tests.sim import views
-from tests.sim.ledger import Violation
+from tests.sim.ledger import Ledger, Violation
+from tidelog.records import iter_batches
 
 if TYPE_CHECKING:
     from tests.sim.machine import Machine
@@ -81,10 +82,22 @@ def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState
             sim.checkers.look_again(sim.machines[node].name, replica)
         return
     contents = {
-        sim.undisturbed.read(sim.machines[node].name, log, start, log.log_end_offset) for node, log in logs.items()
+        _without_accepted_losses(ledger, sim.undisturbed.read(sim.machines[node].name, log, start, log.log_end_offset))
+        for node, log in logs.items()
     }
     if len(contents) != 1:
         raise Violation(f"{name}: the logs of {sorted(logs)} are not equal")
+
+
+def _without_accepted_losses(ledger: Ledger, data: bytes) -> bytes:
+    if ledger.loss is None or not ledger.loss.accepted:
+        return data
+    lost = ledger.loss.accepted
+    return b"".join(
+        bytes(batch.buffer)
+        for batch in iter_batches(data)
+        if not any(int(batch.base_offset) in offsets for offsets in lost)
+    )
 
 
 def all_is_read(sim: Simulation, topic: str, partition: int) -> None:

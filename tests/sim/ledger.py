@@ -185,6 +185,8 @@ class Ledger:
 
     def forgive_range(self, start: int, end: int) -> None:
         """Allow the loss of the records in [start, end) that had to be in a log. Compaction leaves gaps too."""
+        if self.loss is not None:
+            self.loss.accepted.append(range(start, end))
         while (offset := self.missing(start, end)) is not None:
             value = self.values.pop(offset, None)
             if self.loss is not None:

@@ -28,6 +28,9 @@ class Loss:
     """Nodes whose replicas have the new history."""
     gone: set[tuple[int, bytes | None]] = field(default_factory=set)
     """By offset: what was committed and no longer is."""
+    accepted: list[range] = field(default_factory=list)
+    """Offsets inside the log that the elections gave up because the new leader cannot read them. A replica that has
+    them may keep them."""
     others_us: int = 0
     """When a leader of an older epoch was last seen."""
 
