@@ -105,6 +105,8 @@ def all_is_read(sim: Simulation, topic: str, partition: int) -> None:
     ledger, start = sim.ledger(topic, partition), sim.start_of(topic, partition)
     for decided in (False, True) if ledger.markers else (False,):
         read = sim.read_decided(topic, partition) if decided else sim.read_committed(topic, partition)
+        if ledger.loss is not None:
+            read = [value for value in read if value not in ledger.loss.given_up]
         wanted = [
             value
             for offset, value in sorted(ledger.values.items())

@@ -34,6 +34,11 @@ class Loss:
     others_us: int = 0
     """When a leader of an older epoch was last seen."""
 
+    @property
+    def given_up(self) -> set[bytes | None]:
+        """The values of the records at the offsets in `accepted`."""
+        return {value for offset, value in self.gone if any(offset in lost for lost in self.accepted)}
+
     def elected(self, epoch: int) -> None:
         """Another unclean leader."""
         self.epoch = epoch
