@@ -1,4 +1,8 @@
-"""The load through librdkafka (confluent-kafka). The client's defaults, but acks=all and a linger of 5 ms."""
+"""The load through librdkafka (confluent-kafka). The client's defaults, but acks=all, a linger of 5 ms and idempotence.
+
+Tidelog's producer is idempotent too, and librdkafka is faster so: it then has at most five requests of a node under
+way. Without that bound it sends tiny batches to many partitions (keyed, 300 of them: 900 records/s instead of 14,000).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,8 @@ def delete_topic(job: Job, _gate: Gate) -> dict[str, Any]:
 
 
 def _producer(job: Job, **settings: Any) -> Producer:
-    producer = Producer({"bootstrap.servers": job.bootstrap, "acks": "all", "linger.ms": 5, **settings})
+    defaults = {"bootstrap.servers": job.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
+    producer = Producer({**defaults, **settings})
     producer.list_topics(job.topic, timeout=10)
     return producer
 
