@@ -21,10 +21,12 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tidelog.grpc_environment import set_defaults
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as tidelog does, for test modules that import grpc first
+set_defaults(os.environ)  # as tidelog does, for test modules that import grpc first
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 

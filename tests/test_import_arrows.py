@@ -51,6 +51,7 @@ MAY_OPEN = {
     "node/process/local_cluster.py",
     "node/process/process.py",
     "tidelog/cli",
+    "tidelog/grpc_environment.py",
     "tidelog/spark",
 }
 # Modules whose imports for type checking form circles.

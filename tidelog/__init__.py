@@ -9,6 +9,8 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from tidelog.grpc_environment import set_defaults
+
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin, ClusterDescription, TopicDescription
     from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
@@ -21,10 +23,7 @@ if TYPE_CHECKING:
 
 __version__: Final = "0.1.0.dev0"
 
-# gRPC's fork handlers restart gRPC's threads in a forked child. There they may poll descriptors that the child has
-# closed, and abort the child. PySpark starts its JVM by a fork with a `preexec_fn`: without this setting one start
-# in about twenty fails beside an active client. gRPC reads the variable at import; a value set by the user is kept.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+set_defaults(os.environ)
 
 _HOME: Final = {
     "Acks": "tidelog.types",
