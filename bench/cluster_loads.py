@@ -63,6 +63,7 @@ def _idle(contest: Contest, lane: Lane) -> tuple[_Idle, _Idle]:
     if contest.largest > lane.system.partitions_max:
         return without, _Idle(0.0, 0.0)
     with lane.topic("idle", contest.largest, contest.effort):
+        time.sleep(contest.effort.idle_seconds)  # what follows the creation of the partitions ends
         return without, _cost(lane, contest.effort.idle_seconds)
 
 

@@ -48,7 +48,7 @@ class BytesRead:
         self.file: File | None = segment.shared_file()
         self.data: Buffer = b""
         self._files, self._path, self._size, self._max_bytes = files, segment.path, segment.size, max_bytes
-        self._base, self._entries, self._held = segment.base_offset, segment.index_entries, segment.held_index
+        self._base, self._entries, self._memory_index = segment.base_offset, segment.index_entries, segment.memory_index
         self._index_path = segment_path(segment.directory, segment.base_offset, INDEX_SUFFIX)
         self._behind = None if behind is None else (behind, behind.path, behind.size)
 
@@ -73,7 +73,7 @@ class BytesRead:
     def _start(self, file: File) -> int:
         """The byte where the search begins, from the index. Raises BrokenChain if the index entry does not point at a
         matching batch: the owner then repairs the index."""
-        entries = self._held if self._held is not None else self._read_index()
+        entries = self._memory_index if self._memory_index is not None else self._read_index()
         slots = range(len(entries) // _ENTRY.size)
         slot = bisect_right(
             slots, self.offset - self._base, key=lambda slot: _ENTRY.unpack_from(entries, slot * _ENTRY.size)[0]

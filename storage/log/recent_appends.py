@@ -23,7 +23,7 @@ BYTES_MAX: Final = 4 << 20
 ten times in that time."""
 
 JOINED_MAX: Final = 16_384
-"""A batch of this size is copied: that costs less than looking at its buffers."""
+"""A batch of at most this size is copied: that costs less than looking at its buffers."""
 
 OWNER_FACTOR: Final = 4
 """A smaller part of a message is copied: the rest of the message may be of other logs, or rejected."""

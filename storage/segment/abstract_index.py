@@ -64,7 +64,7 @@ class AbstractIndex:
         self.entries = 0
         self._files = files
         self._mapping: Mapping | MemoryEntries | None = None
-        self._held_max = memory_entries_max(path)
+        self._memory_entries_max = memory_entries_max(path)
         self._writable = False
         self._reserved = 0
         """Number of entries for which disk space is known to be allocated."""
@@ -134,7 +134,7 @@ class AbstractIndex:
             self.make_writable()
         if self.entries >= self.max_entries:
             raise IndexFull(f"{self.path} is full with {self.max_entries} entries")
-        if self.entries >= self._held_max and isinstance(self._mapping, MemoryEntries):
+        if self.entries >= self._memory_entries_max and isinstance(self._mapping, MemoryEntries):
             self._write_out(self._mapping)
         mapping, entries = self._mapping, self.entries
         assert mapping is not None, "a writable index is mapped"
@@ -163,7 +163,7 @@ class AbstractIndex:
             self.make_writable()
         entries = min(self.entries + count, self.max_entries)
         if entries > self._reserved:
-            if entries > self._held_max and isinstance(self._mapping, MemoryEntries):
+            if entries > self._memory_entries_max and isinstance(self._mapping, MemoryEntries):
                 self._write_out(self._mapping)
             assert self._mapping is not None, "a writable index is mapped"
             self._mapping.reserve(entries * self.ENTRY.size)
@@ -175,7 +175,7 @@ class AbstractIndex:
         if self._closed:
             raise self._is_closed()
         held = None
-        if self.entries < self._held_max:
+        if self.entries < self._memory_entries_max:
             held = b"" if self._mapping is None else self._mapping.read(0, self.entries * self.ENTRY.size)
         self._unmap()
         if held is None:

@@ -180,7 +180,7 @@ class LogSegment:
         return self._index.get().entries if self._index.is_open else None
 
     @property
-    def held_index(self) -> bytes | None:
+    def memory_index(self) -> bytes | None:
         """The entries of the offset index that only the memory has; None if its file has them."""
         return self._index.get().held if self._index.is_open else None
 

@@ -362,8 +362,7 @@ class Producer(Service):
             queue = route.queues[partition_for_key(key, len(route.queues))]
         else:
             queue = route.without_key(size)
-        if timestamp is None:
-            timestamp = self._clock.wall_ms()
+        stamp = self._clock.wall_ms() if timestamp is None else Millis(timestamp)
         batch = queue.batches[-1] if queue.batches else None
         if batch is None or batch.sealed or batch.size + size > route.batch_bytes:
             self._pause_due = self._pause_due or batch is not None
@@ -371,7 +370,6 @@ class Producer(Service):
             self._wake.set()
         if used > self._pause_at:
             self._pause_due = True
-        stamp = Millis(timestamp)
         batch.records.append((key, value, stamp, headers))
         batch.size += size
         queue.queued_bytes += size
