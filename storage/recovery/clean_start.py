@@ -34,6 +34,8 @@ def load_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog |
         log_end = max(log_end, known.log_start) if active.size == 0 else log_end
         entries = _epochs(site, active)
         problem = _snapshot_problem(site, segments, log_end)
+        if problem is None and entries is not None and site.epochs_begin_late(segments, entries):
+            problem = f"the leader epochs begin at offset {entries[0].start_offset}, above the log start"
     except (BrokenChain, CorruptIndex, CorruptLog) as error:
         problem = str(error)
     wrong_end = log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start

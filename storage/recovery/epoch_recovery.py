@@ -3,7 +3,10 @@
 Invariants:
   1. If the file is missing or damaged, it is rebuilt from the batches of format v2. Messages of v0 and v1 contain no
      epoch: if such a log lost its file, that is damage (design section 4, rule 2), and no epoch is invented.
-  2. Kafka keeps no epoch file for a log of v0 or v1 until the format is raised: a directory that comes from Kafka gets
+  2. The entries of a log of v2 reach back to its log start. If the recorded log start is lost, the log begins at its
+     first segment, below the first entry: the entries of those batches are added. Without them a follower would find no
+     epoch in common and would restart, below what it had committed.
+  3. Kafka keeps no epoch file for a log of v0 or v1 until the format is raised: a directory that comes from Kafka gets
      an empty one.
 Not here: which batches exist (recovery.py).
 Source: Kafka's LeaderEpochFileCache and LogLoader; KIP-101.
@@ -12,6 +15,7 @@ Source: Kafka's LeaderEpochFileCache and LogLoader; KIP-101.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from storage.checkpoints.checkpoint_file import read_epochs
 from storage.recovery.loaded import Damage
@@ -50,19 +54,38 @@ class EpochRecovery:
         self._below: list[EpochStart] = []
         """Epochs of batches below the first entry."""
 
-    def begin(self, below: Sequence[LogSegment]) -> None:
-        """Read the epochs of the segments below those that recovery reads. Only if the file is lost. Raises OSError."""
-        if self.lost and below:
+    def begin(self, below: Sequence[LogSegment], log_start: Offset) -> None:
+        """Read the epochs of the segments below those that recovery reads: of all if the file is lost, else of those
+        below the first entry, if that is above the log start. Raises OSError."""
+        if not below:
+            return
+        until = Offset(INT64_MAX)
+        if self.lost:
             self._site.note(f"{self._site.epoch_path} is missing or damaged: it is rebuilt from the batches")
-            for segment in below:
-                try:
-                    for header in segment.walk():
-                        if (reason := falling_epoch(header, self.cache.latest)) is not None:
-                            raise BrokenChain(header.position, header.base_offset, reason)
-                        self.take(header)
-                except BrokenChain as error:
-                    self._site.lose(segment.path, error.position, Offset(error.next_offset), None, error.reason)
-                segment.close()
+        else:
+            until = self.found[0].start_offset if self.found else Offset(0)
+            if until <= max(log_start, below[0].base_offset):
+                return
+        for segment in below:
+            if segment.base_offset >= until:
+                return
+            try:
+                for header in takewhile(lambda header: header.base_offset < until, segment.walk()):
+                    if (reason := self._contradicted(header)) is not None:
+                        raise BrokenChain(header.position, header.base_offset, reason)
+                    self.take(header)
+            except BrokenChain as error:
+                self._site.lose(segment.path, error.position, Offset(error.next_offset), None, error.reason)
+            segment.close()
+
+    def _contradicted(self, header: BatchHeader) -> str | None:
+        """What is wrong with the leader epoch of a batch that `begin` reads; None if nothing is."""
+        if self.lost:
+            return falling_epoch(header, self.cache.latest)
+        due = epoch_due(self.found or (), header)
+        if due != header.leader_epoch:
+            return f"the batch has leader epoch {header.leader_epoch}, above the epoch of the batches behind it"
+        return falling_epoch(header, self._below[-1].epoch if self._below else NO_LEADER_EPOCH)
 
     def before(self, offset: Offset) -> int:
         """The lowest epoch allowed for a batch at `offset`; -1 if there is no limit."""
@@ -101,12 +124,11 @@ class EpochRecovery:
         """Finish after all batches were added. Raises OSError."""
         self.cache.truncate_from_end(Offset(log_end + 1))
         entries = self.cache.entries
-        if self._below and (
-            not entries or entries[0].start_offset >= log_end
-        ):  # the entries are those of an earlier log
+        if self._below and (not entries or entries[0].start_offset > log_start):
             self.cache.clear()
             for entry in [*self._below, *entries]:
                 self.cache.assign(entry.epoch, entry.start_offset)
+            self.cache.truncate_from_start(log_start)
         if not self.lost or not self._has_messages:
             return
         self.cache.clear()

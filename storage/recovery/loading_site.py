@@ -14,7 +14,7 @@ from storage.recovery.loaded import Damage, Known, Progress
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.segment import ALL_SUFFIXES, INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segment.segments import set_aside
-from tidelog.types import Durability, EpochStart, Offset
+from tidelog.types import NO_LEADER_EPOCH, Durability, EpochStart, Offset
 
 
 class LoadingSite:
@@ -63,6 +63,21 @@ class LoadingSite:
             return self.known.log_start if self.known.log_start < first and self.protected == 0 else None
         start = max(self.known.log_start, epochs[0].start_offset)
         return start if start < first else None
+
+    def epochs_begin_late(self, segments: Sequence[LogSegment], epochs: Sequence[EpochStart]) -> bool:
+        """True if batches with a leader epoch lie between the log start and the first entry of the epoch file. The log
+        start was there, and its record is lost. Raises BrokenChain, OSError."""
+        start, until = max(self.known.log_start, segments[0].base_offset), epochs[0].start_offset if epochs else 0
+        if until <= start:
+            return False
+        for segment in segments:
+            for header in segment.walk():
+                if header.base_offset >= until:
+                    return False
+                if header.leader_epoch != NO_LEADER_EPOCH and header.last_offset >= start:
+                    return True
+            segment.close()
+        return False
 
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)

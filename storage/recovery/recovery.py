@@ -59,7 +59,7 @@ class Recovery:
         # A segment that ends at the recovery point may have been closed by that flush: its indexes may not be durable.
         first = max((i for i, segment in enumerate(segments) if segment.base_offset < known.recovery_point), default=0)
         self._check_closed(segments, first)
-        self._epochs.begin(segments[:first])
+        self._epochs.begin(segments[:first], known.log_start)
         kept, log_end, rewrite_from = self._recover_from(segments, first)
         lost_from = max(log_end, known.log_start)  # offsets below the log start were deleted
         if lost_from < site.protected:

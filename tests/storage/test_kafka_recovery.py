@@ -121,6 +121,12 @@ BETTER: dict[Key, Better] = {
     ("unclean", "files-2", "txn-0"): Better(
         "a cut transaction index is rebuilt: Kafka shows aborted records", like=("as-killed", "txn-0")
     ),
+    ("unclean", "no-checkpoints", "trimmed-0"): Better(
+        "the log start is lost and falls back to the first segment: Kafka's epochs begin above it, so a replica that "
+        "ends there would find no epoch in common",
+        reported={"leaderEpochs": [[0, 90], [2, 200]]},
+        files=("leader-epoch-checkpoint",),
+    ),
     ("unclean", "files-2", "zipped-0"): Better(
         "the lost segment is reported; Kafka does not notice it", damaged=(264, 346)
     ),

@@ -20,8 +20,11 @@ from tidelog.errors import CorruptLog
 from tidelog.types import Durability, LeaderEpoch, Offset
 
 EPOCHS = "/data/orders-0/leader-epoch-checkpoint"
+LOG_STARTS = "/data/log-start-offset-checkpoint"
 SHORT = replace(SMALL, segment_bytes=1_000)
 """Six or more segments of a dozen batches."""
+LEADER_EPOCH_AT = 12
+"""The first byte of the leader epoch in a batch."""
 PAGE_CACHE = replace(SHORT, durability=Durability.PAGE_CACHE)
 
 
@@ -311,8 +314,48 @@ def test_epoch_file_entries_stay_unless_a_batch_contradicts_them() -> None:
         bench.follow(stamped(offset, epoch=epoch))
     bench.disk.kill()
     write_file(bench.disk, EPOCHS, b"0\n2\n2 9\n3 20\n")
+    write_file(bench.disk, LOG_STARTS, b"0\n1\norders 0 9\n")
     bench.reopen()
     assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(2, 9), (3, 20)]
+
+
+@pytest.mark.parametrize("spoil", [None, b"0\n1\norder\xf3 0 9\n"], ids=["gone", "rotten"])
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
+def test_a_log_whose_start_is_lost_has_the_epochs_of_all_its_batches(spoil: bytes | None, *, clean: bool) -> None:
+    """The log begins at its first segment again. Entries from the lost start on would leave the batches below without
+    an epoch: a replica that ends among them would find none in common, and restart below what it had committed."""
+    bench = Bench(replace(PAGE_CACHE, segment_bytes=200))
+    for offset in range(12):
+        bench.follow(stamped(offset, epoch=1 + offset // 5))
+    bench.log.high_watermark = Offset(12)
+    assert len(bench.log.segments) > 3, "most of them lie below what recovery reads"
+    delete_records(bench.log, Offset(9))
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(2, 9), (3, 10)]
+    bench.log.flush()
+    bench.directory.write_checkpoints()
+    bench.directory.close_clean() if clean else bench.disk.kill()
+    bench.disk.remove(LOG_STARTS) if spoil is None else write_file(bench.disk, LOG_STARTS, spoil)
+    bench.reopen()
+    assert (bench.log.log_start_offset, bench.log.damage) == (0, None)
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(1, 0), (2, 5), (3, 10)]
+
+
+def test_a_damaged_epoch_below_the_first_entry_is_reported() -> None:
+    bench = Bench(replace(PAGE_CACHE, segment_bytes=200))
+    for offset in range(12):
+        bench.follow(stamped(offset, epoch=1 + offset // 5))
+    bench.log.high_watermark = Offset(12)
+    delete_records(bench.log, Offset(9))
+    bench.log.flush()
+    bench.directory.write_checkpoints()
+    bench.disk.kill()
+    bench.disk.remove(LOG_STARTS)
+    path = bench.log.segments[1].path
+    bench.disk.flip_bit(path, LEADER_EPOCH_AT)
+    bench.reopen()
+    assert bench.log.damage is not None
+    assert bench.log.damage.path == path
+    assert "leader epoch" in bench.log.damage.reason
 
 
 def test_epoch_file_entries_that_batches_contradict_are_removed() -> None:
