@@ -57,6 +57,8 @@ class DirectoryIdentity:
             raise
 
     def _read(self, files: Files, path: str, rng: random.Random, boot_id: bytes) -> None:
+        self.is_new = files.size(f"{path}/{META_PROPERTIES}") is None
+        """True if this process has made it a log directory: nothing was in it."""
         self._files, self._path, self._properties = files, path, _read_properties(files, path, rng)
         self._boot = boot_id.hex()
         self.notes: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Final
 
 from storage.dump.dump_events import BatchFound, RecordFound
@@ -19,13 +20,17 @@ from tidelog.records.v2.control import ControlType, EndTxnMarker, decode_control
 from tidelog.records.v2.header import BatchHeader
 from tidelog.records.v2.record import Record
 from tidelog.records.v2.varint import INT32_MAX
-from tidelog.types import NO_SEQUENCE, Codec, TimestampType
+from tidelog.types import METADATA_TOPIC, NO_SEQUENCE, Codec, TimestampType
 
 _TIMESTAMP_TYPES: Final = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
+
+_SECRET_KINDS: Final = (b"\xca\x02", b"\xda\x02")
+"""How the values of ScramCredentialRecord and SaslSecretRecord begin in the metadata log: the tags of their fields in
+MetadataRecord (proto/tidelog/protocol/v1/metadata_records.proto)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +113,11 @@ def _record(batch: RecordBatch, path: str, record: Record) -> RecordFound:
     control, coordinator_epoch = _control(record) if batch.is_control else (None, None)
     base = batch.base_sequence
     sequence = NO_SEQUENCE if base == NO_SEQUENCE else (base + record.offset - batch.base_offset) & INT32_MAX
+    value = record.value
+    if value is not None and value.startswith(_SECRET_KINDS) and PurePath(path).parent.name.startswith(METADATA_TOPIC):
+        value = b"a secret, not shown"
     return RecordFound(
-        path, record.offset, record.timestamp, sequence, record.key, record.value, record.headers, control,
+        path, record.offset, record.timestamp, sequence, record.key, value, record.headers, control,
         coordinator_epoch,
     )  # fmt: skip
 

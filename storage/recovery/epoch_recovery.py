@@ -2,7 +2,9 @@
 
 Invariants:
   1. If the file is missing or damaged, it is rebuilt from the batches of format v2. Messages of v0 and v1 contain no
-     epoch: if such a log lost its file, that is damage (design section 4, rule 2), and no epoch is invented.
+     epoch: if such a log lost its file, that is damage (design section 4, rule 2), and no epoch is invented. Only a
+     log that has no file and of which nothing is known to be durable lost nothing: its file becomes durable with its
+     first records. A file is replaced as a whole, so one that cannot be read was damaged later.
   2. The entries of a log of v2 reach back to its log start. If the recorded log start is lost, the log begins at its
      first segment, below the first entry: the entries of those batches are added. Without them a follower would find no
      epoch in common and would restart, below what it had committed.
@@ -37,12 +39,12 @@ class EpochRecovery:
 
     def __init__(self, site: LoadingSite) -> None:
         """Reads the epoch file. Raises OSError."""
-        self._site = site
+        self._site, self._damaged = site, False
         try:
             entries = read_epochs(site.files, site.epoch_path)
         except CorruptLog as error:
             site.note(error.message)
-            entries = None
+            entries, self._damaged = None, True
         self.found = entries
         """The entries of the file; None if there is no readable file."""
         self.lost = entries is None
@@ -135,7 +137,7 @@ class EpochRecovery:
         known = self._site.known
         if known.foreign:
             self.file.write(self.cache.version, ())
-        elif max(known.recovery_point, known.durable_offset) > 0:
+        elif self._damaged or max(known.recovery_point, known.durable_offset) > 0:
             reason = "the leader epochs of records of format v0 or v1 are lost; no other file contains them"
             self.file.written = self.cache.version  # an empty file would be accepted at the next start
             self._site.join(

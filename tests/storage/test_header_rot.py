@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from storage.files.file_system import read_file
+from storage.files.file_system import read_file, write_file
 from tests.fakes.log_start import delete_records
 from tests.storage.workbench import SMALL, Bench, stamped
 from tidelog.errors import CorruptLog
 from tidelog.records.v2.header import LEADER_EPOCH_AT, MAGIC_AT, walk_headers
-from tidelog.types import Durability, Offset
+from tidelog.types import Durability, LeaderEpoch, Offset
 
 ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 20)
 PAGE_CACHE = replace(ONE_SEGMENT, durability=Durability.PAGE_CACHE)
@@ -254,3 +254,19 @@ def test_a_batch_below_the_log_start_needs_no_entry_in_the_epoch_file() -> None:
     bench.kill()
     assert bench.log.damage is None
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (2, 2)
+
+
+@pytest.mark.parametrize("damaged", [b"\x80\n1\n0 0\n", b"0\n", b""])
+def test_an_unreadable_epoch_file_of_messages_is_damage_although_no_file_says_what_was_durable(damaged: bytes) -> None:
+    """The marks of durable offsets lag behind, so they may know of nothing. Without its epochs the log had none in
+    common with the others: elected as leader, it made them truncate committed records."""
+    bench = Bench(replace(ONE_SEGMENT, magic=0))
+    bench.log.begin_epoch(LeaderEpoch(0))
+    bench.commit()
+    bench.lead(b"a", b"b")
+    bench.disk.kill()
+    write_file(bench.disk, "/data/orders-0/leader-epoch-checkpoint", damaged)
+    damage = bench.reopen().damage
+    assert damage is not None
+    assert (damage.first_offset, damage.end_offset, damage.readable) == (0, 2, True)
+    assert "the leader epochs of records of format v0 or v1 are lost" in damage.reason
