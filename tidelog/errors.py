@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from tidelog.types import EpochEnd, NodeAddress, Offset, RecordError, TopicPartition
 
@@ -115,6 +115,51 @@ class TopicAuthorizationFailed(TidelogError, code=29, status="PERMISSION_DENIED"
 
 class ClusterAuthorizationFailed(TidelogError, code=31, status="PERMISSION_DENIED", retry=Retry.NEVER, written=False):
     """The caller may not do this with the cluster."""
+
+
+# --- authentication ---------------------------------------------------------------------------------------------
+
+
+class UnsupportedSaslMechanism(TidelogError, code=33, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """The listener does not offer this SASL mechanism; the message names those that it offers (KIP-43)."""
+
+
+class IllegalSaslState(TidelogError, code=34, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The listener requires SASL and the caller did not authenticate, or the reverse."""
+
+
+class SaslAuthenticationFailed(TidelogError, code=58, status="UNAUTHENTICATED", retry=Retry.NEVER, written=False):
+    """The user does not exist, its password is wrong, or the node could not prove that it knows the user (KIP-152)."""
+
+
+class ResourceNotFound(TidelogError, code=91, status="NOT_FOUND", retry=Retry.NEVER, written=False):
+    """What is to be changed does not exist, for example the credential of a user (KIP-554)."""
+
+
+class DuplicateResource(TidelogError, code=92, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """One request names the same thing twice (KIP-554)."""
+
+
+class UnacceptableCredential(TidelogError, code=93, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """A user name, a password or a number of iterations cannot be used (KIP-554)."""
+
+
+class SaslSessionEnded(TidelogError, code=1044, status="UNAUTHENTICATED", retry=Retry.LATER, written=False):
+    """The session of a caller is unknown, has expired, or its credential was changed or removed. A client authenticates
+    again by itself (KIP-368)."""
+
+
+class TooManyHandshakes(TidelogError, code=1045, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False):
+    """Too many SASL handshakes or sessions of one address, or of all, are open at the node."""
+
+
+class ThrottlingQuotaExceeded(TidelogError, code=89, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False):
+    """A quota or a limit of the caller is exceeded, and the request cannot wait until it is not."""
+
+    def __init__(self, message: str | None = None, *, throttle_time_ms: int = 0, **about: Any) -> None:
+        """throttle_time_ms: the time after which another attempt can help; 0: unknown. about: as for TidelogError."""
+        super().__init__(message, **about)
+        self.throttle_time_ms = throttle_time_ms
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------
@@ -400,6 +445,40 @@ class ConnectionFailed(TidelogError, code=1008, status="UNAVAILABLE", retry=Retr
 
 class ConnectionLost(ConnectionFailed, code=1009, status="UNAVAILABLE", retry=Retry.LATER, written=None):
     """The connection broke before the answer arrived. The node may or may not have applied the request."""
+
+
+class TlsHandshakeFailed(ConnectionFailed, code=1033, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """TLS could not be established with a node; nothing was sent. The subclasses name the cause."""
+
+
+class CertificateExpired(TlsHandshakeFailed, code=1034, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The certificate of the node has expired, or is not valid yet."""
+
+
+class CertificateNameMismatch(TlsHandshakeFailed, code=1035, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The certificate of the node is not for the name or address that was used."""
+
+
+class UnknownCertificateAuthority(
+    TlsHandshakeFailed, code=1036, status="UNAVAILABLE", retry=Retry.LATER, written=False
+):
+    """The certificate of the node is signed by an authority that this side does not trust."""
+
+
+class TlsRequired(TlsHandshakeFailed, code=1037, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The node speaks TLS at this port, and this side sent plain text."""
+
+
+class TlsNotSpoken(TlsHandshakeFailed, code=1038, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The node speaks plain text at this port, and this side began TLS."""
+
+
+class ClientCertificateRequired(TlsHandshakeFailed, code=1039, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The node requires a certificate of the client, and this side has none."""
+
+
+class ClientCertificateRejected(TlsHandshakeFailed, code=1040, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The node does not accept the certificate of the client."""
 
 
 # --- client -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, NewType
+from typing import Final, NewType, TypeAlias
 from uuid import UUID
 
 Offset = NewType("Offset", int)
@@ -74,6 +74,32 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+class ScramMechanism(IntEnum):
+    """A SCRAM mechanism, numbered as in KIP-554."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def mechanism_name(self) -> str:
+        """The name in SASL: `SCRAM-SHA-256`."""
+        return self.name.replace("_", "-")
+
+
+class TokenMechanism(Enum):
+    """A SASL mechanism whose credential is a token that an identity provider has signed."""
+
+    OAUTHBEARER = "OAUTHBEARER"
+
+    @property
+    def mechanism_name(self) -> str:
+        """The name in SASL."""
+        return self.value
+
+
+SaslMechanism: TypeAlias = ScramMechanism | TokenMechanism
 
 
 class TimestampType(IntEnum):
@@ -176,3 +202,37 @@ class RecordError:
 
     index: int
     message: str
+
+
+class QuotaType(Enum):
+    """What a client quota limits, by Kafka's name (KIP-13, KIP-124, KIP-599)."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    """Bytes of produce requests per second."""
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    """Bytes of fetch answers per second."""
+    REQUEST_PERCENTAGE = "request_percentage"
+    """Time of a node's event loop, in percent."""
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+    """Partitions created and deleted per second."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """The clients that a quota is for (KIP-546). None: not restricted by it. Empty: the default, for all that have no
+    quota by their own name. At least one of the two is given."""
+
+    user: str | None
+    client_id: str | None
+
+    def __str__(self) -> str:
+        parts = (("user", self.user), ("client id", self.client_id))
+        return ", ".join(f"{what} {name!r}" if name else f"default {what}" for what, name in parts if name is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaValue:
+    """The limit of one type of quota. key: the name of a QuotaType."""
+
+    key: str
+    value: float

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from tidelog.protocol import wire
-from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2, quorum_pb2
+from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2, quorum_pb2, sasl_pb2
 
 
 class WireMessage(Protocol):
@@ -77,6 +77,7 @@ DATA: Final = "tidelog.v1.Data"
 ADMIN: Final = "tidelog.v1.Admin"
 CONTROLLER: Final = "tidelog.v1.Controller"
 QUORUM: Final = "tidelog.v1.Quorum"
+SASL: Final = "tidelog.v1.Sasl"
 
 DATA_PRODUCE_STREAM: Final = Method(
     DATA, "ProduceStream", wire.ProduceRequest, data_pb2.ProduceResponse, CallKind.STREAM
@@ -111,6 +112,22 @@ ADMIN_EXPLAIN_PARTITIONS: Final = _unary(ADMIN, admin_pb2.ExplainPartitionsReque
 ADMIN_DESCRIBE_LOG_DIRS: Final = _unary(ADMIN, admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribeLogDirsResponse)
 ADMIN_EXPLAIN_RESTART: Final = _unary(ADMIN, admin_pb2.ExplainRestartRequest, admin_pb2.ExplainRestartResponse)
 ADMIN_REMOVE_VOTER: Final = _unary(ADMIN, admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
+ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = _unary(
+    ADMIN, sasl_pb2.AlterUserScramCredentialsRequest, sasl_pb2.AlterUserScramCredentialsResponse
+)
+ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS: Final = _unary(
+    ADMIN, sasl_pb2.DescribeUserScramCredentialsRequest, sasl_pb2.DescribeUserScramCredentialsResponse
+)
+ADMIN_CREATE_ACLS: Final = _unary(ADMIN, admin_pb2.CreateAclsRequest, admin_pb2.CreateAclsResponse)
+ADMIN_DELETE_ACLS: Final = _unary(ADMIN, admin_pb2.DeleteAclsRequest, admin_pb2.DeleteAclsResponse)
+ADMIN_DESCRIBE_ACLS: Final = _unary(ADMIN, admin_pb2.DescribeAclsRequest, admin_pb2.DescribeAclsResponse)
+ADMIN_EXPLAIN_ACL: Final = _unary(ADMIN, admin_pb2.ExplainAclRequest, admin_pb2.ExplainAclResponse)
+ADMIN_ALTER_CLIENT_QUOTAS: Final = _unary(
+    ADMIN, admin_pb2.AlterClientQuotasRequest, admin_pb2.AlterClientQuotasResponse
+)
+ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = _unary(
+    ADMIN, admin_pb2.DescribeClientQuotasRequest, admin_pb2.DescribeClientQuotasResponse
+)
 
 CONTROLLER_REGISTER_NODE: Final = _unary(
     CONTROLLER, controller_pb2.RegisterNodeRequest, controller_pb2.RegisterNodeResponse
@@ -138,6 +155,14 @@ CONTROLLER_CREATE_PARTITIONS: Final = _unary(
 CONTROLLER_UPDATE_FEATURES: Final = _unary(
     CONTROLLER, admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse
 )
+CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS: Final = _unary(
+    CONTROLLER, sasl_pb2.AlterUserScramCredentialsRequest, sasl_pb2.AlterUserScramCredentialsResponse
+)
+CONTROLLER_CREATE_ACLS: Final = _unary(CONTROLLER, admin_pb2.CreateAclsRequest, admin_pb2.CreateAclsResponse)
+CONTROLLER_DELETE_ACLS: Final = _unary(CONTROLLER, admin_pb2.DeleteAclsRequest, admin_pb2.DeleteAclsResponse)
+CONTROLLER_ALTER_CLIENT_QUOTAS: Final = _unary(
+    CONTROLLER, admin_pb2.AlterClientQuotasRequest, admin_pb2.AlterClientQuotasResponse
+)
 
 QUORUM_INTRODUCE: Final = _unary(QUORUM, quorum_pb2.IntroduceRequest, quorum_pb2.IntroduceResponse)
 QUORUM_FETCH_METADATA: Final = _unary(QUORUM, quorum_pb2.FetchMetadataRequest, quorum_pb2.FetchMetadataResponse)
@@ -145,6 +170,8 @@ QUORUM_VOTE: Final = _unary(QUORUM, quorum_pb2.VoteRequest, quorum_pb2.VoteRespo
 QUORUM_BEGIN_QUORUM_EPOCH: Final = _unary(QUORUM, quorum_pb2.BeginQuorumEpochRequest, quorum_pb2.LeaderAndEpoch)
 QUORUM_END_QUORUM_EPOCH: Final = _unary(QUORUM, quorum_pb2.EndQuorumEpochRequest, quorum_pb2.LeaderAndEpoch)
 QUORUM_FETCH_SNAPSHOT: Final = _unary(QUORUM, quorum_pb2.FetchSnapshotRequest, quorum_pb2.FetchSnapshotResponse)
+
+SASL_AUTHENTICATE: Final = _unary(SASL, sasl_pb2.AuthenticateRequest, sasl_pb2.AuthenticateResponse)
 
 ALL: Final[tuple[Method[WireMessage, WireMessage], ...]] = tuple(
     value for value in tuple(globals().values()) if isinstance(value, Method)
@@ -155,3 +182,9 @@ ALL: Final[tuple[Method[WireMessage, WireMessage], ...]] = tuple(
 def of_service(service: str) -> tuple[Method[WireMessage, WireMessage], ...]:
     """Return the RPCs of one service, by its full name."""
     return tuple(method for method in ALL if method.service == service)
+
+
+def is_for_nodes(method: Method[Request, Answer]) -> bool:
+    """Whether only nodes may call the RPC. A listener for clients refuses it before it is parsed. A fetch is for nodes
+    if it names a replica (node/requests/fetch_session.py)."""
+    return method.service in (CONTROLLER, QUORUM) or method.path == DATA_GET_REPLICA_LOG_INFO.path

@@ -27,6 +27,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _LARGE: Final = 32 * 1024
 """Message size (bytes) from which decoding without copies is faster than protobuf, despite Python's overhead."""
 
+_THROTTLE_TIME: Final = b"\x60"
+"""Tag of `throttle_time_ms`, field 12 of both responses. A decoder accepts fields in any order."""
+
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
 
@@ -116,10 +119,12 @@ class FetchResponse:
     """Answers to fetches; fields as in data.proto."""
 
     partitions: list[PartitionFetched] = field(default_factory=list)
+    throttle_time_ms: int = 0
 
     def SerializeToString(self) -> bytes:
         """Return the encoded message; copies each `records` once."""
-        return encode_fetched((entry._header(), entry.records) for entry in self.partitions)
+        encoded = encode_fetched((entry._header(), entry.records) for entry in self.partitions)
+        return with_throttle_time(encoded, self.throttle_time_ms) if self.throttle_time_ms else encoded
 
     @classmethod
     def FromString(cls, data: bytes, /) -> FetchResponse:
@@ -138,6 +143,11 @@ def encode_fetched(entries: Iterable[tuple[bytes, Buffer]]) -> bytes:
     for header, records in entries:
         _put_entry(pieces, b"\x0a", header, records)
     return b"".join(pieces)
+
+
+def with_throttle_time(answer: bytes, throttle_time_ms: int) -> bytes:
+    """Add `throttle_time_ms` to an encoded ProduceResponse or FetchResponse. Copies the answer."""
+    return b"".join((answer, _THROTTLE_TIME, _varint(throttle_time_ms)))
 
 
 def _varint(value: int) -> bytes:
@@ -210,7 +220,10 @@ _PARTITION_FETCHED: Final[_Fields] = {
     0x68: ("waits", _INT32, None),
     0x7A: ("records", _VIEW, None),
 }
-_FETCH_RESPONSE: Final[_Fields] = {0x0A: ("partitions", _ENTRIES, (PartitionFetched, _PARTITION_FETCHED))}
+_FETCH_RESPONSE: Final[_Fields] = {
+    0x0A: ("partitions", _ENTRIES, (PartitionFetched, _PARTITION_FETCHED)),
+    0x60: ("throttle_time_ms", _INT32, None),
+}
 
 
 def _is_read(message: object, data: bytes, fields: _Fields) -> bool:
@@ -315,4 +328,4 @@ def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:
         )
         for entry in message.partitions
     ]
-    return FetchResponse(partitions=entries)
+    return FetchResponse(partitions=entries, throttle_time_ms=message.throttle_time_ms)

@@ -85,6 +85,7 @@ class Error(_message.Message):
     WRITTEN_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
     code: _builtins.int
     """Kafka's error number; Tidelog's own from 1000 on"""
     name: _builtins.str
@@ -95,6 +96,8 @@ class Error(_message.Message):
     """whether the records are in the log"""
     retry: Global___RetryClass.ValueType
     """when another attempt can help"""
+    throttle_time_ms: _builtins.int
+    """of THROTTLING_QUOTA_EXCEEDED: after this time another attempt can help; 0: unknown"""
     @_builtins.property
     def leader(self) -> Global___NodeAddress:
         """the partition leader or the active controller, if the answering node knows it; else absent"""
@@ -108,10 +111,11 @@ class Error(_message.Message):
         written: Global___Written.ValueType = ...,
         retry: Global___RetryClass.ValueType = ...,
         leader: Global___NodeAddress | None = ...,
+        throttle_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "leader", b"leader", "message", b"message", "name", b"name", "retry", b"retry", "written", b"written"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "leader", b"leader", "message", b"message", "name", b"name", "retry", b"retry", "throttle_time_ms", b"throttle_time_ms", "written", b"written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,6 +188,64 @@ class Listener(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Listener: _TypeAlias = Listener  # noqa: Y015
+
+@_typing.final
+class QuotaEntity(_message.Message):
+    """The clients that a quota is for (KIP-546). At least one of the two is present."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """name of the principal without its type; empty: the default; absent: any"""
+    client_id: _builtins.str
+    """" """
+    def __init__(
+        self,
+        *,
+        user: _builtins.str | None = ...,
+        client_id: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_client_id", b"_client_id", "_user", b"_user", "client_id", b"client_id", "user", b"user"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_client_id", b"_client_id", "_user", b"_user", "client_id", b"client_id", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__client_id: _TypeAlias = _typing.Literal["client_id"]  # noqa: Y015
+    _WhichOneofArgType__client_id: _TypeAlias = _typing.Literal["_client_id", b"_client_id"]  # noqa: Y015
+    _WhichOneofReturnType__user: _TypeAlias = _typing.Literal["user"]  # noqa: Y015
+    _WhichOneofArgType__user: _TypeAlias = _typing.Literal["_user", b"_user"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__client_id) -> _WhichOneofReturnType__client_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__user) -> _WhichOneofReturnType__user | None: ...
+
+Global___QuotaEntity: _TypeAlias = QuotaEntity  # noqa: Y015
+
+@_typing.final
+class QuotaValue(_message.Message):
+    """The limit of one type of quota."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage, controller_mutation_rate (partitions/s)"""
+    value: _builtins.float
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaValue: _TypeAlias = QuotaValue  # noqa: Y015
 
 @_typing.final
 class EpochStart(_message.Message):

@@ -10,8 +10,10 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from tidelog.protocol.v1 import acl_pb2 as _acl_pb2
 from tidelog.protocol.v1 import common_pb2 as _common_pb2
 from tidelog.protocol.v1 import controller_pb2 as _controller_pb2
+from tidelog.protocol.v1 import sasl_pb2 as _sasl_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -37,6 +39,12 @@ class MetadataRecord(_message.Message):
     PARTITION_CHANGE_FIELD_NUMBER: _builtins.int
     TOPIC_CONFIGS_FIELD_NUMBER: _builtins.int
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _builtins.int
+    REMOVE_ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _builtins.int
+    SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
+    SCRAM_CREDENTIAL_REMOVAL_FIELD_NUMBER: _builtins.int
+    SASL_SECRET_FIELD_NUMBER: _builtins.int
+    CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> Global___ClusterRecord: ...
     @_builtins.property
@@ -59,6 +67,30 @@ class MetadataRecord(_message.Message):
 
     @_builtins.property
     def producer_ids(self) -> Global___ProducerIdsRecord: ...
+    @_builtins.property
+    def access_control_entry(self) -> Global___AccessControlEntryRecord:
+        """feature level 4"""
+
+    @_builtins.property
+    def remove_access_control_entry(self) -> Global___RemoveAccessControlEntryRecord:
+        """feature level 4"""
+
+    @_builtins.property
+    def scram_credential(self) -> Global___ScramCredentialRecord:
+        """feature level 4"""
+
+    @_builtins.property
+    def scram_credential_removal(self) -> Global___ScramCredentialRemovalRecord:
+        """feature level 4"""
+
+    @_builtins.property
+    def sasl_secret(self) -> Global___SaslSecretRecord:
+        """feature level 4"""
+
+    @_builtins.property
+    def client_quota(self) -> Global___ClientQuotaRecord:
+        """feature level 4"""
+
     def __init__(
         self,
         *,
@@ -72,12 +104,18 @@ class MetadataRecord(_message.Message):
         partition_change: Global___PartitionChangeRecord | None = ...,
         topic_configs: Global___TopicConfigsRecord | None = ...,
         producer_ids: Global___ProducerIdsRecord | None = ...,
+        access_control_entry: Global___AccessControlEntryRecord | None = ...,
+        remove_access_control_entry: Global___RemoveAccessControlEntryRecord | None = ...,
+        scram_credential: Global___ScramCredentialRecord | None = ...,
+        scram_credential_removal: Global___ScramCredentialRemovalRecord | None = ...,
+        sasl_secret: Global___SaslSecretRecord | None = ...,
+        client_quota: Global___ClientQuotaRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_control_entry", b"access_control_entry", "client_quota", b"client_quota", "cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "remove_access_control_entry", b"remove_access_control_entry", "sasl_secret", b"sasl_secret", "scram_credential", b"scram_credential", "scram_credential_removal", b"scram_credential_removal", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids", "access_control_entry", "remove_access_control_entry", "scram_credential", "scram_credential_removal", "sasl_secret", "client_quota"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -94,7 +132,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, never changes"""
     feature_level: _builtins.int
-    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`"""
+    """feature level of this log; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`; 4: access control entries, SCRAM credentials, client quotas"""
     def __init__(
         self,
         *,
@@ -622,3 +660,154 @@ class ProducerIdsRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProducerIdsRecord: _TypeAlias = ProducerIdsRecord  # noqa: Y015
+
+@_typing.final
+class AccessControlEntryRecord(_message.Message):
+    """A rule of the access control lists exists from now on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BINDING_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def binding(self) -> _acl_pb2.AclBinding: ...
+    def __init__(
+        self,
+        *,
+        binding: _acl_pb2.AclBinding | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccessControlEntryRecord: _TypeAlias = AccessControlEntryRecord  # noqa: Y015
+
+@_typing.final
+class RemoveAccessControlEntryRecord(_message.Message):
+    """A rule is removed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BINDING_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def binding(self) -> _acl_pb2.AclBinding: ...
+    def __init__(
+        self,
+        *,
+        binding: _acl_pb2.AclBinding | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveAccessControlEntryRecord: _TypeAlias = RemoveAccessControlEntryRecord  # noqa: Y015
+
+@_typing.final
+class ScramCredentialRecord(_message.Message):
+    """The SCRAM credential of a user is set (KIP-554). Nothing of it lets a reader log in, but its password can be guessed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MECHANISM_FIELD_NUMBER: _builtins.int
+    SALT_FIELD_NUMBER: _builtins.int
+    STORED_KEY_FIELD_NUMBER: _builtins.int
+    SERVER_KEY_FIELD_NUMBER: _builtins.int
+    ITERATIONS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    mechanism: _sasl_pb2.ScramMechanism.ValueType
+    salt: _builtins.bytes
+    stored_key: _builtins.bytes
+    server_key: _builtins.bytes
+    iterations: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        mechanism: _sasl_pb2.ScramMechanism.ValueType = ...,
+        salt: _builtins.bytes = ...,
+        stored_key: _builtins.bytes = ...,
+        server_key: _builtins.bytes = ...,
+        iterations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "name", b"name", "salt", b"salt", "server_key", b"server_key", "stored_key", b"stored_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScramCredentialRecord: _TypeAlias = ScramCredentialRecord  # noqa: Y015
+
+@_typing.final
+class ScramCredentialRemovalRecord(_message.Message):
+    """The SCRAM credential of a user is removed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MECHANISM_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    mechanism: _sasl_pb2.ScramMechanism.ValueType
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        mechanism: _sasl_pb2.ScramMechanism.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mechanism", b"mechanism", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScramCredentialRemovalRecord: _TypeAlias = ScramCredentialRemovalRecord  # noqa: Y015
+
+@_typing.final
+class SaslSecretRecord(_message.Message):
+    """Random bytes, written with the first credential: users that do not exist have salts that are computed from it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    secret: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        secret: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SaslSecretRecord: _TypeAlias = SaslSecretRecord  # noqa: Y015
+
+@_typing.final
+class ClientQuotaRecord(_message.Message):
+    """All quotas of an entity; replaces the previous ones. No values: the entity has no quota any more (KIP-546)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTITY_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entity(self) -> _common_pb2.QuotaEntity: ...
+    @_builtins.property
+    def values(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.QuotaValue]: ...
+    def __init__(
+        self,
+        *,
+        entity: _common_pb2.QuotaEntity | None = ...,
+        values: _abc.Iterable[_common_pb2.QuotaValue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientQuotaRecord: _TypeAlias = ClientQuotaRecord  # noqa: Y015

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.protocol.v1 import common_pb2 as tidelog_dot_protocol_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidelog/protocol/v1/quorum.proto\x12\ntidelog.v1\x1a tidelog/protocol/v1/common.proto\"#\n\x10IntroduceRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\"\x9f\x01\n\x11IntroduceResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12\x11\n\tleader_id\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12&\n\x06voters\x18\x06 \x03(\x0b\x32\x16.tidelog.v1.ReplicaKey\"3\n\nReplicaKey\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\"\xb9\x01\n\x0bVoteRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12)\n\tcandidate\x18\x03 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12%\n\x05voter\x18\x04 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12\x12\n\nlast_epoch\x18\x05 \x01(\x05\x12\x0f\n\x07log_end\x18\x06 \x01(\x03\x12\x10\n\x08pre_vote\x18\x07 \x01(\x08\"A\n\x0cVoteResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x0f\n\x07granted\x18\x03 \x01(\x08\"\x7f\n\x17\x42\x65ginQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12(\n\x08receiver\x18\x05 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKeyJ\x04\x08\x04\x10\x05\"\xa3\x01\n\x15\x45ndQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12*\n\nsuccessors\x18\x04 \x03(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12(\n\x08receiver\x18\x05 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\"2\n\x0eLeaderAndEpoch\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\"/\n\nSnapshotId\x12\x12\n\nend_offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"\xbb\x02\n\x14\x46\x65tchMetadataRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x04 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x07 \x01(\x05\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\x16\n\x0e\x64urable_offset\x18\t \x01(\x03\x12\x1b\n\x0ehigh_watermark\x18\n \x01(\x03H\x00\x88\x01\x01\x12(\n\x08receiver\x18\x0b \x01(\x0b\x32\x16.tidelog.v1.ReplicaKeyB\x11\n\x0f_high_watermark\"\xb4\x02\n\x15\x46\x65tchMetadataResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\'\n\tdiverging\x18\x07 \x01(\x0b\x32\x14.tidelog.v1.EpochEnd\x12&\n\x06\x65pochs\x18\x08 \x03(\x0b\x32\x16.tidelog.v1.EpochStart\x12(\n\x08snapshot\x18\t \x01(\x0b\x32\x16.tidelog.v1.SnapshotId\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\xea\x01\n\x14\x46\x65tchSnapshotRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\'\n\x07replica\x18\x02 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12(\n\x08snapshot\x18\x04 \x01(\x0b\x32\x16.tidelog.v1.SnapshotId\x12\x10\n\x08position\x18\x05 \x01(\x03\x12\x11\n\tmax_bytes\x18\x06 \x01(\x05\x12(\n\x08receiver\x18\x07 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\"~\n\x15\x46\x65tchSnapshotResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0c\n\x04size\x18\x04 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x0f \x01(\x0c\x32\xdf\x03\n\x06Quorum\x12H\n\tIntroduce\x12\x1c.tidelog.v1.IntroduceRequest\x1a\x1d.tidelog.v1.IntroduceResponse\x12T\n\rFetchMetadata\x12 .tidelog.v1.FetchMetadataRequest\x1a!.tidelog.v1.FetchMetadataResponse\x12\x39\n\x04Vote\x12\x17.tidelog.v1.VoteRequest\x1a\x18.tidelog.v1.VoteResponse\x12S\n\x10\x42\x65ginQuorumEpoch\x12#.tidelog.v1.BeginQuorumEpochRequest\x1a\x1a.tidelog.v1.LeaderAndEpoch\x12O\n\x0e\x45ndQuorumEpoch\x12!.tidelog.v1.EndQuorumEpochRequest\x1a\x1a.tidelog.v1.LeaderAndEpoch\x12T\n\rFetchSnapshot\x12 .tidelog.v1.FetchSnapshotRequest\x1a!.tidelog.v1.FetchSnapshotResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tidelog/protocol/v1/quorum.proto\x12\ntidelog.v1\x1a tidelog/protocol/v1/common.proto\"#\n\x10IntroduceRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\"\xb4\x01\n\x11IntroduceResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12\x11\n\tleader_id\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12&\n\x06voters\x18\x06 \x03(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12\x13\n\x0bincarnation\x18\x07 \x01(\x0c\"3\n\nReplicaKey\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x02 \x01(\x0c\"\xb9\x01\n\x0bVoteRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12)\n\tcandidate\x18\x03 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12%\n\x05voter\x18\x04 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12\x12\n\nlast_epoch\x18\x05 \x01(\x05\x12\x0f\n\x07log_end\x18\x06 \x01(\x03\x12\x10\n\x08pre_vote\x18\x07 \x01(\x08\"A\n\x0cVoteResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x0f\n\x07granted\x18\x03 \x01(\x08\"\x7f\n\x17\x42\x65ginQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12(\n\x08receiver\x18\x05 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKeyJ\x04\x08\x04\x10\x05\"\xa3\x01\n\x15\x45ndQuorumEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12*\n\nsuccessors\x18\x04 \x03(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12(\n\x08receiver\x18\x05 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\"2\n\x0eLeaderAndEpoch\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x11\n\tleader_id\x18\x02 \x01(\x05\"/\n\nSnapshotId\x12\x12\n\nend_offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"\xbb\x02\n\x14\x46\x65tchMetadataRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x0c\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x04 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x07 \x01(\x05\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\x16\n\x0e\x64urable_offset\x18\t \x01(\x03\x12\x1b\n\x0ehigh_watermark\x18\n \x01(\x03H\x00\x88\x01\x01\x12(\n\x08receiver\x18\x0b \x01(\x0b\x32\x16.tidelog.v1.ReplicaKeyB\x11\n\x0f_high_watermark\"\xb4\x02\n\x15\x46\x65tchMetadataResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\'\n\tdiverging\x18\x07 \x01(\x0b\x32\x14.tidelog.v1.EpochEnd\x12&\n\x06\x65pochs\x18\x08 \x03(\x0b\x32\x16.tidelog.v1.EpochStart\x12(\n\x08snapshot\x18\t \x01(\x0b\x32\x16.tidelog.v1.SnapshotId\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\xea\x01\n\x14\x46\x65tchSnapshotRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\'\n\x07replica\x18\x02 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12(\n\x08snapshot\x18\x04 \x01(\x0b\x32\x16.tidelog.v1.SnapshotId\x12\x10\n\x08position\x18\x05 \x01(\x03\x12\x11\n\tmax_bytes\x18\x06 \x01(\x05\x12(\n\x08receiver\x18\x07 \x01(\x0b\x32\x16.tidelog.v1.ReplicaKey\"~\n\x15\x46\x65tchSnapshotResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0c\n\x04size\x18\x04 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x0f \x01(\x0c\x32\xdf\x03\n\x06Quorum\x12H\n\tIntroduce\x12\x1c.tidelog.v1.IntroduceRequest\x1a\x1d.tidelog.v1.IntroduceResponse\x12T\n\rFetchMetadata\x12 .tidelog.v1.FetchMetadataRequest\x1a!.tidelog.v1.FetchMetadataResponse\x12\x39\n\x04Vote\x12\x17.tidelog.v1.VoteRequest\x1a\x18.tidelog.v1.VoteResponse\x12S\n\x10\x42\x65ginQuorumEpoch\x12#.tidelog.v1.BeginQuorumEpochRequest\x1a\x1a.tidelog.v1.LeaderAndEpoch\x12O\n\x0e\x45ndQuorumEpoch\x12!.tidelog.v1.EndQuorumEpochRequest\x1a\x1a.tidelog.v1.LeaderAndEpoch\x12T\n\rFetchSnapshot\x12 .tidelog.v1.FetchSnapshotRequest\x1a!.tidelog.v1.FetchSnapshotResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,29 +35,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INTRODUCEREQUEST']._serialized_start=82
   _globals['_INTRODUCEREQUEST']._serialized_end=117
   _globals['_INTRODUCERESPONSE']._serialized_start=120
-  _globals['_INTRODUCERESPONSE']._serialized_end=279
-  _globals['_REPLICAKEY']._serialized_start=281
-  _globals['_REPLICAKEY']._serialized_end=332
-  _globals['_VOTEREQUEST']._serialized_start=335
-  _globals['_VOTEREQUEST']._serialized_end=520
-  _globals['_VOTERESPONSE']._serialized_start=522
-  _globals['_VOTERESPONSE']._serialized_end=587
-  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_start=589
-  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_end=716
-  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_start=719
-  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_end=882
-  _globals['_LEADERANDEPOCH']._serialized_start=884
-  _globals['_LEADERANDEPOCH']._serialized_end=934
-  _globals['_SNAPSHOTID']._serialized_start=936
-  _globals['_SNAPSHOTID']._serialized_end=983
-  _globals['_FETCHMETADATAREQUEST']._serialized_start=986
-  _globals['_FETCHMETADATAREQUEST']._serialized_end=1301
-  _globals['_FETCHMETADATARESPONSE']._serialized_start=1304
-  _globals['_FETCHMETADATARESPONSE']._serialized_end=1612
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=1615
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=1849
-  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_start=1851
-  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_end=1977
-  _globals['_QUORUM']._serialized_start=1980
-  _globals['_QUORUM']._serialized_end=2459
+  _globals['_INTRODUCERESPONSE']._serialized_end=300
+  _globals['_REPLICAKEY']._serialized_start=302
+  _globals['_REPLICAKEY']._serialized_end=353
+  _globals['_VOTEREQUEST']._serialized_start=356
+  _globals['_VOTEREQUEST']._serialized_end=541
+  _globals['_VOTERESPONSE']._serialized_start=543
+  _globals['_VOTERESPONSE']._serialized_end=608
+  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_start=610
+  _globals['_BEGINQUORUMEPOCHREQUEST']._serialized_end=737
+  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_start=740
+  _globals['_ENDQUORUMEPOCHREQUEST']._serialized_end=903
+  _globals['_LEADERANDEPOCH']._serialized_start=905
+  _globals['_LEADERANDEPOCH']._serialized_end=955
+  _globals['_SNAPSHOTID']._serialized_start=957
+  _globals['_SNAPSHOTID']._serialized_end=1004
+  _globals['_FETCHMETADATAREQUEST']._serialized_start=1007
+  _globals['_FETCHMETADATAREQUEST']._serialized_end=1322
+  _globals['_FETCHMETADATARESPONSE']._serialized_start=1325
+  _globals['_FETCHMETADATARESPONSE']._serialized_end=1633
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=1636
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=1870
+  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_start=1872
+  _globals['_FETCHSNAPSHOTRESPONSE']._serialized_end=1998
+  _globals['_QUORUM']._serialized_start=2001
+  _globals['_QUORUM']._serialized_end=2480
 # @@protoc_insertion_point(module_scope)

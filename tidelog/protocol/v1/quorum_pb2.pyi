@@ -51,6 +51,7 @@ class IntroduceResponse(_message.Message):
     LEADER_ID_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     VOTERS_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """the answering node"""
     cluster_id: _builtins.str
@@ -61,6 +62,8 @@ class IntroduceResponse(_message.Message):
     """the quorum's leader, if known; -1 unknown"""
     leader_epoch: _builtins.int
     """epoch of that leader"""
+    incarnation: _builtins.bytes
+    """of the answering process; empty: an earlier version"""
     @_builtins.property
     def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaKey]:
         """voters in its log; none: no quorum was formed, as far as it knows"""
@@ -74,10 +77,11 @@ class IntroduceResponse(_message.Message):
         leader_id: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         voters: _abc.Iterable[Global___ReplicaKey] | None = ...,
+        incarnation: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "directory_id", b"directory_id", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "node_id", b"node_id", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "directory_id", b"directory_id", "incarnation", b"incarnation", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "node_id", b"node_id", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
