@@ -2,7 +2,8 @@
 
 The fields of both have the same names. The type hint selects the conversion:
 
-    int, str, bool, bytes      the same value
+    int, float, str, bool, bytes  the same value
+    an IntEnum                 its number; a number that it does not have raises ValueError
     UUID                       16 bytes
     tuple, frozenset           a repeated field; a frozenset is written in order
     tuple | None               a message with one repeated field; or a repeated field, where empty stands for None
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from enum import IntEnum
 from functools import lru_cache
 from operator import attrgetter
 from types import NoneType
@@ -118,6 +120,8 @@ def _derive(hint: Any, field: FieldDescriptor, overrides: Mapping[object, Conver
             return known[hint]
     if isinstance(hint, NewType):
         return _derive(hint.__supertype__, field, overrides)
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return Converter(int, hint)
     collection = get_origin(hint)
     if collection in (tuple, frozenset):
         return _repeated(collection, get_args(hint)[0], field, overrides)
@@ -166,6 +170,7 @@ def _read_listeners(listeners: Iterable[Any]) -> dict[str, Endpoint]:
 
 _CONVERTERS: Final[dict[object, Converter]] = {
     int: Converter(),
+    float: Converter(),
     str: Converter(),
     bool: Converter(),
     bytes: Converter(),

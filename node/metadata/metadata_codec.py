@@ -2,8 +2,9 @@
 
 A record class and its message have the same name and the same fields, from which message_mapping.py derives the
 conversion. A record that is encoded decodes to an equal value. A batch of records is one atomic change; a control batch
-has no metadata records. Damaged bytes raise CorruptLog. A kind of record or a feature level that this version does not
-know raises UnsupportedVersion.
+has no metadata records. Damaged bytes raise CorruptLog, and so does a topic name that is not allowed: directories have
+the names of topics, and a faulty controller must not choose a path. A kind of record or a feature
+level that this version does not know raises UnsupportedVersion.
 Not here: the meaning of the records (replication/controller/image.py) and their place in the log (metadata_log.py).
 """
 
@@ -17,11 +18,11 @@ from google.protobuf.message import DecodeError
 
 from node.metadata.message_mapping import MessageMapping
 from replication.controller import features
-from replication.controller.metadata_records import LocatedRecord, MetadataRecord
+from replication.controller.metadata_records import LocatedRecord, MetadataRecord, TopicRecord
 from tidelog.errors import CorruptLog, UnsupportedVersion
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
 from tidelog.records import Record, RecordBatch, build_batch, iter_batches
-from tidelog.types import LeaderEpoch, Millis, Offset
+from tidelog.types import METADATA_TOPIC, LeaderEpoch, Millis, Offset, is_topic_name
 
 _KINDS: Final = {
     field.message_type.name: field
@@ -72,7 +73,11 @@ def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[MetadataBat
 
 
 def _decode(batch: RecordBatch) -> tuple[LocatedRecord, ...]:
-    return tuple((Offset(record.offset), decode_record(record.value or b"")) for record in batch.records())
+    found = tuple((Offset(record.offset), decode_record(record.value or b"")) for record in batch.records())
+    for _, record in found:
+        if isinstance(record, TopicRecord):
+            _ensure_name_allowed(record)
+    return found
 
 
 def encode_record(record: MetadataRecord) -> bytes:
@@ -98,6 +103,14 @@ def decode_record(value: bytes) -> MetadataRecord:
     except (DecodeError, ValueError) as error:
         raise CorruptLog(f"a metadata record of {len(value)} bytes cannot be read: {error}") from error
     return record
+
+
+def _ensure_name_allowed(topic: TopicRecord) -> None:
+    if not is_topic_name(topic.name) or topic.name == METADATA_TOPIC:
+        raise CorruptLog(
+            f"the metadata log contains a topic with the name {topic.name[:100]!r}, which is not allowed: the "
+            "controller that wrote it is faulty"
+        )
 
 
 def _ensure_known_level(level: int) -> None:

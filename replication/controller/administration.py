@@ -9,13 +9,28 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, assert_never
 
-from replication.controller import elections, features, reassignment, topics
+from replication.controller import (
+    access_control,
+    client_quota_records,
+    elections,
+    features,
+    reassignment,
+    scram_users,
+    topics,
+)
 from replication.controller.events import (
+    AclsCreated,
+    AclsDeleted,
     AdminRequest,
+    AlterClientQuotas,
     AlterConfigs,
     AlterReassignments,
+    AlterScramCredentials,
+    ClientQuotasAltered,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     ElectionType,
     ElectLeaders,
@@ -23,6 +38,7 @@ from replication.controller.events import (
     PartitionOutcome,
     PartitionOutcomes,
     Result,
+    ScramCredentialsAltered,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
@@ -81,13 +97,34 @@ def decide(batch: Batch, request: AdminRequest, *, rng: random.Random, check_con
             batch.add(() if request.validate_only else records)
             warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
             return TopicAltered(topic.topic_id, batch.image.offset, warnings)
+        case AlterClientQuotas():
+            features.require(batch.image, features.CLIENT_QUOTAS, "a client quota")
+            records = client_quota_records.of_change(batch.image, request)
+            batch.add(() if request.validate_only else records)
+            return ClientQuotasAltered(batch.image.offset)
         case UpdateFeatures(level, validate_only):
             features.refuse_update(batch.image, level)
             if level > batch.image.feature_level and not validate_only:
                 batch.add([ClusterRecord(batch.image.cluster_id, level)])
             return FeaturesUpdated(level)
+        case CreateAcls() | DeleteAcls():
+            return _change_acls(batch, request)
+        case AlterScramCredentials():
+            features.require(batch.image, features.SCRAM_CREDENTIALS, "a SCRAM credential")
+            batch.add(scram_users.records_of(batch.image, request, rng))
+            return ScramCredentialsAltered(batch.image.offset)
         case _:
             assert_never(request)
+
+
+def _change_acls(batch: Batch, request: CreateAcls | DeleteAcls) -> AclsCreated | AclsDeleted:
+    if isinstance(request, CreateAcls):
+        new = access_control.created(batch.image, request.bindings)
+        batch.add(() if request.validate_only else new)
+        return AclsCreated(len(new), batch.image.offset)
+    gone = access_control.removed(batch.image, request.filters)
+    batch.add(() if request.validate_only else gone)
+    return AclsDeleted(tuple(each.binding for each in gone), batch.image.offset)
 
 
 def _create_topic(batch: Batch, request: CreateTopic, rng: random.Random, check_configs: ConfigCheck) -> TopicCreated:

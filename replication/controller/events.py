@@ -7,7 +7,7 @@ the answer depends on is committed. `at` is monotonic time in milliseconds, stam
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from replication.controller.node_state import NodeCause
 from replication.controller.refusals import RefusedNode
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
+from tidelog.security.acls import AclBinding, AclFilter
 from tidelog.types import (
     NO_LEADER_EPOCH,
     DirectoryId,
@@ -31,6 +32,8 @@ from tidelog.types import (
     PartitionEpoch,
     PartitionKey,
     ProducerId,
+    QuotaEntity,
+    ScramMechanism,
     TopicId,
 )
 
@@ -254,6 +257,30 @@ class CreatePartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaChange:
+    """A new limit of one type of quota; None: remove it."""
+
+    key: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaAlteration:
+    """Changes of the quotas of one entity."""
+
+    entity: QuotaEntity
+    changes: tuple[QuotaChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterClientQuotas:
+    """Change quotas in one atomic batch, or only validate that (KIP-546)."""
+
+    entries: tuple[QuotaAlteration, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateFeatures:
     """Raise the feature level of the metadata, or only validate that."""
 
@@ -261,8 +288,62 @@ class UpdateFeatures:
     validate_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CreateAcls:
+    """Add rules to the access control lists, or only validate them. Rules that exist already are accepted."""
+
+    bindings: tuple[AclBinding, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAcls:
+    """Remove the rules that any of the filters selects, or only report them."""
+
+    filters: tuple[AclFilter, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUpsertion:
+    """A new SCRAM credential of a user, in place of the present one."""
+
+    name: str
+    mechanism: ScramMechanism
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramDeletion:
+    """Remove the SCRAM credential of a user."""
+
+    name: str
+    mechanism: ScramMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class AlterScramCredentials:
+    """Set and remove SCRAM credentials: all of them or, if one is refused, none (KIP-554)."""
+
+    upsertions: tuple[ScramUpsertion, ...]
+    deletions: tuple[ScramDeletion, ...] = ()
+
+
 AdminRequest: TypeAlias = (
-    CreateTopic | DeleteTopic | ElectLeaders | AlterReassignments | AlterConfigs | CreatePartitions | UpdateFeatures
+    CreateTopic
+    | DeleteTopic
+    | ElectLeaders
+    | AlterReassignments
+    | AlterConfigs
+    | CreatePartitions
+    | UpdateFeatures
+    | CreateAcls
+    | DeleteAcls
+    | AlterScramCredentials
+    | AlterClientQuotas
 )
 """Changes requested by operators or clients."""
 
@@ -375,10 +456,40 @@ class TopicAltered:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientQuotasAltered:
+    """The quotas are in the image from `metadata_offset` on."""
+
+    metadata_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class FeaturesUpdated:
     """The level in effect."""
 
     level: int
+
+
+@dataclass(frozen=True, slots=True)
+class AclsCreated:
+    """created: the number of rules that did not exist before. The rules are in the image from `metadata_offset` on."""
+
+    created: int
+    metadata_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class AclsDeleted:
+    """The removed rules, sorted. They are not in the image from `metadata_offset` on."""
+
+    bindings: tuple[AclBinding, ...]
+    metadata_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialsAltered:
+    """The credentials are in the image from `metadata_offset` on."""
+
+    metadata_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,9 +513,13 @@ Result: TypeAlias = (
     | AlteredPartitions
     | PartitionOutcomes
     | TopicAltered
+    | ClientQuotasAltered
     | FeaturesUpdated
     | VoterRemoved
     | ProducerIdBlock
+    | AclsCreated
+    | AclsDeleted
+    | ScramCredentialsAltered
 )
 
 # --- effects ----------------------------------------------------------------------------------------------------

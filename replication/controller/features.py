@@ -12,8 +12,12 @@ from replication.controller.image import ClusterImage
 from tidelog.errors import FeatureUpdateFailed, UnsupportedVersion
 
 OFFLINE_DIRECTORIES: Final = 3
-LATEST: Final = OFFLINE_DIRECTORIES
-"""3: log directories that fail while their node runs. 2: changes of topic settings, reassignments. 1: all else."""
+ACLS: Final = 4
+SCRAM_CREDENTIALS: Final = 4
+CLIENT_QUOTAS: Final = 4
+LATEST: Final = 4
+"""4: access control entries, SCRAM credentials, client quotas. 3: log directories that fail while their node runs. 2:
+changes of topic settings, reassignments. 1: all else."""
 
 
 def refuse_update(image: ClusterImage, level: int) -> None:

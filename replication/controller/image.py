@@ -17,6 +17,8 @@ from operator import attrgetter
 from typing import Final, assert_never
 
 from replication.controller.metadata_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     DirectoryState,
     LocatedRecord,
@@ -27,6 +29,10 @@ from replication.controller.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    SaslSecretRecord,
+    ScramCredentialRecord,
+    ScramCredentialRemovalRecord,
     TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
@@ -34,6 +40,7 @@ from replication.controller.metadata_records import (
 )
 from replication.raft.voters import Voter
 from tidelog.errors import CorruptLog
+from tidelog.security.acls import AclBinding
 from tidelog.types import (
     DirectoryId,
     Durability,
@@ -46,6 +53,9 @@ from tidelog.types import (
     PartitionEpoch,
     PartitionKey,
     ProducerId,
+    QuotaEntity,
+    QuotaValue,
+    ScramMechanism,
     TopicId,
 )
 
@@ -130,7 +140,9 @@ class TopicState:
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     """All of the cluster at one offset of the metadata log. `offset` is one past the last record applied;
-    `next_producer_id` the first that no node has been given."""
+    `next_producer_id` the first that no node has been given; `acls` the rules of the access control lists; `scram` the
+    credentials of users by name and mechanism; `sasl_secret` random bytes from which salts for other names are
+    computed, empty before the first credential; `quotas` those of each entity that has any."""
 
     offset: Offset
     cluster_id: str
@@ -140,6 +152,10 @@ class ClusterImage:
     topics: Mapping[TopicId, TopicState]
     topic_ids: Mapping[str, TopicId]
     next_producer_id: ProducerId = ProducerId(0)
+    acls: frozenset[AclBinding] = frozenset()
+    scram: Mapping[tuple[str, ScramMechanism], ScramCredentialRecord] = field(default_factory=dict)
+    sasl_secret: bytes = field(default=b"", repr=False)
+    quotas: Mapping[QuotaEntity, tuple[QuotaValue, ...]] = field(default_factory=dict)
 
     def partition(self, key: PartitionKey) -> PartitionState | None:
         """The partition, or None if its topic or the index does not exist."""
@@ -243,6 +259,10 @@ class _Draft:
         self._topics: dict[TopicId, TopicState] | None = None
         self._topic_ids: dict[str, TopicId] | None = None
         self._next_producer_id = image.next_producer_id
+        self._acls: set[AclBinding] | None = None
+        self._scram: dict[tuple[str, ScramMechanism], ScramCredentialRecord] | None = None
+        self._sasl_secret = image.sasl_secret
+        self._quotas: dict[QuotaEntity, tuple[QuotaValue, ...]] | None = None
         self._open: dict[TopicId, _Topic] = {}
 
     def image(self) -> ClusterImage:
@@ -259,6 +279,10 @@ class _Draft:
             old.topics if self._topics is None else self._topics,
             old.topic_ids if self._topic_ids is None else self._topic_ids,
             self._next_producer_id,
+            old.acls if self._acls is None else frozenset(self._acls),
+            old.scram if self._scram is None else self._scram,
+            self._sasl_secret,
+            old.quotas if self._quotas is None else self._quotas,
         )
 
     def apply(self, offset: Offset, record: MetadataRecord) -> None:
@@ -280,6 +304,21 @@ class _Draft:
                 topic.state = replace(topic.state, configs=record.configs)
             case TopicRemovalRecord():
                 self._remove_topic(offset, record)
+            case ClusterRecord() | VotersRecord() | ProducerIdsRecord() | ClientQuotaRecord():
+                self._change_cluster(offset, record)
+            case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+                self._change_acls(offset, record)
+            case ScramCredentialRecord() | ScramCredentialRemovalRecord() | SaslSecretRecord():
+                self._change_users(offset, record)
+            case _:
+                assert_never(record)
+        self.offset = Offset(offset + 1)
+
+    def _change_cluster(
+        self, offset: Offset, record: ClusterRecord | VotersRecord | ProducerIdsRecord | ClientQuotaRecord
+    ) -> None:
+        """Take in a record of the cluster as a whole."""
+        match record:
             case ClusterRecord():
                 self._cluster_id, self._feature_level = record.cluster_id, record.feature_level
             case VotersRecord():
@@ -290,9 +329,45 @@ class _Draft:
                         offset, f"producer ids below {self._next_producer_id} are allocated, not {next_producer_id}"
                     )
                 self._next_producer_id = next_producer_id
+            case ClientQuotaRecord():
+                self._change_quotas(record)
             case _:
                 assert_never(record)
-        self.offset = Offset(offset + 1)
+
+    def _change_acls(self, offset: Offset, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
+        if self._acls is None:
+            self._acls = set(self._old.acls)
+        exists = record.binding in self._acls
+        if isinstance(record, AccessControlEntryRecord):
+            if exists:
+                raise _contradiction(offset, f"the ACL exists already: {record.binding}")
+            self._acls.add(record.binding)
+        else:
+            if not exists:
+                raise _contradiction(offset, f"the ACL does not exist: {record.binding}")
+            self._acls.remove(record.binding)
+
+    def _change_users(
+        self, offset: Offset, record: ScramCredentialRecord | ScramCredentialRemovalRecord | SaslSecretRecord
+    ) -> None:
+        if isinstance(record, SaslSecretRecord):
+            self._sasl_secret = record.secret
+            return
+        if self._scram is None:
+            self._scram = dict(self._old.scram)
+        key = record.name, record.mechanism
+        if isinstance(record, ScramCredentialRecord):
+            self._scram[key] = record
+        elif self._scram.pop(key, None) is None:
+            raise _contradiction(offset, f"user {record.name} has no credential {record.mechanism.mechanism_name}")
+
+    def _change_quotas(self, record: ClientQuotaRecord) -> None:
+        if self._quotas is None:
+            self._quotas = dict(self._old.quotas)
+        if record.values:
+            self._quotas[record.entity] = record.values
+        else:
+            self._quotas.pop(record.entity, None)
 
     def _own_nodes(self) -> dict[NodeId, NodeRegistration]:
         if self._nodes is None:

@@ -13,12 +13,15 @@ from dataclasses import fields
 from replication.controller.image import ClusterImage, NodeRegistration, partition_fields
 from replication.controller.metadata_records import (
     NO_REGISTRATION,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     MetadataRecord,
     NodeRegistrationRecord,
     NodeStateSnapshot,
     PartitionRecord,
     ProducerIdsRecord,
+    SaslSecretRecord,
     TopicRecord,
     VotersRecord,
 )
@@ -37,6 +40,13 @@ def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
             yield PartitionRecord(*partition_fields(state))
     if image.next_producer_id:
         yield ProducerIdsRecord(NO_NODE, NO_REGISTRATION, image.next_producer_id)
+    for binding in sorted(image.acls):
+        yield AccessControlEntryRecord(binding)
+    if image.sasl_secret:
+        yield SaslSecretRecord(image.sasl_secret)
+    yield from image.scram.values()
+    for entity, values in image.quotas.items():
+        yield ClientQuotaRecord(entity, values)
 
 
 def _registration(node: NodeRegistration) -> NodeRegistrationRecord:

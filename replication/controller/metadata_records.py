@@ -8,11 +8,12 @@ needs a line here and a line in the schema. A batch of records is one atomic cha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from replication.raft.voters import Voter
+from tidelog.security.acls import AclBinding
 from tidelog.types import (
     DirectoryId,
     Endpoint,
@@ -25,6 +26,9 @@ from tidelog.types import (
     PartitionIndex,
     PartitionKey,
     ProducerId,
+    QuotaEntity,
+    QuotaValue,
+    ScramMechanism,
     TopicId,
 )
 
@@ -183,6 +187,55 @@ class ProducerIdsRecord:
     next_producer_id: ProducerId
 
 
+@dataclass(frozen=True, slots=True)
+class AccessControlEntryRecord:
+    """A rule of the access control lists exists from now on."""
+
+    binding: AclBinding
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAccessControlEntryRecord:
+    """A rule is removed."""
+
+    binding: AclBinding
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialRecord:
+    """The SCRAM credential of a user is set (KIP-554). Nothing of it but the number of iterations is ever shown."""
+
+    name: str
+    mechanism: ScramMechanism
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialRemovalRecord:
+    """The SCRAM credential of a user is removed."""
+
+    name: str
+    mechanism: ScramMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSecretRecord:
+    """Random bytes, written with the first credential: users that do not exist have salts that are computed from it."""
+
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaRecord:
+    """All quotas of an entity; they replace the previous ones. No values: it has no quota any more (KIP-546)."""
+
+    entity: QuotaEntity
+    values: tuple[QuotaValue, ...]
+
+
 MetadataRecord: TypeAlias = (
     ClusterRecord
     | VotersRecord
@@ -194,6 +247,12 @@ MetadataRecord: TypeAlias = (
     | PartitionRecord
     | PartitionChangeRecord
     | ProducerIdsRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | ScramCredentialRecord
+    | ScramCredentialRemovalRecord
+    | SaslSecretRecord
+    | ClientQuotaRecord
 )
 
 LocatedRecord: TypeAlias = tuple[Offset, MetadataRecord]

@@ -13,15 +13,17 @@ Invariants:
   5. A replica whose log need not be kept (`PartitionState.counted_on`) and whose directory is gone is assigned to an
      existing directory.
   6. A process that names offsets beyond the end of the metadata log is rejected.
-  7. A process replaces one with a running session only if that process has certainly ended.
+  7. What a registration adds to the metadata log is bounded: names and lists of any length are rejected.
+  8. A process replaces one with a running session only if that process has certainly ended.
 
-Not here: elections (elections.py), sessions (sessions.py).
+Not here: elections (elections.py), sessions (sessions.py), whether the replaced process answers (node/controller/).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from replication.controller.elections import name_of, reformed
 from replication.controller.events import RegisterNode
@@ -30,6 +32,12 @@ from replication.controller.metadata_records import LOST_DIRECTORY, NodeRegistra
 from replication.controller.placement import DirectoryChooser
 from tidelog.errors import DuplicateNodeRegistration, InconsistentClusterId, InvalidRequest, StaleNodeEpoch
 from tidelog.types import DirectoryId, Durability, NodeId, PartitionKey
+
+NAME_LENGTH_MAX: Final = 255
+"""Characters of a rack, a listener's name or a host (the limit of DNS), and bytes of a boot id."""
+
+LISTENERS_MAX: Final = 64
+DIRECTORIES_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ def refuse_impossible(image: ClusterImage, request: RegisterNode) -> None:
         )
     if request.node_id < 0 or not request.listeners:
         raise InvalidRequest(f"node {request.node_id} must have an id of at least 0 and at least one listener")
+    _refuse_large(request)
     for node in image.nodes.values():
         if node.node_id == request.node_id or node.fenced:
             continue
@@ -65,6 +74,27 @@ def refuse_impossible(image: ClusterImage, request: RegisterNode) -> None:
                     f"log directory {directory.directory_id} of node {request.node_id} is in use by node "
                     f"{node.node_id}: one is a copy of the other; give the copy a new directory id"
                 )
+
+
+def _refuse_large(request: RegisterNode) -> None:
+    """Raise InvalidRequest for a registration whose record would be larger than that of any node."""
+    if len(request.listeners) > LISTENERS_MAX or len(request.directories) > DIRECTORIES_MAX:
+        raise InvalidRequest(
+            f"node {request.node_id} names {len(request.listeners)} listeners and {len(request.directories)} log "
+            f"directories: at most {LISTENERS_MAX} and {DIRECTORIES_MAX} are allowed"
+        )
+    hosts = [endpoint.host for endpoint in request.listeners.values()]
+    longest = max(len(text) for text in (request.rack, request.boot_id, *request.listeners, *hosts))
+    if longest > NAME_LENGTH_MAX:
+        raise InvalidRequest(
+            f"node {request.node_id} names a rack, listener, host or boot id of {longest} characters: at most "
+            f"{NAME_LENGTH_MAX} are allowed"
+        )
+    for name, endpoint in request.listeners.items():
+        if not 0 < endpoint.port <= 65_535:
+            raise InvalidRequest(
+                f"node {request.node_id} names port {endpoint.port} for listener {name!r}: valid are 1 to 65535"
+            )
 
 
 def refuse_future(image: ClusterImage, node_id: NodeId, *offsets: int) -> None:

@@ -48,9 +48,9 @@ class Misnamed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A float has no conversion."""
+    """A complex number has no conversion."""
 
-    topic_id: float
+    topic_id: complex
 
 
 def test_the_default_of_a_field_without_presence_means_none() -> None:

@@ -19,6 +19,8 @@ from node.metadata.metadata_codec import decode_batches, decode_record, encode_b
 from replication.controller import features
 from replication.controller import metadata_records as metadata
 from replication.controller.metadata_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     DirectoryState,
     MetadataRecord,
@@ -28,6 +30,10 @@ from replication.controller.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    SaslSecretRecord,
+    ScramCredentialRecord,
+    ScramCredentialRemovalRecord,
     TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
@@ -35,23 +41,56 @@ from replication.controller.metadata_records import (
 )
 from replication.raft.voters import Voter
 from tidelog.errors import CorruptLog, CorruptRecord, UnsupportedVersion
+from tidelog.protocol.v1 import acl_pb2
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
 from tidelog.records import LeaderChange, control_batch, stamp
-from tidelog.types import Endpoint, LeaderEpoch, Millis, NodeEpoch, NodeId, PartitionIndex, TopicId
+from tidelog.security import acls
+from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from tidelog.types import (
+    Endpoint,
+    LeaderEpoch,
+    Millis,
+    NodeEpoch,
+    NodeId,
+    PartitionIndex,
+    QuotaEntity,
+    QuotaValue,
+    ScramMechanism,
+    TopicId,
+)
 
 VECTORS = Path(__file__).resolve().parent.parent / "vectors" / "metadata-records.txt"
 """A record and its bytes in a line, written by the hand-written codec of an earlier version."""
-CLASSES: dict[str, Any] = {**vars(metadata), "Endpoint": Endpoint, "UUID": UUID}
+CLASSES: dict[str, Any] = {
+    **vars(metadata),
+    **vars(acls),
+    "Endpoint": Endpoint,
+    "ScramMechanism": ScramMechanism,
+    "UUID": UUID,
+    "QuotaEntity": QuotaEntity,
+    "QuotaValue": QuotaValue,
+}
 
 ids = st.uuids()
 numbers = st.integers(0, 2**31 - 1)
 offsets = st.integers(-1, 2**63 - 1)
 nodes = st.lists(st.integers(0, 1000), max_size=5, unique=True).map(tuple)
 texts = st.text(max_size=20)
+names = st.text("abcXYZ012_-", min_size=1, max_size=20)
 listeners = st.dictionaries(texts, st.builds(Endpoint, texts, st.integers(0, 65535)), max_size=3)
 directory_states = st.lists(st.builds(DirectoryState, ids, offsets), max_size=3).map(tuple)
 directory_ids = st.lists(ids, max_size=3).map(tuple)
 maybe_nodes = st.none() | nodes
+bindings = st.builds(
+    AclBinding,
+    st.sampled_from(ResourceType),
+    texts,
+    st.sampled_from(PatternType),
+    texts,
+    texts,
+    st.sampled_from(AclOperation),
+    st.sampled_from(AclPermission),
+)
 records: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(ClusterRecord, texts, st.integers(0, features.LATEST)),
     st.builds(VotersRecord, st.lists(st.builds(Voter, numbers, ids, listeners), max_size=3).map(tuple)),
@@ -67,10 +106,28 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
         | st.builds(NodeStateSnapshot, offsets, st.booleans(), st.booleans(), directory_states, directory_states),
     ),
     st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans(), directory_ids),
-    st.builds(TopicRecord, texts, ids, st.dictionaries(texts, texts, max_size=3)),
+    st.builds(TopicRecord, names, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicConfigsRecord, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicRemovalRecord, ids),
+    st.builds(AccessControlEntryRecord, bindings),
+    st.builds(RemoveAccessControlEntryRecord, bindings),
     st.builds(ProducerIdsRecord, numbers, offsets, offsets),
+    st.builds(
+        ScramCredentialRecord,
+        texts,
+        st.sampled_from(ScramMechanism),
+        st.binary(max_size=16),
+        st.binary(max_size=64),
+        st.binary(max_size=64),
+        numbers,
+    ),
+    st.builds(ScramCredentialRemovalRecord, texts, st.sampled_from(ScramMechanism)),
+    st.builds(SaslSecretRecord, st.binary(max_size=32)),
+    st.builds(
+        ClientQuotaRecord,
+        st.builds(QuotaEntity, st.none() | texts, st.none() | texts),
+        st.lists(st.builds(QuotaValue, texts, st.floats(allow_nan=False)), max_size=4).map(tuple),
+    ),
     st.builds(
         PartitionRecord,
         ids,
@@ -133,7 +190,10 @@ def test_every_field_of_a_record_has_a_field_of_the_same_name_in_its_message() -
         *get_args(MetadataRecord),
         DirectoryState,
         NodeStateSnapshot,
+        QuotaEntity,
+        QuotaValue,
         Voter,
+        AclBinding,
     }
     for value_type, message in found:
         assert {field.name for field in fields(value_type)} == set(message.fields_by_name), message.name
@@ -178,6 +238,21 @@ def test_an_id_that_does_not_have_16_bytes_is_damage(size: int) -> None:
             decode_record(message.SerializeToString())
 
 
+def test_an_acl_with_an_unknown_operation_is_damage() -> None:
+    """The feature level says which operations there are."""
+    binding = acl_pb2.AclBinding(resource_type=2, pattern_type=3, operation=99, permission=3)  # type: ignore[arg-type]
+    message = pb.MetadataRecord(access_control_entry=pb.AccessControlEntryRecord(binding=binding))
+    with pytest.raises(CorruptLog, match="99 is not a valid AclOperation"):
+        decode_record(message.SerializeToString())
+
+
+def test_a_credential_of_an_unknown_mechanism_is_damage() -> None:
+    """The feature level says which mechanisms there are."""
+    credential = pb.ScramCredentialRecord(name="alice", mechanism=99)  # type: ignore[arg-type]
+    with pytest.raises(CorruptLog, match="99 is not a valid ScramMechanism"):
+        decode_record(pb.MetadataRecord(scram_credential=credential).SerializeToString())
+
+
 def test_a_control_batch_changes_nothing() -> None:
     data = control_batch(LeaderChange(NodeId(1), (), ()), timestamp=7, base_offset=40, leader_epoch=3)
     (batch,) = decode_batches(data)
@@ -209,4 +284,15 @@ def test_a_flipped_bit_is_found() -> None:
     data = bytearray(encode_batch([ClusterRecord("c", 1)], leader_epoch=LeaderEpoch(1), timestamp=Millis(1)))
     data[-2] ^= 1
     with pytest.raises(CorruptRecord):
+        list(decode_batches(data))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", "../../etc/cron.d/x", "/etc", "a\x00b", "a\nb", "x" * 250, "__cluster_metadata"]
+)
+def test_a_topic_that_would_choose_a_path_is_not_taken_from_a_faulty_controller(name: str) -> None:
+    """Every node makes directories with the names of topics."""
+    records = (TopicRecord(name, TopicId(UUID(int=1)), {}),)
+    data = encode_batch(records, leader_epoch=LeaderEpoch(1), timestamp=Millis(1))
+    with pytest.raises(CorruptLog, match="is not allowed: the controller"):
         list(decode_batches(data))

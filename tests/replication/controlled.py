@@ -194,6 +194,7 @@ class Controlled:
         cluster: str = CLUSTER,
         offset: int | None = None,
         intact: bool | None = None,
+        listeners: Mapping[str, Endpoint] | None = None,
     ) -> Result | TidelogError | None:
         """Register with the number that the last ready registration wrote to the directory. intact: whether the node
         reports its directories as intact (None: if the machine has not rebooted)."""
@@ -203,7 +204,7 @@ class Controlled:
                 cluster,
                 NodeId(node),
                 Incarnation(UUID(int=node * 1_000 + run_number)),
-                {"client": Endpoint("127.0.0.1", 9000 + node)},
+                {"client": Endpoint("127.0.0.1", 9000 + node)} if listeners is None else listeners,
                 rack,
                 boot,
                 directories=tuple(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from replication.controller.elections import why_leaderless
@@ -15,7 +17,7 @@ from tidelog.errors import (
     NodeIdNotRegistered,
     StaleNodeEpoch,
 )
-from tidelog.types import NO_NODE, DirectoryId
+from tidelog.types import NO_NODE, DirectoryId, Endpoint
 
 
 def test_a_node_begins_fenced_and_is_unfenced_once_it_has_applied_its_own_registration_and_is_ready() -> None:
@@ -301,3 +303,27 @@ def test_the_last_page_cache_replica_may_lead_after_a_reboot_and_the_loss_is_rep
     world.start(1, run_number=2, boot=b"another boot")
     assert world.partition().leader == 1
     assert any("lost unsynced records when its machine rebooted" in report for report in world.reports)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"rack": "r" * 256},
+        {"boot": b"b" * 256},
+        {"listeners": {"l" * 256: Endpoint("a", 1)}},
+        {"listeners": {"client": Endpoint("h" * 256, 1)}},
+        {"listeners": {f"listener-{number}": Endpoint("a", 1) for number in range(65)}},
+        {"listeners": {"client": Endpoint("a", 0)}},
+        {"listeners": {"client": Endpoint("a", 65_536)}},
+        {"directories": {directory(number): -1 for number in range(1_001)}},
+    ],
+    ids=["rack", "boot id", "listener", "host", "listeners", "no port", "port", "directories"],
+)
+def test_what_a_registration_adds_to_the_metadata_log_is_bounded(large: dict[str, Any]) -> None:
+    """The record stays in the log and in every image; one of 128 MiB could not be replicated any more."""
+    world = Controlled()
+    world.start(1)
+    end = world.end
+    assert isinstance(world.register(2, **large), InvalidRequest)
+    assert world.end == end
+    assert isinstance(world.register(2, rack="r" * 255, boot=b"b" * 255), Registered)
