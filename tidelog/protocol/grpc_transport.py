@@ -1,24 +1,42 @@
 """Calls and streams to nodes over gRPC: one connection per address, typed errors, bounded waits.
 
 Used by the client and, as `tidelog.protocol.network.Transport`, between nodes.
-Invariants: every failure is a TidelogError that names the address and the call. A peer that disappears is detected
-within `KEEPALIVE_MS` plus `KEEPALIVE_TIMEOUT_MS`. Nothing is resent automatically (gRPC's own retries are off).
+Invariants: every failure is a TidelogError that names the address and the call. A machine that disappears is detected
+within `KEEPALIVE_MS` plus `KEEPALIVE_TIMEOUT_MS`; a process that is frozen, whose system still answers for it, after
+`KEEPALIVE_MS` plus gRPC's 60 s, unless the caller has a timeout. Nothing is resent automatically (gRPC's own retries
+are off). A new stream uses the certificates that are on disk now, a call those of some seconds ago.
 Not here: retries and the choice of the node.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import Any, Final, Generic, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from tidelog.errors import ConnectionLost, TidelogError, UnknownServerError
+from tidelog.errors import (
+    ClientCertificateRejected,
+    ConnectionFailed,
+    ConnectionLost,
+    InvalidConfig,
+    SaslSessionEnded,
+    TidelogError,
+    TlsHandshakeFailed,
+    UnknownServerError,
+)
 from tidelog.protocol import status
-from tidelog.protocol.methods import Answer, CallKind, Method, Request
+from tidelog.protocol.methods import SASL_AUTHENTICATE, Answer, CallKind, Method, Request
+from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
+from tidelog.protocol.v1 import sasl_pb2
+from tidelog.security.diagnosis import diagnose
+from tidelog.security.tls_files import Tls, TlsFiles
 from tidelog.types import Endpoint
+
+_log = logging.getLogger("tidelog.tls")
 
 KEEPALIVE_MS: Final = 5_000
 KEEPALIVE_TIMEOUT_MS: Final = 3_000
@@ -27,9 +45,28 @@ KEEPALIVE_TIMEOUT_MS: Final = 3_000
 CONNECT_TIMEOUT_MS: Final = 3_000
 """Timeout of one connection attempt. gRPC's default of 20 s is longer than the session timeout of a node."""
 
+ACCEPT_TIMEOUT_MS: Final = KEEPALIVE_MS + KEEPALIVE_TIMEOUT_MS
+"""How long a node may take to accept the session of a new stream. One that hangs must not hold up its callers."""
+
+CLIENT_ID_KEY: Final = "tidelog-client-id"
+"""Metadata key of a call or stream: the name that a client gives itself, for logs and quotas."""
+
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Default of the largest message. Most messages have about 256 KiB, but a batch is never split, and topics may allow
 large batches."""
+
+
+LOOK_AGAIN_S: Final = 5.0
+"""Calls look at the certificates on disk this often; a new stream and a failed call do so in any case."""
+
+DIAGNOSE_AGAIN_S: Final = 5.0
+"""The cause of a failed TLS connection is looked for again after this time; until then the last one is reported."""
+
+WARN_AGAIN_S: Final = 60.0
+"""Interval of the warnings about failed TLS connections of one transport."""
+
+_ENDED_BY_NODE: Final = ("socket closed", "reset", "closed by peer", "broken pipe", "eof")
+"""What gRPC reports when a connection was made and the node ended it at once, as a TLS port does with plain text."""
 
 
 def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[str, int | str]]:
@@ -54,22 +91,81 @@ def channel_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> list[tuple[st
     ]
 
 
+def _credentials(files: TlsFiles) -> grpc.ChannelCredentials:
+    """gRPC checks the name of the node and requires TLS 1.2 or later."""
+    return grpc.ssl_channel_credentials(files.pem.ca, files.pem.key, files.pem.certificate)
+
+
+def blocking_channel(address: str, tls: Tls | None) -> grpc.Channel:
+    """A channel without an event loop, for single queries. tls: None for plain text. Raises InvalidConfig."""
+    options = [("grpc.enable_http_proxy", 0)]
+    if tls is None:
+        return grpc.insecure_channel(address, options=options)
+    return grpc.secure_channel(address, _credentials(TlsFiles(tls)), options=options)
+
+
 class GrpcTransport:
     """Unary calls and bidirectional streams to any number of nodes; belongs to one running event loop."""
 
-    def __init__(self, *, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+        tls: Tls | None = None,
+        sasl: SaslClient | None = None,
+        client_id: str = "",
+        tls_failures: logging.Logger | None = None,
+    ) -> None:
+        """tls: the files for TLS, None for plain text. sasl: authenticates at each node before the first call; None:
+        calls have no session. client_id: the name of this client for the nodes' logs and quotas, printable ASCII.
+        tls_failures: warns of a failed TLS connection when it fails, once a minute; None: only its caller learns of it.
+        Raises InvalidConfig if the files cannot be used."""
         self._options = channel_options(message_bytes_max)
+        self._tls = None if tls is None else TlsFiles(tls)
+        self._credentials = None if self._tls is None else _credentials(self._tls)
+        self._looked_at = -LOOK_AGAIN_S
+        self._sasl = sasl
+        if sasl is not None:
+            sasl.connect(self._send_handshake, is_encrypted=tls is not None)
+        self._tls_failures, self._warn_again_at = tls_failures, 0.0
+        self._metadata = ((CLIENT_ID_KEY, client_id),) if client_id else ()
         self._channels: dict[Endpoint, grpc.aio.Channel] = {}
         self._callables: dict[tuple[Endpoint, str], Any] = {}
+        self._replaced: list[grpc.aio.Channel] = []
+        """The channels with the certificate before the present one: their streams go on."""
+        self._diagnoses: dict[Endpoint, tuple[float, ConnectionFailed | None]] = {}
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
         """Call a unary method; see `tidelog.protocol.network.Transport.call`."""
+        if self._sasl is None:
+            return await self._call(to, method, request, timeout_ms)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_ms / 1000
+        token = await self._sasl.token_of(to, timeout_ms)
+        try:
+            return await self._call(to, method, request, _left_ms(loop, end), token)
+        except SaslSessionEnded:  # refused before it was handled
+            self._sasl.refused(to, token)
+        token = await self._sasl.token_of(to, _left_ms(loop, end))
+        return await self._call(to, method, request, _left_ms(loop, end), token)
+
+    async def _send_handshake(
+        self, to: Endpoint, request: sasl_pb2.AuthenticateRequest, timeout_ms: int
+    ) -> sasl_pb2.AuthenticateResponse:
+        return await self._call(to, SASL_AUTHENTICATE, request, timeout_ms)
+
+    async def _call(
+        self, to: Endpoint, method: Method[Request, Answer], request: Request, timeout_ms: int, token: str = ""
+    ) -> Answer:
         assert method.kind is CallKind.UNARY, f"{method} is a stream"
+        if self._tls is not None and asyncio.get_running_loop().time() - self._looked_at >= LOOK_AGAIN_S:
+            await self._refresh_certificates()
         invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
         try:
-            answer: Answer = await invoke(request, timeout=timeout_ms / 1000)
+            answer: Answer = await invoke(request, timeout=timeout_ms / 1000, metadata=self._metadata_of(token))
         except grpc.aio.AioRpcError as error:
-            raise status.from_rpc_error(error, address=to, phase=str(method)) from None
+            failure = status.from_rpc_error(error, address=to, phase=str(method))
+            raise await self._explained(failure, to, method) from None
         except DecodeError as error:
             raise _unreadable(to, method, error) from error
         except asyncio.CancelledError:
@@ -79,10 +175,34 @@ class GrpcTransport:
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> GrpcStream[Request, Answer]:
         """Open a stream and wait for the connection. Raises ConnectionFailed if the node cannot be reached. If the node
         rejects the stream, its error is raised here or by `receive` and `send`."""
+        if self._sasl is None:
+            return await self._open(to, method)
+        token = await self._sasl.token_of(to, CONNECT_TIMEOUT_MS)
+        try:
+            return await self._open(to, method, token)
+        except SaslSessionEnded:
+            self._sasl.refused(to, token)
+        token = await self._sasl.token_of(to, CONNECT_TIMEOUT_MS)
+        return await self._open(to, method, token)
+
+    async def _open(
+        self, to: Endpoint, method: Method[Request, Answer], token: str = ""
+    ) -> GrpcStream[Request, Answer]:
+        """token: of a session; then the stream is returned once the node has accepted it."""
         assert method.kind is CallKind.STREAM, f"{method} is not a stream"
+        await self._refresh_certificates()
         invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
-        stream: GrpcStream[Request, Answer] = GrpcStream(invoke(), to, method)
-        await stream.wait_connected()
+        call = invoke(metadata=self._metadata_of(token))
+        stream: GrpcStream[Request, Answer] = GrpcStream(call, to, method)
+        try:
+            await stream.wait_connected()
+            if token:
+                await stream.wait_accepted()
+        except ConnectionFailed as failure:
+            raise await self._explained(failure, to, method) from None
+        if self._sasl is not None:
+            stream_ended = self._sasl.stream_opened(to)
+            call.add_done_callback(lambda _call: stream_ended())
         return stream
 
     async def is_refused(self, to: Endpoint, *, timeout_ms: int) -> bool:
@@ -111,24 +231,84 @@ class GrpcTransport:
 
     async def close(self) -> None:
         """Close all connections; open calls and streams fail with ConnectionFailed."""
-        channels = list(self._channels.values())
+        if self._sasl is not None:
+            await self._sasl.close()
+        channels = [*self._channels.values(), *self._replaced]
         self._channels.clear()
         self._callables.clear()
+        self._replaced.clear()
         for channel in channels:
             await channel.close()
 
     async def forget(self, endpoint: Endpoint) -> None:
         """Close the connection to an address that is no longer used."""
+        if self._sasl is not None:
+            await self._sasl.forget(endpoint)
         for key in [key for key in self._callables if key[0] == endpoint]:
             del self._callables[key]
+        self._diagnoses.pop(endpoint, None)
         channel = self._channels.pop(endpoint, None)
         if channel is not None:
             await channel.close()
 
+    async def _explained(self, failure: TidelogError, to: Endpoint, method: object) -> TidelogError:
+        """The error of a failed call: what is wrong with TLS, if that is why no connection was made; else `failure`."""
+        error = await self._cause_of(failure, to, method)
+        now = asyncio.get_running_loop().time()
+        if self._tls_failures is not None and isinstance(error, TlsHandshakeFailed) and now >= self._warn_again_at:
+            self._warn_again_at = now + WARN_AGAIN_S
+            self._tls_failures.warning("%s", error.message)
+        return error
+
+    async def _cause_of(self, failure: TidelogError, to: Endpoint, method: object) -> TidelogError:
+        if type(failure) not in (ConnectionFailed, ClientCertificateRejected):
+            return failure
+        await self._refresh_certificates()
+        if isinstance(failure, ClientCertificateRejected):  # the node says so: nothing is left to find
+            return failure
+        reason = failure.message.lower()
+        if "refused" in reason or (self._tls is None and not any(words in reason for words in _ENDED_BY_NODE)):
+            return failure
+        now = asyncio.get_running_loop().time()
+        found_at, found = self._diagnoses.get(to, (now - 2 * DIAGNOSE_AGAIN_S, None))
+        if now - found_at >= DIAGNOSE_AGAIN_S:
+            self._diagnoses[to] = now, found  # other calls do not look for it meanwhile
+            found = await diagnose(to, None if self._tls is None else self._tls.tls, str(method))
+            self._diagnoses[to] = now, found
+        return failure if found is None else type(found)(found.message)
+
+    async def _refresh_certificates(self) -> None:
+        """Connect anew from now on if the certificates on disk have changed. Streams on the present connections go on
+        until the node ends them, or until the certificates change again."""
+        if self._tls is None:
+            return
+        self._looked_at = asyncio.get_running_loop().time()
+        try:
+            if not self._tls.refresh():
+                return
+        except InvalidConfig as error:
+            _log.error("the former certificate is kept: %s", error.message)
+            return
+        self._credentials = _credentials(self._tls)
+        outdated, self._replaced = self._replaced, list(self._channels.values())
+        self._channels.clear()
+        self._callables.clear()
+        self._diagnoses.clear()
+        for channel in outdated:
+            await channel.close()
+
+    def _metadata_of(self, token: str) -> tuple[tuple[str, str], ...] | None:
+        """What a call carries. token: of a session; empty for none."""
+        return (*self._metadata, (SESSION_KEY, token)) if token else self._metadata or None
+
     def _make_callable(self, to: Endpoint, method: Method[Request, Answer]) -> Any:
         channel = self._channels.get(to)
         if channel is None:
-            channel = grpc.aio.insecure_channel(_target(to), options=self._options)
+            channel = (
+                grpc.aio.insecure_channel(_target(to), options=self._options)
+                if self._credentials is None
+                else grpc.aio.secure_channel(_target(to), self._credentials, options=self._options)
+            )
             self._channels[to] = channel
         make = channel.unary_unary if method.kind is CallKind.UNARY else channel.stream_stream
         invoke = make(
@@ -159,6 +339,25 @@ class GrpcStream(Generic[Request, Answer]):
             await self._call.wait_for_connection()
         except grpc.aio.AioRpcError as error:
             raise self._error_of(error) from None
+        except asyncio.CancelledError:
+            self._call.cancel()
+            _raise_unless_cancelled(self._closed())
+
+    async def wait_accepted(self) -> None:
+        """Return once the node has accepted the session of this side. Raises the node's error if it refuses it,
+        ConnectionFailed if it does not answer."""
+        try:
+            async with asyncio.timeout(ACCEPT_TIMEOUT_MS / 1_000):
+                answered = await self._call.initial_metadata()
+            if not any(key == SESSION_KEY for key, _ in answered or ()):
+                raise await self._ending()
+        except grpc.aio.AioRpcError as error:
+            raise self._error_of(error) from None
+        except TimeoutError:
+            self._call.cancel()
+            raise ConnectionFailed(
+                f"{self._method} at {self._to}: the node does not accept the stream within {ACCEPT_TIMEOUT_MS} ms"
+            ) from None
         except asyncio.CancelledError:
             self._call.cancel()
             _raise_unless_cancelled(self._closed())
@@ -215,6 +414,10 @@ class GrpcStream(Generic[Request, Answer]):
 
     def _closed(self) -> TidelogError:
         return ConnectionLost(f"{self._method} at {self._to}: this side closed the stream")
+
+
+def _left_ms(loop: asyncio.AbstractEventLoop, end: float) -> int:
+    return max(1, int((end - loop.time()) * 1000))
 
 
 def _target(to: Endpoint) -> str:

@@ -22,6 +22,7 @@ from tidelog.errors import (
     NodeShuttingDown,
     RequestTimedOut,
     Retry,
+    ThrottlingQuotaExceeded,
     TidelogError,
     UnknownServerError,
     UnsupportedVersion,
@@ -32,6 +33,10 @@ from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
 """Trailing metadata key of the status details in gRPC."""
+
+MESSAGE_BYTES_MAX: Final = 1_500
+"""Bytes of an error's message on the wire. A status carries it three times, in trailing metadata, which gRPC limits to
+8 KiB; a longer one would replace the error by another."""
 
 _WRITTEN: Final = {
     True: common_pb2.WRITTEN_YES,
@@ -44,7 +49,8 @@ _RETRY: Final = {
     Retry.ELSEWHERE: common_pb2.RETRY_CLASS_ELSEWHERE,
 }
 # gRPC's messages for a connection that was never established: nothing of the request was sent.
-_NEVER_CONNECTED: Final = ("failed to connect", "name resolution", "dns resolution", "empty address list")
+_NEVER_CONNECTED: Final = ("failed to connect", "empty address list")
+_NOT_RESOLVED: Final = ("name resolution", "dns resolution", "errors resolving", "address lookup failed")
 
 
 class RpcError(Protocol):
@@ -60,13 +66,27 @@ def to_proto(error: TidelogError) -> common_pb2.Error:
     message = common_pb2.Error(
         code=error.code,
         name=error.kafka_name or type(error).__name__,
-        message=error.message,
+        message=short_message(error),
         written=_WRITTEN[error.written],
         retry=_RETRY[error.retry],
     )
     if error.leader is not None:
         message.leader.CopyFrom(address_to_proto(error.leader))
+    if isinstance(error, ThrottlingQuotaExceeded):
+        message.throttle_time_ms = error.throttle_time_ms
     return message
+
+
+def short_message(error: TidelogError) -> str:
+    """Return the message of the error, cut to `MESSAGE_BYTES_MAX` bytes of UTF-8: it may quote a name that a caller
+    chose."""
+    text = error.message
+    if len(text) <= MESSAGE_BYTES_MAX // 4:
+        return text
+    encoded = text[:MESSAGE_BYTES_MAX].encode(errors="replace")
+    if len(encoded) <= MESSAGE_BYTES_MAX and len(text) <= MESSAGE_BYTES_MAX:
+        return text
+    return encoded[: MESSAGE_BYTES_MAX - len("…".encode())].decode(errors="ignore") + "…"
 
 
 def from_proto(message: common_pb2.Error) -> TidelogError:
@@ -76,7 +96,10 @@ def from_proto(message: common_pb2.Error) -> TidelogError:
     text = message.message
     if kind is UnknownServerError and message.code != UnknownServerError.code:
         text = f"{text} (error {message.code}, {message.name}: unknown to this version of tidelog; update it)"
-    return kind(text, leader=address_from_proto(message.leader) if message.HasField("leader") else None)
+    error = kind(text, leader=address_from_proto(message.leader) if message.HasField("leader") else None)
+    if isinstance(error, ThrottlingQuotaExceeded):
+        error.throttle_time_ms = message.throttle_time_ms
+    return error
 
 
 def address_to_proto(address: NodeAddress) -> common_pb2.NodeAddress:
@@ -107,7 +130,7 @@ def to_details(error: TidelogError) -> bytes:
     packed = any_pb2.Any()
     packed.Pack(to_proto(error))
     code = status_code(error).value[0]
-    status = _Status(code=code, message=error.message, details=[packed.SerializeToString()])
+    status = _Status(code=code, message=short_message(error), details=[packed.SerializeToString()])
     return bytes(status.SerializeToString())
 
 
@@ -139,6 +162,12 @@ def from_rpc_error(error: RpcError, *, address: object, phase: str) -> TidelogEr
     cause = error.details() or "no cause given"
     where = f"{phase} at {address}"
     match error.code():
+        case grpc.StatusCode.UNAVAILABLE if any(words in cause.lower() for words in _NOT_RESOLVED):
+            reason = cause.rpartition(": ")[2].rstrip("]")
+            return ConnectionFailed(
+                f"{where}: the name does not resolve ({reason}). Check the address, which is given as bootstrap "
+                "(`--bootstrap`) or advertised by a node, and DNS."
+            )
         case grpc.StatusCode.UNAVAILABLE if any(words in cause.lower() for words in _NEVER_CONNECTED):
             reason = cause.rpartition(": ")[2]  # gRPC wraps it in several layers
             return ConnectionFailed(
