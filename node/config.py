@@ -13,10 +13,23 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, Final, NoReturn
 
+from node.listener_settings import (
+    OF_LISTENERS,
+    PREFIX,
+    PROTOCOLS,
+    ListenerTls,
+    SecurityProtocol,
+    is_wildcard,
+)
+from node.quotas.client_quotas import SAMPLE_MS, SAMPLES
+from node.quotas.open_calls import CALLS_MAX
+from node.security.sasl_settings import OAuthBearerConfig, SaslConfig
+from node.security.security_settings import AuditConfig, AuthorizerConfig
+from node.setting_hints import NO_EFFECT, name_hint, value_hint
 from storage.directory.maintenance_config import MaintenanceConfig
 from storage.log_config import CLEANUP_POLICY, LogConfig
 from storage.settings import (
@@ -37,11 +50,14 @@ from storage.settings import (
 from storage.settings import (
     SettingKind as Kind,
 )
+from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig
+from tidelog.security.loopback import is_loopback
+from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint, Millis, NodeId
 
 CLIENT_LISTENER: Final = "client"
-"""The listener that every node has. It serves clients and other nodes."""
+"""The default of `inter.broker.listener.name`: the listener that serves clients and other nodes."""
 
 MEMORY_BYTES: Final = 256 << 20
 SNAPSHOT_BYTES: Final = 20 << 20
@@ -53,11 +69,22 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """A named listener. advertised: the address that is registered; None: the bound one."""
+    """A named listener. advertised: the address that is registered; None: the bound one. for_nodes: it serves what only
+    nodes may ask. tls: None if the protocol has none."""
 
     name: str
     bind: Endpoint
     advertised: Endpoint | None = None
+    for_nodes: bool = True
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: ListenerTls | None = None
+
+    @property
+    def requires(self) -> str:
+        """What callers prove their identity by; empty if they do not."""
+        if self.protocol.has_sasl:
+            return "SASL"
+        return "certificates" if self.tls is not None and self.tls.requires_certificate else ""
 
 
 def _endpoint_of(value: object) -> Endpoint:
@@ -96,6 +123,11 @@ def _listeners_of(items: list[str]) -> dict[str, Endpoint]:
     return {name: _endpoint_of(address) for name, _, address in pairs}
 
 
+def _names_of(items: list[str]) -> tuple[str, ...]:
+    _distinct("listener", items)
+    return tuple(items)
+
+
 def _node_id_of(value: object) -> int:
     return -1 if value == _AUTO else _ID.parse(value) if isinstance(value, str) else _ID.check(value)
 
@@ -110,11 +142,11 @@ NODE_ID: Final = Setting(
 )
 """the id of the node; `auto`: the number at the end of `TIDELOG_POD_NAME` or of the host name (`tidelog-2` is 2)"""
 LISTENERS: Final[Setting[Any]] = Setting("listeners", MISSING, _LISTENERS)
-"""the addresses to listen on, `NAME://HOST:PORT`; port 0: any free port. The listener `client` is required and serves
-clients and nodes; others are registered and served too"""
+"""the addresses to listen on, `NAME://HOST:PORT`; port 0: any free port. A client uses the addresses of the listener
+on which it connected first"""
 ADVERTISED_LISTENERS: Final[Setting[Any]] = Setting("advertised.listeners", {}, _LISTENERS)
 """the addresses at which clients and other nodes connect, if they differ from the bound ones; required for a listener
-on `0.0.0.0` or `[::]`"""
+on all addresses (`0.0.0.0`, `[::]`)"""
 BOOTSTRAP: Final = Setting("cluster.bootstrap.enable", False, flag())
 """true on exactly one node: it forms the cluster, once, when every node of `controller.quorum.bootstrap.servers` has
 answered that it belongs to none"""
@@ -166,6 +198,21 @@ class ReplicationConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaConfig:
+    """The window of client quotas, and limits of open calls."""
+
+    samples: int = setting("quota.window.num", SAMPLES, number(2, 1_000))
+    """an idle client may use the quota of so many intervals at once (security.md, Quotas)"""
+    sample_ms: Millis = setting("quota.window.size.seconds", SAMPLE_MS, number(1, 3_600, unit="s", scale=1_000))
+    """the length of one interval"""
+    calls_per_ip: int = setting("max.open.calls.per.ip", CALLS_MAX, number(1, INT32_MAX))
+    """open calls and streams of one peer address; further ones are refused with `THROTTLING_QUOTA_EXCEEDED`"""
+    calls_per_principal: int = setting("max.open.calls.per.principal", CALLS_MAX, number(1, INT32_MAX))
+    """open calls and streams of one authenticated principal; further ones are refused with
+    `THROTTLING_QUOTA_EXCEEDED`"""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeConfig:
     """The configuration of a node. log_defaults: defaults of topic settings, by the topic's key."""
 
@@ -176,19 +223,35 @@ class NodeConfig:
     """the log directories; the first one also contains the metadata log"""
     rack: str = setting("broker.rack", "", text())
     """the rack, zone or host that keeps replicas apart"""
+    inter_listener: str = setting("inter.broker.listener.name", CLIENT_LISTENER, text())
+    """the listener at which nodes reach each other. What only nodes may ask is refused on every listener but this one
+    and those of `controller.listener.names`"""
+    controller_listeners: tuple[str, ...] = setting(
+        "controller.listener.names", (), texts("names of listeners", _names_of, ",".join)
+    )
+    """the listeners of the metadata quorum and the controller; nodes use the first one, which has the protocol of
+    `inter.broker.listener.name`. If it is not set: that listener"""
+    allow_insecure: bool = setting("allow.insecure", False, flag())
+    """true: the node may bind other addresses than loopback although nothing proves that a caller is a node
+    (security.md, Listeners)"""
     metrics_bind: Endpoint | None = setting(
         "metrics.listener", None, Kind("HOST:PORT in quotes", _endpoint_of, _endpoint_of)
     )
     """the address that serves `GET /metrics`"""
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     message_bytes_max: int = setting("socket.request.max.bytes", 128 << 20, size(1 << 20, 1 << 30))
-    """the largest gRPC message, requests and responses; one batch is never split. A request of more than 100,000
-    fields is rejected whatever its size"""
+    """the largest gRPC message, requests and responses; one batch is never split. A request without records may have
+    8 MiB. A request of more than 100,000 fields is rejected whatever its size"""
+    connections_max: int = setting("max.connections", 10_000, number(1, INT32_MAX))
+    """connections of each listener; further ones are closed when they are made. At most half of the files that the
+    process may open are connections: logs need the others"""
     memory_bytes: int = setting("memory.max.bytes", MEMORY_BYTES, size(16 << 20, 1 << 40))
     """memory for records in requests and responses and for the state of producers (operations.md, Memory). If it is
     not set: a quarter of the memory of the container or of the machine, from 32 MiB to the default"""
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
+    quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    sasl: SaslConfig = field(default_factory=SaslConfig)
     slow_request_ms: Millis = setting("slow.request.log.threshold.ms", 1_000, millis(0, 600_000))
     """a request is logged as slow if its work, or its total time minus the wait that it requested, exceeds this; 0:
     never (operations.md, Slow requests)"""
@@ -196,6 +259,51 @@ class NodeConfig:
     """format of the node's log lines, which it writes to standard error"""
     log_level: str = setting("logging.level", "info", choice({word: word for word in _LEVELS}))
     """lowest level of the log lines that are written"""
+    authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
+
+    @property
+    def controller_listener(self) -> str:
+        """The listener at which nodes reach the metadata quorum and the controller."""
+        return self.controller_listeners[0] if self.controller_listeners else self.inter_listener
+
+    @property
+    def node_tls(self) -> Tls | None:
+        """The files for connections to other nodes; None for plain text."""
+        (between,) = [listener for listener in self.listeners if listener.name == self.inter_listener]
+        return None if between.tls is None else between.tls.files
+
+    @property
+    def exposure(self) -> str:
+        """Which address other machines reach while nothing proves that a caller is a node; empty if there is none."""
+        unproved = [each.name for each in self.listeners if each.for_nodes and not each.requires]
+        reached = [listener for listener in self.listeners if not is_loopback(listener.bind.host)]
+        if not (unproved and reached):
+            return ""
+        return (
+            f"listener {reached[0].name!r} binds {reached[0].bind}, which other machines reach, and listener "
+            f"{unproved[0]!r} takes everyone for a node"
+        )
+
+    @property
+    def plain_sasl(self) -> str:
+        """A listener with SASL and without TLS that other machines reach; empty if there is none."""
+        plain = (each for each in self.listeners if each.protocol is SecurityProtocol.SASL_PLAINTEXT)
+        return next((each.name for each in plain if not is_loopback(each.bind.host)), "")
+
+    @property
+    def unrestricted(self) -> str:
+        """Why all may do everything although a listener knows its callers or there are super users; otherwise empty."""
+        proved = authenticating(self.listeners)
+        if self.authorizer.enabled or not (proved or self.authorizer.super_users):
+            return ""
+        if proved is None:
+            return NO_EFFECT
+        return (
+            f'listener {proved.name!r} requires {proved.requires}, and by authorizer.class.name = "none" every caller '
+            "who has passed may do everything: name the administrators in super.users, and remove that setting "
+            "(docs/security.md, Setting it up)"
+        )
 
     @property
     def log_config(self) -> LogConfig:
@@ -203,12 +311,23 @@ class NodeConfig:
         return LogConfig.from_node(self.log_defaults)
 
 
+def authenticating(listeners: Sequence[ListenerConfig]) -> ListenerConfig | None:
+    """The first listener whose callers prove who they are; None if there is none."""
+    return next((each for each in listeners if each.requires), None)
+
+
 _DECLARED: Final = (
-    *(NODE_ID, LISTENERS, ADVERTISED_LISTENERS, BOOTSTRAP, BOOTSTRAP_NODE),
+    *(NODE_ID, LISTENERS, ADVERTISED_LISTENERS, PROTOCOLS, BOOTSTRAP, BOOTSTRAP_NODE),
     *settings_of(QuorumConfig).values(),
     *settings_of(NodeConfig).values(),
+    *OF_LISTENERS.values(),
+    *settings_of(AuthorizerConfig).values(),
+    *settings_of(AuditConfig).values(),
     *settings_of(ReplicationConfig).values(),
     *settings_of(MaintenanceConfig).values(),
+    *settings_of(QuotaConfig).values(),
+    *settings_of(SaslConfig).values(),
+    *settings_of(OAuthBearerConfig).values(),
     *settings_of(LogConfig).values(),
     CLEANUP_POLICY,
 )
@@ -255,7 +374,7 @@ def parse(
         try:
             values[key] = given.read(given.value)
         except InvalidConfig as error:
-            raise InvalidConfig(f"{given.place}: {error.message}") from None
+            raise InvalidConfig(f"{given.place}: {error.message}{value_hint(given.value)}") from None
     for key, declared in SETTINGS.items():
         if declared.default is MISSING and key not in values:
             file.refuse(key, f"missing; it must be {declared.kind.expected}")
@@ -267,9 +386,10 @@ def parse(
             f"{replication.session_ms} ms is less than two heartbeats of {replication.heartbeat_ms} ms: one lost "
             "heartbeat would fence the node. Raise it, or lower broker.heartbeat.interval.ms",
         )
+    listeners = _listeners(file, values)
     config = NodeConfig(
         node_id,
-        _listeners(file, values),
+        listeners,
         QuorumConfig(_forms_cluster(file, values, node_id), **given_fields(QuorumConfig, values)),
         replication=replication,
         log_defaults={
@@ -278,8 +398,25 @@ def parse(
             if each.name in values
         },
         maintenance=MaintenanceConfig(**given_fields(MaintenanceConfig, values)),
+        authorizer=_authorizer(file, values, listeners),
+        audit=AuditConfig(**given_fields(AuditConfig, values)),
+        quotas=QuotaConfig(**given_fields(QuotaConfig, values)),
+        sasl=SaslConfig(
+            **given_fields(SaslConfig, values), oauth=OAuthBearerConfig(**given_fields(OAuthBearerConfig, values))
+        ),
         **given_fields(NodeConfig, values),
     )
+    if config.exposure and not config.allow_insecure:
+        file.refuse(
+            LISTENERS.name,
+            f"{config.exposure}. Give it the protocol SSL and "
+            'ssl.client.auth = "required", or SASL_SSL and cluster.secret.file (docs/security.md), or bind 127.0.0.1; '
+            "in a network that only nodes and "
+            "trusted clients reach, set allow.insecure = true",
+        )
+    mistake = config.sasl.mistake(values, allow_insecure=config.allow_insecure, plain=config.plain_sasl)
+    if mistake is not None:
+        file.refuse(*mistake)
     try:
         LogConfig.from_node(config.log_defaults)
     except InvalidConfig as error:
@@ -315,9 +452,10 @@ class _File:
         for key, value in _flat(tables):
             if key in found:
                 self.refuse(key, "set twice; set it once")
-            if key not in SETTINGS:
+            declared = SETTINGS.get(key) or _of_one_listener(key)
+            if declared is None:
                 self._refuse_unknown(key)
-            found[key] = _Given(value, self._place(key), SETTINGS[key].check)
+            found[declared.name] = _Given(value, self._place(key), declared.check)
         return found
 
     def refuse(self, key: str, reason: str) -> NoReturn:
@@ -330,11 +468,9 @@ class _File:
             section, _, name = key.rpartition(".") if key.startswith("listeners.") else key.partition(".")
             remedy = f"write it outside of [{section}]" if name == present else _renamed(present)
             raise InvalidConfig(f"{self._place(key)}: [{section}] {name} is now {present}; {remedy}")
-        from difflib import get_close_matches  # imported here only: it takes 0.1 MiB
-
-        near = get_close_matches(key, SETTINGS, n=3)
-        hint = f"similar: {', '.join(near)}" if near else "docs/configuration.md lists all"
-        raise InvalidConfig(f"{self._place(key)}: unknown setting {key}; {hint}. Remove or rename it.")
+        raise InvalidConfig(
+            f"{self._place(key)}: unknown setting {key}; {name_hint(key, SETTINGS)}. Remove or rename it."
+        )
 
     def _place(self, key: str) -> str:
         """The file and the line of the key, or of the table that would contain it."""
@@ -360,8 +496,29 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield key, value
 
 
+def _of_one_listener(key: str) -> Setting[Any] | None:
+    """The setting `listener.name.NAME.KEY`, which holds for one listener; None if the key is none of that form. NAME is
+    not case-sensitive, as in Kafka."""
+    for known, declared in OF_LISTENERS.items():
+        if key.startswith(PREFIX) and key.endswith(f".{known}") and len(key) > len(PREFIX) + len(known) + 1:
+            return replace(declared, name=key.removesuffix(known).lower() + known)
+    return None
+
+
+def _of_one_listener_by_variable(variable: str) -> Setting[Any] | None:
+    """The same, by the name of the environment variable."""
+    prefix = "TIDELOG_" + PREFIX.upper().replace(".", "_")
+    for known, declared in OF_LISTENERS.items():
+        suffix = declared.variable.removeprefix("TIDELOG")
+        name = variable.removeprefix(prefix).removesuffix(suffix)
+        if name and variable == f"{prefix}{name}{suffix}":
+            return replace(declared, name=f"{PREFIX}{name.lower()}.{known}")
+    return None
+
+
 def _given_by_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
-    """The values of environment variables, by key. A variable is ignored if its first word begins no key."""
+    """The values of environment variables, by key. A variable is ignored if its first word begins no key, or clients
+    read it."""
     variables = {declared.variable: declared for declared in SETTINGS.values()}
     first_words = {key.partition(".")[0] for key in (*SETTINGS, *_FORMER)}
     found: dict[str, _Given] = {}
@@ -369,13 +526,15 @@ def _given_by_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
         name = variable.removeprefix("TIDELOG_").lower()
         if not variable.startswith("TIDELOG_") or name.partition("_")[0] not in first_words:
             continue
+        if variable in {*ClientVariable}:
+            continue
         place = f"environment variable {variable}"
-        if variable not in variables:
+        declared = variables.get(variable) or _of_one_listener_by_variable(variable)
+        if declared is None:
             present = _present_name(name)
             if present is not None:
                 raise InvalidConfig(f"{place} is now {SETTINGS[present].variable}; {_renamed(present)}")
-            raise InvalidConfig(f"{place}: unknown setting; docs/configuration.md lists all. Remove or rename it.")
-        declared = variables[variable]
+            raise InvalidConfig(f"{place}: unknown setting; {name_hint(variable, variables)}. Remove or rename it.")
         found[declared.name] = _Given(value, place, declared.parse)
     return found
 
@@ -410,17 +569,125 @@ def _node_id(file: _File, values: Mapping[str, Any], host_name: str) -> NodeId:
 def _listeners(file: _File, values: Mapping[str, Any]) -> tuple[ListenerConfig, ...]:
     bound = values[LISTENERS.name]
     advertised = values.get(ADVERTISED_LISTENERS.name, ADVERTISED_LISTENERS.default)
-    if CLIENT_LISTENER not in bound:
-        file.refuse(LISTENERS.name, f"no listener {CLIENT_LISTENER!r}; add {CLIENT_LISTENER}://HOST:PORT")
-    for name in sorted(advertised.keys() - bound.keys()):
-        file.refuse(ADVERTISED_LISTENERS.name, f"no listener {name!r} in listeners; add it there, or remove it here")
+    protocols = values.get(PROTOCOLS.name, PROTOCOLS.default)
+    between, controllers = _between_nodes(file, values, bound)
+    for setting_name, named in ((ADVERTISED_LISTENERS.name, advertised), (PROTOCOLS.name, protocols)):
+        for name in sorted(named.keys() - bound.keys()):
+            file.refuse(setting_name, f"no listener {name!r} in listeners; add it there, or remove it here")
     for name, bind in bound.items():
-        if name not in advertised and bind.host in ("0.0.0.0", "::"):
+        if is_wildcard(advertised.get(name, bind)):
+            what = "clients and nodes cannot reach" if name in advertised else "missing: clients and nodes cannot reach"
             file.refuse(
                 ADVERTISED_LISTENERS.name,
-                f"missing for listener {name!r}: clients and nodes cannot reach {bind}. Name a reachable address",
+                f"listener {name!r}: {what} {advertised.get(name, bind)}. Name a reachable address",
             )
-    return tuple(ListenerConfig(name, bind, advertised.get(name)) for name, bind in sorted(bound.items()))
+    chosen = {
+        name: protocols.get(name) or SecurityProtocol.__members__.get(name, SecurityProtocol.PLAINTEXT)
+        for name in bound
+    }
+    _refuse_unused(file, values, chosen)
+    found = {}
+    for name, bind in sorted(bound.items()):
+        protocol = chosen[name]
+        if protocol.has_sasl and name in (between, *controllers) and not values.get(_SECRET):
+            file.refuse(
+                PROTOCOLS.name,
+                f"listener {name!r} has the protocol {protocol.value}, and nodes use it among themselves: set "
+                f'{_SECRET}, or give it SSL with ssl.client.auth = "required", and add another listener for users',
+            )
+        tls = _tls_of(file, values, name, between) if protocol.has_tls else None
+        found[name] = ListenerConfig(name, bind, advertised.get(name), name in (between, *controllers), protocol, tls)
+    if values.get(_SECRET) and not chosen[between].has_sasl:
+        file.refuse(
+            _SECRET,
+            f"has no effect: nodes use the listener {between!r}, whose protocol is {chosen[between].value}. Give it "
+            f"SASL_SSL in {PROTOCOLS.name}, or remove the file",
+        )
+    if controllers and chosen[controllers[0]] is not chosen[between]:
+        file.refuse(
+            _CONTROLLERS,
+            f"{controllers[0]!r} has another protocol than {between!r} of {_BETWEEN}: a node reaches the others by one "
+            f"protocol. Give both the same in {PROTOCOLS.name}",
+        )
+    return tuple(found.values())
+
+
+_BETWEEN: Final = settings_of(NodeConfig)["inter_listener"].name
+_CONTROLLERS: Final = settings_of(NodeConfig)["controller_listeners"].name
+_SECRET: Final = settings_of(SaslConfig)["secret_file"].name
+_AUTHORIZER: Final = settings_of(AuthorizerConfig)["enabled"].name
+_SUPER_USERS: Final = settings_of(AuthorizerConfig)["super_users"].name
+
+
+def _between_nodes(
+    file: _File, values: Mapping[str, Any], bound: Mapping[str, Endpoint]
+) -> tuple[str, tuple[str, ...]]:
+    """The listener between nodes, and those of the controller."""
+    between, controllers = values.get(_BETWEEN, CLIENT_LISTENER), values.get(_CONTROLLERS, ())
+    if between not in bound and _BETWEEN not in values:
+        file.refuse(
+            LISTENERS.name,
+            f"no listener {CLIENT_LISTENER!r}; add {CLIENT_LISTENER}://HOST:PORT, or name the listener between nodes "
+            f"in {_BETWEEN}",
+        )
+    for key, name in ((_BETWEEN, between), *((_CONTROLLERS, name) for name in controllers)):
+        if name not in bound:
+            file.refuse(key, f"no listener {name!r} in listeners; add it there, or name one of {', '.join(bound)}")
+    return between, controllers
+
+
+def _refuse_unused(file: _File, values: Mapping[str, Any], protocols: Mapping[str, SecurityProtocol]) -> None:
+    """Refuse settings of TLS without a listener that has it, and those of a listener that does not exist or has none: a
+    mistake would leave a listener unprotected."""
+    with_tls = {f"{PREFIX}{name.lower()}.": protocol.has_tls for name, protocol in protocols.items()}
+    for key in values:
+        if key in OF_LISTENERS and not any(with_tls.values()):
+            file.refuse(
+                key, f"has no effect: no listener has TLS; give one the protocol SSL or SASL_SSL in {PROTOCOLS.name}"
+            )
+        if not key.startswith(PREFIX):
+            continue
+        has_tls = next((has_tls for prefix, has_tls in with_tls.items() if key.startswith(prefix)), None)
+        if has_tls is None:
+            file.refuse(key, f"there is no such listener; listeners has {', '.join(sorted(protocols))}")
+        if not has_tls:
+            file.refuse(key, f"the protocol of that listener has no TLS; set it to SSL in {PROTOCOLS.name}")
+
+
+def _tls_of(file: _File, values: Mapping[str, Any], name: str, between: str) -> ListenerTls:
+    """TLS of one listener: its own settings before those of all."""
+    prefix = f"{PREFIX}{name.lower()}."
+    own = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    tls = ListenerTls(**given_fields(ListenerTls, {**values, **own}))
+    files = settings_of(ListenerTls)
+    for field_name, needed in (
+        ("certificate_file", "its certificate"),
+        ("key_file", "the key of its certificate"),
+        ("ca_file", "the authorities of the certificates that it requires" if tls.requires_certificate else ""),
+        ("ca_file", "the authorities of the certificates of other nodes" if name == between else ""),
+    ):
+        key = files[field_name].name
+        if needed and not getattr(tls, field_name):
+            file.refuse(key, f"missing for listener {name!r}, whose protocol has TLS: name the file with {needed}")
+    return tls
+
+
+def _authorizer(file: _File, values: Mapping[str, Any], listeners: Sequence[ListenerConfig]) -> AuthorizerConfig:
+    """The authorizer. Once a listener knows who its callers are, it is on by default."""
+    proved = authenticating(listeners)
+    found = AuthorizerConfig(**given_fields(AuthorizerConfig, {_AUTHORIZER: proved is not None, **values}))
+    if found.enabled and not (found.super_users or found.allow_everyone):
+        because = f"{_AUTHORIZER} is set"
+        if _AUTHORIZER not in values and proved is not None:
+            because = f"listener {proved.name!r} requires {proved.requires}"
+        example = "User:CN=admin" if proved is not None and proved.requires == "certificates" else "User:admin"
+        file.refuse(
+            _SUPER_USERS,
+            f"missing: the node refuses what no ACL allows, because {because}, and no one could add the first ACL. "
+            f'Name the administrators in {_SUPER_USERS}, for example ["{example}"], or set {_AUTHORIZER} = "none": '
+            "everyone who has connected may then do everything (docs/security.md, Setting it up)",
+        )
+    return found
 
 
 def _forms_cluster(file: _File, values: Mapping[str, Any], node_id: NodeId) -> bool:

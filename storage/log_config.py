@@ -32,6 +32,9 @@ from tidelog.errors import InvalidConfig
 from tidelog.types import Codec, Durability, TimestampType
 
 DAY_MS: Final = 86_400_000
+VALUE_LENGTH_MAX: Final = 255
+"""Characters of the text of a topic's setting. The metadata log keeps the text as given, and a number may have any
+number of leading zeros."""
 _GZIP_DEFAULT_LEVEL: Final = -1
 _LZ4_FAST_LEVEL: Final = 9
 """Kafka's default for lz4; its writer uses the fast mode at this level."""
@@ -213,7 +216,10 @@ def _parsed(config: LogConfig, configs: Mapping[str, str], known: Mapping[str, t
     changes: dict[str, Any] = {}
     for key, text in configs.items():
         if key not in known:
-            raise InvalidConfig(f'unknown topic setting "{key}"; valid settings: {", ".join(sorted(known))}')
+            named = key[:VALUE_LENGTH_MAX]
+            raise InvalidConfig(f'unknown topic setting "{named}"; valid settings: {", ".join(sorted(known))}')
+        if len(text) > VALUE_LENGTH_MAX:
+            raise InvalidConfig(f"{key} has {len(text)} characters: at most {VALUE_LENGTH_MAX} are allowed")
         field, declared = known[key]
         value = declared.parse(text, key)
         changes |= {field: value} if field else {policy: policy in value for policy in _BOTH}

@@ -21,10 +21,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from node.config import CLIENT_LISTENER
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from node.requests.types.offsets import DATA_GET_REPLICA_LOG_INFO, ReplicaLogInfoRequest
+from node.requests.types.quorum_requests import QUORUM_INTRODUCE, IntroduceRequest
 from node.runtime.peers import Peers
 from replication.common_events import ClockTicked, Report
 from replication.controller.controller import Controller
@@ -39,6 +39,7 @@ from replication.controller.events import (
     LogEndsReported,
     ProbeNode,
     QueryLogEnds,
+    RegisterNode,
     ReplicaEnd,
     Reply,
     Request,
@@ -50,9 +51,10 @@ from replication.controller.events import (
 )
 from replication.controller.image import ClusterImage
 from replication.controller.node_state import NodeCause
+from replication.controller.registration import has_ended
 from replication.raft.voters import ReplicaKey
 from tidelog.clock import Clock
-from tidelog.errors import NotController, TidelogError, UnknownServerError
+from tidelog.errors import DuplicateNodeRegistration, NotController, TidelogError, UnknownServerError
 from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId
 
 _log = logging.getLogger("node.controller")
@@ -69,6 +71,9 @@ QUERY_MS: Final = 1_000
 DAMAGE_READ_MS: Final = 8_000
 """Additional time for reading a damaged log when an operator requested the election."""
 
+INTRODUCE_MS: Final = 500
+"""Timeout of a registered process for its identity, before another one replaces it."""
+
 R = TypeVar("R")
 
 
@@ -83,11 +88,13 @@ class ControllerDriver:
         node_id: NodeId,
         incarnation: Incarnation,
         *,
+        listener: str,
         clock: Clock,
         peers: Peers,
     ) -> None:
+        """listener: the name of the listener between nodes."""
         self._controller, self._metadata, self._view = controller, metadata, view
-        self._me, self._incarnation = node_id, incarnation
+        self._me, self._incarnation, self._listener = node_id, incarnation, listener
         self._clock, self._peers = clock, peers
         self.unclean_elections = 0
         """Unclean elections by this process's controller; each may have lost records."""
@@ -129,7 +136,7 @@ class ControllerDriver:
     async def _query_log_end(self, node_id: NodeId, question: QueryLogEnds, ends: list[ReplicaEnd]) -> None:
         key, look_ms = question.key, DAMAGE_READ_MS if question.commanded else QUERY_MS // 2
         node = self._metadata.image.nodes.get(node_id)
-        endpoint = None if node is None else node.listeners.get(CLIENT_LISTENER)
+        endpoint = None if node is None else node.listeners.get(self._listener)
         if endpoint is None:
             return
         asked = ReplicaLogInfoRequest(key.topic_id.bytes, key.partition, look_ms)
@@ -194,6 +201,29 @@ class ControllerDriver:
             del self._answers[number]
         assert isinstance(result, expected), f"the controller answered {result}"
         return result
+
+    async def ensure_ended(self, request: RegisterNode) -> None:
+        """Raise DuplicateNodeRegistration if a process claims that an earlier one of its node has ended, and the
+        earlier one answers at its address. Everything that the claim names can be read in the metadata log, and a
+        process that is replaced ends. An address that does not answer proves nothing: then the claim alone decides."""
+        node = self._metadata.image.nodes.get(request.node_id)
+        if not self._controller.active or node is None or node.fenced or node.incarnation == request.incarnation:
+            return
+        endpoint = node.listeners.get(self._listener)
+        if endpoint is None or not has_ended(node, request):
+            return
+        try:
+            asked = IntroduceRequest(self._me)
+            answer = await self._peers.call(endpoint, QUORUM_INTRODUCE, asked, timeout_ms=INTRODUCE_MS)
+        except TidelogError:
+            return
+        if answer.incarnation == node.incarnation.bytes:
+            error = DuplicateNodeRegistration(
+                f"node {node.node_id} is registered as incarnation {node.incarnation}, and that process answers at "
+                f"{endpoint}: the claim of incarnation {request.incarnation} that it has ended is wrong or forged"
+            )
+            _log.warning("%s", error.message)
+            raise error
 
     # --- carrying out -----------------------------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from node.config import CLIENT_LISTENER
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
 from node.runtime.peers import Peers
@@ -47,8 +46,11 @@ closed one after the other: its connections may break some milliseconds before i
 class ProcessWatch:
     """Probes the nodes whose connections failed, from `run` on."""
 
-    def __init__(self, view: QuorumView, metadata: MetadataLog, *, clock: Clock, peers: Peers) -> None:
-        self._view, self._metadata = view, metadata
+    def __init__(
+        self, view: QuorumView, metadata: MetadataLog, *, listeners: tuple[str, ...], clock: Clock, peers: Peers
+    ) -> None:
+        """listeners: those at which nodes reach each other; the first one is probed."""
+        self._view, self._metadata, self._listeners = view, metadata, listeners
         self._clock, self._peers = clock, peers
         self._tasks: asyncio.TaskGroup | None = None
         self._watched: set[NodeId] = set()
@@ -76,7 +78,7 @@ class ProcessWatch:
     def connection_failed(self, endpoint: Endpoint) -> None:
         """A connection to this address broke or could not be made: probe the nodes that are registered with it."""
         for node in self._metadata.image.nodes.values():
-            if node.listeners.get(CLIENT_LISTENER) == endpoint:
+            if endpoint in (node.listeners.get(listener) for listener in self._listeners):
                 self.probe(node.node_id)
 
     def probe(self, node_id: NodeId) -> None:
@@ -108,7 +110,7 @@ class ProcessWatch:
 
     async def _probe_once(self, node: NodeRegistration) -> bool:
         leads, epoch = self._view.leader_id == node.node_id, self._view.leader_epoch
-        endpoint = node.listeners.get(CLIENT_LISTENER)
+        endpoint = node.listeners.get(self._listeners[0])
         if endpoint is None or not await self._peers.is_refused(endpoint, timeout_ms=PROBE_MS):
             self._refused.pop(node.node_id, None)
             return False

@@ -2,7 +2,8 @@
 
 `text`: time, level, logger, message, then `key=value` for the fields given by `extra={...}`. `json`: the same as one
 object per line.
-Invariant: one event is one line, whatever the message contains. A traceback is a field of the line in JSON; in text it
+Invariant: one event is one line of printable characters, whatever the message contains: names that a caller chose can
+neither forge a line nor control a terminal. A traceback is a field of the line in JSON; in text it
 follows the line, indented.
 """
 
@@ -13,6 +14,9 @@ import logging
 import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
+
+MESSAGE_LENGTH_MAX: Final = 8_000
+"""Characters of one message; the rest is cut off. A message may quote what a caller sent."""
 
 # Attributes of every LogRecord; all others were passed by `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -44,10 +48,11 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
         fields = "".join(f" {key}={_short(value)}" for key, value in fields_of(record).items())
-        message = record.getMessage().replace("\n", "\\n")
-        line = f"{at} {record.levelname.lower():<7} {record.name}{self._node}: {message}{fields}"
+        message = _message_of(record)
+        line = _printable(f"{at} {record.levelname.lower():<7} {record.name}{self._node}: {message}{fields}")
         if record.exc_info:
-            line += "\n" + "\n".join(f"    {part}" for part in self.formatException(record.exc_info).splitlines())
+            parts = self.formatException(record.exc_info).splitlines()
+            line += "\n" + "\n".join(f"    {_printable(part)}" for part in parts)
         return line
 
 
@@ -64,12 +69,24 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             **self._node,
-            "message": record.getMessage(),
+            "message": _message_of(record),
             **fields_of(record),
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return _printable(json.dumps(line, default=str, ensure_ascii=False))
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    return message if len(message) <= MESSAGE_LENGTH_MAX else message[:MESSAGE_LENGTH_MAX] + "…"
+
+
+def _printable(line: str) -> str:
+    """The line with every character that is not printable as its escape of JSON."""
+    if line.isprintable():
+        return line
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 
 def _short(value: object) -> str:

@@ -32,7 +32,9 @@ import grpc
 
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, status
+from tidelog.protocol.grpc_transport import blocking_channel
 from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint
 
 HOST: Final = "127.0.0.1"
@@ -58,6 +60,8 @@ class LocalNode:
     directory: Path
     address: Endpoint
     metrics: Endpoint
+    inner: Endpoint | None = None
+    """The address of the listener between nodes, if that is not the listener for clients."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     wrapper: tuple[str, ...] = ()
     """A command that is prefixed to the command of the node (`nice`, `unshare ...`)."""
@@ -107,12 +111,16 @@ class LocalCluster:
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
         first_port: int = 0,
+        inner: bool = False,
+        tls: Tls | None = None,
     ) -> None:
         """directory: created if missing; an existing cluster in it is continued. settings: further configuration
-        (`{"broker.session.timeout.ms": 1000}`). first_port: port of node 0, the other nodes follow; 0: any."""
+        (`{"broker.session.timeout.ms": 1000}`). first_port: port of node 0, the other nodes follow; 0: any. inner:
+        nodes reach each other at a listener `inner`. tls: the files for queries at the listener `client`."""
         self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
-        self.nodes = self._prepare(nodes, settings or {}, first_port)
+        self._tls = tls
+        self.nodes = self._prepare(nodes, settings or {}, first_port, inner=inner)
 
     # --- lifecycle ---
 
@@ -357,7 +365,7 @@ class LocalCluster:
 
     def _call(self, node_id: int, method: methods.Method[Any, Any], request: Any, timeout_s: float = _CALL_S) -> Any:
         address = self.nodes[node_id].address
-        with grpc.insecure_channel(str(address), options=[("grpc.enable_http_proxy", 0)]) as channel:
+        with blocking_channel(str(address), self._tls) as channel:
             call = channel.unary_unary(
                 method.path,
                 request_serializer=method.request.SerializeToString,
@@ -370,15 +378,17 @@ class LocalCluster:
 
     # --- directories and addresses ---
 
-    def _prepare(self, count: int, settings: Mapping[str, Any], first_port: int) -> list[LocalNode]:
+    def _prepare(self, count: int, settings: Mapping[str, Any], first_port: int, *, inner: bool) -> list[LocalNode]:
         nodes = []
-        ports = _free_ports(2 * count)
+        ports = _free_ports(3 * count)
         for node_id in range(count):
             directory = self.directory / f"node-{node_id}"
             known = _known_addresses(directory / "tidelog.toml")
             chosen = Endpoint(HOST, first_port + node_id if first_port else next(ports))
-            address, metrics = known or (chosen, Endpoint(HOST, next(ports)))
-            nodes.append(LocalNode(node_id, directory, address, metrics))
+            address, metrics, between = known or (chosen, Endpoint(HOST, next(ports)), None)
+            if inner and between is None:
+                between = Endpoint(HOST, next(ports))
+            nodes.append(LocalNode(node_id, directory, address, metrics, between if inner else None))
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
             node.config.write_text(_config_of(node, nodes, settings), encoding="utf-8")
@@ -389,9 +399,10 @@ def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, A
     config = {
         "node.id": node.node_id,
         "log.dirs": [str(node.data)],
-        "listeners": [f"client://{node.address}"],
+        "listeners": [f"client://{node.address}", *([f"inner://{node.inner}"] if node.inner else [])],
+        **({"inter.broker.listener.name": "inner"} if node.inner else {}),
         "cluster.bootstrap.node.id": 0,
-        "controller.quorum.bootstrap.servers": [str(each.address) for each in nodes],
+        "controller.quorum.bootstrap.servers": [str(each.inner or each.address) for each in nodes],
         "metrics.listener": str(node.metrics),
         **settings,
     }
@@ -399,12 +410,15 @@ def _config_of(node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, A
     return "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in config.items())
 
 
-def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint] | None:
-    """Client and metrics address in an existing configuration; None if there is none. Raises ClusterFailed."""
+def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint, Endpoint | None] | None:
+    """Client, metrics and inner address in an existing configuration; None if there is none. Raises ClusterFailed."""
     try:
         values = tomllib.loads(config.read_text(encoding="utf-8"))
-        texts = values["listeners"][0].removeprefix("client://"), values["metrics.listener"]
-        client, metrics = (Endpoint(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts))
+        inner = [text.removeprefix("inner://") for text in values["listeners"][1:]]
+        texts = values["listeners"][0].removeprefix("client://"), values["metrics.listener"], *inner
+        client, metrics, *rest = (
+            Endpoint(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)
+        )
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -412,7 +426,7 @@ def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint] | None:
             f"{config} does not name the addresses of the node ({error!r}): the file was changed. Remove it; the next "
             "start writes it with new addresses"
         ) from error
-    return client, metrics
+    return client, metrics, rest[0] if rest else None
 
 
 def _outcome(code: int) -> str:
@@ -424,7 +438,7 @@ def _outcome(code: int) -> str:
 
 def _ensure_free(node: LocalNode) -> None:
     """Raise ClusterFailed if an address of the node is in use."""
-    for address in (node.address, node.metrics):
+    for address in (node.address, node.metrics, *([node.inner] if node.inner else [])):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an old connection in TIME_WAIT is no listener
             try:

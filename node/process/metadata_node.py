@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from node.config import CLIENT_LISTENER, NodeConfig
+from node.config import NodeConfig
 from node.controller.cluster_formation import ClusterFormation
 from node.controller.controller_client import ControllerClient
 from node.controller.controller_driver import ControllerDriver
@@ -91,21 +91,13 @@ class MetadataNode:
         settings = TopicSettings(config.log_defaults)
         self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
         self.view = QuorumView(node_id)
-        self._controller = ControllerDriver(
-            Controller(
-                rng=rng,
-                check_configs=settings.check,
-                config=_controller_config(config),
-            ),
-            self.metadata,
-            self.view,
-            node_id,
-            identity.incarnation,
-            clock=clock,
-            peers=self._peers,
-        )
+        self._controller = self._new_controller(settings)
         self._addresses = QuorumAddresses(
-            node_id, identity.listeners[CLIENT_LISTENER], config.quorum.nodes, self.metadata, CLIENT_LISTENER
+            node_id,
+            identity.listeners[config.controller_listener],
+            config.quorum.nodes,
+            self.metadata,
+            config.controller_listener,
         )
         self._quorum = QuorumDriver(
             ReplicaKey(node_id, self._home.directory_id),
@@ -122,7 +114,8 @@ class MetadataNode:
             on_resign=self._controller.resign,
         )
         self._controller.on_refused = self._quorum.refused
-        self._watch = ProcessWatch(self.view, self.metadata, clock=clock, peers=self._peers)
+        between = config.inter_listener, config.controller_listener
+        self._watch = ProcessWatch(self.view, self.metadata, listeners=between, clock=clock, peers=self._peers)
         handlers = ControllerHandlers(self._controller, settings)
         self.client = ControllerClient(self.view, handlers, self._addresses.of_voters, clock=clock, peers=self._peers)
         self.registration = Registration(
@@ -138,14 +131,31 @@ class MetadataNode:
         self._watch.on_leader_refused = self._quorum.leader_refused
         self._controller.on_probe = self._watch.probe
         quorum_handlers = QuorumHandlers(
-            self._quorum, self.metadata, self.view, clock=clock, cluster_id=lambda: self._home.identity.cluster_id
+            self._quorum, self.metadata, self.view, identity.incarnation, clock=clock, cluster_id=self._own_cluster
         )
-        log_dirs = LogDirs(node_id, [directory for directory, _ in self._directories], self._peers)
+        log_dirs = LogDirs(
+            node_id, [directory for directory, _ in self._directories], self._peers, config.inter_listener
+        )
         self._services: dict[str, object] = {
             "Quorum": quorum_handlers,
             "Controller": handlers,
-            "Admin": AdminHandlers(self.metadata, self.view, self.client, settings, log_dirs),
+            "Admin": AdminHandlers(self.metadata, self.view, self.client, settings, log_dirs, config.authorizer),
         }
+
+    def _new_controller(self, settings: TopicSettings) -> ControllerDriver:
+        return ControllerDriver(
+            Controller(rng=self._rng, check_configs=settings.check, config=_controller_config(self._config)),
+            self.metadata,
+            self.view,
+            self._identity.node_id,
+            self._identity.incarnation,
+            listener=self._config.inter_listener,
+            clock=self._clock,
+            peers=self._peers,
+        )
+
+    def _own_cluster(self) -> str | None:
+        return self._home.identity.cluster_id
 
     def services(self) -> Mapping[str, object]:
         """The handlers of the services Quorum, Controller and Admin, by name."""
@@ -267,7 +277,7 @@ class MetadataNode:
         formation = ClusterFormation(
             me.node_id,
             self._config.quorum.nodes,
-            listener=CLIENT_LISTENER,
+            listener=self._config.controller_listener,
             clock=self._clock,
             peers=self._peers,
         )

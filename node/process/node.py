@@ -27,6 +27,7 @@ from node.observability.meters.topic_meter import TopicMeter
 from node.observability.metrics import NodeFigures
 from node.observability.partition_metrics import PartitionFigures
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
+from node.quotas.throttle import Quotas
 from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
@@ -37,6 +38,7 @@ from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
 from node.runtime.work import finished, run_in
+from node.security.sasl_authenticator import SaslAuthenticator
 from replication.controller.events import DamagedReplica
 from replication.controller.image import ClusterImage
 from storage.directory.log_directory import LogDirectory
@@ -52,7 +54,7 @@ from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.lifecycle")
 
-SERVICES: Final = ("Data", "Admin", "Controller", "Quorum")
+SERVICES: Final = ("Data", "Admin", "Controller", "Quorum", "Sasl")
 
 SYNCS_AT_ONCE: Final = 8
 """Concurrent fsyncs in one log directory. They share writes of the file system's journal. More threads gain little."""
@@ -93,9 +95,12 @@ class Node:
         transport: NodeTransport,
         boot_id: bytes,
         before_close: Callable[[], Awaitable[None]] | None = None,
+        quotas: Quotas | None = None,
+        cluster_secret: str = "",
     ) -> None:
         """config: with the bound ports of the listeners. boot_id: 16 bytes that differ after each boot of the machine.
-        before_close: stops the listeners; called when every waiting request has been answered."""
+        before_close: stops the listeners; called when every waiting request has been answered. quotas: those that the
+        listeners apply; None: none. cluster_secret: with which other nodes authenticate; empty: they do not by SASL."""
         self.incarnation = new_incarnation(rng)
         self._config = config
         self._clock, self._rng, self._files = clock, rng, files
@@ -103,7 +108,13 @@ class Node:
         self._executors = executors
         self._boot_id = boot_id
         self._before_close = before_close
+        self._quotas = quotas
         self._gates = {name: Gate(name) for name in SERVICES}
+        with_sasl = [each.name for each in config.listeners if each.protocol.has_sasl]
+        self.sasl = SaslAuthenticator(
+            config.sasl, with_sasl, clock=clock, rng=rng, cluster_secret=cluster_secret, executors=executors
+        )
+        """Who the callers of the listeners with SASL are."""
         self._logs = LogManager()
         self._maintenance: LogMaintenance | None = None
         self._metadata: MetadataNode | None = None
@@ -111,6 +122,7 @@ class Node:
         self._replicas: ReplicaManager | None = None
         self._stop = asyncio.Event()
         self._ready_changed: ReadyChanged | None = None
+        self._image_changed: Callable[[ClusterImage], None] | None = None
         self._is_ready = False
 
     # --- interface --------------------------------------------------------------------------------------------------
@@ -122,6 +134,10 @@ class Node:
     def on_ready(self, changed: ReadyChanged) -> None:
         """Await `changed(is_ready)` whenever the node becomes ready or is no longer ready."""
         self._ready_changed = changed
+
+    def on_image(self, changed: Callable[[ClusterImage], None]) -> None:
+        """Call `changed` with each new image, from the first one on. Must be called before `run`."""
+        self._image_changed = changed
 
     def stop(self) -> None:
         """Make `run` stop gracefully."""
@@ -180,6 +196,7 @@ class Node:
         """Run until stopped. Raises the error that makes running impossible: InvalidConfig, InconsistentClusterId,
         KafkaStorageError, CorruptLog, StaleNodeEpoch."""
         try:
+            await self.sasl.load()
             try:
                 await self._live(*await self._open())
             except BaseExceptionGroup as errors:
@@ -253,6 +270,9 @@ class Node:
         for directory in logs.working:
             for note in directory.notes:
                 _log.warning("%s", note)
+            if directory.identity.is_new:
+                _log.info("new log directory %s: it was empty", directory.path)
+                continue
             _log.info(
                 "recovered log directory %s",
                 directory.path,
@@ -285,13 +305,22 @@ class Node:
             rng=self._rng,
             peers=self._peers,
         )
+        if self._image_changed is not None:
+            metadata.subscribe(self._image_changed)
+        metadata.subscribe(self.sasl.follow)
         for name, handlers in metadata.services().items():
             self._gates[name].open(handlers)
+        self._gates["Sasl"].open(self.sasl)
         return metadata
 
     def _replicate(self, metadata: MetadataNode) -> tuple[ReplicaManager, FetchSessions]:
         """Create the replica manager and open the gate of the Data service."""
-        config = ReplicaConfig(self._config.replication, self._config.memory_bytes, self._config.log_config)
+        config = ReplicaConfig(
+            self._config.replication,
+            self._config.memory_bytes,
+            self._config.log_config,
+            listener=self._config.inter_listener,
+        )
         replicas = self._replicas = ReplicaManager(
             self._config.node_id,
             self.incarnation,
@@ -324,10 +353,13 @@ class Node:
                 tasks.create_task(metadata.run_controller(), name="controller"),
                 tasks.create_task(metadata.run_membership(self._damaged, replicas.damage.reports), name="membership"),
                 tasks.create_task(self._watch_ready(metadata), name="ready"),
+                tasks.create_task(self.sasl.run(), name="sasl"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
             maintaining = tasks.create_task(self._maintain_logs(replicas), name="maintenance")
             metadata.subscribe(replicas.on_image)
+            if self._quotas is not None:
+                metadata.subscribe(self._quotas.on_image)
             await self._stop.wait()
             _log.info("draining: waiting until the leaderships have moved to other nodes")
             await metadata.drain()

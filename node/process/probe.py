@@ -1,6 +1,6 @@
-"""`python -m node.process.probe [--ready] ADDRESS`: check whether a node is alive, or ready. Exit code 0 or 1.
+"""`tidelog-probe [--ready] ADDRESS`: check whether a node is alive, or ready. Exit code 0 or 1.
 
-For environments without a gRPC health probe: scripts, `docker exec`, Kubernetes before 1.24.
+For environments without a gRPC health probe that fits: scripts, `docker exec`, Kubernetes where listeners have TLS.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from grpc_health.v1 import health_pb2
 from node.listeners.grpc.health import READY
 from tidelog.errors import TidelogError
 from tidelog.protocol import status
+from tidelog.protocol.grpc_transport import blocking_channel
+from tidelog.security.tls_files import Tls
 
 
-def ask(address: str, service: str, timeout_ms: int) -> bool:
-    """True if the node reports this service as healthy. Raises ConnectionFailed, RequestTimedOut."""
-    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+def ask(address: str, service: str, timeout_ms: int, tls: Tls | None = None) -> bool:
+    """True if the node reports this service as healthy. tls: None for plain text. Raises ConnectionFailed,
+    RequestTimedOut, InvalidConfig."""
+    with blocking_channel(address, tls) as channel:
         check = channel.unary_unary(
             "/grpc.health.v1.Health/Check",
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
@@ -34,14 +37,19 @@ def ask(address: str, service: str, timeout_ms: int) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m node.process.probe", description=__doc__.split(":", 1)[1].strip())
+    parser = argparse.ArgumentParser(prog="tidelog-probe", description=__doc__.split(":", 1)[1].strip())
     parser.add_argument("address", metavar="ADDRESS", help="HOST:PORT of any listener of the node")
     parser.add_argument("--ready", action="store_true", help="check whether the node is ready, not only alive")
     parser.add_argument("--timeout-ms", type=int, default=2_000, help="timeout of the check (milliseconds)")
+    parser.add_argument("--tls-ca", metavar="FILE", help="connect with TLS; PEM file of the trusted authorities")
+    parser.add_argument("--tls-cert", metavar="FILE", help="PEM file of the own certificate")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM file of the key of --tls-cert")
     options = parser.parse_args(arguments)
     wanted = "ready" if options.ready else "alive"
     try:
-        healthy = ask(options.address, READY if options.ready else "", options.timeout_ms)
+        files = options.tls_ca, options.tls_cert, options.tls_key
+        tls = Tls(*files) if any(files) else None
+        healthy = ask(options.address, READY if options.ready else "", options.timeout_ms, tls)
     except TidelogError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1

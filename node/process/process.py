@@ -21,8 +21,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -35,23 +35,40 @@ from node.config import NodeConfig
 from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.health import Health
 from node.listeners.grpc.server import GrpcServer
+from node.listeners.grpc.server_tls import ServerTls
 from node.observability import logs
 from node.observability.meters.request_meter import RequestMeters
 from node.observability.meters.slow_requests import SlowRequestLog
 from node.observability.metrics import NodeMetrics
 from node.observability.metrics_server import MetricsServer
+from node.observability.quota_metrics import QuotaCollector
+from node.observability.security_metrics import SecurityCollector
 from node.process.node import Node
+from node.quotas.client_quotas import ClientQuotas
+from node.quotas.open_calls import OpenCalls
+from node.quotas.throttle import Quotas
 from node.requests.boundary import Boundary
+from node.requests.types.authorizer import Authorizer
 from node.runtime.thread_executor import ThreadExecutor
+from node.runtime.work import run_in
+from node.security.acl_authorizer import AclAuthorizer
+from node.security.audit_file import AuditFile, write_to_log
+from node.security.audit_log import AuditLog
+from node.security.cluster_secret import node_user
+from node.security.file_rights import read_by_all
 from storage.files.os_files import OsFiles
 from tidelog.clock import MachineClock
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.sasl_client import SaslClient
 
 _log = logging.getLogger("node.process")
 
 ANSWER_GRACE_MS: Final = 1_000
 """Time that unary calls in progress get to finish when the node stops."""
+
+CERTIFICATES_MS: Final = 3_600_000
+"""Interval of looking at the certificates of idle listeners."""
 
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
@@ -67,6 +84,14 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"tidelog: {error.message}\n")
         return EXIT_CONFIG
     logs.configure(style=config.log_format, level=config.log_level, node_id=config.node_id)
+    if config.exposure:
+        _log.warning("insecure, as allow.insecure permits: %s", config.exposure)
+    if config.unrestricted:
+        _log.warning("no permissions: %s", config.unrestricted)
+    keys = (listener.tls.key_file for listener in config.listeners if listener.tls is not None)
+    for file in read_by_all([config.sasl.secret_file, *keys]):
+        what = "cluster.secret.file" if file == config.sasl.secret_file else "ssl.key.file"
+        _log.warning("every user of this machine can read %s, %s: chmod 600", what, file)
     _tune_memory()
     _raise_file_limit()
     try:
@@ -89,33 +114,58 @@ class NodeProcess:
         self._until_stdin_ends = until_stdin_ends
         self._clock = MachineClock()
         slow = SlowRequestLog(config.slow_request_ms, time.monotonic_ns)
-        self._boundary = Boundary(RequestMeters(time.monotonic_ns, slow))
+        self._audit = AuditLog(write_to_log, clock=self._clock, node_id=config.node_id)
+        self._authorizer = AclAuthorizer(config.authorizer, self._audit) if config.authorizer.enabled else None
+        limits = config.quotas
+        self._boundary = Boundary(
+            RequestMeters(time.monotonic_ns, slow),
+            self._authorizer or Authorizer(),
+            audit=self._audit,
+            quotas=Quotas(ClientQuotas(self._clock.monotonic_ms, samples=limits.samples, sample_ms=limits.sample_ms)),
+            calls=OpenCalls(per_ip=limits.calls_per_ip, per_principal=limits.calls_per_principal),
+        )
         self._metrics = NodeMetrics(self._boundary.meters)
+        self._metrics.registry.register(QuotaCollector(self._boundary.quotas, self._boundary.calls))
         ProcessCollector(registry=self._metrics.registry)
         self._executors: list[ThreadExecutor] = []
         self._servers: list[GrpcServer] = []
+        self._tls: list[ServerTls] = []
         self._defect: asyncio.Future[Exception]
 
     async def run(self) -> None:
         """Serve until stopped, then stop gracefully. Raises the error that makes running impossible."""
         self._defect = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as stack:
-            transport = GrpcTransport(message_bytes_max=self._config.message_bytes_max)
+            rng = random.SystemRandom()
+            user = node_user(self._config.sasl.secret_file) if self._config.sasl.secret_file else None
+            transport = GrpcTransport(
+                message_bytes_max=self._config.message_bytes_max,
+                tls=self._config.node_tls,
+                sasl=None if user is None else SaslClient(user, rng),
+            )
             stack.push_async_callback(transport.close)
             stack.callback(self._close_executors)
+            await stack.enter_async_context(self._auditing())
             config = self._bind()
             stack.push_async_callback(self._stop_serving)
             node = Node(
                 config,
                 clock=self._clock,
-                rng=random.SystemRandom(),
+                rng=rng,
                 files=OsFiles(),
                 executors=self._executor,
                 transport=transport,
                 boot_id=_boot_id(),
                 before_close=self._stop_serving,
+                quotas=self._boundary.quotas,
+                cluster_secret="" if user is None else user.read_password(),
             )
+            certificates = [each.expiry for each in self._tls]
+            self._metrics.registry.register(SecurityCollector(self._audit, node.sasl, certificates))
+            await stack.enter_async_context(self._watching_certificates())
             self._metrics.watch(node.figures, node.partition_figures, node.topic_meters)
+            if self._authorizer is not None:
+                node.on_image(self._authorizer.follow)
             await self._serve(node, config, stack)
             self._listen_to_signals(node)
             await self._run_unless_defect(node)
@@ -132,12 +182,61 @@ class NodeProcess:
             raise self._defect.result()
         await running
 
+    @asynccontextmanager
+    async def _auditing(self) -> AsyncIterator[None]:
+        """Write the audit log to its file, if it has one, and report regularly what was left out."""
+        audit, file = self._config.audit, None
+        if audit.file:
+            writer = self._executor("audit")
+            file = AuditFile(audit.file, OsFiles(), writer, bytes_max=audit.bytes_max, files_max=audit.files_max)
+            await file.open()
+            self._audit.write = file.write
+        reporting = asyncio.ensure_future(self._audit.run())
+        try:
+            yield
+        finally:
+            reporting.cancel()
+            await asyncio.wait((reporting,))
+            self._audit.close()
+            if file is not None:
+                await file.settle()
+
+    @asynccontextmanager
+    async def _watching_certificates(self) -> AsyncIterator[None]:
+        """Log regularly which certificates expire soon: a listener reads its files only when somebody connects."""
+        if not self._tls:
+            yield
+            return
+        reader = self._executor("certificates")
+
+        async def watch() -> None:
+            while True:
+                await self._clock.sleep_ms(CERTIFICATES_MS)
+                for tls in self._tls:
+                    await run_in(reader, tls.look)
+
+        watching = asyncio.ensure_future(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+
     def _bind(self) -> NodeConfig:
         """Bind the listeners. Returns the configuration with the bound ports."""
         taken = []
+        connections_max = connections_of(self._config, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         for listener in self._config.listeners:
+            tls = None if listener.tls is None else ServerTls(listener.name, listener.tls, self._clock)
+            if tls is not None:
+                self._tls.append(tls)
             server = GrpcServer(
-                listener.name, boundary=self._boundary, message_bytes_max=self._config.message_bytes_max
+                listener.name,
+                boundary=self._boundary,
+                message_bytes_max=self._config.message_bytes_max,
+                for_nodes=listener.for_nodes,
+                tls=tls,
+                connections_max=connections_max,
             )
             self._servers.append(server)
             bound = server.bind(listener.bind)
@@ -147,9 +246,9 @@ class NodeProcess:
     async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
         services = grpc_services(node.services())
         health = Health(services)
-        await health.alive()
+        health.alive()
         for server in self._servers:
-            server.serve(services)
+            server.serve(services, node.sasl)
             server.serve_health(health.servicer)
             await server.start()
         if config.metrics_bind is not None:
@@ -161,7 +260,7 @@ class NodeProcess:
 
         async def ready_changed(is_ready: bool) -> None:
             nonlocal announce
-            await health.ready(is_ready=is_ready)
+            health.ready(is_ready=is_ready)
             if is_ready and announce:
                 _settle_garbage_collector()
                 sys.stdout.write(announce)
@@ -273,6 +372,14 @@ def _raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def connections_of(config: NodeConfig, files: int) -> int:
+    """The limit of connections of each listener. Half of the files that the process may open remain for logs: a log
+    that cannot open a file takes its log directory offline. files: the process's limit of open files."""
+    if files == resource.RLIM_INFINITY:
+        return config.connections_max
+    return min(config.connections_max, files // (2 * len(config.listeners)))
 
 
 _CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

@@ -57,10 +57,11 @@ from tidelog.errors import (
     InvalidRequest,
     InvalidVoterKey,
     KafkaStorageError,
+    SaslAuthenticationFailed,
     TidelogError,
     UnsupportedVersion,
 )
-from tidelog.types import Endpoint, EpochEnd, LeaderEpoch, NodeId, Offset
+from tidelog.types import Endpoint, EpochEnd, LeaderEpoch, Millis, NodeId, Offset
 
 _log = logging.getLogger("node.metadata")
 
@@ -79,6 +80,9 @@ report."""
 
 RETRY_MS: Final = 100
 """Pause after every address has been tried, plus up to the same again at random."""
+
+SECRET_LOG_MS: Final = 60_000
+"""Interval of the line that says which node has another secret."""
 
 FATAL: Final = (InconsistentClusterId, InvalidConfig, KafkaStorageError, UnsupportedVersion)
 """Errors of this node itself, which no other leader and no retry can fix."""
@@ -113,6 +117,7 @@ class QuorumFetcher:
         self._cluster_id = ""
         self._in_touch = False
         self._logged: set[str] = set()
+        self._refused_at: dict[Endpoint, Millis] = {}
 
     async def run(self, cluster_id: str | None) -> None:
         """Keep the replica up to date. cluster_id: the cluster of this node's directories, None if there is none yet.
@@ -174,7 +179,10 @@ class QuorumFetcher:
             except TidelogError as error:
                 if isinstance(error, ConnectionFailed | InvalidVoterKey):
                     self._addresses.missed(target)
-                self._log_once(f"metadata cannot be fetched from {target}: {error.message}")
+                if isinstance(error, SaslAuthenticationFailed):
+                    self._log_other_secret(target)
+                else:
+                    self._log_once(f"metadata cannot be fetched from {target}: {error.message}")
                 return
             try:
                 await self._take(target, receiver, asked, answer)
@@ -308,6 +316,18 @@ class QuorumFetcher:
         await self._adopt(cluster_id)
         self._cluster_id = cluster_id
         _log.info("joined cluster %s", cluster_id)
+
+    def _log_other_secret(self, target: Endpoint) -> None:
+        """Nodes have no other password than the secret of the cluster. Logged once in `SECRET_LOG_MS` for each node."""
+        at = self._clock.monotonic_ms()
+        last = self._refused_at.get(target)
+        if last is None or at - last >= SECRET_LOG_MS:
+            self._refused_at[target] = at
+            _log.error(
+                "cluster.secret.file differs from that of node %s: give both the same contents, and start this node "
+                "again",
+                target,
+            )
 
     def _log_once(self, text: str, level: int = logging.INFO) -> None:
         """Log the text once, until a fetch succeeds again."""

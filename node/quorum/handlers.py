@@ -50,7 +50,7 @@ from tidelog.errors import (
     OffsetOutOfRange,
     TidelogError,
 )
-from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import NO_LEADER_EPOCH, EpochStart, Incarnation, LeaderEpoch, Millis, NodeId, Offset
 
 WAIT_MS_MAX: Final = 10_000
 FETCH_BYTES_MAX: Final = 8 << 20
@@ -67,14 +67,15 @@ class QuorumHandlers:
         driver: QuorumDriver,
         metadata: MetadataLog,
         view: QuorumView,
+        incarnation: Incarnation,
         *,
         clock: Clock,
         cluster_id: Callable[[], str | None],
     ) -> None:
-        """cluster_id: returns the cluster of this node's directories, None for none."""
+        """incarnation: of this process. cluster_id: returns the cluster of this node's directories, None for none."""
         self._driver, self._metadata, self._view = driver, metadata, view
         self._clock = clock
-        self._cluster_id = cluster_id
+        self._incarnation, self._cluster_id = incarnation, cluster_id
 
     async def introduce(self, _request: IntroduceRequest, _context: RequestContext) -> IntroduceAnswer:
         """The identity of this replica, and the cluster of its directory."""
@@ -85,6 +86,7 @@ class QuorumHandlers:
             leader_id=self._view.leader_id,
             leader_epoch=self._view.leader_epoch,
             voters=tuple(map(unchecked, VoterSet.of(self._metadata.voters).members)),
+            incarnation=self._incarnation.bytes,
         )
 
     # --- elections ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from storage.log_config import LogConfig
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """Sizes in bytes, times in milliseconds. The first three are set by the node's configuration."""
+    """Sizes in bytes, times in milliseconds. The first three and `listener` are set by the node's configuration."""
 
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
 

@@ -20,13 +20,22 @@ from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
 from node.requests.types import controller_requests as controller_apis
 from node.requests.types.admin_requests import (
+    ADMIN_EXPLAIN_PARTITIONS,
+    AclQuestion,
     AlterReassignmentsRequest,
     ChangedPartition,
     ChangedPartitions,
+    ClientQuota,
+    DescribeAclsAnswer,
+    DescribeAclsRequest,
+    DescribeClientQuotasAnswer,
+    DescribeClientQuotasRequest,
     DescribeClusterAnswer,
     DescribeClusterRequest,
     DescribeLogDirsAnswer,
     DescribeLogDirsRequest,
+    DescribeScramCredentialsAnswer,
+    DescribeScramCredentialsRequest,
     ElectLeadersRequest,
     ExplainedPartition,
     ExplainPartitionsAnswer,
@@ -37,24 +46,41 @@ from node.requests.types.admin_requests import (
     ListReassignmentsRequest,
     NodeStatus,
     OngoingReassignment,
+    ScramCredentialInfo,
     TopicPartitionId,
 )
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
-from node.requests.types.metadata import GetMetadataAnswer, GetMetadataRequest, PartitionMetadata, TopicMetadata
+from node.requests.types.metadata import (
+    ADMIN_GET_METADATA,
+    GetMetadataAnswer,
+    GetMetadataRequest,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from node.runtime.limits import ensure_few
+from node.security.acl_decisions import AclDecisions
+from node.security.security_settings import AuthorizerConfig
 from replication.controller.administration import state_of
 from replication.controller.elections import electable
 from replication.controller.events import (
+    AclsCreated,
+    AclsDeleted,
+    AlterClientQuotas,
     AlterConfigs,
     AlterReassignments,
+    AlterScramCredentials,
+    ClientQuotasAltered,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     ElectLeaders,
     FeaturesUpdated,
     Reassignment,
     RemoveVoter,
+    ScramCredentialsAltered,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
@@ -65,6 +91,7 @@ from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
+from tidelog.security.acls import AclDecision, AclOperation, checked_host, checked_principal
 from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, PartitionKey, TopicId
 
 CHANGE_MS: Final = 15_000
@@ -84,9 +111,12 @@ class AdminHandlers:
         controller: ControllerClient,
         settings: TopicSettings,
         log_dirs: LogDirs,
+        authorizer: AuthorizerConfig,
     ) -> None:
+        """authorizer: by whose settings `explain_acl` decides."""
         self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
         self._controller, self._settings = controller, settings
+        self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -103,38 +133,50 @@ class AdminHandlers:
                 for _, node in sorted(image.nodes.items())
                 if not node.fenced and context.listener in node.listeners
             ),
-            topics=tuple(self._topics(image, request)),
+            topics=tuple(self._topics(image, request, context)),
             metadata_offset=image.offset,
         )
 
-    def _topics(self, image: ClusterImage, request: GetMetadataRequest) -> list[TopicMetadata]:
+    def _topics(self, image: ClusterImage, request: GetMetadataRequest, context: RequestContext) -> list[TopicMetadata]:
+        """The requested topics, each once. Of all topics, those that the caller may describe. A name that the caller
+        may not describe is refused whether or not there is such a topic."""
         if request.all_topics:
-            return [self._topic(image, image.topics[image.topic_ids[name]]) for name in sorted(image.topic_ids)]
+            return [
+                self._topic(image, image.topics[image.topic_ids[name]], context)
+                for name in sorted(image.topic_ids)
+                if context.authorizer.allows_topic(context, AclOperation.DESCRIBE, name)
+            ]
         answers = []
-        for name in request.topics:
+        for name in dict.fromkeys(request.topics):
             topic = image.topic(name)
-            if topic is None:
+            refusal = context.authorizer.topic_refusal(context, ADMIN_GET_METADATA, name)
+            if refusal is not None:
+                answers.append(TopicMetadata(name, error=refusal))
+            elif topic is None:
                 missing = UnknownTopicOrPartition(
                     f"topic {name!r} does not exist, as far as this node knows; create it"
                 )
                 answers.append(TopicMetadata(name, error=missing))
             else:
-                answers.append(self._topic(image, topic))
-        for raw in request.topic_ids:
+                answers.append(self._topic(image, topic, context))
+        for raw in dict.fromkeys(request.topic_ids):
             topic = image.topics.get(TopicId(UUID(bytes=raw))) if len(raw) == 16 else None
             if topic is None:
                 unknown = UnknownTopicId(f"no topic has the id {raw.hex()}, as far as this node knows: it was deleted")
                 answers.append(TopicMetadata(topic_id=raw, error=unknown))
+            elif refusal := context.authorizer.topic_refusal(context, ADMIN_GET_METADATA, topic.name, by_id=True):
+                answers.append(TopicMetadata(topic_id=raw, error=refusal))
             else:
-                answers.append(self._topic(image, topic))
+                answers.append(self._topic(image, topic, context))
         return answers
 
-    def _topic(self, image: ClusterImage, topic: TopicState) -> TopicMetadata:
+    def _topic(self, image: ClusterImage, topic: TopicState, context: RequestContext) -> TopicMetadata:
+        shows_configs = context.authorizer.allows_topic(context, AclOperation.DESCRIBE_CONFIGS, topic.name)
         return TopicMetadata(
             name=topic.name,
             topic_id=topic.topic_id.bytes,
             partitions=tuple(PartitionMetadata(state, _offline(image, state)) for state in topic.partitions),
-            configs=self._settings.in_force(topic.configs),
+            configs=self._settings.in_force(topic.configs) if shows_configs else {},
         )
 
     async def describe_cluster(
@@ -178,19 +220,22 @@ class AdminHandlers:
 
     # --- changing -------------------------------------------------------------------------------------------------
 
-    async def create_topic(self, request: CreateTopic, _context: RequestContext) -> TopicCreated:
+    async def create_topic(self, request: CreateTopic, context: RequestContext) -> TopicCreated:
         """Forward; respond when this node has applied the topic."""
-        answer = await self._forward(controller_apis.CONTROLLER_CREATE_TOPIC, request)
+        with context.throttle.mutation(0 if request.validate_only else request.partitions):
+            answer = await self._forward(controller_apis.CONTROLLER_CREATE_TOPIC, request)
         topic_id = answer.topic_id
         if topic_id is not None:
             await self._applied(lambda image: topic_id in image.topics, f"topic {request.name} was created")
         return answer
 
-    async def delete_topic(self, request: DeleteTopic, _context: RequestContext) -> TopicDeleted:
+    async def delete_topic(self, request: DeleteTopic, context: RequestContext) -> TopicDeleted:
         """Forward; respond when this node has applied the deletion."""
         known = self._metadata.image.topic_ids.get(request.name)
         meant = known if request.topic_id is None else request.topic_id
-        answer = await self._forward(controller_apis.CONTROLLER_DELETE_TOPIC, request)
+        topic = None if meant is None else self._metadata.image.topics.get(meant)
+        with context.throttle.mutation(0 if topic is None else len(topic.partitions)):
+            answer = await self._forward(controller_apis.CONTROLLER_DELETE_TOPIC, request)
         await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
         return answer
 
@@ -229,9 +274,12 @@ class AdminHandlers:
         """Forward; respond when this node has applied the settings."""
         return await self._alter(controller_apis.CONTROLLER_INCREMENTAL_ALTER_CONFIGS, request)
 
-    async def create_partitions(self, request: CreatePartitions, _context: RequestContext) -> TopicAltered:
+    async def create_partitions(self, request: CreatePartitions, context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the partitions."""
-        return await self._alter(controller_apis.CONTROLLER_CREATE_PARTITIONS, request)
+        topic = self._metadata.image.topic(request.topic)
+        added = 0 if topic is None or request.validate_only else request.count - len(topic.partitions)
+        with context.throttle.mutation(added):
+            return await self._alter(controller_apis.CONTROLLER_CREATE_PARTITIONS, request)
 
     async def update_features(self, request: UpdateFeatures, _context: RequestContext) -> FeaturesUpdated:
         """Forward; respond when this node has applied the level."""
@@ -244,6 +292,59 @@ class AdminHandlers:
         """Forward."""
         return await self._forward(controller_apis.CONTROLLER_REMOVE_VOTER, request)
 
+    async def alter_user_scram_credentials(
+        self, request: AlterScramCredentials, _context: RequestContext
+    ) -> ScramCredentialsAltered:
+        """Forward; respond when this node has applied the credentials."""
+        answer = await self._forward(controller_apis.CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS, request)
+        await self._applied(lambda image: image.offset >= answer.metadata_offset, "the credentials were changed")
+        return answer
+
+    async def describe_user_scram_credentials(
+        self, request: DescribeScramCredentialsRequest, _context: RequestContext
+    ) -> DescribeScramCredentialsAnswer:
+        """The users and mechanisms, without salts and keys, by the image of this node."""
+        ensure_few(request.users, "users")
+        wanted = set(request.users)
+        return DescribeScramCredentialsAnswer(
+            tuple(
+                ScramCredentialInfo(name, mechanism, record.iterations)
+                for (name, mechanism), record in sorted(self._metadata.image.scram.items())
+                if not wanted or name in wanted
+            )
+        )
+
+    async def create_acls(self, request: CreateAcls, _context: RequestContext) -> AclsCreated:
+        """Forward; respond when this node has applied the rules."""
+        answer = await self._forward(controller_apis.CONTROLLER_CREATE_ACLS, request)
+        await self._applied(lambda image: image.offset >= answer.metadata_offset, "the ACLs were created")
+        return answer
+
+    async def delete_acls(self, request: DeleteAcls, _context: RequestContext) -> AclsDeleted:
+        """Forward; respond when this node has applied the removal."""
+        answer = await self._forward(controller_apis.CONTROLLER_DELETE_ACLS, request)
+        await self._applied(lambda image: image.offset >= answer.metadata_offset, "the ACLs were removed")
+        return answer
+
+    async def alter_client_quotas(self, request: AlterClientQuotas, _context: RequestContext) -> ClientQuotasAltered:
+        """Forward; respond when this node has applied the quotas."""
+        answer = await self._forward(controller_apis.CONTROLLER_ALTER_CLIENT_QUOTAS, request)
+        reached = answer.metadata_offset
+        await self._applied(lambda image: image.offset >= reached, "the quotas were changed")
+        return answer
+
+    async def describe_client_quotas(
+        self, request: DescribeClientQuotasRequest, _context: RequestContext
+    ) -> DescribeClientQuotasAnswer:
+        """The quotas in the image of this node."""
+        found = [
+            ClientQuota(entity, values)
+            for entity, values in self._metadata.image.quotas.items()
+            if request.user in (None, entity.user) and request.client_id in (None, entity.client_id)
+        ]
+        found.sort(key=lambda each: (each.entity.user or "", each.entity.client_id or "", each.entity.user is None))
+        return DescribeClientQuotasAnswer(tuple(found))
+
     async def _forward(self, api: Api[Asked, Answered], request: Asked) -> Answered:
         return await self._controller.call(api, request, timeout_ms=CHANGE_MS)
 
@@ -253,17 +354,40 @@ class AdminHandlers:
         await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
         return answer
 
+    # --- access control lists ---------------------------------------------------------------------------------------
+
+    async def describe_acls(self, request: DescribeAclsRequest, _context: RequestContext) -> DescribeAclsAnswer:
+        """The rules that the filter selects, by the image of this node."""
+        return DescribeAclsAnswer(tuple(sorted(filter(request.filter.selects, self._metadata.image.acls))))
+
+    async def explain_acl(self, request: AclQuestion, _context: RequestContext) -> AclDecision:
+        """Which rule decides, by the image and the settings of this node."""
+        checked_principal(request.principal)
+        self._decisions.follow(self._metadata.image.acls)
+        decision = self._decisions.decide(
+            request.principal,
+            checked_host(request.host),
+            request.operation,
+            request.resource_type,
+            request.resource_name,
+        )
+        return replace(decision, enforced=self._authorizer.enabled)
+
     # --- explaining -----------------------------------------------------------------------------------------------
 
     async def explain_partitions(
-        self, request: ExplainPartitionsRequest, _context: RequestContext
+        self, request: ExplainPartitionsRequest, context: RequestContext
     ) -> ExplainPartitionsAnswer:
         """Why partitions cannot be read or written, by the image of this node and the log directories of replicas.
-        Without partitions in the request: every partition that is not healthy."""
+        Without partitions in the request: every partition that is not healthy, of the topics that the caller may
+        describe."""
         ensure_few(request.partitions, "partitions")
         image = self._metadata.image
-        found = [self._find(image, asked) for asked in request.partitions]
-        states = [each for each in found if isinstance(each, PartitionState)] or list(image.partitions())
+        found = [self._find(image, asked, context) for asked in request.partitions]
+        if request.partitions:
+            states = [each for each in found if isinstance(each, PartitionState)]
+        else:
+            states = _described(image, context)
         disks = await self._log_dirs.query(image, {node for state in states for node in state.replicas})
         if not request.partitions:
             unhealthy = (state for state in states if not explain(image, state, disks).healthy)
@@ -272,8 +396,17 @@ class AdminHandlers:
             tuple(_explanation(image, each, disks) if isinstance(each, PartitionState) else each for each in found)
         )
 
-    def _find(self, image: ClusterImage, asked: TopicPartitionId) -> PartitionState | ExplainedPartition:
-        """The state of the partition, or the answer that there is none."""
+    def _find(
+        self, image: ClusterImage, asked: TopicPartitionId, context: RequestContext
+    ) -> PartitionState | ExplainedPartition:
+        """The state of the partition, or the answer that there is none or that the caller may not describe it."""
+        by_id = asked.topic_id is not None
+        topic = image.topic(asked.topic) if asked.topic_id is None else image.topics.get(asked.topic_id)
+        name = asked.topic if topic is None else topic.name
+        refuses = context.authorizer.topic_refusal
+        refusal = None if by_id and topic is None else refuses(context, ADMIN_EXPLAIN_PARTITIONS, name, by_id=by_id)
+        if refusal is not None:
+            return ExplainedPartition(asked, refusal)
         try:
             key = self._key_of(asked)
             asked = replace(asked, topic_id=key.topic_id)
@@ -320,6 +453,13 @@ class AdminHandlers:
             raise RequestTimedOut(
                 f"{what}, but this node has not applied it within {CHANGE_MS} ms; check again, or query another node"
             ) from None
+
+
+def _described(image: ClusterImage, context: RequestContext) -> list[PartitionState]:
+    """The partitions of all topics that the caller may describe."""
+    allows = context.authorizer.allows_topic
+    topics = [each for each in image.topics.values() if allows(context, AclOperation.DESCRIBE, each.name)]
+    return [state for topic in topics for state in topic.partitions]
 
 
 def _place(image: ClusterImage, state: PartitionState) -> TopicPartitionId:

@@ -14,15 +14,22 @@ from node.requests.types.context import RequestContext
 from node.requests.types.controller_requests import AcceptedIsr, AlterPartitionAnswer, ProposalOutcome
 from replication.controller import features
 from replication.controller.events import (
+    AclsCreated,
+    AclsDeleted,
     AllocateProducerIds,
+    AlterClientQuotas,
     AlterConfigs,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
     AlterReassignments,
+    AlterScramCredentials,
+    ClientQuotasAltered,
     ConfigChange,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     ElectionType,
     ElectLeaders,
@@ -35,6 +42,7 @@ from replication.controller.events import (
     Registered,
     RegisterNode,
     RemoveVoter,
+    ScramCredentialsAltered,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
@@ -51,7 +59,8 @@ class ControllerHandlers:
         self._driver, self._settings = driver, settings
 
     async def register_node(self, request: RegisterNode, _context: RequestContext) -> Registered:
-        """Register the new incarnation of a node."""
+        """Register the new incarnation of a node. Raises DuplicateNodeRegistration if the earlier one still runs."""
+        await self._driver.ensure_ended(request)
         return await self._driver.ask(request, Registered)
 
     async def heartbeat(self, request: Heartbeat, _context: RequestContext) -> HeartbeatAnswer:
@@ -110,6 +119,24 @@ class ControllerHandlers:
     async def remove_voter(self, request: RemoveVoter, _context: RequestContext) -> VoterRemoved:
         """Remove a voter whose node does not return."""
         return await self._driver.ask(request, VoterRemoved)
+
+    async def alter_user_scram_credentials(
+        self, request: AlterScramCredentials, _context: RequestContext
+    ) -> ScramCredentialsAltered:
+        """Set and remove SCRAM credentials."""
+        return await self._driver.ask(request, ScramCredentialsAltered)
+
+    async def create_acls(self, request: CreateAcls, _context: RequestContext) -> AclsCreated:
+        """Add rules to the access control lists."""
+        return await self._driver.ask(request, AclsCreated)
+
+    async def delete_acls(self, request: DeleteAcls, _context: RequestContext) -> AclsDeleted:
+        """Remove rules from the access control lists."""
+        return await self._driver.ask(request, AclsDeleted)
+
+    async def alter_client_quotas(self, request: AlterClientQuotas, _context: RequestContext) -> ClientQuotasAltered:
+        """Change quotas."""
+        return await self._driver.ask(request, ClientQuotasAltered)
 
 
 def _altered(altered: AlteredPartition) -> ProposalOutcome:

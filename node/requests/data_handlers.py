@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
+from node.quotas.throttle import Throttle
 from node.replicas.own_log_check import look_at_damage
 from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession, FetchSessions
+from node.requests.permitted import locate_permitted
 from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
 from node.requests.types.context import RequestContext
 from node.requests.types.fetch import FetchAnswer, FetchedPartition, FetchRequest
 from node.requests.types.offsets import (
+    DATA_LIST_OFFSETS,
+    DATA_OFFSET_FOR_LEADER_EPOCH,
     EpochAnswer,
     EpochQuestion,
     ListedOffset,
@@ -48,6 +53,9 @@ from tidelog.clock import Clock
 from tidelog.errors import InvalidRequest, NotLeaderOrFollower, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 
+OFFSETS_PER_TURN: Final = 200
+"""Offsets that are known without reading a batch, and are listed in one turn of the loop: some ms."""
+
 
 class DataHandlers:
     """One method for each API of the Data service."""
@@ -69,6 +77,8 @@ class DataHandlers:
         self._clock = clock
         self._config = config
         self._inspectors = inspectors
+        self._searching = asyncio.Lock()
+        """Held for each search by timestamp, which reads a batch: one in a turn of the loop, whoever asks."""
 
     # --- produce ---
 
@@ -126,14 +136,18 @@ class DataHandlers:
         """Open the fetches of each request; answer each when enough can be read, or at its deadline."""
         session = self._sessions.open(context)
         try:
-            await run_duplex(_take_fetches(stream, session), self._send_fetched(stream, session))
+            await run_duplex(_take_fetches(stream, session), self._send_fetched(stream, session, context.throttle))
         finally:
             self._sessions.close(session)
 
-    async def _send_fetched(self, stream: ValueStream[FetchAnswer, FetchRequest], session: FetchSession) -> None:
+    async def _send_fetched(
+        self, stream: ValueStream[FetchAnswer, FetchRequest], session: FetchSession, throttle: Throttle
+    ) -> None:
         bytes_max = FIRST_ANSWER_BYTES
         while not session.closed:
             await session.wait_ready()
+            if throttle.applies:
+                await throttle.wait()  # before anything is read for the answer
             if await self._send_next(stream, session, bytes_max):
                 bytes_max = min(2 * bytes_max, BYTES_MAX)
         session.ensure_latest()
@@ -228,12 +242,22 @@ class DataHandlers:
         """The first and last offsets of partitions, and offsets by timestamp."""
         isolation = READS_UP_TO[request.isolation_level]
         ensure_few(request.partitions, "partitions")
-        return ListOffsetsAnswer(tuple(self._listed(item, isolation, context) for item in request.partitions))
+        listed = []
+        for number, item in enumerate(request.partitions, 1):
+            if item.timestamp_ms in (EARLIEST, LATEST):
+                listed.append(self._listed(item, isolation, context))
+                if number % OFFSETS_PER_TURN == 0:
+                    await self._clock.sleep_ms(0)
+                continue
+            async with self._searching:
+                listed.append(self._listed(item, isolation, context))
+                await self._clock.sleep_ms(0)
+        return ListOffsetsAnswer(tuple(listed))
 
     def _listed(self, item: ListOffsetsPartition, isolation: FetchIsolation, context: RequestContext) -> ListedOffset:
         partition: Replica | None = None
         try:
-            partition = self._manager.locate(item.topic_id, item.partition, context.listener)
+            partition = locate_permitted(self._manager, context, DATA_LIST_OFFSETS, item.topic_id, item.partition)
             offset, timestamp, epoch = _look_up(partition, item.timestamp_ms, isolation, item.current_leader_epoch)
             return ListedOffset(item.topic_id, item.partition, None, offset, timestamp, epoch)
         except TidelogError as error:
@@ -245,12 +269,19 @@ class DataHandlers:
     ) -> OffsetForLeaderEpochAnswer:
         """The end offsets of leader epochs."""
         ensure_few(request.partitions, "partitions")
-        return OffsetForLeaderEpochAnswer(tuple(self._epoch_end(question, context) for question in request.partitions))
+        ends = []
+        for number, question in enumerate(request.partitions, 1):
+            ends.append(self._epoch_end(question, context))
+            if number % OFFSETS_PER_TURN == 0:
+                await self._clock.sleep_ms(0)
+        return OffsetForLeaderEpochAnswer(tuple(ends))
 
     def _epoch_end(self, question: EpochQuestion, context: RequestContext) -> EpochAnswer:
         partition: Replica | None = None
         try:
-            partition = self._manager.locate(question.topic_id, question.partition, context.listener)
+            partition = locate_permitted(
+                self._manager, context, DATA_OFFSET_FOR_LEADER_EPOCH, question.topic_id, question.partition
+            )
             leader = partition.leading_in(question.current_leader_epoch)
             return EpochAnswer(question.topic_id, question.partition, None, leader.epoch_end(question.leader_epoch))
         except TidelogError as error:

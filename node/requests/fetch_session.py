@@ -25,14 +25,15 @@ from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.replicas.waiting_fetch import FetchOutbox, FollowerIdentity, WaitingFetch
+from node.requests.permitted import ensure_permitted, locate_permitted
 from node.requests.types.context import RequestContext
-from node.requests.types.fetch import FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
+from node.requests.types.fetch import DATA_FETCH, FetchedPartition, FetchingReplica, FetchRequest, PartitionFetch
 from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
 from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
-from tidelog.errors import InvalidRequest, NodeShuttingDown, TidelogError
+from tidelog.errors import InvalidRequest, NodeShuttingDown, TidelogError, TopicAuthorizationFailed
 from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, Offset
 
 _log = logging.getLogger("node.fetch_session")
@@ -100,7 +101,10 @@ class FetchSession:
     # --- requests ---
 
     def begin(self, request: FetchRequest) -> MeteredRequest:
-        """Measure a message of a stream, as a context around `take`. A follower's fetch may wait without limit."""
+        """Measure a message of a stream, as a context around `take`. A follower's fetch may wait without limit, and has
+        no quota."""
+        if request.replica is not None and self._context.for_nodes:
+            self._context.throttle.exempt = True
         wait_ms = request.max_wait_ms if request.replica is None else None
         self._request = self._context.begin(entries=len(request.partitions), wait_ms=wait_ms)
         return self._request
@@ -136,6 +140,7 @@ class FetchSession:
     def _follower(self, replica: FetchingReplica | None) -> FollowerIdentity | None:
         if replica is None:
             return None
+        self._context.ensure_for_nodes("Data.FetchStream of a replica")
         if self._identity is None or self._identity[0] != replica:
             identity = FollowerIdentity(replica.node_id, replica.incarnation, self.number)
             self._identity = replica, identity
@@ -172,7 +177,10 @@ class FetchSession:
         if key in self._open:
             self._end(self._open[key][0])
         try:
-            partition = self._manager.locate(item.topic_id, item.partition, self._context.listener)
+            if follower is None:
+                partition = locate_permitted(self._manager, self._context, DATA_FETCH, item.topic_id, item.partition)
+            else:  # the authorizer has allowed the whole request
+                partition = self._manager.locate(item.topic_id, item.partition, self._context.listener)
         except TidelogError as error:
             self.outbox.add(self._error_answer(fetch, None, error))
             if self._request is not None:
@@ -197,14 +205,23 @@ class FetchSession:
 
     def _refuse(self, fetch: WaitingFetch, error: TidelogError) -> None:
         """Answer with an error."""
-        self.outbox.add(self._error_answer(fetch, self._end(fetch), error))
+        partition = self._end(fetch)
+        if fetch.follower is None:  # ACLs may have changed while it waited
+            try:
+                ensure_permitted(self._context, DATA_FETCH, partition)
+            except TidelogError as refusal:
+                error = refusal
+        self.outbox.add(self._error_answer(fetch, partition, error))
 
     def _error_answer(self, fetch: WaitingFetch, partition: Replica | None, error: TidelogError) -> FetchedPartition:
         self._context.meter.count_error(error)
         epoch, log_start = NO_LEADER_EPOCH, Offset(-1)
         if partition is not None:
-            epoch, log_start = partition.leader_epoch, partition.log_start
             partition.topic_meter.failed_fetches += 1
+        if isinstance(error, TopicAuthorizationFailed):
+            partition = None  # the answer tells nothing about it
+        if partition is not None:
+            epoch, log_start = partition.leader_epoch, partition.log_start
         error = self._manager.with_leader(error, partition, self._context.listener)
         return FetchedPartition(
             fetch.fetch_id, fetch.topic_id, fetch.index, epoch, Offset(-1), Offset(-1), log_start, error
@@ -275,6 +292,8 @@ class FetchSession:
         began_ns = self._context.meter.now_ns()
         partition.stop_waiting(fetch)  # a failure of the read may end the leadership, which refuses waiting fetches
         try:
+            if fetch.follower is None:  # ACLs may have changed while it waited
+                ensure_permitted(self._context, DATA_FETCH, partition)
             answer = partition.read_for(fetch, self._last_sent)
         except TidelogError as error:
             answer = self._error_answer(fetch, partition, error)

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from node.config import CLIENT_LISTENER
 from node.requests.types.admin_requests import (
     ADMIN_DESCRIBE_LOG_DIRS,
     DamagedLog,
@@ -37,8 +36,9 @@ QUERY_MS: Final = 1_000
 class LogDirs:
     """The log directories of this node, and queries for those of other nodes."""
 
-    def __init__(self, me: NodeId, directories: Sequence[LogDirectory], peers: Peers) -> None:
-        self._me, self._directories, self._peers = me, tuple(directories), peers
+    def __init__(self, me: NodeId, directories: Sequence[LogDirectory], peers: Peers, listener: str) -> None:
+        """listener: the name of the listener between nodes."""
+        self._me, self._directories, self._peers, self._listener = me, tuple(directories), peers, listener
 
     def own(self) -> tuple[LogDirState, ...]:
         """The directories of this node, in the order of its configuration."""
@@ -86,7 +86,7 @@ class LogDirs:
     async def _query(self, image: ClusterImage, node_id: NodeId) -> Sequence[LogDirState] | None:
         """The directories of a node; empty if it is fenced, None if it does not answer."""
         node = image.nodes.get(node_id)
-        endpoint = None if node is None or node.fenced else node.listeners.get(CLIENT_LISTENER)
+        endpoint = None if node is None or node.fenced else node.listeners.get(self._listener)
         if endpoint is None:
             return ()
         try:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.replica_config import ReplicaConfig
+from node.requests.permitted import locate_permitted
 from node.requests.types.context import RequestContext
-from node.requests.types.produce import ProduceBatch, ProducedBatch, ProduceRequest
+from node.requests.types.produce import DATA_PRODUCE, ProduceBatch, ProducedBatch, ProduceRequest
 from node.runtime.limits import ensure_few
 from node.runtime.work import run_in
 from storage.append_info import LogAppendInfo, Origin
@@ -27,7 +28,13 @@ from storage.files.disk_executor import Executor
 from storage.files.file_system import Buffer
 from storage.log.validation import inspect_sent, takes_time
 from tidelog.clock import Clock
-from tidelog.errors import InvalidRequiredAcks, NodeShuttingDown, RecordTooLarge, TidelogError
+from tidelog.errors import (
+    InvalidRequiredAcks,
+    NodeShuttingDown,
+    RecordTooLarge,
+    TidelogError,
+    TopicAuthorizationFailed,
+)
 from tidelog.records import Inspected
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, Millis, Offset
 
@@ -105,17 +112,20 @@ class ProduceSession:
                     raise InvalidRequiredAcks(
                         f"acks={request.acks} is invalid; set -1 (all in-sync replicas), 1 (the leader) or 0"
                     )
-                partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
+                partition = self._locate(entry)
                 inspected = None
                 if takes_time(entry.records, partition.log.rules):
                     partition.leading_in(entry.leader_epoch)
                     inspected = await self._inspected(partition, entry.records)
-                    partition = self._manager.locate(entry.topic_id, entry.partition, self._context.listener)
+                    partition = self._locate(entry)
                 self._append(partition, entry, acks, deadline, inspected)
             except TidelogError as error:
                 self._entry_failed(entry, acks, partition, error)
         if self._unanswered_failure is not None:
             raise self._unanswered_failure
+
+    def _locate(self, entry: ProduceBatch) -> Replica:
+        return locate_permitted(self._manager, self._context, DATA_PRODUCE, entry.topic_id, entry.partition)
 
     def _append(
         self, partition: Replica, entry: ProduceBatch, acks: Acks, deadline: Millis, inspected: Inspected | None
@@ -191,6 +201,8 @@ class ProduceSession:
         return answers
 
     def _error_answer(self, batch_id: int, partition: Replica | None, error: TidelogError) -> ProducedBatch:
+        if isinstance(error, TopicAuthorizationFailed):
+            partition = None  # the answer tells nothing about it
         return ProducedBatch(
             batch_id,
             self._manager.with_leader(error, partition, self._context.listener),

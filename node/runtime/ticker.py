@@ -4,7 +4,8 @@ Ticks are `tick_ms` apart. After each call the owner returns the time of the nex
 until then, across any number of ticks. `soon` and `by` request an earlier call.
 
 Invariants: the owner is called at ticks only, and at the first tick at or after the requested time. After a pause of
-the process, the ticks that the ticker skipped on purpose are counted, those that it missed are not.
+the process, the ticks that the ticker skipped on purpose are counted, those that it missed are not. One task sleeps,
+however often an earlier call is requested.
 Not here: what a tick does (the owner).
 """
 
@@ -48,10 +49,10 @@ class Ticker:
                 self._tasks = None  # an ending group accepts no new sleepers
 
     async def _sleep(self, first_ms: int) -> None:
-        """Sleep and tick, until another sleeper that wakes earlier has replaced this one."""
+        """Sleep and tick, until cancelled: another sleeper that wakes earlier has replaced this one."""
         clock = self._clock
         await clock.sleep_ms(first_ms)
-        while self._sleeper is asyncio.current_task():
+        while True:
             now, ticks = clock.monotonic_ms(), self._ticks
             self._began, self._ticks = now, 1  # the call returns what is requested meanwhile
             self._ticks = self._until(self._tick(now, ticks))
@@ -74,8 +75,8 @@ class Ticker:
             self._wake_by(due)
 
     def _wake_by(self, due: Millis) -> None:
-        """Start a sleeper that wakes earlier. The replaced one ends when it wakes."""
-        if self._tasks is None:
+        """Replace the sleeper by one that wakes earlier."""
+        if self._tasks is None or self._sleeper is None:
             return
         now = self._clock.monotonic_ms()
         passed = (now - self._began) // self._tick_ms
@@ -83,4 +84,5 @@ class Ticker:
         if ticks < self._ticks:
             self._ticks = ticks
             left_ms = self._began + ticks * self._tick_ms - now
+            self._sleeper.cancel()
             self._sleeper = self._tasks.create_task(self._sleep(left_ms))

@@ -23,6 +23,10 @@ _RESERVE_BYTES: Final = 4096
 """Mappings allocate disk space by the page, so that a sparse index uses only the space of its entries."""
 
 
+_FILE_MODE: Final = 0o640
+_DIRECTORY_MODE: Final = 0o750
+"""Of what is created: the group may read records, others may not. The umask of the process can only take away."""
+
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _CLEARED_BYTES_MAX: Final = 16 << 10
 """Above this size, zeroing a buffer before the read costs more than allocating an uninitialised one."""
@@ -156,7 +160,7 @@ class OsMapping:
     __slots__ = ("_bytes", "_map", "_path", "_reserved", "_view")
 
     def __init__(self, path: str, size: int, *, writable: bool) -> None:
-        fd = os.open(path, (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | os.O_CLOEXEC, _FILE_MODE)
         try:
             if writable and os.fstat(fd).st_size < size:
                 os.ftruncate(fd, size)
@@ -202,7 +206,7 @@ class OsLock:
     """An flock held as long as its descriptor is open."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -218,7 +222,7 @@ class OsFiles:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         flags = os.O_RDONLY if read_only else os.O_RDWR
-        return OsFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o644), path)
+        return OsFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, _FILE_MODE), path)
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
         return OsMapping(path, size, writable=writable)
@@ -236,7 +240,7 @@ class OsFiles:
         return sorted(os.listdir(path))  # noqa: PTH208 - as above
 
     def make_directory(self, path: str) -> None:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        Path(path).mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         Path(old).replace(new)

@@ -39,7 +39,14 @@ def document() -> str:
 def _meanings() -> dict[str, str]:
     """The docstring below each declaration, by the name that comes first in the declaration."""
     found = {}
-    for module in ("node/config.py", "storage/log_config.py", "storage/directory/maintenance_config.py"):
+    for module in (
+        "node/config.py",
+        "node/listener_settings.py",
+        "node/security/security_settings.py",
+        "node/security/sasl_settings.py",
+        "storage/log_config.py",
+        "storage/directory/maintenance_config.py",
+    ):
         tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
         for body in (tree.body, *(each.body for each in tree.body if isinstance(each, ast.ClassDef))):
             for statement, below in pairwise(body):
@@ -52,6 +59,8 @@ def _meanings() -> dict[str, str]:
 
 
 MEANINGS = _meanings()
+DERIVED = {"authorizer.class.name"}
+"""Settings that depend on others if they are not set; the meaning says how."""
 
 
 def _meaning(declared: Setting[Any]) -> str:
@@ -72,6 +81,8 @@ def _of_topic(declared: Setting[Any]) -> tuple[str, ...]:
 
 
 def _default(declared: Setting[Any]) -> str:
+    if declared.name in DERIVED:
+        return "not set"
     if declared.default is MISSING:
         return "required"
     if declared.default == INT64_MAX:

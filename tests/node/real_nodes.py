@@ -5,22 +5,38 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
+from node.listener_settings import ListenerTls, SecurityProtocol
 from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import GrpcServer
+from node.listeners.grpc.server_tls import ServerTls
 from node.observability.meters.request_meter import RequestMeters
 from node.process.node import Node
+from node.process.process import ANSWER_GRACE_MS
+from node.quotas.client_quotas import ClientQuotas
+from node.quotas.throttle import Quotas
 from node.requests.boundary import Boundary
+from node.requests.types.authorizer import Authorizer
+from node.requests.types.context import RequestContext
 from node.runtime.thread_executor import ThreadExecutor
+from node.security.acl_authorizer import AclAuthorizer
+from node.security.audit_log import AuditLog
+from node.security.sasl_settings import SaslConfig
+from node.security.security_settings import AuthorizerConfig
+from replication.controller.scram_users import CLUSTER_USER
 from storage.files.os_files import OsFiles
 from tidelog.clock import MachineClock
+from tidelog.errors import ConnectionLost, RequestTimedOut, TopicExists
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.sasl_client import SaslClient
+from tidelog.security.sasl_user import Sasl
 from tidelog.types import Endpoint, NodeId
 
 START_S = 30.0
@@ -37,6 +53,7 @@ class RealNode:
     meters: RequestMeters
     running: asyncio.Task[None]
     executors: list[ThreadExecutor] = field(default_factory=list)
+    boundary: Boundary = field(default_factory=Boundary)
 
     @property
     def defects(self) -> list[str]:
@@ -45,25 +62,92 @@ class RealNode:
         return [meter.api for meter in self.meters if defect in {*meter.failed, *meter.streams_ended}]
 
 
+class CalledBy:
+    """A service of a node for callers who have proved that they are this principal."""
+
+    def __init__(self, service: object, principal: str) -> None:
+        self._service, self._principal = service, principal
+
+    def __getattr__(self, attribute: str) -> Any:
+        serve = getattr(self._service, attribute)
+
+        async def as_principal(message: Any, context: RequestContext) -> Any:
+            return await serve(message, replace(context, principal=self._principal))
+
+        return as_principal
+
+
+OUTSIDE = "outside"
+"""The listener of callers who authenticate by SASL."""
+
+OPERATOR = "operator"
+"""The listener of callers who may do everything, where nodes decide by ACLs."""
+
+
 class RealNodes:
     """Nodes 0..N-1 of one cluster, each with the directory `HOME/node-N`."""
 
-    def __init__(self, home: Path, count: int) -> None:
-        self.home = home
+    def __init__(
+        self,
+        home: Path,
+        count: int,
+        principals: Mapping[str, str] | None = None,
+        tls: Mapping[str, ListenerTls] | None = None,
+        sasl: SaslConfig | None = None,
+    ) -> None:
+        """principals: further listeners, and who connects there. tls: further listeners with TLS. With either, the
+        nodes decide by ACLs: callers of the listener `client` are nodes, those of OPERATOR may do everything. sasl:
+        with a listener OUTSIDE that requires SASL."""
+        self.home, self.sasl = home, sasl
+        self.tls = dict(tls or {})
+        self.principals = dict(principals or {})
+        if self.tls or self.principals:
+            self.principals[OPERATOR] = f"User:{OPERATOR}"
+        self.audit: list[str] = []
+        """The lines of the audit logs of all nodes."""
         self.addresses = _free_addresses(count)
+        further = {*self.principals, *self.tls, *(() if sasl is None else (OUTSIDE,))}
+        self.further = {name: _free_addresses(count) for name in sorted(further)}
+        """The addresses of further listeners, by name."""
         self.transport = GrpcTransport()
         self.nodes: dict[int, RealNode] = {}
+        self.secrets: dict[int, str] = {}
+        """The secret of the cluster, for nodes that have one."""
         self.past: list[RealNode] = []
         """Every incarnation of every node, including the present ones."""
+        self.now_ms: Callable[[], int] = MachineClock().monotonic_ms
+        """The clock of the client quotas."""
+        self.now_ns: Callable[[], int] = lambda: 0
+        """The clock of the request meters."""
         self._starts = 0
 
     async def start(self, number: int) -> None:
         """Start one node; returns as soon as it answers calls."""
         self._starts += 1
         address, count = self.addresses[number], len(self.addresses)
-        boundary, transport = Boundary(), GrpcTransport()
-        server = GrpcServer("client", boundary=boundary)
-        server.bind(address)
+        secret = self.secrets.get(number, "")
+        user = (
+            SaslClient(Sasl(CLUSTER_USER, secret), random.Random(f"nonces {number} {self._starts}")) if secret else None
+        )
+        allowed = AuthorizerConfig(enabled=bool(self.principals), super_users=frozenset({f"User:{OPERATOR}"}))
+        audit = AuditLog(self.audit.append, clock=MachineClock(), node_id=number)
+        authorizer = AclAuthorizer(allowed, audit) if self.principals else None
+        boundary = Boundary(
+            RequestMeters(self.now_ns), authorizer or Authorizer(), Quotas(ClientQuotas(self.now_ms)), audit=audit
+        )
+        transport = GrpcTransport(sasl=user)
+        bound = {"client": address, **{name: addresses[number] for name, addresses in self.further.items()}}
+        servers = [
+            GrpcServer(
+                name,
+                boundary=boundary,
+                for_nodes=name == "client",
+                tls=ServerTls(name, self.tls[name], MachineClock()) if name in self.tls else None,
+            )
+            for name in bound
+        ]
+        for server in servers:
+            server.bind(bound[server.listener])
         executors: list[ThreadExecutor] = []
 
         def make(name: str, workers: int = 1) -> ThreadExecutor:
@@ -73,9 +157,16 @@ class RealNodes:
         config = NodeConfig(
             node_id=NodeId(number),
             log_directories=(str(self.home / f"node-{number}"),),
-            listeners=(ListenerConfig("client", address),),
+            listeners=tuple(ListenerConfig(name, each, protocol=self._protocol(name)) for name, each in bound.items()),
             quorum=QuorumConfig(number == 0, tuple(self.addresses), min(3, count)),
+            authorizer=allowed,
+            sasl=self.sasl or SaslConfig(),
         )
+
+        async def stop_servers(grace_ms: int = ANSWER_GRACE_MS) -> None:
+            for server in servers:
+                await server.stop(grace_ms)
+
         node = Node(
             config,
             clock=MachineClock(),
@@ -84,23 +175,43 @@ class RealNodes:
             executors=make,
             transport=transport,
             boot_id=b"one boot of all.",
-            before_close=lambda: server.stop(0),
+            before_close=stop_servers,
+            quotas=boundary.quotas,
+            cluster_secret=secret,
         )
-        server.serve(grpc_services(node.services()))
-        await server.start()
+        if authorizer is not None:
+            node.on_image(authorizer.follow)
+        for server in servers:
+            services = grpc_services(node.services())
+            principal = self.principals.get(server.listener)
+            if principal is not None:
+                services = {name: CalledBy(service, principal) for name, service in services.items()}
+            server.serve(services, node.sasl)
+            await server.start()
 
         async def run() -> None:
             try:
                 await node.run()
             finally:
-                await server.stop(0)
+                await stop_servers(grace_ms=0)
                 await transport.close()
                 for executor in executors:
                     executor.close()
 
         running = asyncio.get_running_loop().create_task(run())
-        self.nodes[number] = RealNode(node, address, boundary.meters, running, executors)
+        self.nodes[number] = RealNode(node, address, boundary.meters, running, executors, boundary)
         self.past.append(self.nodes[number])
+
+    @property
+    def outside(self) -> list[Endpoint]:
+        """The addresses of the listener that requires SASL."""
+        return self.further[OUTSIDE]
+
+    def _protocol(self, listener: str) -> SecurityProtocol:
+        """With secrets, the listener between nodes requires SASL too."""
+        if (listener == OUTSIDE and self.sasl is not None) or (listener == "client" and self.secrets):
+            return SecurityProtocol.SASL_SSL if listener in self.tls else SecurityProtocol.SASL_PLAINTEXT
+        return SecurityProtocol.SSL if listener in self.tls else SecurityProtocol.PLAINTEXT
 
     async def stop(self, number: int) -> None:
         """Stop one node gracefully. Raises what ended it before."""
@@ -157,10 +268,26 @@ class RealNodes:
         return await self.transport.call(self.addresses[number], method, request, timeout_ms=CALL_MS)
 
 
+async def repeated(change: Callable[[], Awaitable[object]]) -> None:
+    """Make a change of the metadata, and repeat it while its outcome is unknown: on a busy machine the nodes may elect
+    another controller meanwhile. A topic that exists was created by an earlier attempt."""
+    while True:
+        with suppress(RequestTimedOut, ConnectionLost):
+            with suppress(TopicExists):
+                await change()
+            return
+
+
 @asynccontextmanager
-async def real_nodes(home: Path, count: int = 1) -> AsyncIterator[RealNodes]:
+async def real_nodes(
+    home: Path,
+    count: int = 1,
+    principals: Mapping[str, str] | None = None,
+    tls: Mapping[str, ListenerTls] | None = None,
+    sasl: SaslConfig | None = None,
+) -> AsyncIterator[RealNodes]:
     """A cluster of so many nodes, all of them unfenced."""
-    nodes = RealNodes(home, count)
+    nodes = RealNodes(home, count, principals, tls, sasl)
     try:
         for number in range(count):
             await nodes.start(number)

@@ -61,6 +61,7 @@ INT64: Final = st.integers(-(2**63), 2**63 - 1)
 ERRORS: Final = st.sampled_from([NotController("node 2 is", leader=ADDRESS), UnknownTopicOrPartition("no topic"), None])
 LEAVES: Final[dict[object, st.SearchStrategy[Any]]] = {
     bool: st.booleans(),
+    float: st.floats(allow_nan=False),
     int: INT32,
     str: st.text(max_size=5),
     bytes: st.binary(max_size=20),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from node.replicas.replica_config import ReplicaConfig
 from storage.log.log import Log
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, endpoint_of, fetch_request
+from tests.sim.clock import SimClock
 from tidelog.errors import (
     CorruptRecord,
     FencedLeaderEpoch,
@@ -402,6 +404,40 @@ def test_offsets_are_listed_by_position_and_by_timestamp(cluster: Cluster) -> No
     assert list_offset(cluster, -4).error.code == InvalidRequest.code
     assert list_offset(cluster, -1, node=2).error.code == NotLeaderOrFollower.code
     assert list_offset(cluster, -1, epoch=7).error.code == UnknownLeaderEpoch.code
+
+
+def test_searches_by_timestamp_leave_the_loop_to_others_after_each_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request with 1,000 timestamps read as many batches, and stopped a node for 13 s."""
+    cluster.produce(1, batch(b"a", b"b"))
+    events: list[str] = []
+    search = Log.fetch_offset_by_timestamp
+
+    def noted(log: Log, *args: Any, **options: Any) -> Any:
+        events.append("search")
+        return search(log, *args, **options)
+
+    async def ask(timestamps: list[int]) -> list[int]:
+        request = data_pb2.ListOffsetsRequest()
+        for timestamp in timestamps:
+            place = {"topic_id": TOPIC.bytes, "partition": 0, "current_leader_epoch": -1}
+            request.partitions.add(**place, timestamp_ms=timestamp)
+        answer = await cluster.service(1).list_offsets(request, CALLER)
+        return [each.offset for each in answer.partitions]
+
+    async def others() -> None:
+        while len(events) < 40:
+            events.append("other")
+            await SimClock(cluster.loop).sleep_ms(0)
+
+    async def story() -> list[Any]:
+        asked: list[Any] = [ask([1_700_000_000_000, -1] * 10) for _ in range(2)]
+        return await asyncio.gather(*asked, others())
+
+    monkeypatch.setattr(Log, "fetch_offset_by_timestamp", noted)
+    assert cluster.wait(story())[:2] == [[0, 2] * 10] * 2
+    assert "search search" not in " ".join(events[:40])
 
 
 def test_a_new_leader_does_not_report_the_latest_offset_before_it_knows_the_watermark(cluster: Cluster) -> None:

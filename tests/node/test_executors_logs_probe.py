@@ -156,17 +156,65 @@ def test_log_lines_carry_their_fields() -> None:
     assert "ValueError: why" in objects[1]["traceback"]
 
 
+FORGED = (
+    "x\n2026-01-01 00:00:00.000 info node.process: stopped",
+    "x\r\x1b[2K\x1b[31mred\x1b]0;title\x07",
+    "x\u2028y\u2029z\x85\x0b\x0c\x1c",
+    "x\u202ecod.\u2066\u200b",
+    "x\x00\x7f\x9b31m",
+    "\ud800",
+    'x" level="error',
+)
+
+
+@pytest.mark.usefixtures("root_logger")
+@pytest.mark.parametrize("name", FORGED, ids=range(len(FORGED)))
+def test_a_name_that_a_caller_chose_cannot_forge_a_line_or_control_a_terminal(name: str) -> None:
+    text, lines = io.StringIO(), io.StringIO()
+    for style, stream in (("text", text), ("json", lines)):
+        logs.configure(style=style, level="info", node_id=3, stream=stream)
+        logging.getLogger("node.story").warning("no topic %s", name, extra={"topic": name})
+        assert stream.getvalue().count("\n") == 1
+        assert len(stream.getvalue().splitlines()) == 1, "for readers that know more ends of lines"
+        assert stream.getvalue()[:-1].isprintable()
+    (line,) = lines.getvalue().splitlines()
+    assert json.loads(line)["message"] == f"no topic {name}"
+    assert json.loads(line)["topic"] == name
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_the_message_of_an_exception_cannot_forge_a_line_either() -> None:
+    text = io.StringIO()
+    logs.configure(style="text", level="info", stream=text)
+    try:
+        raise ValueError("x\n2026-01-01 info node.process: stopped\x1b[2K")
+    except ValueError:
+        logging.getLogger("node.story").exception("failed")
+    first, *others = text.getvalue().split("\n")[:-1]
+    assert first.endswith("failed")
+    assert all(line.startswith("    ") and line.isprintable() for line in others)
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_a_line_that_quotes_a_long_name_is_cut() -> None:
+    for style in ("text", "json"):
+        stream = io.StringIO()
+        logs.configure(style=style, level="info", stream=stream)
+        logging.getLogger("node.story").warning("no topic %s", "x" * 1_000_000)
+        assert len(stream.getvalue()) < 10_000
+
+
 def test_a_probe_distinguishes_alive_and_ready(capfd: pytest.CaptureFixture[str]) -> None:
     async def story() -> list[tuple[int, int]]:
         server, health = GrpcServer("client", boundary=Boundary()), Health(())
         address = server.bind(Endpoint("127.0.0.1", 0))
         server.serve_health(health.servicer)
-        await health.alive()
+        health.alive()
         await server.start()
         prober = ThreadExecutor("prober")
         seen = []
         for is_ready in (False, True, False):
-            await health.ready(is_ready=is_ready)
+            health.ready(is_ready=is_ready)
             alive = await run_in(prober, lambda: probe.main([str(address)]))
             seen.append((alive, await run_in(prober, lambda: probe.main(["--ready", str(address)]))))
         await server.stop(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from replication.partition.follower_states import FollowerState
 from storage.append_info import Origin
 from tests.fakes.log_start import delete_records
 from tests.node.wires import CALLER, Cluster, as_value, batch, fetch_request
-from tidelog.errors import InvalidRequest
+from tidelog.errors import ClusterAuthorizationFailed, InvalidRequest
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 
 MANY = 40
@@ -159,6 +160,19 @@ def test_a_stream_that_names_its_follower_after_a_later_one_did_ends(cluster: Cl
     sessions.close(late)
     with pytest.raises(InvalidRequest, match="this stream of node 2 is outdated"):
         early.take(of_follower(cluster, 0))
+
+
+def test_a_client_that_calls_itself_a_follower_is_refused_and_changes_nothing(cluster: Cluster) -> None:
+    """The fetch is the right one of node 2, on a listener that is for clients."""
+    cluster.produce(1, batch(b"a"))
+    cluster.run(0.5)
+    stream = cluster.manager(2).fetchers.of(NodeId(1))._stream
+    session = cluster.sessions(1).open(replace(CALLER, for_nodes=False))
+    with pytest.raises(ClusterAuthorizationFailed, match=r"Data\.FetchStream of a replica is for nodes only"):
+        session.take(of_follower(cluster, 1))
+    assert session.idle
+    cluster.run(1)
+    assert cluster.manager(2).fetchers.of(NodeId(1))._stream is stream
 
 
 def test_an_unregistered_process_ends_no_stream(cluster: Cluster) -> None:

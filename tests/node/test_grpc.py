@@ -11,8 +11,9 @@ from typing import Any
 import grpc
 import pytest
 
+from node.listeners.grpc import connections as connections_module
 from node.listeners.grpc import server
-from node.listeners.grpc.connections import shut_down_connection
+from node.listeners.grpc.connections import shut_down_connections
 from node.listeners.grpc.server import GrpcServer
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
@@ -183,7 +184,7 @@ def test_a_rejection_during_the_opening_of_a_stream_is_raised_there() -> None:
 
     class Refusing(GrpcTransport):
         def _make_callable(self, to: Endpoint, method: Any) -> Any:
-            return Refused
+            return lambda **_: Refused()
 
     async def story() -> None:
         with pytest.raises(NotLeaderOrFollower, match="orders-3 is led by node 1") as caught:
@@ -360,9 +361,9 @@ def test_a_caller_that_does_not_read_cannot_keep_a_stream_that_has_failed(monkey
 
     shut = asyncio.Event()
 
-    def shut_down(peer: str) -> bool:
+    def shut_down(peers: set[str]) -> int:
         shut.set()
-        return shut_down_connection(peer)
+        return shut_down_connections(peers)
 
     async def story() -> None:
         async with serving(Answers()) as at:
@@ -375,7 +376,7 @@ def test_a_caller_that_does_not_read_cannot_keep_a_stream_that_has_failed(monkey
         assert (meter.streams_open, meter.streams_ended) == (0, {"ended": 1})
 
     monkeypatch.setattr(server, "SLOW_READER_MS", 100)
-    monkeypatch.setattr(server, "shut_down_connection", shut_down)
+    monkeypatch.setattr(connections_module, "shut_down_connections", shut_down)
     asyncio.run(story())
 
 

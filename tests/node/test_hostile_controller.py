@@ -12,9 +12,16 @@ from node.requests.types.fetch import FetchedPartition
 from replication.common_events import ClockTicked
 from tests.node.metadata_world import MetadataWorld
 from tests.storage.workbench import Bench, stamped
-from tidelog.errors import CorruptRecord, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
+from tidelog.errors import (
+    CorruptRecord,
+    DuplicateNodeRegistration,
+    InvalidRequest,
+    NotController,
+    RequestTimedOut,
+    UnknownServerError,
+)
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import controller_pb2
+from tidelog.protocol.v1 import common_pb2, controller_pb2
 from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset
 
 
@@ -100,6 +107,48 @@ def test_a_heartbeat_of_another_registration_does_not_keep_a_session_for_the_nex
                     world.call(1, methods.CONTROLLER_HEARTBEAT, beat)
         assert sessions._last_contact[NodeId(2)] == before
         assert NodeId(77) not in sessions._last_contact
+
+
+def forged_registration(world: MetadataWorld, node: int) -> controller_pb2.RegisterNodeRequest:
+    """Another process claims to be the node, and that the one before it has ended: all of it can be read in the
+    metadata log."""
+    image = world.image()
+    entry = image.nodes[NodeId(node)]
+    return controller_pb2.RegisterNodeRequest(
+        cluster_id=image.cluster_id,
+        node_id=node,
+        incarnation=b"somebody else 16",
+        boot_id=entry.boot_id,
+        listeners=[common_pb2.Listener(name="client", host="attacker", port=1)],
+        directories=[
+            controller_pb2.DirectoryState(directory_id=each.directory_id.bytes, last_registration=entry.node_epoch)
+            for each in entry.directories
+        ],
+        metadata_offset=image.offset,
+    )
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_process_that_answers_is_not_replaced_by_a_forged_registration(victim: int) -> None:
+    """It ended: one request to a node took it, three took the cluster."""
+    with MetadataWorld() as world:
+        world.begin()
+        before = world.image().nodes[NodeId(victim)]
+        with pytest.raises(DuplicateNodeRegistration, match="that process answers at node-"):
+            world.call(0, methods.CONTROLLER_REGISTER_NODE, forged_registration(world, victim))
+        world.loop.run_for(3)
+        assert world.node_runs[victim].failure is None
+        assert world.image().nodes[NodeId(victim)] == before
+        world.create()
+
+
+def test_a_process_whose_address_does_not_answer_is_replaced_within_its_session() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        claim = forged_registration(world, 1)
+        world.kill(1)
+        answer = world.call(0, methods.CONTROLLER_REGISTER_NODE, claim)
+        assert world.image().nodes[NodeId(1)].node_epoch == answer.node_epoch
 
 
 def test_a_follower_takes_no_records_of_an_epoch_after_its_leaders() -> None:

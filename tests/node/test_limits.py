@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node.listeners.grpc import server as grpc_server
-from node.listeners.grpc.field_limit import FIELDS_MAX
+from node.listeners.grpc.request_limits import FIELDS_MAX, REQUEST_BYTES_MAX
 from node.runtime.limits import ENTRIES_MAX, UNSENT_MAX
+from tests.node.real_nodes import real_nodes
 from tests.node.wires import CALLER, TOPIC, Cluster, as_value, batch, fetch_request
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import controller_pb2, data_pb2
+from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 
 
@@ -124,3 +127,37 @@ def test_fetches_that_were_answered_long_before_their_time_leave_nothing(cluster
         "the one that waits is still answered in time"
     )
     cluster.sessions(1).close(session)
+
+
+def test_a_million_topics_asked_for_by_name_are_refused_before_they_are_parsed() -> None:
+    """As many as fit into a message; the answer would have been a hundred times larger than the request."""
+    names = admin_pb2.GetMetadataRequest(topics=[f"{number:x}" for number in range(1_000_000)]).SerializeToString()
+    assert len(names) < REQUEST_BYTES_MAX
+    refused = reader(methods.ADMIN_GET_METADATA)(names)
+    assert isinstance(refused, InvalidRequest)
+    assert f"more than {FIELDS_MAX} fields" in refused.message
+
+
+@pytest.mark.parametrize("method", REQUESTS, ids=str)
+def test_only_requests_with_records_may_be_large(method: methods.Method[Any, Any]) -> None:
+    unknown_field = b"\x72\x80\x80\x80\x04" + bytes(REQUEST_BYTES_MAX)
+    read = reader(method)(unknown_field)
+    if method.request is ProduceRequest:
+        assert read == ProduceRequest()
+    else:
+        assert isinstance(read, InvalidRequest)
+        assert "split it into several requests" in read.message
+
+
+def test_a_topic_that_is_named_many_times_is_answered_once(tmp_path: Path) -> None:
+    """3,000 times the name of a topic with 100 partitions stopped a node for 4 s."""
+
+    async def story() -> list[tuple[str, int]]:
+        async with real_nodes(tmp_path) as nodes:
+            create = admin_pb2.CreateTopicRequest(name="orders", partitions=100, replication_factor=1)
+            topic_id = (await nodes.call(0, methods.ADMIN_CREATE_TOPIC, create)).topic_id
+            request = admin_pb2.GetMetadataRequest(topics=["orders", "none"] * 2_000, topic_ids=[topic_id] * 2_000)
+            answer = await nodes.call(0, methods.ADMIN_GET_METADATA, request)
+            return [(topic.name, len(topic.partitions)) for topic in answer.topics]
+
+    assert asyncio.run(story()) == [("orders", 100), ("none", 0), ("orders", 100)]

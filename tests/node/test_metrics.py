@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,10 +18,20 @@ from node.observability.meters.topic_meter import TopicMeters
 from node.observability.metrics import NodeFigures, NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.observability.partition_metrics import AT_ONCE, PartitionFigures, partition_text
+from node.observability.quota_metrics import QuotaCollector
+from node.observability.security_metrics import SecurityCollector
+from node.quotas.client_quotas import ClientQuotas
+from node.quotas.open_calls import OpenCalls
+from node.quotas.throttle import Quotas
 from node.requests.types.context import RequestContext
 from node.runtime.memory_budget import Kind, MemoryFigures
+from node.security.certificate_expiry import CertificateExpiry
+from replication.controller.image import EMPTY
+from tests.node.test_audit_log import World as AuditWorld
+from tests.node.test_sasl_authenticator import World as SaslWorld
 from tidelog.errors import InvalidConfig, NotLeaderOrFollower, TidelogError
-from tidelog.types import Endpoint
+from tidelog.security.certificates import create_authority
+from tidelog.types import Endpoint, QuotaEntity, QuotaType, QuotaValue
 
 LEADER = PartitionFigures(
     "orders", 3, leads=True, isr_size=2, replicas=3, log_start=0, log_end=110, high_watermark=100, durable_offset=105
@@ -174,6 +185,8 @@ def documented() -> set[str]:
 def test_the_documentation_lists_every_metric_and_no_other() -> None:
     async def story() -> bytes:
         metrics = NodeMetrics(RequestMeters())
+        metrics.registry.register(QuotaCollector(Quotas(), OpenCalls()))
+        metrics.registry.register(SecurityCollector(AuditWorld().log, SaslWorld().sasl))
         metrics.watch(lambda: FIGURES, lambda: iter((LEADER,)), lambda: iter(TopicMeters()))
         return await metrics.text(nothing_else)
 
@@ -181,6 +194,62 @@ def test_the_documentation_lists_every_metric_and_no_other() -> None:
     assert documented() == names
     pages = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
     assert {name for page in pages for name in re.findall(r"`(tidelog_\w+)`", page)} <= names
+
+
+def test_metrics_of_quotas_name_the_quota_and_not_the_clients_that_a_default_holds_for() -> None:
+    quotas = Quotas(ClientQuotas(lambda: 0))
+    limit = (QuotaValue(QuotaType.PRODUCER_BYTE_RATE.value, 1),)
+    entities = QuotaEntity(None, ""), QuotaEntity("alice", None), QuotaEntity("", "batch")
+    quotas.on_image(replace(EMPTY, quotas=dict.fromkeys(entities, limit)))
+    for number in range(100):
+        quotas.throttle("Data.Produce", "User:ANONYMOUS", f"flood-{number}").received(12 + number)
+    quotas.throttle("Data.Produce", "User:alice", "loader").received(1_000)
+    quotas.throttle("Data.Produce", "User:bob", "batch").received(500)
+
+    async def story() -> str:
+        metrics = NodeMetrics(RequestMeters())
+        metrics.registry.register(QuotaCollector(quotas, OpenCalls()))
+        return (await metrics.text(nothing_else)).decode()
+
+    text = asyncio.run(story())
+    assert re.findall(r"^tidelog_quota_wait_seconds\{(.*)\} (.*)$", text, re.MULTILINE) == [
+        ('client_id="",quota="producer_byte_rate",user="alice"', "989.0"),
+        ('client_id="batch",quota="producer_byte_rate",user="(default)"', "489.0"),
+        ('client_id="(default)",quota="producer_byte_rate",user=""', "100.0"),
+    ]
+    assert 'tidelog_quota_exceeded_total{quota="producer_byte_rate"} 102.0' in text
+    assert "tidelog_quota_entities 102.0" in text
+
+
+def test_metrics_of_security_count_events_sessions_and_handshakes_without_names_of_callers() -> None:
+    """Events that the audit log only counts are among them."""
+    audit, sasl = AuditWorld(), SaslWorld()
+    made = create_authority("test", now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC), days=100)
+    for topic in ("orders", "orders", "others"):
+        audit.deny(topic)
+    audit.log.authentication_failed(listener="client", address="10.0.0.9:1", mechanism="PLAIN\n", reason="wrong")
+
+    async def story() -> str:
+        metrics = NodeMetrics(RequestMeters())
+        expiry = CertificateExpiry("outside", "node.pem", sasl.clock)
+        expiry.read(made.certificate)
+        unreadable = CertificateExpiry("inside", "node.pem", sasl.clock)
+        unreadable.read(b"not a certificate")
+        metrics.registry.register(SecurityCollector(audit.log, sasl.sasl, [expiry, unreadable]))
+        client, first = await sasl.begin()
+        await sasl.complete(client, first, "tulip")
+        await sasl.begin("bob")
+        return (await metrics.text(nothing_else)).decode()
+
+    text = asyncio.run(story())
+    assert re.findall(r"^(tidelog_(?:audit|sasl|certificate)_.*)$", text, re.MULTILINE) == [
+        'tidelog_audit_events_total{event="denied"} 3.0',
+        'tidelog_audit_events_total{event="authentication_failed"} 1.0',
+        'tidelog_audit_events_total{event="change"} 0.0',
+        "tidelog_sasl_sessions 1.0",
+        "tidelog_sasl_handshakes 1.0",
+        'tidelog_certificate_not_after_seconds{listener="outside"} 1.7758656e+09',
+    ]
 
 
 async def nothing_else() -> None:

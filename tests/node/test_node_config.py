@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
+import typer
 
 from node import config
 from node.config import SETTINGS, NodeConfig
 from tests.node.configuration_document import DOCUMENT, document
+from tidelog.cli.app import app
+from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig
+from tidelog.security.tls_files import Tls
 from tidelog.types import Durability, Endpoint
 
 GOOD = """
@@ -33,7 +37,11 @@ interval.ms = 100
 "segment.bytes" = 1048576
 durability = "page-cache"
 cleaner.backoff.ms = 7
+
+[allow]
+insecure = true
 """
+RACK = 'broker.rack = "a"'
 
 
 def parse(text: str, host_name: str = "host", **environ: str) -> NodeConfig:
@@ -78,6 +86,181 @@ def test_the_environment_overrides_the_file() -> None:
     assert not read.maintenance.cleaner
 
 
+TLS = """
+node.id = 0
+listeners = ["client://0.0.0.0:9092", "inner://0.0.0.0:9093"]
+advertised.listeners = ["client://me:9092", "inner://me:9093"]
+listener.security.protocol.map = ["client:SSL", "inner:SSL"]
+inter.broker.listener.name = "inner"
+ssl.certificate.file = "/tls/tls.crt"
+ssl.key.file = "/tls/tls.key"
+ssl.ca.file = "/tls/ca.crt"
+controller.quorum.bootstrap.servers = ["me:9093"]
+super.users = ["User:CN=admin"]
+
+[listener.name.inner.ssl]
+client.auth = "required"
+ca.file = "/tls/nodes.crt"
+"""
+
+
+def test_listeners_have_protocols_and_settings_of_their_own() -> None:
+    read = parse(TLS, TIDELOG_LISTENER_NAME_CLIENT_SSL_PRINCIPAL_MAPPING_RULES="RULE:^CN=(.*)$/$1/L")
+    client, inner = read.listeners
+    assert (client.for_nodes, inner.for_nodes) == (False, True)
+    assert client.tls is not None
+    assert inner.tls is not None
+    assert (client.tls.requires_certificate, inner.tls.requires_certificate) == (False, True)
+    assert (client.tls.ca_file, inner.tls.ca_file) == ("/tls/ca.crt", "/tls/nodes.crt")
+    assert client.tls.mapping_rules[0].apply("CN=Alice") == "alice"
+    assert inner.tls.mapping_rules[0].apply("CN=Alice") == "CN=Alice"
+    assert read.node_tls == Tls("/tls/nodes.crt", "/tls/tls.crt", "/tls/tls.key")
+    assert read.controller_listener == "inner"
+
+
+def test_by_default_one_listener_in_plain_text_serves_clients_and_nodes() -> None:
+    (client,) = parse(MINIMAL, host_name="tidelog-2").listeners
+    assert (client.name, client.for_nodes, client.tls) == ("client", True, None)
+
+
+def test_while_the_listener_between_nodes_moves_both_serve_nodes() -> None:
+    read = parse('controller.listener.names = ["inner", "client"]\n' + TLS, TIDELOG_SSL_CLIENT_AUTH="required")
+    assert [listener.for_nodes for listener in read.listeners] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            '"client:SSL"',
+            '"client:SASL_GSSAPI"',
+            "'client:SASL_GSSAPI': the protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+        ),
+        ('"client:SSL"', '"client:TLS"', "'client:TLS': the protocol must be one of PLAINTEXT, SSL"),
+        ('"client:SSL"', '"client"', "'client' names no protocol; write NAME:PROTOCOL"),
+        ('"client:SSL"', '"inner:PLAINTEXT"', "names listener 'inner' twice"),
+        ('"client:SSL"', '"other:SSL"', "listener.security.protocol.map: no listener 'other' in listeners"),
+        ('name = "inner"', 'name = "outer"', "line 6: inter.broker.listener.name: no listener 'outer' in listeners"),
+        ("ssl.key.file", "#", "ssl.key.file: missing for listener 'client', whose protocol has TLS"),
+        ('ca.file = "/tls/nodes.crt"', 'ca.file = ""', "the file with the authorities of the certificates that it req"),
+        ('"required"', '"requested"', "gRPC cannot ask for a certificate without requiring one; use none or required"),
+        ('"required"', '"yes"', "listener.name.inner.ssl.client.auth = 'yes': must be none or required"),
+        (
+            "[listener.name.inner.ssl]",
+            "[listener.name.iner.ssl]",
+            "listener.name.iner.ssl.client.auth: there is no such",
+        ),
+        (
+            "[listener.name.inner.ssl]",
+            "[listener.name.inner.tls]",
+            "unknown setting listener.name.inner.tls.client.auth",
+        ),
+        ('"required"', '"required"\nprincipal.mapping.rules = "RULE:(/$1/"', "'(' is not a regular expression"),
+        ('"required"', '"required"\nprincipal.mapping.rules = "CN=a"', "'CN=a' is not a rule; write DEFAULT or RULE:"),
+        (
+            '"inner:SSL"',
+            '"inner:PLAINTEXT"',
+            "ssl.client.auth: the protocol of that listener has no TLS; set it to SSL",
+        ),
+        ('"required"', '"none"', "listener 'inner' takes everyone for a node. Give it the protocol SSL and ssl.client"),
+        (
+            '"client:SSL", "inner:SSL"]',
+            '"inner:SSL"]\ncontroller.listener.names = ["client"]',
+            "controller.listener.names: 'client' has another protocol than 'inner' of inter.broker.listener.name",
+        ),
+    ],
+)
+def test_each_mistake_in_the_security_of_listeners_is_refused(old: str, new: str, words: str) -> None:
+    text = TLS.replace(old, new, 1)
+    assert text != TLS
+    with pytest.raises(InvalidConfig, match=re.escape(words)):
+        parse(text)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "node-0", "[::]"])
+def test_a_node_that_takes_everyone_for_a_node_binds_only_loopback_unless_allowed(host: str) -> None:
+    listeners = {"TIDELOG_LISTENERS": f"client://{host}:9092", "TIDELOG_ADVERTISED_LISTENERS": "client://me:9092"}
+    with pytest.raises(InvalidConfig, match=r"set allow\.insecure = true"):
+        parse(MINIMAL, TIDELOG_NODE_ID="0", **listeners)
+    assert parse(MINIMAL, TIDELOG_NODE_ID="0", TIDELOG_ALLOW_INSECURE="true", **listeners).allow_insecure
+
+
+SUPER_USERS = 'super.users = ["User:CN=admin"]\n'
+USERS = """
+node.id = 0
+listeners = ["client://127.0.0.1:9092", "outside://127.0.0.1:9093"]
+listener.security.protocol.map = ["outside:SASL_PLAINTEXT"]
+controller.quorum.bootstrap.servers = ["127.0.0.1:9092"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (TLS.replace(SUPER_USERS, ""), "listener 'inner' requires certificates"),
+        (USERS, "listener 'outside' requires SASL"),
+        ('authorizer.class.name = "StandardAuthorizer"\n' + GOOD, "authorizer.class.name is set"),
+    ],
+)
+def test_once_a_listener_authenticates_all_that_no_acl_allows_is_refused_and_administrators_must_be_named(
+    text: str, why: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=rf"super\.users: missing: .* {re.escape(why)}") as refused:
+        parse(text)
+    assert 'set authorizer.class.name = "none"' in refused.value.message
+    assert "Name the administrators in super.users, for example [" in refused.value.message
+    for way_out in ({"TIDELOG_SUPER_USERS": "User:admin"}, {"TIDELOG_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true"}):
+        read = parse(text, **way_out)
+        assert (read.authorizer.enabled, read.unrestricted) == (True, "")
+
+
+def test_a_listener_that_asks_for_no_proof_of_identity_needs_no_administrator() -> None:
+    one_way = TLS.replace(SUPER_USERS, "").replace('"required"', '"none"')
+    for read in (parse(GOOD), parse(one_way, TIDELOG_ALLOW_INSECURE="true")):
+        assert (read.authorizer.enabled, read.unrestricted) == (False, "")
+
+
+def test_a_node_whose_super_users_have_no_effect_says_so() -> None:
+    forgotten = TLS.replace('"required"', '"none"').replace("0.0.0.0", "127.0.0.1")
+    for text in (forgotten, GOOD.replace(RACK, SUPER_USERS), f'authorizer.class.name = "none"\n{SUPER_USERS}\n{GOOD}'):
+        read = parse(text, TIDELOG_ALLOW_INSECURE="true")
+        assert not read.authorizer.enabled
+        assert "super.users has no effect: no listener has SASL or ssl.client.auth" in read.unrestricted
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (TLS, "listener 'inner' requires certificates, and by authorizer.class.name = \"none\" every caller"),
+        (USERS, "listener 'outside' requires SASL, and by authorizer.class.name = \"none\" every caller"),
+    ],
+)
+def test_a_node_that_knows_its_callers_and_restricts_none_says_so(text: str, why: str) -> None:
+    read = parse('authorizer.class.name = "none"\n' + text)
+    assert not read.authorizer.enabled
+    assert why in read.unrestricted
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["0.0.0.0", "0", "0.0", "000.0.0.0", "0x0", "[::]", "[0:0:0:0:0:0:0:0]", "[0::0]", "[::ffff:0:0]"],
+)
+def test_an_address_that_stands_for_all_is_never_given_to_clients_however_it_is_spelled(host: str) -> None:
+    allowed = {"TIDELOG_NODE_ID": "0", "TIDELOG_ALLOW_INSECURE": "true"}
+    bound = {**allowed, "TIDELOG_LISTENERS": f"client://{host}:9092"}
+    with pytest.raises(InvalidConfig, match=r"listener 'client': missing: clients and nodes cannot reach .*:9092"):
+        parse(MINIMAL, **bound)
+    with pytest.raises(InvalidConfig, match=r"listener 'client': clients and nodes cannot reach .*:9093"):
+        parse(MINIMAL, **bound, TIDELOG_ADVERTISED_LISTENERS=f"client://{host}:9093")
+    (client,) = parse(MINIMAL, **bound, TIDELOG_ADVERTISED_LISTENERS="client://node-0:9092").listeners
+    assert client.advertised == Endpoint("node-0", 9092)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
+def test_loopback_needs_no_setting(host: str) -> None:
+    parse(MINIMAL, TIDELOG_NODE_ID="0", TIDELOG_LISTENERS=f"client://{host}:9092")
+
+
 MINIMAL = """
 listeners = ["client://127.0.0.1:9092"]
 "controller.quorum.bootstrap.servers" = ["a:1"]
@@ -114,6 +297,18 @@ SEGMENT = '"segment.bytes" = 1048576'
         ('broker.rack = "a"', "broker.rack = 1", "line 3: broker.rack = 1: must be text in quotes"),
         ('broker.rack = "a"', 'broker.wrack = "a"', "line 3: unknown setting broker.wrack; similar: broker.rack"),
         ('"metrics.listener"', '"metric.bind"', "line 7: unknown setting metric.bind; "),
+        (
+            RACK,
+            "ssl.keystore.location = 'a.jks'",
+            "line 3: unknown setting ssl.keystore.location; keys and certificates",
+        ),
+        (RACK, "ssl.truststore.location = 'a.jks'", "are PEM files: ssl.ca.file. Remove or rename it."),
+        (RACK, "listener.name.inner.ssl.keystore.key = 'a'", "certificates are PEM files: ssl.key.file. Remove"),
+        (
+            RACK,
+            "authorizer.class.name = 'org.apache.kafka.metadata.authorizer.StandardAuthorizer'",
+            "StandardAuthorizer': must be none or StandardAuthorizer; write StandardAuthorizer, without the package",
+        ),
         ("[cluster.bootstrap]", "[metric]\n[cluster.bootstrap]", "line 9: unknown setting metric; "),
         ('"/data/two"', '"/data/one"', "line 4: log.dirs = ['/data/one/', '/data/one']: names a directory twice"),
         ('["/data/one/", "/data/two"]', "[]", "must be a list of one or more directories in quotes"),
@@ -128,7 +323,7 @@ SEGMENT = '"segment.bytes" = 1048576'
         (LISTENERS, 'listeners = ["client://a:1", "client://a:2"]', "names a listener twice"),
         (LISTENERS, "", "tidelog.toml: listeners: missing; it must be a list of one or more NAME://HOST:PORT"),
         (LISTENERS, 'listeners = ["inner://a:1"]', "line 5: listeners: no listener 'client'"),
-        (ADVERTISED, "", "missing for listener 'inner': clients and nodes cannot reach 0.0.0.0:9093"),
+        (ADVERTISED, "", "listener 'inner': missing: clients and nodes cannot reach 0.0.0.0:9093"),
         (ADVERTISED, 'advertised.listeners = ["x://a:1"]', "line 6: advertised.listeners: no listener 'x'"),
         (
             "bootstrap.servers",
@@ -147,6 +342,26 @@ SEGMENT = '"segment.bytes" = 1048576'
             "toml: defaults of topics: compression.type is",
         ),
         ("[log]", "[log", "tidelog.toml: not TOML: "),
+        (RACK, 'authorizer.class.name = "Acl"', "authorizer.class.name = 'Acl': must be none or StandardAuthorizer"),
+        (
+            RACK,
+            'authorizer.class.name = "StandardAuthorizer"',
+            "super.users: missing: the node refuses what no ACL allows, because authorizer.class.name is set",
+        ),
+        (RACK, 'super.users = ["alice"]', "line 3: super.users = ['alice']: principal 'alice': write User:NAME"),
+        (RACK, 'super.users = "User:a;User:*"', "User:* is no principal; name each super user"),
+        (
+            RACK,
+            'ssl.client.auth = "required"',
+            "line 3: ssl.client.auth: has no effect: no listener has TLS; give one the",
+        ),
+        (RACK, "ssl.connection.max.age.ms = 1000", "ssl.connection.max.age.ms: has no effect: no listener has TLS"),
+        (RACK, "super.users = [1]", "super.users = [1]: must be a list of principals in quotes"),
+        (
+            RACK,
+            'super.users = ["User:a;User:b"]',
+            "'User:a;User:b' has a ; and each item of a list is one principal: make",
+        ),
     ],
 )
 def test_each_mistake_names_place_value_and_valid_values(old: str, new: str, words: str) -> None:
@@ -159,7 +374,9 @@ def test_each_mistake_names_place_value_and_valid_values(old: str, new: str, wor
     ("name", "value", "words"),
     [
         ("TIDELOG_NODE_ID", "three", "environment variable TIDELOG_NODE_ID: node.id = 'three': must be a whole number"),
-        ("TIDELOG_BROKER_RAK", "x", "environment variable TIDELOG_BROKER_RAK: unknown setting"),
+        ("TIDELOG_BROKER_RAK", "x", "variable TIDELOG_BROKER_RAK: unknown setting; similar: TIDELOG_BROKER_RACK"),
+        ("TIDELOG_SUPER_USR", "User:a", "TIDELOG_SUPER_USR: unknown setting; similar: TIDELOG_SUPER_USERS"),
+        ("TIDELOG_SSL_KEYSTORE_LOCATION", "a.jks", "unknown setting; keys and certificates are PEM files: ssl.certif"),
         (
             "TIDELOG_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS",
             "a:1,b",
@@ -175,6 +392,20 @@ def test_each_mistake_names_place_value_and_valid_values(old: str, new: str, wor
 def test_mistakes_in_the_environment_name_the_variable(name: str, value: str, words: str) -> None:
     with pytest.raises(InvalidConfig, match=re.escape(words)):
         parse(GOOD, **{name: value})
+
+
+def test_the_variables_of_the_client_do_not_concern_a_node() -> None:
+    """A shell that is set up for `tidelog` starts nodes too: `tidelog up`, for one."""
+    command = typer.main.get_command(app)
+    read: set[str] = set()
+    commands = [command]
+    while commands:
+        each = commands.pop()
+        read |= {option.envvar for option in each.params if isinstance(option.envvar, str)}
+        commands += getattr(each, "commands", {}).values()
+    assert read == {*ClientVariable}
+    assert parse(GOOD, **dict.fromkeys(read, "anything")) == parse(GOOD)
+    assert read.isdisjoint(declared.variable for declared in SETTINGS.values())
 
 
 @pytest.mark.parametrize(
@@ -202,6 +433,21 @@ def test_mistakes_in_the_environment_name_the_variable(name: str, value: str, wo
 def test_a_key_of_an_earlier_version_is_refused_with_its_name_now(former: str, words: str) -> None:
     with pytest.raises(InvalidConfig, match=re.escape(words)):
         parse(former)
+
+
+def test_super_users_are_a_list_or_one_text_as_in_kafka() -> None:
+    """A distinguished name contains commas, so Kafka separates principals by semicolons."""
+    authorizer = 'authorizer.class.name = "StandardAuthorizer"\n'
+    names = frozenset({"User:CN=node-0,O=example", "User:admin"})
+    for given in ('["User:CN=node-0,O=example", "User:admin"]', '"User:CN=node-0,O=example; User:admin"'):
+        read = parse(GOOD.replace(RACK, f"{authorizer}super.users = {given}"))
+        assert (read.authorizer.enabled, read.authorizer.super_users) == (True, names)
+    read = parse(GOOD, TIDELOG_SUPER_USERS="User:CN=node-0,O=example;User:admin")
+    assert (read.authorizer.enabled, read.authorizer.super_users) == (False, names)
+    escaped = {r"User:CN=a\;b", "User:admin"}
+    assert parse(GOOD, TIDELOG_SUPER_USERS=r"User:CN=a\;b;User:admin").authorizer.super_users == escaped
+    listed = parse(GOOD.replace(RACK, r"super.users = ['User:CN=a\;b', 'User:admin']"))
+    assert listed.authorizer.super_users == escaped
 
 
 def test_every_name_is_distinct_and_can_be_nested() -> None:

@@ -35,7 +35,7 @@ REQUESTS: tuple[tuple[str, object], ...] = (
 )
 
 ANSWERS: tuple[tuple[str, object], ...] = (
-    ("Introduce", values.IntroduceAnswer(2, "c", KEY.directory_id, *LEADER, (KEY, HOSTILE))),
+    ("Introduce", values.IntroduceAnswer(2, "c", KEY.directory_id, *LEADER, (KEY, HOSTILE), bytes(16))),
     ("Vote", VoteAnswer(LeaderEpoch(5), NodeId(-1), granted=True)),
     ("BeginQuorumEpoch", LeaderAndEpoch(LeaderEpoch(5), NodeId(1))),
     ("EndQuorumEpoch", LeaderAndEpoch(LeaderEpoch(0), NodeId(-1))),

@@ -115,7 +115,7 @@ def test_a_connection_that_breaks_while_the_watch_ends_is_ignored() -> None:
     clock = MachineClock()
 
     async def story() -> None:
-        watch = ProcessWatch(view, metadata, clock=clock, peers=peers)
+        watch = ProcessWatch(view, metadata, listeners=(CLIENT_LISTENER,), clock=clock, peers=peers)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(watch.run())
             await clock.sleep_ms(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 from hypothesis import given
@@ -80,6 +81,22 @@ def test_a_later_wish_does_not_put_off_an_earlier_one() -> None:
     owner.ask(500)
     owner.ask(900)
     assert [now for now, _ in owner.run(2_000)] == [500, 900]
+    owner.close()
+
+
+def test_one_task_sleeps_however_often_an_earlier_call_is_requested() -> None:
+    """Each request after a pause left a task that slept on for hours."""
+    owner = Owner()
+    owner.run(1_000)
+    tasks = len(asyncio.all_tasks(owner.loop))
+    for _ in range(20):
+        owner.ticker.soon()
+        assert len(owner.run(1_000)) == 1
+    for ahead in range(20, 0, -1):
+        owner.ask(int(owner.clock.monotonic_ms()) + 1_000 * ahead)
+    owner.run(10)
+    assert len(asyncio.all_tasks(owner.loop)) == tasks
+    assert len(owner.run(21_000)) == 20
     owner.close()
 
 

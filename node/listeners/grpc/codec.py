@@ -5,8 +5,8 @@ An `ApiCodec` names the RPC of an `Api` and its conversions. `GrpcService` serve
 API.
 
 Invariants: no handler receives a malformed message (for example an id that does not have 16 bytes): it is refused with
-InvalidRequest. No handler receives a request that the listener's authorizer does not allow. Record bytes are passed on,
-never copied.
+InvalidRequest. No handler receives a request that the listener's authorizer does not allow. The audit trail receives
+each administrative request with its outcome. Record bytes are passed on, never copied.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Generic
 from node.requests.gate import Gate
 from node.requests.types.api import Answered, Api, Asked
 from node.requests.types.context import RequestContext
+from node.security.permissions import CHANGES
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.methods import CallKind, Method
 from tidelog.protocol.network import MessageStream
@@ -75,12 +76,30 @@ class ConvertedStream:
 
 
 def _call(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+    if codec.api.name in CHANGES:
+        handle = _audited(codec.api, handle)
+
     async def call(message: Any, context: RequestContext) -> Any:
         asked = codec.request_from(message)
         context.authorizer.ensure_allowed(context, codec.api, asked)
         return codec.write_answer(await handle(asked, context))
 
     return call
+
+
+def _audited(api: Api[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+    async def audited(asked: Any, context: RequestContext) -> Any:
+        outcome = None  # unknown: the caller went away, or a defect
+        try:
+            outcome = await handle(asked, context)
+        except TidelogError as error:
+            outcome = error
+            raise
+        finally:
+            context.audit.changed(context, api, asked, outcome)
+        return outcome
+
+    return audited
 
 
 def _stream(codec: ApiCodec[Any, Any], handle: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,14 +4,19 @@ Service "" and each of the node's services: alive, the process answers. This doe
 the loss of a majority would make Kubernetes restart every node.
 Service `tidelog.ready`: the node is registered, unfenced and caught up with the metadata, and is not stopping. Rolling
 updates and disruption budgets use this one.
+
+Invariant: a change of the state waits for no watcher. The servicer of grpcio-health-checking holds a lock while it
+writes to a watcher, so that one caller who does not read keeps the state from changing.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-from grpc_health.v1 import health, health_pb2
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 READY: Final = "tidelog.ready"
 
@@ -20,16 +25,47 @@ class Health:
     """The state that the health service reports. `servicer` is added to each listener (`GrpcServer.serve_health`)."""
 
     def __init__(self, services: Iterable[str]) -> None:
-        self.servicer = health.aio.HealthServicer()
+        self.servicer = HealthState()
         self._services = tuple(services)
 
-    async def alive(self) -> None:
+    def alive(self) -> None:
         """Report the node as alive and not ready."""
         for service in ("", *self._services):
-            await self.servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
-        await self.ready(is_ready=False)
+            self.servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
+        self.ready(is_ready=False)
 
-    async def ready(self, *, is_ready: bool) -> None:
+    def ready(self, *, is_ready: bool) -> None:
         """Report whether the node is ready, also to watchers."""
         answer = health_pb2.HealthCheckResponse
-        await self.servicer.set(READY, answer.SERVING if is_ready else answer.NOT_SERVING)
+        self.servicer.set(READY, answer.SERVING if is_ready else answer.NOT_SERVING)
+
+
+class HealthState(health_pb2_grpc.HealthServicer):
+    """gRPC's health service."""
+
+    def __init__(self) -> None:
+        self._statuses: dict[str, Any] = {}
+        self._changed = asyncio.Event()
+
+    def set(self, service: str, status: Any) -> None:
+        """Report this from now on."""
+        self._statuses[service] = status
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's names)
+        status = self._statuses.get(request.service)
+        if status is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        return health_pb2.HealthCheckResponse(status=status)
+
+    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
+        unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        reported = None
+        while True:
+            changed, status = self._changed, self._statuses.get(request.service, unknown)
+            if status == reported:
+                await changed.wait()
+                continue
+            await context.write(health_pb2.HealthCheckResponse(status=status))
+            reported = status

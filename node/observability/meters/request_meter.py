@@ -86,17 +86,37 @@ class MeteredRequest:
     and the request ends with that or with `entry_ended` for its last entry, whichever comes last.
     """
 
-    __slots__ = ("_arrived_ns", "_client_id", "_connection", "_local_ns", "_meter", "_now_ns", "_open", "_wait_ms")
+    __slots__ = (
+        "_arrived_ns",
+        "_client_id",
+        "_connection",
+        "_local_ns",
+        "_meter",
+        "_now_ns",
+        "_open",
+        "_wait_ms",
+        "_worked",
+    )
 
-    def __init__(self, meter: RequestMeter, connection: str, client_id: str, entries: int, wait_ms: int | None) -> None:
+    def __init__(
+        self,
+        meter: RequestMeter,
+        connection: str,
+        client_id: str,
+        entries: int,
+        wait_ms: int | None,
+        worked: Callable[[int], None] | None = None,
+    ) -> None:
         """connection, client_id: for the slow-request log. entries: how many parts are answered one by one. wait_ms:
-        how long the request asks to wait for records; None: without a limit."""
+        how long the request asks to wait for records; None: without a limit. worked: called with the local time at the
+        end (nanoseconds)."""
         self._meter = meter
         self._now_ns = meter.now_ns
         self._connection = connection
         self._client_id = client_id
         self._open = entries + 1
         self._wait_ms = wait_ms
+        self._worked = worked
         self._local_ns = 0
         self._arrived_ns = meter.now_ns()
 
@@ -114,6 +134,10 @@ class MeteredRequest:
                 self._end(now)
         elif isinstance(error, TidelogError):
             self.fail(error)
+
+    def admitted(self) -> None:
+        """The request may be handled now. What it has waited because of a quota does not count as its time."""
+        self._arrived_ns = self._now_ns()
 
     def on_loop(self, work: Coroutine[Any, Any, Result]) -> OnLoop[Result]:
         """Await the handler, and count its work on the loop as local time."""
@@ -138,10 +162,18 @@ class MeteredRequest:
         self._meter.count_error(error)
         self._end(self._now_ns())
 
+    def abandon(self) -> None:
+        """The caller went away before the answer. The work is charged, or a client that always does so would have no
+        quota."""
+        if self._worked is not None:
+            self._worked(self._local_ns)
+
     def _end(self, now: int) -> None:
         meter, local = self._meter, self._local_ns
         total = now - self._arrived_ns
         meter.local_ns += local
+        if self._worked is not None:
+            self._worked(local)
         meter.remote_ns += total - local
         meter.times[bisect_left(_BOUNDS_NS, total)] += 1
         if total > meter.slow.threshold_ns:

@@ -7,13 +7,21 @@ from typing import Final
 
 from node.requests.types.api import Api
 from replication.controller.events import (
+    AclsCreated,
+    AclsDeleted,
+    AlterClientQuotas,
     AlterConfigs,
+    AlterScramCredentials,
+    ClientQuotasAltered,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     ElectionType,
     FeaturesUpdated,
     RemoveVoter,
+    ScramCredentialsAltered,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
@@ -22,6 +30,7 @@ from replication.controller.events import (
 )
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
+from tidelog.security.acls import AclBinding, AclDecision, AclFilter, AclOperation, ResourceType
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
@@ -35,6 +44,9 @@ from tidelog.types import (
     Offset,
     PartitionIndex,
     PartitionKey,
+    QuotaEntity,
+    QuotaValue,
+    ScramMechanism,
     TopicId,
 )
 
@@ -243,6 +255,86 @@ class ListReassignmentsAnswer:
     partitions: tuple[OngoingReassignment, ...]
 
 
+# --- users ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeScramCredentialsRequest:
+    """users: empty: all."""
+
+    users: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialInfo:
+    """What is shown of a credential."""
+
+    name: str
+    mechanism: ScramMechanism
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeScramCredentialsAnswer:
+    """Sorted by user."""
+
+    credentials: tuple[ScramCredentialInfo, ...]
+
+
+# --- access control lists ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeAclsRequest:
+    """The rules that the filter selects."""
+
+    filter: AclFilter
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeAclsAnswer:
+    """Sorted."""
+
+    bindings: tuple[AclBinding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AclQuestion:
+    """Which rule decides, by the image and the settings of the node that receives the request."""
+
+    principal: str
+    host: str
+    operation: AclOperation
+    resource_type: ResourceType
+    resource_name: str
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClientQuotasRequest:
+    """Entities with this user and this client id; empty: the default; None: all."""
+
+    user: str | None
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuota:
+    """All quotas of an entity."""
+
+    entity: QuotaEntity
+    values: tuple[QuotaValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeClientQuotasAnswer:
+    """In the order of the entities' names."""
+
+    entries: tuple[ClientQuota, ...]
+
+
 # --- the requests -----------------------------------------------------------------------------------------------------
 
 ADMIN_CREATE_TOPIC: Final = Api("Admin.CreateTopic", CreateTopic, TopicCreated)
@@ -262,3 +354,17 @@ ADMIN_EXPLAIN_PARTITIONS: Final = Api("Admin.ExplainPartitions", ExplainPartitio
 ADMIN_DESCRIBE_LOG_DIRS: Final = Api("Admin.DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsAnswer)
 ADMIN_EXPLAIN_RESTART: Final = Api("Admin.ExplainRestart", ExplainRestartRequest, ExplainRestartAnswer)
 ADMIN_REMOVE_VOTER: Final = Api("Admin.RemoveVoter", RemoveVoter, VoterRemoved)
+ADMIN_ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
+    "Admin.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered
+)
+ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
+    "Admin.DescribeUserScramCredentials", DescribeScramCredentialsRequest, DescribeScramCredentialsAnswer
+)
+ADMIN_CREATE_ACLS: Final = Api("Admin.CreateAcls", CreateAcls, AclsCreated)
+ADMIN_DELETE_ACLS: Final = Api("Admin.DeleteAcls", DeleteAcls, AclsDeleted)
+ADMIN_DESCRIBE_ACLS: Final = Api("Admin.DescribeAcls", DescribeAclsRequest, DescribeAclsAnswer)
+ADMIN_EXPLAIN_ACL: Final = Api("Admin.ExplainAcl", AclQuestion, AclDecision)
+ADMIN_ALTER_CLIENT_QUOTAS: Final = Api("Admin.AlterClientQuotas", AlterClientQuotas, ClientQuotasAltered)
+ADMIN_DESCRIBE_CLIENT_QUOTAS: Final = Api(
+    "Admin.DescribeClientQuotas", DescribeClientQuotasRequest, DescribeClientQuotasAnswer
+)

@@ -1,18 +1,53 @@
-"""Authorization: the one place where a request can be rejected because of its origin."""
+"""Authorization: the one place where a request can be rejected because of its origin. And the audit trail."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from node.requests.types.api import Api
+from tidelog.errors import TidelogError
+from tidelog.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from node.requests.types.context import RequestContext
 
 
 class Authorizer:
-    """Allows every request: listeners do not authenticate callers yet."""
+    """Allows every request: `authorizer.class.name = "none"`. AclAuthorizer decides by the ACLs of the cluster."""
 
     def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
         """Called with each request, and with each message of a stream, before its handler. Raises
-        TopicAuthorizationFailed or ClusterAuthorizationFailed to reject it."""
+        TopicAuthorizationFailed or ClusterAuthorizationFailed to reject it as a whole."""
+
+    def topic_refusal(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        api: Api[Any, Any],  # noqa: ARG002
+        topic: str,  # noqa: ARG002
+        *,
+        by_id: bool = False,  # noqa: ARG002
+    ) -> TidelogError | None:
+        """Called by the handlers of requests whose topics are answered one by one, for each topic. by_id: the request
+        names the topic by its id, and may not learn its name. Returns the error to answer with, None if the request is
+        allowed for this topic."""
+        return None
+
+    def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:  # noqa: ARG002
+        """Whether the caller may do this with a topic that it did not name: a refusal is not an event."""
+        return True
+
+
+class AuditTrail:
+    """Records nothing; AuditLog does."""
+
+    def authentication_failed(
+        self, *, listener: str, address: str, mechanism: str, reason: str, claimed_user: str = ""
+    ) -> None:
+        """Called by a listener when a caller did not prove who it is. address: IP address and port. reason: for people,
+        without any secret. claimed_user: whom the caller claims to be; empty if it names nobody."""
+
+    def not_a_node(self, context: RequestContext, request: str) -> None:
+        """Called when a request that is for nodes only was refused to another caller."""
+
+    def changed(self, context: RequestContext, api: Api[Any, Any], asked: Any, outcome: Any) -> None:
+        """Called when an administrative request has ended. outcome: its answer, or its error; None if it is unknown."""

@@ -8,12 +8,19 @@ from typing import Final
 from node.requests.types.admin_requests import ChangedPartitions
 from node.requests.types.api import Api
 from replication.controller.events import (
+    AclsCreated,
+    AclsDeleted,
     AllocateProducerIds,
+    AlterClientQuotas,
     AlterConfigs,
     AlterPartition,
     AlterReassignments,
+    AlterScramCredentials,
+    ClientQuotasAltered,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     ElectLeaders,
     FeaturesUpdated,
@@ -23,6 +30,7 @@ from replication.controller.events import (
     Registered,
     RegisterNode,
     RemoveVoter,
+    ScramCredentialsAltered,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
@@ -72,3 +80,9 @@ CONTROLLER_INCREMENTAL_ALTER_CONFIGS: Final = Api("Controller.IncrementalAlterCo
 CONTROLLER_CREATE_PARTITIONS: Final = Api("Controller.CreatePartitions", CreatePartitions, TopicAltered)
 CONTROLLER_UPDATE_FEATURES: Final = Api("Controller.UpdateFeatures", UpdateFeatures, FeaturesUpdated)
 CONTROLLER_REMOVE_VOTER: Final = Api("Controller.RemoveVoter", RemoveVoter, VoterRemoved)
+CONTROLLER_ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
+    "Controller.AlterUserScramCredentials", AlterScramCredentials, ScramCredentialsAltered
+)
+CONTROLLER_CREATE_ACLS: Final = Api("Controller.CreateAcls", CreateAcls, AclsCreated)
+CONTROLLER_DELETE_ACLS: Final = Api("Controller.DeleteAcls", DeleteAcls, AclsDeleted)
+CONTROLLER_ALTER_CLIENT_QUOTAS: Final = Api("Controller.AlterClientQuotas", AlterClientQuotas, ClientQuotasAltered)

@@ -36,7 +36,8 @@ class IntroduceAnswer:
     """The identity of a replica.
 
     cluster_id: the cluster of its metadata directory, "" for none. leader_id, leader_epoch: the quorum's leader (-1:
-    unknown) and its epoch. voters: in its log; none if no quorum was formed, as far as it knows.
+    unknown) and its epoch. voters: in its log; none if no quorum was formed, as far as it knows. incarnation: of the
+    process; empty for a node of an earlier version.
     """
 
     node_id: int
@@ -45,6 +46,7 @@ class IntroduceAnswer:
     leader_id: NodeId
     leader_epoch: LeaderEpoch
     voters: tuple[UncheckedReplicaKey, ...]
+    incarnation: bytes
 
     @property
     def key(self) -> UncheckedReplicaKey:

@@ -1,0 +1,167 @@
+"""The authorizer that decides by the ACLs of the cluster.
+
+Invariants:
+  1. A request is allowed only if `PERMISSIONS` has an entry for it and the present ACLs allow its principal what the
+     entry says, or the principal is a super user, or the request is one of nodes and the listener takes its caller for
+     a node.
+  2. Until the node knows the metadata of the cluster, only requests of super users and of nodes are allowed.
+  3. Every refusal of something that the caller named is given to the audit log.
+  4. The text of a refusal does not contain the name of a topic that the caller named by its id and may not describe.
+
+Not here: who the principal is (node/listeners), which ACL decides (acl_decisions.py).
+Source: Kafka's StandardAuthorizer and KafkaApis.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from node.requests.types.api import Api
+from node.requests.types.authorizer import Authorizer
+from node.requests.types.context import RequestContext
+from node.requests.types.fetch import FetchRequest
+from node.security.acl_decisions import AclDecisions
+from node.security.audit_log import AuditLog
+from node.security.permissions import PERMISSIONS, Permission, Scope
+from node.security.security_settings import AuthorizerConfig
+from replication.controller.image import ClusterImage
+from tidelog.errors import (
+    ClusterAuthorizationFailed,
+    NodeNotAvailable,
+    TidelogError,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+)
+from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
+
+
+class AclAuthorizer(Authorizer):
+    """Decides on every request of a node's listeners."""
+
+    def __init__(self, config: AuthorizerConfig, audit: AuditLog) -> None:
+        self._super_users = config.super_users
+        self._decisions = AclDecisions(config)
+        self._image: ClusterImage | None = None
+        self._audit = audit
+
+    def follow(self, image: ClusterImage) -> None:
+        """Decide by the ACLs of this image from now on."""
+        self._image = image
+        self._decisions.follow(image.acls)
+
+    def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
+        """As Authorizer's."""
+        needed = PERMISSIONS.get(api.name)
+        if needed is None:
+            raise ClusterAuthorizationFailed(f"{api} has no entry in the table of permissions: it is refused")
+        if needed.scope is Scope.NOTHING or (needed.asked_by_nodes and context.for_nodes):
+            return
+        if needed.scope is Scope.EACH_TOPIC:
+            if isinstance(asked, FetchRequest) and asked.replica is not None and not context.for_nodes:
+                self._ensure_cluster(context, api, AclOperation.CLUSTER_ACTION)
+        elif needed.scope is Scope.TOPIC:
+            self._ensure_topic(context, api, needed, asked)
+        elif needed.or_topic is None:
+            self._ensure_cluster(context, api, needed.operation)
+        elif not self._allows(context, needed.operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            self._ensure_alternative(context, api, needed, needed.or_topic, asked)
+
+    def topic_refusal(
+        self, context: RequestContext, api: Api[Any, Any], topic: str, *, by_id: bool = False
+    ) -> TidelogError | None:
+        """As Authorizer's."""
+        operation = PERMISSIONS[api.name].operation
+        return self._refusal(context, api, operation, ResourceType.TOPIC, topic, by_id=by_id)
+
+    def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:
+        """As Authorizer's."""
+        return self._allows(context, operation, ResourceType.TOPIC, topic)
+
+    def _ensure_cluster(self, context: RequestContext, api: Api[Any, Any], operation: AclOperation) -> None:
+        refusal = self._refusal(context, api, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        if refusal is not None:
+            raise refusal
+
+    def _ensure_topic(self, context: RequestContext, api: Api[Any, Any], needed: Permission, asked: Any) -> None:
+        assert needed.topic_of is not None, f"the table of permissions says which topic {api} names"
+        named = needed.topic_of(asked)
+        topic = named or self._topic_by_id(asked)
+        refusal = self._refusal(context, api, needed.operation, ResourceType.TOPIC, topic, by_id=not named)
+        if refusal is not None:
+            raise refusal
+
+    def _topic_by_id(self, asked: Any) -> str:
+        """The name of a topic that a request names by its id only. Raises UnknownTopicId: permission for a topic that
+        this node does not know cannot be checked."""
+        topic_id = getattr(asked, "topic_id", None)
+        if self._image is None or topic_id is None:
+            return ""
+        topic = self._image.topics.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id}, as far as this node knows")
+        return topic.name
+
+    def _ensure_alternative(
+        self, context: RequestContext, api: Api[Any, Any], needed: Permission, operation: AclOperation, asked: Any
+    ) -> None:
+        if needed.topic_of is not None:
+            refusal = self._refusal(context, api, operation, ResourceType.TOPIC, needed.topic_of(asked))
+            if refusal is not None:
+                raise refusal
+        elif self._image is None or not self._decisions.allows_any(
+            context.principal, context.host, operation, ResourceType.TOPIC
+        ):
+            self._ensure_cluster(context, api, needed.operation)
+
+    def _allows(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        if self._image is None:
+            return context.principal in self._super_users
+        return self._decisions.decide(context.principal, context.host, operation, resource_type, name).allowed
+
+    def _refusal(
+        self,
+        context: RequestContext,
+        api: Api[Any, Any],
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        by_id: bool = False,
+    ) -> TidelogError | None:
+        """None if it is allowed."""
+        if self._image is None:
+            if context.principal in self._super_users:
+                return None
+            return NodeNotAvailable(
+                f"{api}: the node is starting and does not know the ACLs of the cluster yet; use another node, or try "
+                "again later"
+            )
+        decision = self._decisions.decide(context.principal, context.host, operation, resource_type, name)
+        if decision.allowed:
+            return None
+        self._audit.denied(context, api, operation, resource_type, name, decision)
+        if resource_type is ResourceType.TOPIC:
+            hidden = by_id and not self.allows_topic(context, AclOperation.DESCRIBE, name)
+            topic = "the topic with this id" if hidden else f"topic {shown(name)}"
+            options = f"--topic {'NAME' if hidden else _argument(name, 'NAME')}"
+            return TopicAuthorizationFailed(_text(context, operation, topic, options))
+        return ClusterAuthorizationFailed(_text(context, operation, "the cluster", "--cluster"))
+
+
+def _text(context: RequestContext, operation: AclOperation, what: str, options: str) -> str:
+    """options: of `tidelog acl add`, for the resource."""
+    word = operation.name.lower().replace("_", "-")
+    command = f"tidelog acl add --allow {_argument(context.principal, 'User:NAME')} -o {word} {options}"
+    implied = ""
+    if operation is AclOperation.DESCRIBE and options != "--cluster":
+        implied = "; a client that reads or writes needs `-o read` or `-o write` instead, which imply it"
+    return (
+        f"{shown(context.principal)} has no permission to {operation.name} {what} from {context.host or 'its address'}"
+        f": an operator can give it (`{command}`{implied}), or find out why (`tidelog acl test`)"
+    )
+
+
+def _argument(name: str, otherwise: str) -> str:
+    """A name that callers chose, for a command that an operator copies to a shell."""
+    return shlex.quote(name) if name.isprintable() and "`" not in name else otherwise

@@ -1,0 +1,227 @@
+"""The audit log: denied requests, failed authentications and administrative changes, each as one line of JSON.
+
+Invariants:
+  1. A line is one JSON object in ASCII: control characters of names are escaped, so no name can forge a line.
+  2. A line has at most `LINE_CHARACTERS_MAX` characters: names are cut, and of many parts of a request the first are
+     shown. Fields that hold secrets (declared with `repr=False`) are left out.
+  3. A flood of denials makes at most `2 * EVENTS_MAX + 1` lines in `WINDOW_MS`, and so does one of failed
+     authentications: the first event of each kind, and afterwards how many more there were. Administrative changes are
+     never left out.
+  4. No value of a request makes writing an event fail.
+
+Not here: where lines go (audit_file.py), what is denied (acl_authorizer.py).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from itertools import islice
+from typing import Any, Final
+
+from node.requests.types.admin_requests import ChangedPartitions
+from node.requests.types.api import Api
+from node.requests.types.authorizer import AuditTrail
+from node.requests.types.context import RequestContext
+from tidelog.clock import Clock
+from tidelog.errors import TidelogError
+from tidelog.security.acls import CLUSTER_NAME, AclDecision, AclOperation, ResourceType
+
+WINDOW_MS: Final = 10_000
+EVENTS_MAX: Final = 100
+LINE_CHARACTERS_MAX: Final = 8_192
+TEXT_CHARACTERS_MAX: Final = 256
+ESCAPED_CHARACTERS_MAX: Final = 768
+"""Of a text in its escaped form: a line has up to eight."""
+
+ITEMS_MAX: Final = (20, 5, 1)
+"""How many parts of a request a line shows: the first number with which it is short enough."""
+
+
+class AuditLog(AuditTrail):
+    """Writes the events of one node."""
+
+    def __init__(self, write: Callable[[str], None], *, clock: Clock, node_id: int) -> None:
+        """write: takes a line without its end; it must not wait."""
+        self.write = write
+        self._clock, self._node_id = clock, node_id
+        self.counts = dict.fromkeys(("denied", "authentication_failed", "change"), 0)
+        """Events since the start, also those that were left out."""
+        self._denials = _EventLimit()
+        self._failures = _EventLimit()
+        self._window_ends = clock.monotonic_ms() + WINDOW_MS
+
+    async def run(self) -> None:
+        """Report at the end of each window how many events were left out, until cancelled."""
+        while True:
+            await self._clock.sleep_ms(WINDOW_MS)
+            self._begin_window()
+
+    def denied(
+        self,
+        context: RequestContext,
+        api: Api[Any, Any],
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        decision: AclDecision,
+    ) -> None:
+        """A request, or one topic of it, was refused."""
+        self._denied(context, api.name, operation, resource_type, name, decision.reason)
+
+    def not_a_node(self, context: RequestContext, request: str) -> None:
+        """As AuditTrail's."""
+        reason = "the request is for nodes only, and the caller is none"
+        self._denied(context, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, reason)
+
+    def _denied(
+        self,
+        context: RequestContext,
+        request: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        reason: str,
+    ) -> None:
+        denial = {
+            "principal": _short(context.principal),
+            "operation": operation.name,
+            "resource_type": resource_type.name,
+            "resource": _short(name),
+        }
+        if self._admits(self._denials, "denied", denial):
+            self._event("denied", {**_origin(context), **denial, "request": request, "reason": _short(reason)})
+
+    def authentication_failed(
+        self, *, listener: str, address: str, mechanism: str, reason: str, claimed_user: str = ""
+    ) -> None:
+        """As AuditTrail's. The claimed user belongs to no kind of event: a guesser of names has one kind."""
+        host = address.rpartition(":")[0]
+        failure = {"host": _short(host), "listener": _short(listener), "mechanism": _short(mechanism)}
+        if self._admits(self._failures, "authentication_failed", failure):
+            who = {"claimed_user": _short(claimed_user)} if claimed_user else {}
+            self._event(
+                "authentication_failed", {**failure, "address": _short(address), **who, "reason": _short(reason)}
+            )
+
+    def changed(self, context: RequestContext, api: Api[Any, Any], asked: Any, outcome: Any) -> None:
+        """As AuditTrail's."""
+        self.counts["change"] += 1
+        what = {"principal": _short(context.principal), **_origin(context), "request": api.name}
+        result = _outcome(outcome)
+        for items in ITEMS_MAX:
+            line = self._line("change", {**what, "outcome": result, "asked": _plain(asked, items)})
+            if len(line) <= LINE_CHARACTERS_MAX:
+                break
+        else:
+            line = self._line("change", {**what, "outcome": result, "asked": "too long for a line"})
+        self.write(line)
+
+    def close(self) -> None:
+        """Report what was left out so far."""
+        self._begin_window()
+
+    def _admits(self, limit: _EventLimit, event: str, what: Mapping[str, str]) -> bool:
+        if self._clock.monotonic_ms() >= self._window_ends:
+            self._begin_window()
+        self.counts[event] += 1
+        return limit.admits((event, *what.items()))
+
+    def _begin_window(self) -> None:
+        self._window_ends = self._clock.monotonic_ms() + WINDOW_MS
+        for limit in (self._denials, self._failures):
+            counts, others = limit.take()
+            for (event, *what), count in counts:
+                self._event("suppressed", {"of": event, **dict(what), "count": count})
+            if others:
+                self._event("suppressed", {"of": limit.last_event, "count": others})
+
+    def _event(self, event: str, content: Mapping[str, Any]) -> None:
+        self.write(self._line(event, content))
+
+    def _line(self, event: str, content: Mapping[str, Any]) -> str:
+        at = datetime.fromtimestamp(self._clock.wall_ms() / 1_000, UTC).isoformat(timespec="milliseconds")
+        return json.dumps({"at": at, "node": self._node_id, "event": event, **content})
+
+
+class _EventLimit:
+    """Events of one window: the first of each kind is written, the others are counted."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[Any, ...], int] = {}
+        self._others = 0
+        self.last_event = ""
+
+    def admits(self, key: tuple[Any, ...]) -> bool:
+        """True for the first event of this kind."""
+        self.last_event = key[0]
+        known = self._counts.get(key)
+        if known is not None:
+            self._counts[key] = known + 1
+            return False
+        if len(self._counts) >= EVENTS_MAX:
+            self._others += 1
+            return False
+        self._counts[key] = 0
+        return True
+
+    def take(self) -> tuple[list[tuple[tuple[Any, ...], int]], int]:
+        """How many events were left out of each kind, and of further kinds. Begins the next window."""
+        left_out = [(key, count) for key, count in self._counts.items() if count]
+        others = self._others
+        self._counts, self._others = {}, 0
+        return left_out, others
+
+
+def _origin(context: RequestContext) -> dict[str, str]:
+    return {
+        "address": _short(context.connection),
+        "listener": _short(context.listener),
+        "client_id": _short(context.client_id),
+    }
+
+
+def _outcome(outcome: Any) -> str | dict[str, int]:
+    if outcome is None:
+        return "unknown"
+    if isinstance(outcome, ChangedPartitions):
+        return dict(Counter("ok" if each.error is None else _name_of(each.error) for each in outcome.partitions))
+    return _name_of(outcome) if isinstance(outcome, TidelogError) else "ok"
+
+
+def _name_of(error: TidelogError) -> str:
+    return error.kafka_name or type(error).__name__
+
+
+def _short(text: str) -> str:
+    """The text, cut so that it is short in its escaped form too."""
+    kept = text[:TEXT_CHARACTERS_MAX]
+    while len(json.dumps(kept)) > ESCAPED_CHARACTERS_MAX:
+        kept = kept[: len(kept) // 2]
+    return text if len(kept) == len(text) else f"{kept}... ({len(text)} characters)"
+
+
+def _plain(value: Any, items: int) -> Any:
+    """The value for JSON, with at most so many items of a collection, without the fields of dataclasses that have
+    `repr=False`."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)  # JSON has no word for it
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, int):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name), items) for each in fields(value) if each.repr}
+    if isinstance(value, Mapping):
+        return {_short(str(key)): _plain(item, items) for key, item in islice(value.items(), items)}
+    if isinstance(value, tuple | list):
+        more = [f"{len(value) - items} more"] if len(value) > items else []
+        return [*(_plain(each, items) for each in value[:items]), *more]
+    return _short(value.hex() if isinstance(value, bytes) else str(value))

@@ -1,0 +1,258 @@
+"""The authorizer on the boundary: what it refuses, what it says, and what it tells the audit log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from node.listeners.grpc.connections import host_of
+from node.requests.types import admin_requests as admin
+from node.requests.types import controller_requests as controller
+from node.requests.types.api import Api
+from node.requests.types.context import RequestContext
+from node.requests.types.fetch import DATA_FETCH_STREAM, FetchingReplica, FetchRequest
+from node.requests.types.offsets import DATA_LIST_OFFSETS
+from node.requests.types.producers import DATA_INIT_PRODUCER_ID, InitProducerIdRequest
+from node.security import acl_authorizer
+from node.security.acl_authorizer import AclAuthorizer
+from node.security.audit_log import AuditLog
+from node.security.security_settings import AuthorizerConfig
+from replication.controller.events import CreateTopic, DeleteTopic
+from replication.controller.image import EMPTY, TopicState
+from tidelog.clock import MachineClock
+from tidelog.errors import (
+    ClusterAuthorizationFailed,
+    NodeNotAvailable,
+    TidelogError,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+)
+from tidelog.security.acls import CLUSTER_NAME, AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from tidelog.types import NO_PRODUCER_ID, Incarnation, Isolation, NodeId, TopicId
+
+SECRET = TopicId(UUID(int=7))
+IMAGE = replace(EMPTY, topics={SECRET: TopicState("secret", SECRET, {}, ())}, topic_ids={"secret": SECRET})
+ALICE = RequestContext("client", "ipv4:10.0.0.1:40000", "User:alice", for_nodes=False, host="10.0.0.1")
+ROOT = replace(ALICE, principal="User:root")
+
+
+def rule(
+    operation: AclOperation,
+    name: str = "",
+    *,
+    permission: AclPermission = AclPermission.ALLOW,
+    host: str = "*",
+    prefixed: bool = False,
+) -> AclBinding:
+    """For alice; without a name, of the cluster."""
+    kind = ResourceType.TOPIC if name else ResourceType.CLUSTER
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    return AclBinding(kind, name or CLUSTER_NAME, pattern, "User:alice", host, operation, permission)
+
+
+class World:
+    """An authorizer, and the audit log that it writes."""
+
+    def __init__(self, *rules: AclBinding, loaded: bool = True, everyone: bool = False) -> None:
+        self.lines: list[str] = []
+        audit = AuditLog(self.lines.append, clock=MachineClock(), node_id=3)
+        config = AuthorizerConfig(enabled=True, super_users=frozenset({"User:root"}), allow_everyone=everyone)
+        self.authorizer = AclAuthorizer(config, audit)
+        if loaded:
+            self.follow(*rules)
+
+    def follow(self, *rules: AclBinding) -> None:
+        self.authorizer.follow(replace(IMAGE, acls=frozenset(rules)))
+
+    def ask(self, api: Api[Any, Any], asked: Any, context: RequestContext = ALICE) -> TidelogError | None:
+        """The refusal; None if it is allowed."""
+        try:
+            self.authorizer.ensure_allowed(context, api, asked)
+        except TidelogError as error:
+            return error
+        return None
+
+    @property
+    def denied(self) -> list[tuple[str, str]]:
+        events = [json.loads(line) for line in self.lines]
+        return [(event["operation"], event["resource"]) for event in events if event["event"] == "denied"]
+
+
+def create(name: str) -> CreateTopic:
+    return CreateTopic(name, 1, 1, {})
+
+
+def producer_id() -> InitProducerIdRequest:
+    return InitProducerIdRequest(NO_PRODUCER_ID, -1)
+
+
+def test_a_refusal_says_what_is_missing_and_what_to_do_and_is_recorded() -> None:
+    world = World()
+    refusal = world.ask(admin.ADMIN_CREATE_TOPIC, create("orders"))
+    assert isinstance(refusal, TopicAuthorizationFailed)
+    assert refusal.message == (
+        "User:alice has no permission to CREATE topic orders from 10.0.0.1: an operator can give it (`tidelog acl add "
+        "--allow User:alice -o create --topic orders`), or find out why (`tidelog acl test`)"
+    )
+    (line,) = world.lines
+    event = json.loads(line)
+    assert event["principal"] == "User:alice"
+    assert event["address"] == "ipv4:10.0.0.1:40000"
+    assert event["request"] == "Admin.CreateTopic"
+    assert event["reason"] == "no ACL refers to the resource: denied by default"
+
+
+def test_a_refusal_names_the_command_that_gives_the_permission() -> None:
+    world = World()
+    refusal = world.ask(DATA_INIT_PRODUCER_ID, producer_id())
+    assert refusal is not None
+    assert "(`tidelog acl add --allow User:alice -o idempotent-write --cluster`)" in refusal.message
+    refusal = world.authorizer.topic_refusal(ALICE, DATA_LIST_OFFSETS, "orders")
+    assert refusal is not None
+    assert (
+        "(`tidelog acl add --allow User:alice -o describe --topic orders`; a client that reads or writes needs "
+        "`-o read` or `-o write` instead, which imply it)"
+    ) in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("principal", "topic", "options"),
+    [
+        ("User:CN=Jane Doe", "orders", "--allow 'User:CN=Jane Doe' -o create --topic orders"),
+        ("User:$(reboot)", "a;reboot", "--allow 'User:$(reboot)' -o create --topic 'a;reboot'"),
+        ("User:a\nb", "`reboot`", "--allow User:NAME -o create --topic NAME"),
+    ],
+)
+def test_the_command_of_a_refusal_is_safe_to_copy(principal: str, topic: str, options: str) -> None:
+    refusal = World().ask(admin.ADMIN_CREATE_TOPIC, create(topic), replace(ALICE, principal=principal))
+    assert refusal is not None
+    assert f"`tidelog acl add {options}`" in refusal.message
+
+
+def test_a_topic_is_created_with_permission_for_the_cluster_or_for_its_name() -> None:
+    for given in (rule(AclOperation.CREATE), rule(AclOperation.CREATE, "orders")):
+        world = World(given)
+        assert world.ask(admin.ADMIN_CREATE_TOPIC, create("orders")) is None
+        assert world.denied == [], "what is allowed in another way is not an event"
+    assert world.ask(admin.ADMIN_CREATE_TOPIC, create("others")) is not None
+
+
+def test_a_producer_id_needs_idempotent_write_or_write_of_any_topic() -> None:
+    asked = producer_id()
+    for given in (rule(AclOperation.IDEMPOTENT_WRITE), rule(AclOperation.WRITE, "orders")):
+        assert World(given).ask(DATA_INIT_PRODUCER_ID, asked) is None
+    world = World(rule(AclOperation.READ, "orders"))
+    assert isinstance(world.ask(DATA_INIT_PRODUCER_ID, asked), ClusterAuthorizationFailed)
+    assert world.denied == [("IDEMPOTENT_WRITE", CLUSTER_NAME)]
+
+
+def test_a_topic_that_is_named_by_its_id_is_decided_by_its_name_which_is_not_told() -> None:
+    by_id = DeleteTopic("", SECRET)
+    assert World(rule(AclOperation.DELETE, "secret")).ask(admin.ADMIN_DELETE_TOPIC, by_id) is None
+    world = World(rule(AclOperation.DELETE, "orders"))
+    refusal = world.ask(admin.ADMIN_DELETE_TOPIC, by_id)
+    assert isinstance(refusal, TopicAuthorizationFailed)
+    assert "DELETE the topic with this id" in refusal.message
+    assert "secret" not in refusal.message
+    assert "-o delete --topic NAME`" in refusal.message
+    assert world.denied == [("DELETE", "secret")], "the operator sees it"
+    world.follow(rule(AclOperation.DESCRIBE, "secret"))
+    refusal = world.ask(admin.ADMIN_DELETE_TOPIC, by_id)
+    assert refusal is not None
+    assert "DELETE topic secret" in refusal.message, "who may describe it knows its name"
+    unknown = DeleteTopic("", TopicId(UUID(int=8)))
+    assert isinstance(world.ask(admin.ADMIN_DELETE_TOPIC, unknown), UnknownTopicId)
+
+
+@pytest.mark.parametrize("everyone", [False, True])
+def test_only_super_users_are_let_in_before_the_node_knows_the_rules(everyone: bool) -> None:
+    """Otherwise a node that starts would let in what a rule denies."""
+    world = World(loaded=False, everyone=everyone)
+    requests: list[tuple[Api[Any, Any], Any]] = [
+        (admin.ADMIN_CREATE_TOPIC, create("orders")),
+        (admin.ADMIN_DELETE_TOPIC, DeleteTopic("", SECRET)),
+        (admin.ADMIN_CREATE_ACLS, None),
+        (DATA_INIT_PRODUCER_ID, producer_id()),
+        (controller.CONTROLLER_HEARTBEAT, None),
+    ]
+    for api, asked in requests:
+        assert isinstance(world.ask(api, asked), NodeNotAvailable), api
+        assert world.ask(api, asked, ROOT) is None, api
+    assert isinstance(world.authorizer.topic_refusal(ALICE, DATA_LIST_OFFSETS, "orders"), NodeNotAvailable)
+    assert not world.authorizer.allows_topic(ALICE, AclOperation.DESCRIBE, "orders")
+    assert world.authorizer.allows_topic(ROOT, AclOperation.DESCRIBE, "orders")
+    assert world.lines == []
+
+
+def test_a_caller_that_its_listener_takes_for_a_node_needs_no_rule_for_what_nodes_ask() -> None:
+    """Also before the node knows any rule: it learns them from the quorum. For all else it is a caller like others."""
+    world = World(loaded=False)
+    inner = replace(ALICE, listener="inner", for_nodes=True)
+    consumer = FetchRequest(None, 0, 0, Isolation.READ_UNCOMMITTED, ())
+    follower = consumer._replace(replica=FetchingReplica(NodeId(1), Incarnation(UUID(int=1))))
+    requests: list[tuple[Api[Any, Any], Any]] = [
+        (controller.CONTROLLER_HEARTBEAT, None),
+        (admin.ADMIN_DESCRIBE_LOG_DIRS, None),
+        (DATA_FETCH_STREAM, follower),
+    ]
+    for api, asked in requests:
+        assert world.ask(api, asked, inner) is None, api
+        assert isinstance(world.ask(api, asked), NodeNotAvailable), api
+    world.follow()
+    for api, asked in requests:
+        assert world.ask(api, asked, inner) is None, api
+        assert isinstance(world.ask(api, asked), ClusterAuthorizationFailed), api
+    assert world.ask(DATA_FETCH_STREAM, consumer) is None, "its topics are decided one by one"
+    assert world.authorizer.topic_refusal(inner, DATA_FETCH_STREAM, "orders") is not None
+    assert isinstance(world.ask(admin.ADMIN_CREATE_ACLS, None, inner), ClusterAuthorizationFailed)
+
+
+def test_a_request_without_an_entry_in_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acl_authorizer, "PERMISSIONS", {})
+    refusal = World().ask(admin.ADMIN_DESCRIBE_CLUSTER, None, ROOT)
+    assert isinstance(refusal, ClusterAuthorizationFailed)
+    assert "no entry in the table of permissions" in refusal.message
+
+
+def test_a_changed_rule_holds_for_the_next_decision() -> None:
+    world = World(rule(AclOperation.WRITE, "orders", prefixed=True))
+    assert world.authorizer.allows_topic(ALICE, AclOperation.WRITE, "orders-1")
+    world.follow(
+        rule(AclOperation.WRITE, "orders", prefixed=True),
+        rule(AclOperation.WRITE, "orders-1", permission=AclPermission.DENY, host="10.0.0.1"),
+    )
+    assert not world.authorizer.allows_topic(ALICE, AclOperation.WRITE, "orders-1")
+    assert world.authorizer.allows_topic(ALICE, AclOperation.WRITE, "orders-2")
+    elsewhere = replace(ALICE, host="10.0.0.2")
+    assert world.authorizer.allows_topic(elsewhere, AclOperation.WRITE, "orders-1")
+    assert world.lines == [], "what the caller did not name is not an event"
+
+
+def test_a_name_cannot_forge_a_line_of_the_error_or_of_the_audit_log() -> None:
+    world = World()
+    refusal = world.ask(admin.ADMIN_CREATE_TOPIC, create('x\n{"event": "change"}\x1b[2J'))
+    assert refusal is not None
+    assert refusal.message.isprintable()
+    (line,) = world.lines
+    assert "\n" not in line
+    assert line.isascii()
+    assert json.loads(line)["event"] == "denied"
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:10.0.0.1:40000", "10.0.0.1"),
+        ("ipv6:%5B::1%5D:40000", "::1"),
+        ("ipv6:[2001:db8::7]:1", "2001:db8::7"),
+        ("ipv6:%5B::ffff:10.0.0.1%5D:40000", "10.0.0.1"),
+        ("unix:/run/tidelog", ""),
+        ("", ""),
+    ],
+)
+def test_the_host_of_a_caller_is_its_address_without_a_port(peer: str, host: str) -> None:
+    assert host_of(peer) == host

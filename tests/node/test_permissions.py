@@ -1,0 +1,401 @@
+"""Who is let in: every RPC by every kind of caller, as the table of docs/security.md says.
+
+Each row of the table is a request and the permission that it needs; each further column is a kind of caller. The
+requests are sent to a real node over gRPC. A caller is let in unless the answer, or each part of the answer, is that it
+has no permission: any other error comes from behind the boundary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from node.requests.types.api import APIS
+from node.requests.types.context import ANONYMOUS
+from node.security.permissions import CHANGES, PERMISSIONS, Permission, Scope
+from node.security.sasl_settings import SaslConfig
+from tests.certificates import Authority
+from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes
+from tidelog.client.admin import Admin
+from tidelog.errors import (
+    ClusterAuthorizationFailed,
+    IllegalSaslState,
+    SaslAuthenticationFailed,
+    SaslSessionEnded,
+    TidelogError,
+    TlsHandshakeFailed,
+    TopicAuthorizationFailed,
+)
+from tidelog.protocol import methods, wire
+from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.methods import CallKind, Method
+from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
+from tidelog.protocol.status import from_proto, from_rpc_error
+from tidelog.protocol.v1 import acl_pb2, admin_pb2, data_pb2, sasl_pb2
+from tidelog.security.acls import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.scram import ScramClient
+from tidelog.security.tls_files import Tls
+from tidelog.types import Endpoint, Millis, ScramMechanism
+
+DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "security.md"
+TOPIC: Final = "orders"
+SCRAM: Final = ScramMechanism.SCRAM_SHA_256
+FOLLOWER: Final = "Data.FetchStream of a follower"
+"""The one row whose request differs from another one's only by a field."""
+
+MUTUAL: Final = "mutual"
+"""The listener that requires certificates of clients."""
+
+OPEN: Final = "open"
+"""The listener with TLS whose callers need no certificate."""
+
+WAYS: Final = ("certificates", "passwords")
+"""How callers prove who they are."""
+
+MADE_UP: Final = ((SESSION_KEY, "x" * 43),)
+"""What a call carries that has the token of no session."""
+
+REFUSALS: Final = (
+    TopicAuthorizationFailed,
+    ClusterAuthorizationFailed,
+    TlsHandshakeFailed,
+    SaslAuthenticationFailed,
+    SaslSessionEnded,
+)
+
+NO_CREDENTIALS, WRONG, WITHOUT_PERMISSION, WITH_PERMISSION, NODE = CALLERS = (
+    "no credentials",
+    "wrong credentials",
+    "client without permission",
+    "client with permission",
+    "node",
+)
+"""Kinds of callers: the columns of the table."""
+
+IMPLYING: Final = {
+    "DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"},
+    "DESCRIBE_CONFIGS": {"ALTER_CONFIGS"},
+}
+
+
+def table() -> list[dict[str, str]]:
+    """The table of docs/security.md, a row for each request."""
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("| request |"))
+    header = [cell.strip() for cell in lines[first].strip("|").split("|")]
+    rows = []
+    for line in lines[first + 2 :]:
+        if not line.startswith("|"):
+            break
+        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        rows.append(dict(zip(header, cells, strict=True)))
+    return rows
+
+
+def shown(needed: Permission) -> str:
+    """A permission as the table shows it."""
+    if needed.scope is Scope.CLUSTER:
+        text = f"{needed.operation.name} of the cluster"
+        if needed.or_topic is not None:
+            text += f", or {needed.or_topic.name} of {'the' if needed.topic_of is not None else 'any'} topic"
+        return text
+    if needed.scope is Scope.NOTHING:
+        return "none"
+    return f"{needed.operation.name} of {'the' if needed.scope is Scope.TOPIC else 'each'} topic"
+
+
+def sufficient(permission: str) -> set[tuple[ResourceType, AclOperation]]:
+    """The operations on resources of which each is enough."""
+    found = set()
+    for part in permission.split(", or ") if permission != "none" else ():
+        operation, kind = re.fullmatch(r"([A-Z_]+) of (?:the|each|any) (cluster|topic)", part).groups()  # type: ignore[union-attr]
+        resource = ResourceType[kind.upper()]
+        for each in (operation, *IMPLYING.get(operation, ())):
+            if AclOperation[each] in OPERATIONS[resource]:
+                found.add((resource, AclOperation[each]))
+    return found
+
+
+def rule(principal: str, kind: ResourceType, operation: AclOperation) -> AclBinding:
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else TOPIC
+    return AclBinding(kind, name, PatternType.LITERAL, principal, "*", operation, AclPermission.ALLOW)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def filled(message: Message) -> Message:
+    """The message with an id of 16 bytes in each field of bytes and every message in it filled: well formed, and of
+    another cluster."""
+    for field in message.DESCRIPTOR.fields:
+        if field.is_repeated:
+            continue
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            filled(getattr(message, field.name)).SetInParent()
+        elif field.type == FieldDescriptor.TYPE_BYTES:
+            setattr(message, field.name, bytes(16))
+        elif field.name == "cluster_id":
+            setattr(message, field.name, "of-another-cluster")
+    return message
+
+
+def request_of(row: str, topic_id: bytes) -> Any:
+    """A request about the topic that changes nothing in the cluster even if it is allowed."""
+    place = {"topic_id": topic_id, "partition": 0}
+    fetched = data_pb2.FetchPartition(fetch_id=1, current_leader_epoch=-1, last_fetched_epoch=-1, **place)  # type: ignore[arg-type]
+    produced = wire.ProduceRequest(
+        acks=1,
+        timeout_ms=CALL_MS,
+        partitions=[wire.PartitionProduce(batch_id=1, topic_id=topic_id, partition=0, leader_epoch=-1, records=b"bad")],
+    )
+    replica = data_pb2.Replica(node_id=7, incarnation=bytes(16))
+    described = admin_pb2.TopicPartitionId(topic=TOPIC, partition=0)
+    own: dict[str, Any] = {
+        "Sasl.Authenticate": sasl_pb2.AuthenticateRequest(
+            mechanism=SCRAM.mechanism_name, auth_bytes=ScramClient(SCRAM, "with", "nonce").first()
+        ),
+        "Data.Produce": produced,
+        "Data.ProduceStream": produced,
+        "Data.Fetch": data_pb2.FetchRequest(partitions=[fetched]),
+        "Data.FetchStream": data_pb2.FetchRequest(partitions=[fetched]),
+        FOLLOWER: data_pb2.FetchRequest(replica=replica, partitions=[fetched]),
+        "Data.ListOffsets": data_pb2.ListOffsetsRequest(partitions=[data_pb2.ListOffsetsPartition(**place)]),  # type: ignore[arg-type]
+        "Data.OffsetForLeaderEpoch": data_pb2.OffsetForLeaderEpochRequest(
+            partitions=[data_pb2.EpochQuestion(**place)]  # type: ignore[arg-type]
+        ),
+        "Admin.GetMetadata": admin_pb2.GetMetadataRequest(topics=[TOPIC]),
+        "Admin.ExplainPartitions": admin_pb2.ExplainPartitionsRequest(partitions=[described]),
+        "Admin.CreateTopic": admin_pb2.CreateTopicRequest(name=TOPIC, partitions=1, replication_factor=1),
+        "Admin.DeleteTopic": admin_pb2.DeleteTopicRequest(name=TOPIC, topic_id=bytes(16)),
+        "Admin.CreatePartitions": admin_pb2.CreatePartitionsRequest(topic=TOPIC, count=1),
+        "Admin.IncrementalAlterConfigs": admin_pb2.IncrementalAlterConfigsRequest(topic=TOPIC),
+        "Admin.ExplainAcl": admin_pb2.ExplainAclRequest(
+            principal="User:a",
+            host="::1",
+            operation=acl_pb2.ACL_OPERATION_READ,
+            resource_type=acl_pb2.RESOURCE_TYPE_TOPIC,
+            resource_name=TOPIC,
+        ),
+    }
+    return own[row] if row in own else filled(method_of(row).request())
+
+
+def method_of(row: str) -> Method[Any, Any]:
+    by_name = {str(method): method for method in methods.ALL}
+    return by_name[row.removesuffix(" of a follower")]
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def errors_in(answer: Any) -> Iterator[TidelogError | None]:
+    """The error of each part of an answer; None for a part without."""
+    for name in ("partitions", "topics"):
+        parts = getattr(answer, name, ())
+        for part in () if isinstance(parts, int) else parts:
+            error = getattr(part, "error", None)
+            absent = error is None or (isinstance(error, Message) and not part.HasField("error"))
+            yield None if absent else from_proto(error)  # type: ignore[arg-type]
+
+
+async def let_in(transport: GrpcTransport, address: Endpoint, row: str, request: Any) -> bool:
+    """Whether the request passes the boundary."""
+    method = method_of(row)
+    try:
+        if method.kind is CallKind.UNARY:
+            answer = await transport.call(address, method, request, timeout_ms=CALL_MS)
+        else:
+            stream = await transport.open_stream(address, method)
+            try:
+                await stream.send(request)
+                answer = await stream.receive()
+            finally:
+                stream.close()
+    except REFUSALS:
+        return False
+    except IllegalSaslState:  # no session where one is required; or SASL where none is required
+        return method is methods.SASL_AUTHENTICATE
+    except TidelogError:
+        return True
+    refused = [isinstance(error, TopicAuthorizationFailed | ClusterAuthorizationFailed) for error in errors_in(answer)]
+    return not (refused and all(refused))
+
+
+class World:
+    """A real node with a topic, an operator, and a caller of each kind. listeners: where callers connect, if not at the
+    listener between nodes."""
+
+    def __init__(
+        self,
+        nodes: RealNodes,
+        admin: Admin,
+        topic_id: bytes,
+        callers: Mapping[str, GrpcTransport],
+        listeners: Mapping[str, str],
+    ) -> None:
+        self.nodes, self.admin, self.topic_id = nodes, admin, topic_id
+        self._callers, self._listeners = callers, listeners
+
+    async def let_in(self, caller: str, row: str, request: Any) -> bool:
+        listener = self._listeners.get(caller)
+        address = self.nodes.addresses[0] if listener is None else self.nodes.further[listener][0]
+        return await let_in(self._callers[caller], address, row, request)
+
+
+@asynccontextmanager
+async def world(home: Path, way: str) -> AsyncIterator[World]:
+    own = Authority(home / "own")
+    tls = {MUTUAL: own.node("mutual"), OPEN: own.node("open", requires=False), OUTSIDE: own.node(requires=False)}
+    callers = with_certificates(home, own) if way == "certificates" else with_passwords(own)
+    first, others = (OPEN, MUTUAL) if way == "certificates" else (OUTSIDE, OUTSIDE)
+    listeners = {NO_CREDENTIALS: first, WRONG: others, WITHOUT_PERMISSION: others, WITH_PERMISSION: others}
+    sasl = SaslConfig(failure_delay_ms=Millis(0))
+    async with real_nodes(home, tls=tls, sasl=sasl) as nodes, Admin(str(nodes.further[OPERATOR][0])) as admin:
+        try:
+            for user in ("with", "without"):
+                await admin.set_password(user, f"{user} password", iterations=4_096)
+            await admin.create_topic(TOPIC, partitions=1, replication_factor=1)
+            described = await admin.describe_topic(TOPIC)
+            yield World(nodes, admin, described.topic_id.bytes, callers, listeners)
+        finally:
+            for transport in callers.values():
+                await transport.close()
+
+
+def with_certificates(home: Path, own: Authority) -> dict[str, GrpcTransport]:
+    """Wrong is one with the name of the client with permission that another authority has signed."""
+    files = {
+        NO_CREDENTIALS: Tls(own.ca),
+        WRONG: replace(Authority(home / "stranger").client("with"), ca=own.ca),
+        WITHOUT_PERMISSION: own.client("without"),
+        WITH_PERMISSION: own.client("with"),
+        NODE: None,
+    }
+    return {caller: GrpcTransport(tls=each) for caller, each in files.items()}
+
+
+def with_passwords(own: Authority) -> dict[str, GrpcTransport]:
+    """Wrong is another password than that of the client with permission."""
+
+    def transport(user: str, password: str) -> GrpcTransport:
+        return GrpcTransport(tls=Tls(own.ca), sasl=SaslClient(Sasl(user, password), random.Random(user)))
+
+    return {
+        NO_CREDENTIALS: GrpcTransport(tls=Tls(own.ca)),
+        WRONG: transport("with", "without password"),
+        WITHOUT_PERMISSION: transport("without", "without password"),
+        WITH_PERMISSION: transport("with", "with password"),
+        NODE: GrpcTransport(),
+    }
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_is_let_in_is_what_the_document_says(tmp_path: Path, way: str) -> None:
+    """The client with permission has exactly the permission of the row, the one without has all others. The principal
+    is the subject of a certificate, or the user of a session where the listener has SASL."""
+    prefix = "User:CN=" if way == "certificates" else "User:"
+    with_it, without_it = f"{prefix}with", f"{prefix}without"
+
+    async def story() -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        async with world(tmp_path, way) as here:
+            nodes, admin = here.nodes, here.admin
+            for row in table():
+                enough = sufficient(row["permission"])
+                others = set(product([ResourceType.TOPIC], OPERATIONS[ResourceType.TOPIC]))
+                others |= set(product([ResourceType.CLUSTER], OPERATIONS[ResourceType.CLUSTER]))
+                request = request_of(row["request"], here.topic_id)
+                outcomes: dict[str, set[bool]] = {caller: set() for caller in CALLERS}
+                for ways in [{each} for each in sorted(enough)] or [set()]:
+                    rules = [rule(who, *each) for who in (without_it, ANONYMOUS) for each in sorted(others - enough)]
+                    await admin.create_acls([*rules, *(rule(with_it, *each) for each in ways)])
+                    for caller in CALLERS:
+                        outcomes[caller].add(await here.let_in(caller, row["request"], request))
+                    await admin.delete_acls([AclFilter()])
+                assert all(len(each) == 1 for each in outcomes.values()), f"{row['request']}: {outcomes} by {enough}"
+                found[row["request"]] = {caller: "yes" if True in each else "no" for caller, each in outcomes.items()}
+                nodes.ensure_running()
+            assert [topic.name for topic in await admin.list_topics()] == [TOPIC]
+            assert nodes.nodes[0].defects == []
+        return found
+
+    documented = {row["request"]: {name: row[name] for name in CALLERS} for row in table()}
+    assert asyncio.run(story()) == documented
+
+
+def test_a_token_of_no_session_opens_nothing(tmp_path: Path) -> None:
+    """Every call and stream with it is refused, whatever it asks. Only who authenticates needs no session."""
+
+    async def refusal(channel: grpc.aio.Channel, at: Endpoint, row: str, request: Any) -> str:
+        method = method_of(row)
+        try:
+            if method.kind is CallKind.UNARY:
+                ask: Any = channel.unary_unary(method.path, request_serializer=method.request.SerializeToString)
+                await ask(request, metadata=MADE_UP)
+            else:
+                open_stream: Any = channel.stream_stream(method.path)
+                await open_stream(metadata=MADE_UP).read()
+        except grpc.aio.AioRpcError as error:
+            return type(from_rpc_error(error, address=at, phase=row)).__name__
+        return "let in"
+
+    async def story() -> None:
+        async with world(tmp_path, "passwords") as here:
+            at = here.nodes.outside[0]
+            authority = grpc.ssl_channel_credentials((tmp_path / "own" / "ca.pem").read_bytes())
+            async with grpc.aio.secure_channel(str(at), authority) as channel:
+                asked = {row["request"]: request_of(row["request"], here.topic_id) for row in table()}
+                found = {row: await refusal(channel, at, row, request) for row, request in asked.items()}
+            assert found.pop("Sasl.Authenticate") == "let in"
+            assert set(found.values()) == {"SaslSessionEnded"}
+
+    asyncio.run(story())
+
+
+def test_the_document_has_every_request_with_its_permission_and_every_caller() -> None:
+    """A new RPC without an entry in the table of permissions, or without a row, fails here."""
+    rpcs = {str(method) for method in methods.ALL}
+    assert set(PERMISSIONS) == rpcs, "node/security/permissions.py"
+    assert set(APIS) == rpcs
+    rows = table()
+    assert {row["request"] for row in rows} == rpcs | {FOLLOWER}
+    assert {row["request"]: row["permission"] for row in rows if row["request"] != FOLLOWER} == {
+        name: shown(needed) for name, needed in PERMISSIONS.items()
+    }
+    assert {name for row in rows for name in row} == {"request", "permission", *CALLERS}
+
+
+def test_all_that_changes_the_cluster_for_an_operator_is_recorded() -> None:
+    """What an Admin request forwards to the controller is a change."""
+    forwarded = {name.removeprefix("Controller.") for name in PERMISSIONS if name.startswith("Controller.")}
+    assert {name for name in CHANGES if name.startswith("Admin.")} == {
+        f"Admin.{name}" for name in forwarded if f"Admin.{name}" in PERMISSIONS
+    }
+
+
+def test_what_only_nodes_ask_needs_cluster_action() -> None:
+    found = {name for name, needed in PERMISSIONS.items() if needed.operation is AclOperation.CLUSTER_ACTION}
+    for_nodes = {name for name in PERMISSIONS if name.startswith(("Controller.", "Quorum."))}
+    assert found == for_nodes | {"Data.GetReplicaLogInfo"}
