@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tidelog.client.producer import Producer
     from tidelog.errors import CommitUnknown, TidelogError
     from tidelog.records import Record
+    from tidelog.security.sasl_user import Sasl
+    from tidelog.security.tls_files import Tls
     from tidelog.types import Acks, Codec, TopicPartition
 
 __version__: Final = "0.1.0.dev0"
@@ -38,8 +40,10 @@ _HOME: Final = {
     "Producer": "tidelog.client.producer",
     "Record": "tidelog.records",
     "RecordsNotQueued": "tidelog.client.batch_delivery",
+    "Sasl": "tidelog.security.sasl_user",
     "SendResult": "tidelog.client.delivery",
     "TidelogError": "tidelog.errors",
+    "Tls": "tidelog.security.tls_files",
     "TopicDescription": "tidelog.client.admin",
     "TopicPartition": "tidelog.types",
 }
@@ -57,8 +61,10 @@ __all__ = [
     "Producer",
     "Record",
     "RecordsNotQueued",
+    "Sasl",
     "SendResult",
     "TidelogError",
+    "Tls",
     "TopicDescription",
     "TopicPartition",
     "__version__",

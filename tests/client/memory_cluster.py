@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+from node.listener_settings import ListenerTls
 from node.listeners.grpc.server import GrpcServer
+from node.listeners.grpc.server_tls import ServerTls
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
 from tests.client.producer_states import ProducerStates
@@ -33,7 +35,7 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods, wire
 from tidelog.protocol.status import to_proto
-from tidelog.protocol.v1 import admin_pb2, common_pb2, data_pb2
+from tidelog.protocol.v1 import admin_pb2, common_pb2, data_pb2, sasl_pb2
 from tidelog.records import RecordBatch, iter_batches, stamp
 from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
 
@@ -165,9 +167,14 @@ class MemoryNode:
         self.waiting: dict[tuple[bytes, int], asyncio.Task[None]] = {}
         self.scripted: dict[str, Any] = {}
         self.asked: list[Any] = []
+        self.client_ids: set[str] = set()
+        """Of metadata requests and of streams."""
 
     async def start(self) -> None:
-        self.server = GrpcServer("client", boundary=Boundary())
+        tls = self.cluster.tls
+        self.server = GrpcServer(
+            "client", boundary=Boundary(), tls=None if tls is None else ServerTls("client", tls, MachineClock())
+        )
         self.endpoint = self.server.bind(self.endpoint)
         self.server.serve({"tidelog.v1.Data": self, "tidelog.v1.Admin": self})
         await self.server.start()
@@ -180,6 +187,7 @@ class MemoryNode:
     # --- Data ---------------------------------------------------------------------------------------------------
 
     async def produce_stream(self, stream: Any, context: RequestContext) -> None:
+        self.client_ids.add(context.client_id)
         while (request := await stream.receive()) is not None:
             self.produced.append([len(entry.records) for entry in request.partitions])
             for entry in request.partitions:
@@ -217,6 +225,7 @@ class MemoryNode:
         raise NotImplementedError
 
     async def fetch_stream(self, stream: Any, context: RequestContext) -> None:
+        self.client_ids.add(context.client_id)
         async with asyncio.TaskGroup() as tasks:
             opened: dict[tuple[bytes, int], asyncio.Task[None]] = {}
             while (request := await stream.receive()) is not None:
@@ -313,6 +322,7 @@ class MemoryNode:
     # --- Admin --------------------------------------------------------------------------------------------------
 
     async def get_metadata(self, request: admin_pb2.GetMetadataRequest, context: RequestContext) -> Any:
+        self.client_ids.add(context.client_id)
         return self.cluster.metadata(request)
 
     def __getattr__(self, name: str) -> Any:
@@ -349,6 +359,21 @@ class MemoryNode:
         self.cluster.voters.remove(request.node_id)
         return admin_pb2.RemoveVoterResponse()
 
+    async def alter_user_scram_credentials(self, request: Any, context: RequestContext) -> Any:
+        for each in request.upsertions:
+            self.cluster.users[each.name, each.mechanism] = each
+        for each in request.deletions:
+            del self.cluster.users[each.name, each.mechanism]
+        return sasl_pb2.AlterUserScramCredentialsResponse()
+
+    async def describe_user_scram_credentials(self, request: Any, context: RequestContext) -> Any:
+        credentials = [
+            sasl_pb2.ScramCredentialInfo(name=each.name, mechanism=each.mechanism, iterations=each.iterations)
+            for _, each in sorted(self.cluster.users.items())
+            if each.name in request.users or not request.users
+        ]
+        return sasl_pb2.DescribeUserScramCredentialsResponse(credentials=credentials)
+
     async def describe_cluster(self, request: Any, context: RequestContext) -> Any:
         nodes = [
             admin_pb2.NodeStatus(
@@ -377,9 +402,11 @@ class MemoryCluster:
     def __init__(self, nodes: int) -> None:
         self.nodes = [MemoryNode(self, number) for number in range(nodes)]
         self.topics: dict[str, MemoryTopic] = {}
+        self.users: dict[tuple[str, int], sasl_pb2.ScramCredentialUpsertion] = {}
         self.version = 0
         self.cluster_id = "memory"
         self.producer_ids = 0
+        self.tls: ListenerTls | None = None
         self.controller_silence_ms = 0
         self.topic_warnings: list[str] = []
         self.described: dict[str, Any] = {}
@@ -460,8 +487,9 @@ class MemoryCluster:
 
 
 @asynccontextmanager
-async def memory_cluster(nodes: int = 1) -> AsyncIterator[MemoryCluster]:
+async def memory_cluster(nodes: int = 1, tls: ListenerTls | None = None) -> AsyncIterator[MemoryCluster]:
     cluster = MemoryCluster(nodes)
+    cluster.tls = tls
     try:
         for node in cluster.nodes:
             await node.start()
@@ -472,10 +500,10 @@ async def memory_cluster(nodes: int = 1) -> AsyncIterator[MemoryCluster]:
 
 
 @contextmanager
-def cluster_in_a_thread() -> Iterator[MemoryCluster]:
+def cluster_in_a_thread(tls: ListenerTls | None = None) -> Iterator[MemoryCluster]:
     """Two nodes on a loop in a thread of their own: for callers without a loop, and for other processes."""
     thread = LoopThread("memory cluster")
-    context = memory_cluster(2)
+    context = memory_cluster(2, tls)
     try:
         cluster = thread.run(context.__aenter__())
         yield cluster

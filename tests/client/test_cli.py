@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,11 @@ from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import __version__
 from tidelog.cli import main
 from tidelog.cli import record_commands as records
+from tidelog.client.fetch_stream import FetchStream
+from tidelog.client.produce_stream import ProduceStream
 from tidelog.errors import ElectionNotNeeded, InvalidConfig, InvalidRecord, LeadershipLost
 from tidelog.protocol.status import to_proto
-from tidelog.protocol.v1 import admin_pb2
+from tidelog.protocol.v1 import admin_pb2, common_pb2
 
 
 @pytest.fixture
@@ -130,6 +133,41 @@ def test_lines_that_are_produced_are_consumed(cluster: MemoryCluster, tidelog: T
     assert tidelog.err == "4 records\n"
 
 
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_quotas_know_a_command_by_the_client_id_that_it_is_given(
+    cluster: MemoryCluster, tidelog: Terminal, command: str
+) -> None:
+    cluster.create("orders", 2)
+    assert tidelog(command, "orders", "--client-id", "night-load", typed=b"1\n2\n3\n") == 0
+    assert set.union(*(node.client_ids for node in cluster.nodes)) == {"night-load"}
+    assert tidelog(command, "orders", "--client-id", "\n") == 1
+    assert "client_id='\\n': use at most 255 printable ASCII characters" in tidelog.err
+
+
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_a_command_says_that_a_quota_slows_it_down(
+    cluster: MemoryCluster, tidelog: Terminal, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("orders")
+    assert tidelog("produce", "orders", typed=b"1\n") == 0
+    stream: Any = ProduceStream if command == "produce" else FetchStream
+    received = stream._received
+
+    def throttled(self: Any, answer: Any) -> None:
+        answer.throttle_time_ms = 3
+        received(self, answer)
+
+    monkeypatch.setattr(stream, "_received", throttled)
+    assert tidelog(command, "orders", typed=b"2\n") == 0
+    said, tally = tidelog.err.splitlines()
+    assert re.fullmatch(
+        r"tidelog: Data\.(Produce|Fetch)Stream: the node at 127\.0\.0\.1:\d+ throttles this client for 3 ms, "
+        r"because it exceeds a quota \(`tidelog quota list`\)",
+        said,
+    )
+    assert tally.startswith("1 record")
+
+
 def test_a_script_gets_json_lines(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     assert tidelog("produce", "orders", "--json", typed=b"text\n\xff\xfe\n") == 0
@@ -178,6 +216,28 @@ def test_cluster_status_shows_nodes_and_problems(cluster: MemoryCluster, tidelog
     assert tidelog("cluster", "status") == 0
     assert b"controller" in tidelog.out
     assert tidelog.err == "healthy\n"
+
+
+def test_the_nodes_are_named_before_the_command_or_after_it(tidelog: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = "127.0.0.1:1"
+    with cluster_in_a_thread() as made:
+        monkeypatch.delenv("TIDELOG_BOOTSTRAP", raising=False)
+        assert tidelog("--bootstrap", made.bootstrap, "topic", "list") == 0
+        assert tidelog("-b", nowhere, "topic", "list", "-b", made.bootstrap) == 0
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", nowhere)
+        assert tidelog("--bootstrap", made.bootstrap, "topic", "list") == 0
+        assert tidelog("topic", "list") == 1
+        assert nowhere in tidelog.err
+
+
+def test_a_table_in_a_pipe_has_its_names_in_one_piece(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    names = [letter * 240 for letter in "ab"]
+    for name in names:
+        assert tidelog("topic", "create", name) == 0
+    assert tidelog("topic", "list") == 0
+    lines = tidelog.out.decode().splitlines()
+    assert [[name in line for line in lines].count(True) for name in names] == [1, 1]
+    assert max(map(len, lines)) < 400
 
 
 def scripted(cluster: MemoryCluster, **answers: object) -> None:
@@ -433,3 +493,70 @@ def test_a_lost_majority_is_reported_instead_of_stale_state(cluster: MemoryClust
         assert "no problems found" not in tidelog.err
     assert tidelog("cluster", "status", "--json") == 1
     assert tidelog.json["healthy"] is False
+
+
+def test_a_quota_that_is_not_set_is_not_reported_as_removed(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    values = [common_pb2.QuotaValue(key="producer_byte_rate", value=1048576)]
+    quota = admin_pb2.ClientQuota(entity=common_pb2.QuotaEntity(user="alice"), values=values)
+    described = admin_pb2.DescribeClientQuotasResponse(entries=[quota])
+    scripted(cluster, alter_client_quotas=admin_pb2.AlterClientQuotasResponse(), describe_client_quotas=described)
+    for command, says in (
+        ("-u alice", "quotas of user 'alice' removed: producer_byte_rate"),
+        ("-u alice producer_byte_rate", "quotas of user 'alice' removed: producer_byte_rate"),
+        ("-u alice consumer_byte_rate", "no quota of user 'alice' was removed; not set: consumer_byte_rate"),
+        (
+            "-u alice producer_byte_rate consumer_byte_rate",
+            "quotas of user 'alice' removed: producer_byte_rate; not set: consumer_byte_rate",
+        ),
+        ("-u bob", "no quota of user 'bob' was removed: none is set"),
+    ):
+        assert tidelog("quota", "remove", *command.split()) == 0
+        assert tidelog.err == f"{says}\n"
+
+
+def test_quotas_are_set_listed_and_removed(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    entity = common_pb2.QuotaEntity(user="alice", client_id="")
+    values = [common_pb2.QuotaValue(key="producer_byte_rate", value=1048576)]
+    scripted(
+        cluster,
+        alter_client_quotas=admin_pb2.AlterClientQuotasResponse(),
+        describe_client_quotas=admin_pb2.DescribeClientQuotasResponse(
+            entries=[admin_pb2.ClientQuota(entity=entity, values=values)]
+        ),
+    )
+    alice = ("--user", "alice", "--default-client-id")
+    assert tidelog("quota", "set", "producer_byte_rate=1048576", "request_percentage=12.5", *alice) == 0
+    assert tidelog.err == "quotas of user 'alice', default client id set\n"
+    assert tidelog("quota", "remove", "request_percentage", *alice, "--json") == 0
+    assert tidelog.json["removed"] == []
+    asked = [request for node in cluster.nodes for request in node.asked]
+    altered = [request for request in asked if isinstance(request, admin_pb2.AlterClientQuotasRequest)]
+    assert [request.entries[0].entity for request in altered] == [entity, entity]
+    changes = [[(each.key, each.value, each.HasField("value")) for each in one.entries[0].changes] for one in altered]
+    assert sorted(changes, key=len, reverse=True) == [
+        [("producer_byte_rate", 1048576, True), ("request_percentage", 12.5, True)],
+        [("request_percentage", 0, False)],
+    ]
+    assert tidelog("quota", "list") == 0
+    assert all(shown in tidelog.out for shown in (b"alice", b"(default)", b"producer_byte_rate", b"1048576"))
+    assert tidelog("quota", "list", "--json") == 0
+    assert tidelog.json == [{"entity": {"user": "alice", "client_id": ""}, "quotas": {"producer_byte_rate": 1048576.0}}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("producer_byte_rate=1",), "whose quotas? Pass --user, --client-id, --default-user or --default-client-id"),
+        (("producer_byte_rate=1", "-u", "a", "--default-user"), "or use --default-user"),
+        (("producer_byte_rate=1", "-u", ""), "a user or client id is empty"),
+        (("producer_byte_rate", "-u", "a"), "'producer_byte_rate' is not a quota (no =): write KEY=LIMIT"),
+        (("producer_byte_rate=many", "-u", "a"), "'producer_byte_rate=many' is not a quota: write KEY=LIMIT"),
+    ],
+)
+def test_a_quota_needs_its_clients_and_its_limit(
+    cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...], says: str
+) -> None:
+    assert tidelog("quota", "set", *arguments) == 1
+    assert says in tidelog.err
+    asked = [type(request) for node in cluster.nodes for request in node.asked]
+    assert admin_pb2.AlterClientQuotasRequest not in asked

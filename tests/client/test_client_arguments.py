@@ -480,3 +480,15 @@ def test_the_synchronous_clients_reject_the_same_arguments() -> None:
             producer.send_all("orders", [b"12"])  # type: ignore[list-item]
         with pytest.raises(TypeError, match="value must be bytes or None, not int"):
             producer.send_all("orders", [(None, 5)])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin, sync.Producer, sync.Consumer, sync.Admin])
+def test_a_client_id_fits_into_a_header(client: Any) -> None:
+    for wrong in ("ä", "a\nb", " a", "a" * 256):
+        with pytest.raises(InvalidConfig, match="use at most 255 printable ASCII characters"):
+            client("localhost:1", client_id=wrong)
+    with pytest.raises(TypeError, match="client_id must be a str, not int: 7"):
+        client("localhost:1", client_id=7)
+    made = client("localhost:1", client_id="loader of team-7")
+    if isinstance(made, sync.Producer | sync.Consumer | sync.Admin):
+        made.close()

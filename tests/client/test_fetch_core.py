@@ -8,18 +8,18 @@ from uuid import UUID
 import pytest
 
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
+from tidelog.client.cursor import Cursor, CursorState, FixedRange
 from tidelog.client.fetch_core import (
     LOOKUP_MS,
     MISSING_TOPIC_MS,
     NO_HINT_MS,
     PREFERRED_MS,
     PREFERRED_SILENT_MS,
+    REFUSED_CLIENT_MS,
     REFUSED_MS,
     SILENT_MS,
     BatchesFetched,
     CheckEpoch,
-    Cursor,
-    CursorState,
     Effect,
     EpochChecked,
     Event,
@@ -28,7 +28,6 @@ from tidelog.client.fetch_core import (
     FetchCore,
     FetchPolicy,
     FindPlace,
-    FixedRange,
     PlaceFound,
     Ready,
     Sought,
@@ -44,7 +43,9 @@ from tidelog.errors import (
     NotLeaderOrFollower,
     OffsetNotAvailable,
     OffsetOutOfRange,
+    SaslAuthenticationFailed,
     TidelogError,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from tidelog.records import RecordBatch, build_batch, stamp
@@ -379,6 +380,19 @@ def test_a_missing_answer_does_not_count_as_a_missing_topic() -> None:
     assert session.cursor().error is gone
 
 
+@pytest.mark.parametrize(
+    "refused", [SaslAuthenticationFailed("wrong password"), TopicAuthorizationFailed("no permission to read orders")]
+)
+def test_a_refused_client_is_told_so_after_a_time_in_which_a_node_may_lag(refused: TidelogError) -> None:
+    session = RequestSession()
+    session.tick()
+    session.lead(NO_NODE, topic_id=None, cause=refused)
+    assert session.cursor().error is None
+    session.tick(REFUSED_CLIENT_MS)
+    session.lead(NO_NODE, topic_id=None, cause=refused)
+    assert session.cursor().error is refused
+
+
 def test_out_of_range_is_an_error_unless_a_reset_is_configured() -> None:
     session = RequestSession()
     session.ready(5)
@@ -645,3 +659,15 @@ def test_a_topic_created_again_is_not_read_as_the_planned_one() -> None:
     session.tick()
     session.lead(topic_id=TopicId(UUID(int=2)))
     assert isinstance(session.cursor().error, InconsistentTopicId)
+
+
+def test_a_fetch_that_a_throttling_node_has_not_answered_is_not_late() -> None:
+    session = RequestSession()
+    session.ready()
+    number = session.cursor().number
+    session.core.patient_until[NodeId(1)] = Millis(session.now + 60_000)
+    session.tick(POLICY.max_wait_ms + POLICY.request_timeout_ms)
+    session.tick(60_000 - POLICY.max_wait_ms - POLICY.request_timeout_ms - 1)
+    assert session.cursor().number == number
+    session.tick(1)
+    assert (session.cursor().state, session.cursor().number > number) == (CursorState.IDLE, True)

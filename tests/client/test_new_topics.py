@@ -13,7 +13,7 @@ from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.client.cluster import NEW_TOPIC_MS, Cluster
 from tidelog.client.offset_lookup import LATEST, list_positions
-from tidelog.errors import ConnectionFailed, UnknownTopicOrPartition
+from tidelog.errors import ConnectionFailed, NodeShuttingDown, UnknownTopicOrPartition
 from tidelog.protocol.status import to_proto
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.types import Endpoint, PartitionIndex, TopicPartition
@@ -143,3 +143,14 @@ def test_a_missing_partition_is_reported_as_soon_as_a_missing_topic() -> None:
     assert isinstance(said, UnknownTopicOrPartition)
     assert "partitions 0 to 0" in said.message
     assert NEW_TOPIC_MS - 200 <= after_ms <= NEW_TOPIC_MS + 200
+
+
+def test_the_error_of_all_nodes_has_each_cause_once() -> None:
+    clock = SimClock(SimLoop(random.Random(1)))
+    cluster = Cluster((NODE,), OneNode(clock, (1, 0)), clock, random.Random(0))
+    refused = [ConnectionFailed(f"Admin.GetMetadata at {host}: no connection (refused)") for host in ("a:1", "[::1]:2")]
+    stopping = [NodeShuttingDown("node 3 is shutting down; use another node")] * 2
+    assert cluster.no_answer([*refused, *stopping]).message == (
+        "no node of the cluster answered (4 queried): Admin.GetMetadata at a:1, [::1]:2: no connection (refused); "
+        "node 3 is shutting down; use another node"
+    )

@@ -253,6 +253,7 @@ def test_the_answers_of_a_message_are_reported_together() -> None:
         acks=Acks.ALL,
         take=lambda _attempt: None,
         report=lambda outcomes: reports.append(list(outcomes)),
+        throttled=lambda _time_ms, _at: None,
     )
     refused = data_pb2.PartitionProduced(batch_id=2, error=to_proto(NotEnoughReplicas("one in sync, two needed")))
     answers = [data_pb2.PartitionProduced(batch_id=1, base_offset=7), refused]

@@ -478,3 +478,32 @@ class ProducerMachine(RuleBasedStateMachine):
 
 ProducerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 test_random_lives = ProducerMachine.TestCase
+
+
+def test_a_batch_that_a_throttling_node_has_not_read_is_not_late() -> None:
+    session = RequestSession()
+    first = session.put()
+    session.put(partition=1)
+    session.lead()
+    session.lead(partition=1)
+    session.tick(5)
+    (attempt, later) = session.gives
+    assert session.core.take(attempt, Millis(session.now))
+    session.core.note_throttle(NodeId(1), 12_000, Millis(session.now))
+    assert session.core.take(later, Millis(session.now)), "sent meanwhile, and not read either"
+    session.tick(12_000 + POLICY.request_timeout_ms - 1)
+    assert session.finished == []
+    session.tick(1)
+    assert isinstance(error_of(first).__cause__, RequestTimedOut)
+    assert isinstance(error_of(later.batch).__cause__, RequestTimedOut)
+
+
+def test_a_batch_that_expires_because_of_a_quota_says_so() -> None:
+    session = RequestSession()
+    batch = session.put()
+    session.lead()
+    session.core.note_throttle(NodeId(1), 60_000, Millis(session.now))
+    session.tick(POLICY.delivery_timeout_ms)
+    failure = error_of(batch)
+    assert isinstance(failure, DeliveryTimedOut), "it was not sent"
+    assert "delivery_timeout_ms=30000 passed while a quota throttled this client at node 1" in failure.message

@@ -7,9 +7,11 @@ from typing import Any
 import grpc
 import pytest
 
+from tidelog import sync
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
+    InvalidRequest,
     NotLeaderOrFollower,
     RequestTimedOut,
     TidelogError,
@@ -78,6 +80,7 @@ def test_the_error_in_the_details_takes_precedence_over_the_status() -> None:
     ("code", "details", "expected"),
     [
         (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses; last error: ...", ConnectionFailed),
+        (grpc.StatusCode.UNAVAILABLE, "errors resolving host:9092: [...: Domain name not found]", ConnectionFailed),
         (grpc.StatusCode.UNAVAILABLE, "Socket closed", ConnectionLost),
         (grpc.StatusCode.CANCELLED, "", ConnectionLost),
         (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", RequestTimedOut),
@@ -95,3 +98,31 @@ def test_a_status_without_details_names_address_and_phase(
 def test_invalid_status_details_are_ignored() -> None:
     assert status.from_details(b"\xff\xff\xff") is None
     assert status.from_details(b"") is None
+
+
+@pytest.mark.parametrize("letter", ["x", "ä", "€", "\U0001f600", "\x00", "\ud800"])
+def test_an_error_that_quotes_a_long_name_fits_into_the_trailing_metadata_of_a_status(letter: str) -> None:
+    """gRPC replaced the error of a longer status by one of its own."""
+    error = InvalidRequest(f"the topic {letter * 1_000_000} is not allowed: choose another name")
+    back = status.from_details(status.to_details(error))
+    assert type(back) is InvalidRequest
+    assert len(status.short_message(error).encode()) <= status.MESSAGE_BYTES_MAX
+    assert back.message.startswith("the topic ")
+    assert back.message.endswith("…")
+    assert status.from_proto(status.to_proto(error)).message == back.message
+
+
+def test_an_error_of_the_largest_size_is_sent_whole() -> None:
+    for text in ("x" * status.MESSAGE_BYTES_MAX, "€" * (status.MESSAGE_BYTES_MAX // 3)):
+        assert status.short_message(InvalidRequest(text)) == text
+        assert status.short_message(InvalidRequest(text + "x")).endswith("…")
+
+
+def test_a_change_that_no_name_leads_to_was_certainly_not_made() -> None:
+    """No name server is asked for a label of more than 63 characters (RFC 1035)."""
+    with (
+        sync.Admin(f"{'n' * 64}.invalid:9092") as admin,
+        pytest.raises(ConnectionFailed, match=r"n\.invalid:9092: the name does not resolve .* DNS") as failed,
+    ):
+        admin.create_topic("orders")
+    assert failed.value.written is False

@@ -5,6 +5,7 @@ Spark itself is not needed: the source's reader runs as in a task, against a clu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from tidelog.records.v2.record import Record
 from tidelog.spark import source
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.reading import RangeReader
+from tidelog.spark.resolving import resolve
 from tidelog.spark.source import TidelogReader
 from tidelog.spark.source_options import parse_options
 from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
@@ -55,6 +57,17 @@ def value_flipped(records: bytes) -> bytes:
 def size_negative(records: bytes) -> bytes:
     """Return the batch with an impossible header."""
     return records[:8] + b"\xff" * 4 + records[12:]
+
+
+def test_driver_and_tasks_have_the_client_id_of_the_query() -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        fill(cluster, 1)
+        named = {"tidelog.client.id": "night-load"}
+        asked = parse_options({"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **named})
+        asyncio.run(resolve(asked))
+        assert task_offsets(cluster, 0, 3, **named) == [0, 1, 2]
+        assert set.union(*(node.client_ids for node in cluster.nodes)) == {"night-load"}
 
 
 @pytest.mark.parametrize("damage", [value_flipped, size_negative])

@@ -1,14 +1,18 @@
 """The options of a query: the names of Spark's Kafka source, checked before anything is read."""
 
 import json
+import pickle
 
 import pytest
 
 from tidelog.errors import InvalidConfig
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
 from tidelog.spark.source_options import EARLIEST, LATEST, parse_options
 from tidelog.types import TopicPartition
 
 CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
+ALICE = {"tidelog.sasl.username": "alice", "tidelog.sasl.password.file": "/secret"}
 
 
 def test_a_query_reads_everything_by_default() -> None:
@@ -34,6 +38,26 @@ def test_the_executors_rack_may_be_named() -> None:
     assert parse_options({**CLUSTER, "subscribe": "a"}).rack == ""
 
 
+@pytest.mark.parametrize("prefix", ["tidelog", "kafka"])
+def test_the_clients_of_a_query_may_be_named_for_quotas(prefix: str) -> None:
+    query = {**CLUSTER, "subscribe": "a"}
+    assert parse_options(query).client_id == ""
+    assert parse_options({**query, f"{prefix}.client.id": " night-load "}).client_id == "night-load"
+    with pytest.raises(InvalidConfig, match="use at most 255 printable ASCII"):
+        parse_options({**query, f"{prefix}.client.id": "a\tb"})
+
+
+@pytest.mark.parametrize("prefix", ["tidelog", "kafka"])
+def test_tls_is_chosen_by_the_protocol_or_by_a_file(prefix: str) -> None:
+    query = {**CLUSTER, "subscribe": "a"}
+    assert parse_options(query).tls is None
+    assert parse_options({**query, f"{prefix}.security.protocol": "PLAINTEXT"}).tls is None
+    assert parse_options({**query, f"{prefix}.security.protocol": "SSL"}).tls == Tls()
+    assert parse_options({**query, f"{prefix}.ssl.ca.file": "/ca.pem"}).tls == Tls("/ca.pem")
+    files = {f"{prefix}.ssl.certificate.file": "/a.pem", f"{prefix}.ssl.key.file": "/a.key"}
+    assert parse_options({**query, **files}).tls == Tls(None, "/a.pem", "/a.key")
+
+
 def test_offsets_may_be_given_for_each_partition() -> None:
     asked = json.dumps({"orders": {"0": 23, "1": -2}})
     options = parse_options({**CLUSTER, "subscribe": "orders", "startingOffsets": asked})
@@ -49,13 +73,50 @@ def test_times_take_precedence_over_offsets() -> None:
 
 
 @pytest.mark.parametrize(
+    ("protocol", "tls", "user"),
+    [
+        ("", None, True),
+        ("SASL_PLAINTEXT", None, True),
+        ("SASL_SSL", Tls(), True),
+        ("SSL", Tls(), False),
+        ("PLAINTEXT", None, False),
+    ],
+)
+def test_the_protocol_says_whether_there_is_tls_and_whether_there_is_a_user(
+    protocol: str, tls: Tls | None, user: bool
+) -> None:
+    given = {"tidelog.security.protocol": protocol} if protocol else {}
+    options = parse_options({**CLUSTER, "subscribe": "a", **given, **(ALICE if user else {})})
+    assert (options.tls, options.sasl) == (tls, Sasl("alice", password_file="/secret") if user else None)
+
+
+@pytest.mark.parametrize(
     ("given", "named"),
     [
         ({"subscribe": "a"}, "tidelog.bootstrap.servers"),
         (CLUSTER, "subscribe, subscribePattern, assign"),
         ({**CLUSTER, "subscribe": "a", "assign": "{}"}, "subscribe, assign"),
         ({**CLUSTER, "subscribe": " , "}, "names no topic"),
-        ({**CLUSTER, "subscribePattern": "("}, "regular expression"),
+        ({**CLUSTER, "subscribePattern": "("}, "regular expression of RE2 (missing"),
+        ({**CLUSTER, "subscribePattern": "(a)\\1"}, "regular expression of RE2 (invalid escape"),
+        ({**CLUSTER, "subscribePattern": "(?=a)a"}, "regular expression of RE2 (invalid perl"),
+        ({**CLUSTER, "subscribePattern": "((a{999}){999}){999}"}, "regular expression of RE2 (invalid repetition"),
+        ({**CLUSTER, "subscribe": "a", "kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
+        (
+            {**CLUSTER, "subscribe": "a", "tidelog.security.protocol": "PLAINTEXT", "tidelog.ssl.ca.file": "/ca"},
+            "files for TLS are given",
+        ),
+        ({**CLUSTER, "subscribe": "a", "tidelog.ssl.key.file": "/key"}, "key is given without certificate"),
+        (
+            {**CLUSTER, **ALICE, "subscribe": "a", "tidelog.security.protocol": "PLAINTEXT"},
+            "set SASL_PLAINTEXT, or remo",
+        ),
+        ({**CLUSTER, **ALICE, "subscribe": "a", "tidelog.security.protocol": "SSL"}, "set SASL_SSL, or remove"),
+        (
+            {**CLUSTER, "subscribe": "a", "tidelog.security.protocol": "SASL_PLAINTEXT", "kafka.ssl.ca.file": "/ca"},
+            "files for TLS are given; set SASL_SSL",
+        ),
+        ({**CLUSTER, "subscribe": "a", "tidelog.security.protocol": "SASL_SSL"}, "'tidelog.sasl.username'"),
         ({**CLUSTER, "assign": "[1]"}, "JSON object"),
         ({**CLUSTER, "assign": '{"a": ["x"]}'}, "partition numbers"),
         ({**CLUSTER, "subscribe": "a", "startingOffsets": "latest"}, "reads nothing"),
@@ -73,3 +134,24 @@ def test_invalid_options_are_rejected_by_name(given: dict[str, str], named: str)
     with pytest.raises(InvalidConfig, match=None) as refused:
         parse_options(given)
     assert named in refused.value.message
+
+
+def test_a_pattern_matches_whole_names() -> None:
+    pattern = parse_options({**CLUSTER, "subscribePattern": "orders|pay.*"}).pattern
+    assert pattern is not None
+    assert [name for name in ("orders", "orders2", "payments", "my-payments") if pattern.matches(name)] == [
+        "orders",
+        "payments",
+    ]
+    assert pickle.loads(pickle.dumps(pattern)) == pattern, "the reader is pickled to the executors"
+
+
+DEEP = "(" * 900 + "a+" + ")+" * 900 + "b"
+
+
+@pytest.mark.parametrize("text", ["(a+)+b", "(a|a)*b", "(.*)*b", "(a|aa)+$b", "(([a-z])+.)+[A-Z]b", DEEP], ids=range(6))
+def test_an_expression_that_needs_exponential_time_elsewhere_is_matched_at_once(text: str) -> None:
+    """The test's own time limit is the measure: Python's `re` takes longer than a person lives."""
+    pattern = parse_options({**CLUSTER, "subscribePattern": text}).pattern
+    assert pattern is not None
+    assert not pattern.matches("a" * 249)

@@ -12,6 +12,12 @@ import typer
 
 import tidelog
 from tidelog.cli import (
+    acl_commands as acl,
+)
+from tidelog.cli import (
+    certs_commands as certs,
+)
+from tidelog.cli import (
     cluster_commands as cluster,
 )
 from tidelog.cli import (
@@ -27,6 +33,9 @@ from tidelog.cli import (
     quorum_commands as quorum,
 )
 from tidelog.cli import (
+    quota_commands as quota,
+)
+from tidelog.cli import (
     record_commands as records,
 )
 from tidelog.cli import (
@@ -35,6 +44,12 @@ from tidelog.cli import (
 from tidelog.cli import (
     up,
 )
+from tidelog.cli import (
+    user_commands as user,
+)
+from tidelog.cli.output import BootstrapBeforeCommand
+from tidelog.cli.sasl_options import SaslMechanism, SaslPasswordFile, SaslTokenFile, SaslUsername, choose_sasl
+from tidelog.cli.tls_options import TlsCa, TlsCert, TlsKey, choose_tls, tls_option_for
 from tidelog.errors import TidelogError
 
 app = typer.Typer(
@@ -56,9 +71,19 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
+    bootstrap: BootstrapBeforeCommand = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    sasl_username: SaslUsername = None,
+    sasl_password_file: SaslPasswordFile = None,
+    sasl_mechanism: SaslMechanism = "",
+    sasl_token_file: SaslTokenFile = None,
 ) -> None:
     """Tidelog: a replicated log. Commands use the nodes in --bootstrap or TIDELOG_BOOTSTRAP."""
-    del version  # handled by its callback
+    del version, bootstrap  # handled by their callbacks
+    choose_tls(tls_ca, tls_cert, tls_key)
+    choose_sasl(sasl_username, sasl_password_file, sasl_mechanism, sasl_token_file)
 
 
 app.command("up")(up.up)
@@ -67,9 +92,13 @@ app.add_typer(partition.app, name="partition")
 app.add_typer(node.app, name="node")
 app.command("produce")(records.produce)
 app.command("consume")(records.consume)
+app.add_typer(acl.app, name="acl")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(quorum.app, name="quorum")
+app.add_typer(quota.app, name="quota")
 app.add_typer(log.app, name="log")
+app.add_typer(user.app, name="user")
+app.add_typer(certs.app, name="certs")
 
 
 # Typer uses its own click or the installed one, depending on the version; this class is in both.
@@ -87,7 +116,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             args=None if arguments is None else list(arguments), prog_name="tidelog", standalone_mode=False
         )
     except TidelogError as error:
-        sys.stderr.write(f"tidelog: {error.message}\n")
+        sys.stderr.write(f"tidelog: {error.message}{tls_option_for(error)}\n")
         return 1
     except _WrongCommandLine as error:
         error.show()

@@ -1,4 +1,7 @@
-"""`tidelog-node --config FILE`: one node as a process, from an installed wheel or a checkout."""
+"""`tidelog-node --config FILE`: one node as a process. `tidelog-probe`: whether a node is alive or ready.
+
+Both run from an installed wheel or a checkout.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,19 @@ from tidelog.errors import UnsupportedVersion
 
 def main() -> int:
     """Run the node that the command line names; return its exit code."""
+    return _run("tidelog-node", "node.process.process")
+
+
+def probe() -> int:
+    """Ask the node that the command line names for its health; return the exit code."""
+    return _run("tidelog-probe", "node.process.probe")
+
+
+def _run(command: str, module: str) -> int:
     try:
-        process = server_module("node.process.process")
+        process = server_module(module)
     except UnsupportedVersion as error:
-        sys.stderr.write(f"tidelog-node: {error.message}\n")
+        sys.stderr.write(f"{command}: {error.message}\n")
         return 1
     code: int = process.main()
     return code

@@ -6,8 +6,10 @@ import asyncio
 import base64
 import dataclasses
 import json
+import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
@@ -16,12 +18,29 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidelog.cli.sasl_options import chosen_sasl
+from tidelog.cli.tls_options import chosen_tls
 from tidelog.client.admin import Admin
+from tidelog.client.connection import TLS_FAILURES
+from tidelog.client_variables import ClientVariable
 
 Answer = TypeVar("Answer")
+BOOTSTRAP_HELP = "Addresses of some nodes: host:port,host:port."
+
+
+def _bootstrap_of(ctx: typer.Context, value: str) -> str:
+    """The addresses after the command, or else before it, or else those of the environment, or else the default."""
+    source = ctx.get_parameter_source("bootstrap")
+    before: str | None = ctx.find_root().params.get("bootstrap")
+    return value if before is None or (source is not None and source.name == "COMMANDLINE") else before
+
+
+BootstrapBeforeCommand = Annotated[
+    str | None, typer.Option("--bootstrap", "-b", help=BOOTSTRAP_HELP, show_default=False)
+]
 Bootstrap = Annotated[
     str,
-    typer.Option("--bootstrap", "-b", envvar="TIDELOG_BOOTSTRAP", help="Addresses of some nodes: host:port,host:port."),
+    typer.Option("--bootstrap", "-b", envvar=ClientVariable.BOOTSTRAP, help=BOOTSTRAP_HELP, callback=_bootstrap_of),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
 
@@ -34,11 +53,29 @@ PATIENCE_MS = 2_000
 """How long commands retry: a person at a terminal can repeat the command, and a restarting node gets this long."""
 
 
+WIDTH_OF_FILES = 1 << 20
+"""Columns: wider than any table. Rich would take 80."""
+
+
+@asynccontextmanager
+async def administrator(bootstrap: str, client_id: str = "") -> AsyncIterator[Admin]:
+    """An Admin client with the options of the command. It does not warn of what the command prints as an error."""
+    log = logging.getLogger(TLS_FAILURES)
+    level = log.level
+    log.setLevel(logging.ERROR)
+    tls, sasl = chosen_tls(), chosen_sasl()
+    try:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS, tls=tls, sasl=sasl, client_id=client_id) as admin:
+            yield admin
+    finally:
+        log.setLevel(level)
+
+
 def query(bootstrap: str, call: Callable[[Admin], Awaitable[Answer]]) -> Answer:
     """Return the answer of one or more calls of an Admin client."""
 
     async def work() -> Answer:
-        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+        async with administrator(bootstrap) as admin:
             return await call(admin)
 
     return asyncio.run(work())
@@ -71,7 +108,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table; numbers are right-aligned."""
+    """Print a table; numbers are right-aligned. Cells are broken to fit into a terminal, not in a file or a pipe."""
     table = Table(title=title, title_justify="left", title_style="bold")
     cells = [list(row) for row in rows]
     for index, column in enumerate(columns):
@@ -79,7 +116,7 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*(", ".join(str(x) for x in cell) if isinstance(cell, tuple) else str(cell) for cell in row))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES).print(table)
 
 
 def counted(number: int, what: str) -> str:
@@ -91,6 +128,24 @@ def say(text: str) -> None:
     """Print a sentence for people on standard error; standard output is for results."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+class _Warnings(logging.Handler):
+    """Prints warnings of clients as sentences for people."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"tidelog: {record.getMessage()}")
+
+
+@contextmanager
+def printed_warnings() -> Iterator[None]:
+    """Print what clients warn of meanwhile: a quota that slows them down, a node that they cannot reach."""
+    log, handler = logging.getLogger("tidelog.client"), _Warnings(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def report(document: Mapping[str, object], text: str, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,17 +13,37 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidelog.cli.lines import Read, lines, opened
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, counted, print_json, say
-from tidelog.client.admin import Admin
+from tidelog.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    administrator,
+    counted,
+    print_json,
+    printed_warnings,
+    say,
+)
+from tidelog.cli.sasl_options import chosen_sasl
+from tidelog.cli.tls_options import chosen_tls
 from tidelog.client.consumer import Consumer, ConsumerRecord, Place
 from tidelog.client.delivery import Delivery
 from tidelog.client.producer import Producer
-from tidelog.errors import InvalidConfig, InvalidRequest, OffsetOutOfRange, TidelogError
+from tidelog.errors import (
+    InvalidConfig,
+    InvalidRequest,
+    NodeNotAvailable,
+    OffsetOutOfRange,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
 from tidelog.types import TopicPartition
 
 BUFFER_BYTES = 64 * 1024 * 1024
 LINE_BYTES_MAX = BUFFER_BYTES // 2
 """Longer lines are rejected while they are read; the topic decides whether a shorter one fits."""
+ClientId = Annotated[
+    str, typer.Option("--client-id", help="Name of this client, for quotas and the logs of the nodes.")
+]
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
 
@@ -69,6 +89,7 @@ def produce(
     timeout: Annotated[
         int, typer.Option(min=1, max=86_400, help="Seconds after which a record that is not acknowledged fails.")
     ] = 30,
+    client_id: ClientId = "",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -81,7 +102,7 @@ def produce(
     separator = key_separator.encode() if key_separator is not None else None
 
     async def work(tally: Tally, read: Read, progress: Any) -> None:
-        await _reach(bootstrap)
+        await _reach(bootstrap, topic, client_id)
         async with Producer(
             bootstrap,
             acks=acks,
@@ -91,6 +112,9 @@ def produce(
             record_bytes_max=LINE_BYTES_MAX,
             max_block_ms=timeout * 1000,
             delivery_timeout_ms=timeout * 1000,
+            tls=chosen_tls(),
+            sasl=chosen_sasl(),
+            client_id=client_id,
         ) as producer:
             await producer.partitions(topic)
             packed_name = None if source is None else str(source)
@@ -106,7 +130,7 @@ def produce(
     tally = Tally()
     with opened(source) as read:
         try:
-            with _progress(f"producing to {topic}") as progress:
+            with _progress(f"producing to {topic}") as progress, printed_warnings():
                 asyncio.run(work(tally, read, progress))
             ended = True
         except BaseException:
@@ -129,6 +153,7 @@ def consume(
     most: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")] = False,
     keys: Annotated[bool, typer.Option("--keys", help="Print key and a tab before each value.")] = False,
+    client_id: ClientId = "",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -138,8 +163,8 @@ def consume(
     place: Place = offset if offset is not None else _place(start)
 
     async def work() -> int:
-        await _reach(bootstrap)
-        async with Consumer(bootstrap) as consumer:
+        await _reach(bootstrap, topic, client_id)
+        async with Consumer(bootstrap, tls=chosen_tls(), sasl=chosen_sasl(), client_id=client_id) as consumer:
             everything = await consumer.partitions(topic)
             chosen = (
                 everything
@@ -154,15 +179,18 @@ def consume(
                 await consumer.seek(one, place)
             return await _print(consumer, None if follow else ends, most, keys=keys, as_json=as_json)
 
-    count = asyncio.run(work())
+    with printed_warnings():
+        count = asyncio.run(work())
     if not as_json:
         say(counted(count, "record"))
 
 
-async def _reach(bootstrap: str) -> None:
-    """Raise ConnectionFailed quickly if no node answers; clients by themselves retry for longer."""
-    async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-        await admin.describe_cluster()
+async def _reach(bootstrap: str, topic: str, client_id: str) -> None:
+    """Raise ConnectionFailed quickly if no node answers; clients by themselves retry for longer. The question needs no
+    permission that writing and reading the topic do not imply."""
+    async with administrator(bootstrap, client_id) as admin:
+        with suppress(UnknownTopicOrPartition, NodeNotAvailable):
+            await admin.describe_topic(topic)
 
 
 def _partition_of(everything: list[TopicPartition], wanted: int) -> Any:

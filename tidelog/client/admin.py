@@ -16,16 +16,21 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from tidelog.client.acl_messages import binding_message, binding_of, decision_of, filter_message, question_message
 from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.connection import Service
+from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import LATEST, list_positions, timestamp_of
 from tidelog.client.options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
+from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
 from tidelog.clock import Clock
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
     NodeShuttingDown,
     RequestTimedOut,
+    ResourceNotFound,
+    ThrottlingQuotaExceeded,
     TidelogError,
     UnknownTopicOrPartition,
 )
@@ -33,7 +38,11 @@ from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.network import Transport
 from tidelog.protocol.status import address_from_proto, from_proto
-from tidelog.protocol.v1 import admin_pb2
+from tidelog.protocol.v1 import admin_pb2, common_pb2, sasl_pb2
+from tidelog.security.acls import AclBinding, AclDecision, AclFilter, AclOperation, ResourceType
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.scram import ITERATIONS
+from tidelog.security.tls_files import Tls
 from tidelog.types import (
     DirectoryId,
     Endpoint,
@@ -45,6 +54,7 @@ from tidelog.types import (
     Offset,
     PartitionEpoch,
     PartitionIndex,
+    QuotaEntity,
     TopicId,
     TopicPartition,
 )
@@ -204,7 +214,8 @@ class Admin(Service):
     """Queries and changes the cluster. Use it inside `async with`.
 
     bootstrap: addresses of some nodes, "host:port,host:port". request_timeout_ms: timeout of one request.
-    patience_ms: how long queries are retried while no node answers.
+    patience_ms: how long queries are retried while no node answers. tls: the files for TLS; None: plain text. sasl: the
+    user that authenticates; None: no one. client_id: its name in quotas and in the nodes' logs.
     """
 
     def __init__(
@@ -213,11 +224,14 @@ class Admin(Service):
         *,
         request_timeout_ms: int = 30_000,
         patience_ms: int = 30_000,
+        tls: Tls | None = None,
+        sasl: Sasl | None = None,
+        client_id: str = "",
         transport: Transport | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
     ) -> None:
-        super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
+        super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
         at_least(1, request_timeout_ms=request_timeout_ms)
         at_least(0, patience_ms=patience_ms)
         self._timeout_ms, self._patience_ms = request_timeout_ms, patience_ms
@@ -368,6 +382,81 @@ class Admin(Service):
         )
         await self._change(methods.ADMIN_REMOVE_VOTER, request)
 
+    async def create_acls(self, bindings: Iterable[AclBinding], *, validate_only: bool = False) -> int:
+        """Add rules to the access control lists, all or none. Returns how many did not exist before.
+
+        Raises InvalidRequest, UnsupportedVersion, ClusterAuthorizationFailed; RequestTimedOut or ConnectionLost if the
+        outcome is unknown (`describe_acls` shows it).
+        """
+        request = admin_pb2.CreateAclsRequest(
+            bindings=[binding_message(each) for each in bindings], validate_only=validate_only
+        )
+        return (await self._change(methods.ADMIN_CREATE_ACLS, request)).created
+
+    async def delete_acls(self, filters: Iterable[AclFilter], *, validate_only: bool = False) -> list[AclBinding]:
+        """Remove the rules that any of the filters selects, and return them. validate_only: remove none.
+
+        Raises InvalidRequest, UnsupportedVersion, ClusterAuthorizationFailed; RequestTimedOut or ConnectionLost if the
+        outcome is unknown.
+        """
+        request = admin_pb2.DeleteAclsRequest(
+            filters=[filter_message(each) for each in filters], validate_only=validate_only
+        )
+        return [binding_of(each) for each in (await self._change(methods.ADMIN_DELETE_ACLS, request)).bindings]
+
+    async def describe_acls(self, selecting: AclFilter = AclFilter()) -> list[AclBinding]:  # noqa: B008 (immutable)
+        """Return the rules that the filter selects, by default all, sorted. Raises ClusterAuthorizationFailed."""
+        request = admin_pb2.DescribeAclsRequest(filter=filter_message(selecting))
+        return [binding_of(each) for each in (await self._query(methods.ADMIN_DESCRIBE_ACLS, request)).bindings]
+
+    async def test_acl(
+        self,
+        principal: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+        *,
+        host: str = "127.0.0.1",
+    ) -> AclDecision:
+        """Return whether the principal, connected from that IP address, may do the operation with the resource, and
+        which rule decides. Nothing is done. Raises InvalidRequest, ClusterAuthorizationFailed."""
+        request = question_message(principal, operation, resource_type, resource_name, host)
+        return decision_of(await self._query(methods.ADMIN_EXPLAIN_ACL, request))
+
+    async def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set the limits of some types of quota for users and client ids, by the names of QuotaType; None removes a
+        limit. All changes are made or none. Every node applies them at once, also to clients that are connected.
+
+        Raises InvalidRequest, UnsupportedVersion; RequestTimedOut or ConnectionLost if the outcome is unknown.
+        """
+        request = admin_pb2.AlterClientQuotasRequest(
+            entries=[
+                admin_pb2.QuotaAlteration(entity=_entity(entity), changes=_quota_changes(limits))
+                for entity, limits in _mapping("changes", changes).items()
+            ],
+            validate_only=validate_only,
+        )
+        await self._change(methods.ADMIN_ALTER_CLIENT_QUOTAS, request)
+
+    async def describe_client_quotas(
+        self, *, user: str | None = None, client_id: str | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the quotas of each entity with this user and this client id. Empty: the default; None: all."""
+        request = admin_pb2.DescribeClientQuotasRequest(
+            user=None if user is None else text("user", user),
+            client_id=None if client_id is None else text("client_id", client_id),
+        )
+        answer = await self._query(methods.ADMIN_DESCRIBE_CLIENT_QUOTAS, request)
+        return {
+            QuotaEntity(
+                each.entity.user if each.entity.HasField("user") else None,
+                each.entity.client_id if each.entity.HasField("client_id") else None,
+            ): {value.key: value.value for value in each.values}
+            for each in answer.entries
+        }
+
     async def list_topics(self) -> list[TopicDescription]:
         """Return all topics, sorted by name."""
         answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
@@ -407,6 +496,46 @@ class Admin(Service):
         wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
         return await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms)
 
+    async def set_password(
+        self,
+        name: str,
+        password: str,
+        *,
+        mechanisms: Iterable[str] = ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        iterations: int = ITERATIONS,
+    ) -> None:
+        """Create a user, or change its password: sessions with the former one end. The password is not sent, only keys
+        that let no one log in (KIP-554). mechanisms: others of the user keep the password that they have. iterations:
+        4,096 to 600,000; each handshake of a client computes them once.
+
+        Raises UnacceptableCredential, UnsupportedSaslMechanism, UnsupportedVersion; RequestTimedOut or ConnectionLost
+        if the outcome is unknown.
+        """
+        wanted = mechanisms_of(mechanisms)
+        request = await run_beside(lambda: upsertions(name, password, wanted, iterations, secure_rng()))
+        await self._change(methods.ADMIN_ALTER_USER_SCRAM_CREDENTIALS, request)
+
+    async def remove_user(self, name: str) -> None:
+        """Remove all credentials of a user: its sessions end. Raises ResourceNotFound if it has none; RequestTimedOut
+        or ConnectionLost if the outcome is unknown."""
+        found = await self._query(
+            methods.ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS,
+            sasl_pb2.DescribeUserScramCredentialsRequest(users=[text("name", name)]),
+        )
+        if not found.credentials:
+            raise ResourceNotFound(f"there is no user {name!r}; `tidelog user list` shows all")
+        deletions = [
+            sasl_pb2.ScramCredentialDeletion(name=each.name, mechanism=each.mechanism) for each in found.credentials
+        ]
+        request = sasl_pb2.AlterUserScramCredentialsRequest(deletions=deletions)
+        await self._change(methods.ADMIN_ALTER_USER_SCRAM_CREDENTIALS, request)
+
+    async def list_users(self) -> list[UserDescription]:
+        """Return the users and their mechanisms, sorted by name."""
+        request = sasl_pb2.DescribeUserScramCredentialsRequest()
+        answer = await self._query(methods.ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS, request)
+        return [described(each) for each in answer.credentials]
+
     async def _query(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Query the nodes in turn until one answers. Raises ConnectionFailed after `patience_ms`."""
         start = self._clock.monotonic_ms()
@@ -419,7 +548,19 @@ class Admin(Service):
             await self._clock.sleep_ms(BACKOFF_MS)
 
     async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
-        """Send a change to the first reachable node."""
+        """Send a change to the first reachable node. A node that throttles this client is asked again when it says so,
+        within `request_timeout_ms` (KIP-599)."""
+        began = self._clock.monotonic_ms()
+        while True:
+            try:
+                return await self._change_once(method, request)
+            except ThrottlingQuotaExceeded as error:
+                wait_ms = error.throttle_time_ms
+                if not wait_ms or self._clock.monotonic_ms() + wait_ms - began > self._timeout_ms:
+                    raise
+            await self._clock.sleep_ms(wait_ms)
+
+    async def _change_once(self, method: Method[Request, Answer], request: Request) -> Answer:
         failures: list[TidelogError] = []
         for endpoint in self._cluster.candidates():
             try:
@@ -469,6 +610,32 @@ def _settings(name: str, settings: object) -> dict[str, str | None]:
         text("the name of a setting", key): None if value is None else text(f"the value of setting {key!r}", value)
         for key, value in settings.items()
     }
+
+
+def _mapping(name: str, value: object) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping, not {type(value).__name__}: {value!r}")
+    return value
+
+
+def _entity(entity: object) -> common_pb2.QuotaEntity:
+    """Return an entity of quotas. Raises TypeError."""
+    if not isinstance(entity, QuotaEntity):
+        raise TypeError(f"the entity of a quota must be a QuotaEntity, not {type(entity).__name__}: {entity!r}")
+    return common_pb2.QuotaEntity(
+        user=None if entity.user is None else text("user", entity.user),
+        client_id=None if entity.client_id is None else text("client_id", entity.client_id),
+    )
+
+
+def _quota_changes(limits: object) -> list[admin_pb2.QuotaChange]:
+    """Return changes of quotas. Raises TypeError."""
+    changes = []
+    for key, value in sorted(_mapping("the quotas of an entity", limits).items()):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TypeError(f"the quota {key!r} must be a number or None, not {type(value).__name__}: {value!r}")
+        changes.append(admin_pb2.QuotaChange(key=text("the name of a quota", key), value=value))
+    return changes
 
 
 def _id(name: str, value: object) -> bytes:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.client.fetch_core import Cursor, plausible_epoch
+from tidelog.client.cursor import Cursor
+from tidelog.client.plausible import plausible_epoch
 from tidelog.errors import RecordTooLarge, TidelogError
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TableBuilder

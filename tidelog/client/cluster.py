@@ -11,6 +11,7 @@ Source: KIP-320 and KIP-516 for epochs and ids, Kafka's `Metadata` for the rest.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -29,6 +30,7 @@ from tidelog.errors import (
     NotController,
     RequestTimedOut,
     TidelogError,
+    TlsHandshakeFailed,
     UnknownTopicOrPartition,
 )
 from tidelog.protocol import methods
@@ -368,8 +370,13 @@ class Cluster:
         return known
 
     def no_answer(self, failures: Sequence[TidelogError]) -> ConnectionFailed:
-        """Return the error for a round in which no node answered."""
-        causes = "; ".join(failure.message for failure in failures)
+        """Return the error for a round in which no node answered. It has the type and the words of the failures if TLS
+        failed in the same way at all nodes."""
+        causes = "; ".join(_distinct(failures))
+        kinds = {type(failure) for failure in failures}
+        kind = kinds.pop() if len(kinds) == 1 else ConnectionFailed
+        if issubclass(kind, TlsHandshakeFailed):
+            return kind(causes)
         return ConnectionFailed(f"no node of the cluster answered ({len(failures)} queried): {causes}")
 
     def end(self, error: TidelogError) -> None:
@@ -411,3 +418,13 @@ class Cluster:
                 future.set_exception(failure)
         for listener in self._listeners:
             listener(failure)
+
+
+def _distinct(failures: Sequence[TidelogError]) -> list[str]:
+    """The messages, `call at address: cause`; those of one call and cause are one message with all addresses."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for failure in failures:
+        found = re.fullmatch(r"(\S+ at )(\S+)(: .*)", failure.message, re.DOTALL)
+        call, address, cause = ("", "", failure.message) if found is None else found.groups()
+        places.setdefault((call, cause), []).append(address)
+    return [f"{call}{', '.join(addresses) if call else ''}{cause}" for (call, cause), addresses in places.items()]

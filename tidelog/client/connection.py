@@ -6,15 +6,22 @@ Invariants: after `close` no task of the client runs; a defect in a task ends th
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from random import Random
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tidelog.client.cluster import Cluster, parse_bootstrap
-from tidelog.client.machine import real_rng, start_root_task
+from tidelog.client.machine import real_rng, secure_rng, start_root_task
+from tidelog.client.options import checked_client_id
 from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.network import Transport
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
+
+TLS_FAILURES: Final = "tidelog.client.tls"
+"""The logger that warns of failed TLS connections: calls are repeated, and raise the cause when their time is over."""
 
 
 class Service:
@@ -24,12 +31,18 @@ class Service:
         self,
         bootstrap: str | list[str] | tuple[str, ...],
         *,
+        tls: Tls | None,
+        sasl: Sasl | None,
         transport: Transport | None,
         clock: Clock | None,
         rng: Random | None,
+        client_id: str = "",
     ) -> None:
+        if tls is not None and not isinstance(tls, Tls):
+            raise TypeError(f"tls must be a tidelog.Tls or None, not {type(tls).__name__}: {tls!r}")
+        self._client_id = checked_client_id(client_id)
         self._bootstrap = parse_bootstrap(bootstrap)
-        self._transport = transport
+        self._tls, self._sasl, self._transport = tls, sasl, transport
         self._clock: Clock = clock or MachineClock()
         self._rng = rng or real_rng()
         self._root: asyncio.Task[None] | None = None
@@ -70,8 +83,12 @@ class Service:
         transport = self._transport
         if transport is None:
             from tidelog.protocol.grpc_transport import GrpcTransport
+            from tidelog.protocol.sasl_client import SaslClient
 
-            transport = self._transport = GrpcTransport()
+            sasl = None if self._sasl is None else SaslClient(self._sasl, secure_rng())
+            transport = self._transport = GrpcTransport(
+                tls=self._tls, sasl=sasl, client_id=self._client_id, tls_failures=logging.getLogger(TLS_FAILURES)
+            )
         cluster = self._cluster_or_none = Cluster(self._bootstrap, transport, self._clock, self._rng)
         started = asyncio.Event()
         self._root = start_root_task(self._run(cluster, started), name=f"tidelog {self._what}")

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias
 from tidelog.client.arrow_poll import ArrowRows
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.core_events import TimePassed
+from tidelog.client.cursor import Cursor
 from tidelog.client.fetch_client import FetchClient
-from tidelog.client.fetch_core import Cursor, FetchPolicy, Sought, Taken, plausible_epoch
+from tidelog.client.fetch_core import FetchPolicy, Sought, Taken
 from tidelog.client.offset_lookup import LATEST, timestamp_of
 from tidelog.client.options import (
     at_least,
@@ -31,6 +32,7 @@ from tidelog.client.options import (
     whole_number,
     yes_or_no,
 )
+from tidelog.client.plausible import plausible_epoch
 from tidelog.client.read_committed import isolation_of
 from tidelog.clock import Clock
 from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
@@ -38,6 +40,8 @@ from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.records.v2.varint import INT64_MAX
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
 from tidelog.types import NO_LEADER_EPOCH, Isolation, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 
 if TYPE_CHECKING:
@@ -58,7 +62,9 @@ class Consumer(FetchClient):
     isolation: "read_committed" returns records of committed transactions and non-transactional records, up to the first
     transaction that is still open. on_out_of_range: what to do if the position is not in the log: "raise"
     OffsetOutOfRange, or continue at "earliest" or "latest". rack: location of the consumer; an in-sync replica in this
-    rack is read instead of a leader elsewhere (KIP-392). transport, clock, rng: the system's by default.
+    rack is read instead of a leader elsewhere (KIP-392). tls: the files for TLS; None: plain text. sasl: the user that
+    authenticates; None: no one. client_id: its name in quotas and in the nodes' logs. transport, clock, rng: the
+    system's by default.
     """
 
     def __init__(
@@ -74,6 +80,9 @@ class Consumer(FetchClient):
         isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
         on_out_of_range: Literal["raise", "earliest", "latest"] = "raise",
         rack: str = "",
+        tls: Tls | None = None,
+        sasl: Sasl | None = None,
+        client_id: str = "",
         transport: Transport | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
@@ -90,6 +99,9 @@ class Consumer(FetchClient):
             min_bytes=min_bytes,
             isolation=isolation_of(isolation),
             rack=text("rack", rack),
+            tls=tls,
+            sasl=sasl,
+            client_id=client_id,
             transport=transport,
             clock=clock,
             rng=rng,

@@ -12,15 +12,16 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
 from tidelog.client.connection import Service
 from tidelog.client.core_events import FindLeader, TimePassed
+from tidelog.client.cursor import Cursor, Where
 from tidelog.client.fetch_core import (
     BatchesFetched,
     CheckEpoch,
-    Cursor,
     EpochChecked,
     Event,
     Failed,
@@ -30,7 +31,6 @@ from tidelog.client.fetch_core import (
     FindPlace,
     PlaceFound,
     Ready,
-    Where,
 )
 from tidelog.client.fetch_stream import FetchStream
 from tidelog.client.offset_lookup import list_positions, timestamp_of
@@ -42,7 +42,9 @@ from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import RecordBatch, iter_batches
-from tidelog.types import NO_NODE, Endpoint, EpochEnd, Isolation, LeaderEpoch, NodeId, Offset, TopicPartition
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
+from tidelog.types import NO_NODE, Endpoint, EpochEnd, Isolation, LeaderEpoch, Millis, NodeId, Offset, TopicPartition
 
 Query = TypeVar("Query", FindPlace, CheckEpoch)
 
@@ -61,11 +63,14 @@ class FetchClient(Service):
         min_bytes: int = 1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         rack: str = "",
+        tls: Tls | None,
+        sasl: Sasl | None,
+        client_id: str = "",
         transport: Transport | None,
         clock: Clock | None,
         rng: Random | None,
     ) -> None:
-        super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
+        super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
         self._policy = policy
         self._min_bytes, self._isolation, self._rack = min_bytes, isolation, rack
         self._core = FetchCore(policy, self._rng)
@@ -127,7 +132,9 @@ class FetchClient(Service):
             stream = self._streams[endpoint] = FetchStream(
                 endpoint,
                 self._transport,
+                self._clock,
                 self._answered,
+                partial(self._throttled, fetch.node),
                 max_wait_ms=self._policy.max_wait_ms,
                 min_bytes=self._min_bytes,
                 isolation=self._isolation,
@@ -135,6 +142,10 @@ class FetchClient(Service):
             )
             stream.give(fetch)
             self._spawn(stream.run(), f"fetch from {endpoint}")
+
+    def _throttled(self, node: NodeId, throttle_time_ms: int) -> None:
+        now = self._clock.monotonic_ms()
+        self._core.patient_until[node] = Millis(now + throttle_time_ms + self._policy.request_timeout_ms)
 
     def _answered(
         self, topic_partition: TopicPartition, number: int, answer: wire.PartitionFetched | TidelogError

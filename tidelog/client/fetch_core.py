@@ -10,7 +10,9 @@ Invariants:
   4. In a new leader epoch nothing is fetched before the leader has confirmed that its log contains the records read so
      far. Each fetch names the epoch of the record before it, and the node compares it (KIP-320). A mismatch raises
      LogTruncated. The position never changes silently, unless the user has configured it.
-  5. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
+  5. A batch whose offsets are impossible (at or above the high watermark, or out of order) moves nothing: its bytes are
+     corrupt and are fetched again.
+  6. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
      planned epoch up to the end of the range, and nothing once `ahead` has reached that end.
 Not here: decoding (consumer.py, spark/reading.py), effects (fetch_client.py), connections (fetch_stream.py), metadata
 (cluster.py).
@@ -18,15 +20,14 @@ Not here: decoding (consumer.py, spark/reading.py), effects (fetch_client.py), c
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, TypeAlias
 
-from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
+from tidelog.client.cursor import Cursor, CursorState, FixedRange, Where
+from tidelog.client.plausible import plausible_epoch, possible_batches
 from tidelog.errors import (
     CorruptLog,
     CorruptRecord,
@@ -58,6 +59,9 @@ SILENT_MS: Final = 1_000
 MISSING_TOPIC_MS: Final = 30_000
 """How long "no such topic" is retried for an assigned topic: the metadata of a new topic take a moment to reach all
 nodes, and longer if the controller has just failed."""
+REFUSED_CLIENT_MS: Final = 3_000
+"""How long a refusal of a client that has read nothing yet is retried: a node may not have applied its new user or
+permission yet."""
 PREFERRED_MS: Final = 60_000
 """How long a preferred read replica is used before the leader is queried again."""
 NO_HINT_MS: Final = 10_000
@@ -72,19 +76,6 @@ LOOKUP_MS: Final = 1_000
 BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 400
 
-Where: TypeAlias = Literal["earliest", "latest"] | int
-"""A place in a log: one of its ends, or the first record at or after a time (milliseconds since 1970)."""
-
-
-class CursorState(Enum):
-    """What a cursor is waiting for."""
-
-    IDLE = "idle"
-    SEEKING = "looking up the offset of a place"
-    CHECKING = "asking the leader whether the log still contains the records read"
-    FETCHING = "a fetch is open"
-    FAILED = "waiting for the user to seek or assign; after corrupt bytes, also for a new leader epoch"
-
 
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
@@ -95,108 +86,6 @@ class FetchPolicy:
     max_wait_ms: int
     request_timeout_ms: int
     on_out_of_range: Literal["raise", "earliest", "latest"] = "raise"
-
-
-@dataclass(frozen=True, slots=True)
-class FixedRange:
-    """The offsets `start` to `end` - 1 of one topic id, as planned. epoch: of the last committed record at that time,
-    or NO_LEADER_EPOCH if there was none; a log without this epoch up to `end` was truncated."""
-
-    topic_id: TopicId
-    start: Offset
-    end: Offset
-    epoch: LeaderEpoch
-
-
-@dataclass(slots=True, eq=False)
-class Cursor:
-    """State of one assigned partition."""
-
-    topic_partition: TopicPartition
-    start: Where
-    planned: FixedRange | None = None
-    """The range to read; None for a reader without an end."""
-    topic_id: TopicId | None = None
-    """Id of the topic being read, set by the first metadata after the assignment."""
-    position: Offset | None = None
-    read_to: Offset = Offset(0)
-    """Lower bound while the start position is looked up: everything below was read or skipped before."""
-    position_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """Epoch of the record before `position`; unknown after a seek."""
-    ahead: Offset = Offset(0)
-    ahead_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """Epoch of the record before `ahead`; unknown after a seek."""
-    epochs: list[EpochStart] = field(default_factory=list)
-    """Start of each epoch among the records fetched since the last seek."""
-    leader: NodeId = NO_NODE
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    checked_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    lookup_pending: bool = False
-    preferred: NodeId = NO_NODE
-    """Preferred read replica named by the leader (KIP-392), valid until `preferred_until`."""
-    preferred_until: Millis = Millis(0)
-    hints_from: Millis = Millis(0)
-    """From this time on the leader may name a preferred read replica again."""
-    state: CursorState = CursorState.IDLE
-    number: int = 0
-    """Number of the open request; an answer to another number is stale."""
-    reserved: int = 0
-    silent_ms: Millis = Millis(0)
-    give_up_ms: Millis = Millis(0)
-    retry_ms: Millis = Millis(0)
-    failures: int = 0
-    unknown_since: Millis | None = None
-    error: TidelogError | None = None
-    failure: TidelogError | None = None
-    """Why the last question was not answered; None once one is."""
-    batches: deque[RecordBatch] = field(default_factory=deque)
-    buffered: int = 0
-    refused_until: Millis | None = None
-    """The bytes at `position` were corrupt; they are fetched again until this time."""
-    records: list[ConsumerRecord] = field(default_factory=list)
-    """The records of `loaded`, the batch being returned; `at` is the next one, `records_end` the end of the batch."""
-    loaded: RecordBatch | None = None
-    at: int = 0
-    records_end: Offset = Offset(0)
-    records_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    high_watermark: Offset = Offset(-1)
-    log_start: Offset = Offset(-1)
-
-    def place(self, offset: Offset, epoch: LeaderEpoch) -> None:
-        """Continue at this offset and drop the buffered bytes."""
-        self.position, self.position_epoch, self.read_to = offset, epoch, Offset(0)
-        self.ahead, self.ahead_epoch = offset, epoch
-        self.epochs = [begun for begun in self.epochs if begun.start_offset < offset and begun.epoch <= epoch]
-        self.drop()
-
-    def agreed(self, end: EpochEnd) -> Offset:
-        """Return the highest offset up to which the fetched records may agree with a log in which `end` is the largest
-        epoch not above that of the record before `ahead`."""
-        own = next((begun.start_offset for begun in self.epochs if begun.epoch > end.epoch), self.ahead)
-        return min(own, end.end_offset)
-
-    def drop(self) -> None:
-        """Drop the buffered bytes."""
-        self.batches.clear()
-        self.buffered = 0
-        self.records, self.loaded, self.at = [], None, 0
-
-    def unload(self) -> None:
-        """Put the batch being returned back: its records from `position` on are read again."""
-        if self.at < len(self.records) and self.loaded is not None:
-            self.batches.appendleft(self.loaded)
-            self.buffered += self.loaded.size
-        self.records, self.loaded, self.at = [], None, 0
-
-    @property
-    def has_data(self) -> bool:
-        """Whether records are available for the user."""
-        return self.at < len(self.records) or bool(self.batches)
-
-    @property
-    def reached_end(self) -> bool:
-        """Whether everything below the end of the range was fetched. False for a reader without an end."""
-        return self.planned is not None and self.ahead >= self.planned.end
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -328,6 +217,8 @@ class FetchCore:
     def __init__(self, policy: FetchPolicy, rng: Random) -> None:
         self.policy = policy
         self.cursors: dict[TopicPartition, Cursor] = {}
+        self.patient_until: dict[NodeId, Millis] = {}
+        """Nodes that throttle this client, and until when no answer of theirs is late."""
         self._rng = rng
         self._numbers = 0
 
@@ -383,8 +274,7 @@ class FetchCore:
                 self._done(cursor)
                 self._note_checked(cursor, end, effects)
             case BatchesFetched():
-                self._done(cursor)
-                self._take_in(cursor, event, effects)
+                self._note_batches(cursor, event, effects)
             case Failed(_, _, error, at):
                 self._note_failure(cursor, error, at, effects)
         self._advance(cursor, event.at, effects)
@@ -431,16 +321,17 @@ class FetchCore:
         cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
-        """Handle an unknown topic. It counts as missing after `MISSING_TOPIC_MS` of such answers; no answer resets the
-        time."""
+        """Handle an unknown topic, or that the client is refused. It counts as missing after `MISSING_TOPIC_MS` of such
+        answers, and as refused after `REFUSED_CLIENT_MS`; no answer resets the time."""
         self._back_off(cursor, event.at)
-        cursor.failure = event.cause
-        if not isinstance(event.cause, UnknownTopicOrPartition):
+        cursor.failure = cause = event.cause
+        is_missing = isinstance(cause, UnknownTopicOrPartition)
+        if cause is None or not (is_missing or cause.retry is Retry.NEVER):
             cursor.unknown_since = None
         elif cursor.unknown_since is None:
             cursor.unknown_since = event.at
-        elif event.at - cursor.unknown_since >= MISSING_TOPIC_MS:
-            self._fail(cursor, event.cause, effects)
+        elif event.at - cursor.unknown_since >= (MISSING_TOPIC_MS if is_missing else REFUSED_CLIENT_MS):
+            self._fail(cursor, cause, effects)
 
     def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
         """Compare the log with the fetched records. They agree if the log has the same epoch up to the same offset. If
@@ -479,7 +370,25 @@ class FetchCore:
         error.diverging = end
         self._fail(cursor, error, effects)
 
-    def _take_in(self, cursor: Cursor, event: BatchesFetched, effects: list[Effect]) -> None:
+    def _note_batches(self, cursor: Cursor, event: BatchesFetched, effects: list[Effect]) -> None:
+        """Take in the batches up to the first one with impossible offsets. If that is the first one of the answer, the
+        bytes are corrupt and are fetched again."""
+        batches = possible_batches(event.batches, cursor.ahead, event.high_watermark)
+        if event.batches and not batches:
+            first = event.batches[0]
+            error = CorruptRecord(
+                f"{cursor.topic_partition}: a batch with offsets {first.base_offset} to {first.last_offset} was sent "
+                f"for offset {cursor.ahead}, where offsets below {event.high_watermark} are committed: the bytes are "
+                "corrupt"
+            )
+            self._note_failure(cursor, error, event.at, effects)
+            return
+        self._done(cursor)
+        self._take_in(cursor, event, batches, effects)
+
+    def _take_in(
+        self, cursor: Cursor, event: BatchesFetched, batches: Sequence[RecordBatch], effects: list[Effect]
+    ) -> None:
         if event.preferred != NO_NODE:
             cursor.preferred, cursor.preferred_until = event.preferred, Millis(event.at + PREFERRED_MS)
             return
@@ -491,7 +400,7 @@ class FetchCore:
             return
         cursor.checked_epoch = max(cursor.checked_epoch, event.leader_epoch)
         cursor.high_watermark, cursor.log_start = event.high_watermark, event.log_start
-        for batch in event.batches:
+        for batch in batches:
             next_offset = batch.next_offset
             if next_offset <= cursor.ahead:
                 continue
@@ -525,11 +434,7 @@ class FetchCore:
             if hint is not None and hint.leader_epoch > cursor.leader_epoch:
                 cursor.leader, cursor.leader_epoch = hint.node_id, hint.leader_epoch
                 cursor.retry_ms = at
-            elif (
-                request is CursorState.SEEKING
-                or error.retry is Retry.ELSEWHERE
-                or not isinstance(error, OffsetNotAvailable)
-            ):
+            elif request is CursorState.SEEKING or not isinstance(error, OffsetNotAvailable):
                 self._look_up_leader(cursor, effects)
 
     def _out_of_range(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
@@ -605,7 +510,8 @@ class FetchCore:
 
     def _watch(self, cursor: Cursor, at: Millis, effects: list[Effect]) -> None:
         """Check the timeouts of the open request."""
-        if at >= cursor.give_up_ms:
+        node = cursor.leader if cursor.preferred == NO_NODE else cursor.preferred
+        if at >= max(cursor.give_up_ms, self.patient_until.get(node, at)):
             error = RequestTimedOut(f"node {cursor.leader} does not answer about {cursor.topic_partition}")
             self._note_failure(cursor, error, at, effects)
         elif at >= cursor.silent_ms:
@@ -680,13 +586,6 @@ def _epoch_to_check(cursor: Cursor) -> LeaderEpoch:
     if cursor.planned is not None and cursor.planned.epoch != NO_LEADER_EPOCH:
         return cursor.planned.epoch
     return cursor.ahead_epoch if cursor.ahead_epoch < cursor.leader_epoch else NO_LEADER_EPOCH
-
-
-def plausible_epoch(batch: RecordBatch, before: LeaderEpoch, leader_epoch: LeaderEpoch) -> LeaderEpoch:
-    """Return the leader epoch of a batch that follows a record of epoch `before` and was read in `leader_epoch`, or
-    NO_LEADER_EPOCH if it is outside that range: the checksum does not cover the field, so it may be corrupt."""
-    epoch = batch.partition_leader_epoch
-    return epoch if before <= epoch <= leader_epoch else NO_LEADER_EPOCH
 
 
 def _jump(cursor: Cursor, error: OffsetOutOfRange, where: Where) -> None:

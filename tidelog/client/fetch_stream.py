@@ -12,6 +12,7 @@ from typing import TypeAlias
 from tidelog.client.fetch_core import FetchBatches
 from tidelog.client.node_stream import NodeStream
 from tidelog.client.read_committed import LEVELS
+from tidelog.clock import Clock
 from tidelog.errors import OffsetOutOfRange, TidelogError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.network import Transport
@@ -19,6 +20,8 @@ from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
 
+Throttled: TypeAlias = Callable[[int], None]
+"""Called with the time (milliseconds) for which the node sends and reads nothing, because a quota is exceeded."""
 Answered: TypeAlias = Callable[[TopicPartition, int, wire.PartitionFetched | TidelogError], None]
 """Called with the partition, the number of its fetch, and the answer or the error."""
 
@@ -30,15 +33,17 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
         self,
         endpoint: Endpoint,
         transport: Transport,
+        clock: Clock,
         answered: Answered,
+        throttled: Throttled,
         *,
         max_wait_ms: int,
         min_bytes: int,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         rack: str = "",
     ) -> None:
-        super().__init__(endpoint, transport, methods.DATA_FETCH_STREAM)
-        self._answered = answered
+        super().__init__(endpoint, transport, methods.DATA_FETCH_STREAM, clock)
+        self._answered, self._on_throttled = answered, throttled
         self._max_wait_ms, self._min_bytes = max_wait_ms, min_bytes
         self._isolation = isolation
         self._rack = rack
@@ -75,6 +80,9 @@ class FetchStream(NodeStream[FetchBatches, data_pb2.FetchRequest, wire.FetchResp
         return request
 
     def _received(self, answer: wire.FetchResponse) -> None:
+        if answer.throttle_time_ms:
+            self._throttled(answer.throttle_time_ms)
+            self._on_throttled(answer.throttle_time_ms)
         for result in answer.partitions:
             topic_partition = self._open.pop(result.fetch_id, None)
             if topic_partition is None:

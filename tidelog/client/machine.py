@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
@@ -26,6 +26,16 @@ END_SECONDS_MAX: Final = 1
 def real_rng() -> random.Random:
     """Return a random generator seeded by the operating system."""
     return random.Random()
+
+
+def secure_rng() -> random.Random:
+    """Return a random generator whose output cannot be predicted: for salts and nonces."""
+    return random.SystemRandom()
+
+
+async def run_beside(work: Callable[[], T]) -> T:
+    """Run a computation of some milliseconds on a thread, beside the loop."""
+    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def start_root_task(work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:

@@ -1,22 +1,32 @@
 """A client's stream to one node: sends what is given, receives answers, reports a broken connection.
 
 Invariants: every given item is either passed to the subclass as sent, or failed with the cause of the break. After the
-break nothing is accepted. The stream ends with its connection, and its task with the stream.
+break nothing is accepted. The stream ends with its connection, and its task with the stream. Nothing is sent while the
+node throttles this client (KIP-219), up to `PAUSE_MS_MAX`.
 Not here: messages, answers and their receivers (produce_stream.py, fetch_stream.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from tidelog.clock import Clock
 from tidelog.errors import ConnectionLost, TidelogError
 from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.network import MessageStream, Transport
-from tidelog.types import Endpoint
+from tidelog.types import Endpoint, Millis
+
+_log = logging.getLogger("tidelog.client")
+
+PAUSE_MS_MAX: Final = 10_000
+"""Limit of one pause: the quota may be raised meanwhile. What is sent afterwards waits until the node reads it."""
+REPORT_MS: Final = 60_000
+"""Interval of the log lines about quotas."""
 
 Given = TypeVar("Given")
 
@@ -24,8 +34,9 @@ Given = TypeVar("Given")
 class NodeStream(ABC, Generic[Given, Request, Answer]):
     """Common part of produce and fetch streams."""
 
-    def __init__(self, endpoint: Endpoint, transport: Transport, method: Method[Request, Answer]) -> None:
-        self._endpoint, self._transport, self._method = endpoint, transport, method
+    def __init__(self, endpoint: Endpoint, transport: Transport, method: Method[Request, Answer], clock: Clock) -> None:
+        self._endpoint, self._transport, self._method, self._clock = endpoint, transport, method, clock
+        self._paused_until = self._report_at = Millis(0)
         self._outbox: deque[Given] = deque()
         self._wake = asyncio.Event()
         self._broken: TidelogError | None = None
@@ -67,6 +78,23 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
     def _failed(self, unsent: Sequence[Given], cause: TidelogError) -> None:
         """Called when no answer will arrive any more, neither for `unsent` nor for items in flight."""
 
+    def _throttled(self, throttle_time_ms: int) -> None:
+        """The node reads nothing of this client for this time: a quota is exceeded."""
+        now = self._clock.monotonic_ms()
+        self._paused_until = Millis(now + min(throttle_time_ms, PAUSE_MS_MAX))
+        if now >= self._report_at:
+            self._report_at = Millis(now + REPORT_MS)
+            _log.warning(
+                "%s: the node at %s throttles this client for %d ms, because it exceeds a quota (`tidelog quota list`)",
+                self._method,
+                self._endpoint,
+                throttle_time_ms,
+            )
+
+    async def _wait_unpaused(self) -> None:
+        while self._broken is None and (left := self._paused_until - self._clock.monotonic_ms()) > 0:
+            await self._clock.sleep_ms(left)
+
     def _break(self, cause: TidelogError) -> None:
         if self._broken is not None:
             return
@@ -80,7 +108,8 @@ class NodeStream(ABC, Generic[Given, Request, Answer]):
             await self._wake.wait()
             self._wake.clear()
             while self._outbox and self._broken is None:
-                request = self._next_request()
+                await self._wait_unpaused()
+                request = self._next_request() if self._outbox else None
                 if request is None:
                     continue
                 try:

@@ -31,6 +31,8 @@ from tidelog.types import (
     is_topic_name,
 )
 
+_CLIENT_ID_MAX: Final = 255
+
 _ACKS: Final = {
     "all": Acks.ALL,
     "-1": Acks.ALL,
@@ -107,6 +109,18 @@ def text(name: str, value: object) -> str:
         value.encode()
     except UnicodeEncodeError as cause:
         raise InvalidRequest(f"{name}={value!r} cannot be encoded as UTF-8 ({cause.reason})") from cause
+    return value
+
+
+def checked_client_id(value: object) -> str:
+    """Return a client id: at most 255 printable ASCII characters. Raises TypeError, InvalidConfig."""
+    if not isinstance(value, str):
+        raise TypeError(f"client_id must be a str, not {type(value).__name__}: {value!r}")
+    if len(value) > _CLIENT_ID_MAX or not (value.isascii() and value.isprintable()) or value != value.strip():
+        raise InvalidConfig(
+            f"client_id={value[:_CLIENT_ID_MAX]!r}: use at most {_CLIENT_ID_MAX} printable ASCII characters, without "
+            "spaces around them"
+        )
     return value
 
 

@@ -30,6 +30,9 @@ Take: TypeAlias = Callable[[Attempt], tuple[bytes, int] | None]
 Report: TypeAlias = Callable[[Sequence[Acknowledged | Refused | Lost]], None]
 """Called with the outcome of each attempt, for all attempts of a message at once: acknowledged, refused, or lost if no
 answer will arrive on this stream."""
+Throttled: TypeAlias = Callable[[int, Millis], None]
+"""Called with the time (milliseconds) for which the node reads nothing, because a quota is exceeded, and the present
+time."""
 
 
 class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceResponse]):
@@ -44,9 +47,10 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
         acks: Acks,
         take: Take,
         report: Report,
+        throttled: Throttled,
     ) -> None:
-        super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM)
-        self._clock, self._acks, self._take, self._report = clock, acks, take, report
+        super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM, clock)
+        self._acks, self._take, self._report, self._on_throttled = acks, take, report, throttled
         self._unanswered: set[int] = set()
 
     def _next_request(self) -> wire.ProduceRequest | None:
@@ -89,6 +93,9 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
 
     def _received(self, answer: data_pb2.ProduceResponse) -> None:
         at = self._clock.monotonic_ms()
+        if answer.throttle_time_ms:
+            self._throttled(answer.throttle_time_ms)
+            self._on_throttled(answer.throttle_time_ms, at)
         outcomes: list[Acknowledged | Refused | Lost] = []
         for result in answer.partitions:
             self._unanswered.discard(result.batch_id)

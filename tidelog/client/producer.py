@@ -75,6 +75,8 @@ from tidelog.records import RecordBatchBuilder
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
 from tidelog.records.v2.varint import INT64_MAX
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
 from tidelog.types import Acks, Codec, Endpoint, Millis, NodeId, ProducerId
 
 _log = logging.getLogger("tidelog.producer")
@@ -101,7 +103,8 @@ class Producer(Service):
     limit for the outcome of a record; keep it well below the nodes' `producer.id.expiration.ms` (default: one day).
     on_unknown: what to do with records sent without idempotence if it is unknown whether they are committed: "raise"
     CommitUnknown, or "resend" them in order, before later ones, until they are acknowledged; they may then be in the
-    log twice. transport, clock, rng: the system's by default.
+    log twice. tls: the files for TLS; None: plain text. sasl: the user that authenticates; None: no one. client_id: its
+    name in quotas and in the nodes' logs. transport, clock, rng: the system's by default.
 
     The defaults are those of Kafka's producer, except for larger batches and more memory.
     """
@@ -124,11 +127,14 @@ class Producer(Service):
         retry_backoff_ms: int = 100,
         retry_backoff_ms_max: int = 1_000,
         on_unknown: Literal["raise", "resend"] = "raise",
+        tls: Tls | None = None,
+        sasl: Sasl | None = None,
+        client_id: str = "",
         transport: Transport | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
     ) -> None:
-        super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
+        super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
         at_least(0, linger_ms=linger_ms, max_block_ms=max_block_ms)
         at_least(1, batch_bytes=batch_bytes, record_bytes_max=record_bytes_max, request_timeout_ms=request_timeout_ms)
         at_least(1, retry_backoff_ms=retry_backoff_ms, retry_backoff_ms_max=retry_backoff_ms_max)
@@ -589,7 +595,13 @@ class Producer(Service):
         if stream is None or not stream.give(attempt):
             assert self._transport is not None
             stream = self._streams[node, endpoint] = ProduceStream(
-                endpoint, self._transport, self._clock, acks=self.acks, take=self._take, report=self._report
+                endpoint,
+                self._transport,
+                self._clock,
+                acks=self.acks,
+                take=self._take,
+                report=self._report,
+                throttled=partial(self._core.note_throttle, node),
             )
             stream.give(attempt)
             self._spawn(stream.run(), f"produce to {endpoint}")

@@ -92,6 +92,8 @@ class ProducerCore:
         self._touched: dict[NodeWindow, None] = {}
         """Windows that got a due queue or a place during this event."""
         self._alarms: list[tuple[Millis, int, PartitionQueue]] = []
+        self._throttled: dict[NodeId, Millis] = {}
+        """Until when each node reads nothing; a time that has passed means nothing."""
         self._numbers = 0
         self._producer_id, self._first_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         self._id_requested = False
@@ -174,10 +176,18 @@ class ProducerCore:
             return False
         batch = attempt.batch
         attempt.sent_ms = at
-        attempt.give_up_ms = Millis(min(at + self.policy.request_timeout_ms, batch.expires_ms))
+        attempt.give_up_ms = self._give_up(attempt, at)
         attempt.follows_open = _follows_open(batch)
         self._await_answer(attempt, at)
         return True
+
+    def note_throttle(self, node: NodeId, throttle_time_ms: int, at: Millis) -> None:
+        """The node reads nothing of this client for this time, because a quota is exceeded (KIP-219): its answers to
+        batches that it has not read are not late."""
+        self._throttled[node] = Millis(at + throttle_time_ms)
+        for attempt in self._attempts.values():
+            if attempt.node == node and attempt.sent:
+                attempt.give_up_ms = max(attempt.give_up_ms, self._give_up(attempt, at))
 
     def abandon(self, why: str) -> list[Finished]:
         """Give every batch its outcome now. The core must not be used afterwards."""
@@ -576,6 +586,11 @@ class ProducerCore:
         queue.begun.clear()
         series.renew()
 
+    def _give_up(self, attempt: Attempt, at: Millis) -> Millis:
+        """Until when to wait for the answer to a batch that is sent now, or that the node has not read yet."""
+        since = max(at, self._throttled.get(attempt.node, at))
+        return Millis(min(since + self.policy.request_timeout_ms, attempt.batch.expires_ms))
+
     def _watch(self, attempt: Attempt, at: Millis, effects: list[Effect]) -> None:
         """Check the timeouts of a batch that a stream has."""
         batch, queue = attempt.batch, attempt.batch.queue
@@ -603,6 +618,8 @@ class ProducerCore:
         expired += [batch for batch in queue.batches if batch.expires_ms <= at]
         for batch in expired:
             why = f"delivery_timeout_ms={self.policy.delivery_timeout_ms} passed"
+            if self._throttled.get(queue.leader, at) > at:
+                why += f" while a quota throttled this client at node {queue.leader}"
             self._finish(at, effects, Finished(batch, unsent_error(batch, why)))
 
     def _retry(self, batch: PendingBatch, cause: TidelogError, at: Millis) -> None:

@@ -14,8 +14,10 @@ from random import Random
 from typing import Final
 
 from tidelog.client.core_events import TimePassed
+from tidelog.client.cursor import Cursor, FixedRange
 from tidelog.client.fetch_client import FetchClient
-from tidelog.client.fetch_core import Cursor, FetchPolicy, FixedRange, Taken, plausible_epoch
+from tidelog.client.fetch_core import FetchPolicy, Taken
+from tidelog.client.plausible import plausible_epoch
 from tidelog.clock import Clock
 from tidelog.errors import (
     InconsistentTopicId,
@@ -27,6 +29,8 @@ from tidelog.errors import (
 )
 from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
 from tidelog.spark.planning import OffsetRange
 
 FETCH_WAIT_MS: Final = 500
@@ -47,6 +51,9 @@ class RangeReader(FetchClient):
         fetch_bytes: int,
         rack: str = "",
         patience_ms: int = PATIENCE_MS,
+        tls: Tls | None = None,
+        sasl: Sasl | None = None,
+        client_id: str = "",
         transport: Transport | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
@@ -60,7 +67,17 @@ class RangeReader(FetchClient):
             max_wait_ms=FETCH_WAIT_MS,
             request_timeout_ms=min(REQUEST_TIMEOUT_MS, patience_ms),
         )
-        super().__init__(bootstrap, policy, rack=rack, transport=transport, clock=clock, rng=rng)
+        super().__init__(
+            bootstrap,
+            policy,
+            rack=rack,
+            tls=tls,
+            sasl=sasl,
+            client_id=client_id,
+            transport=transport,
+            clock=clock,
+            rng=rng,
+        )
         self._patience_ms = patience_ms
 
     async def read(self, wanted: OffsetRange, decode: Callable[[RecordBatch], bool]) -> AsyncGenerator[None, None]:

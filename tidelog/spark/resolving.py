@@ -19,7 +19,7 @@ async def resolve(options: SourceOptions) -> list[OffsetRange]:
 
     Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed if no node answers.
     """
-    async with Admin(options.bootstrap) as admin:
+    async with Admin(options.bootstrap, tls=options.tls, sasl=options.sasl, client_id=options.client_id) as admin:
         topics = await _topics(admin, options)
         partitions = _partitions(topics, options)
         earliest = await admin.list_offsets(partitions, "earliest")
@@ -52,7 +52,7 @@ async def resolve(options: SourceOptions) -> list[OffsetRange]:
 async def _topics(admin: Admin, options: SourceOptions) -> dict[str, TopicDescription]:
     if options.pattern is not None:
         # As in Spark's Kafka source, the pattern must match the whole name.
-        return {topic.name: topic for topic in await admin.list_topics() if options.pattern.fullmatch(topic.name)}
+        return {topic.name: topic for topic in await admin.list_topics() if options.pattern.matches(topic.name)}
     names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assigned or ()))
     return {name: await admin.describe_topic(name) for name in names}
 

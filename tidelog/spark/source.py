@@ -91,7 +91,14 @@ class TidelogReader(DataSourceReader):
         builder = ColumnBuilder(wanted, self._columns)
         options = self._options
         async with (
-            RangeReader(options.bootstrap, fetch_bytes=options.fetch_bytes, rack=options.rack) as reader,
+            RangeReader(
+                options.bootstrap,
+                fetch_bytes=options.fetch_bytes,
+                rack=options.rack,
+                tls=options.tls,
+                sasl=options.sasl,
+                client_id=options.client_id,
+            ) as reader,
             aclosing(reader.read(wanted, builder.add)) as decoded,
         ):
             async for _ in decoded:

@@ -1,29 +1,62 @@
 """The options of the source: the names of Spark's Kafka source, checked and typed.
 
-Pure: strings in, values out. `tidelog.` and `kafka.` mean the same before `bootstrap.servers` and `client.rack`. An
-unknown option is an error: a misspelled `startingOffsets` would otherwise read other data than intended.
+Pure: strings in, values out. `tidelog.` and `kafka.` mean the same before `bootstrap.servers`, `client.id`,
+`client.rack`, `security.protocol`, `ssl.*` and `sasl.*`. An unknown option is an error: a misspelled `startingOffsets`
+would otherwise read other data than intended.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import re2
+
+from tidelog.client.options import checked_client_id
 from tidelog.errors import InvalidConfig
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
 from tidelog.types import Offset, PartitionIndex, TopicPartition
 
 EARLIEST: Final = Offset(-2)
 LATEST: Final = Offset(-1)
 
 _BOOTSTRAP: Final = ("tidelog.bootstrap.servers", "kafka.bootstrap.servers")
+_CLIENT_ID: Final = ("tidelog.client.id", "kafka.client.id")
 _RACK: Final = ("tidelog.client.rack", "kafka.client.rack")
+_PROTOCOL: Final = ("tidelog.security.protocol", "kafka.security.protocol")
+_CA: Final = ("tidelog.ssl.ca.file", "kafka.ssl.ca.file")
+_CERTIFICATE: Final = ("tidelog.ssl.certificate.file", "kafka.ssl.certificate.file")
+_KEY: Final = ("tidelog.ssl.key.file", "kafka.ssl.key.file")
+_MECHANISM: Final = ("tidelog.sasl.mechanism", "kafka.sasl.mechanism")
+_USERNAME: Final = ("tidelog.sasl.username", "kafka.sasl.username")
+_PASSWORD_FILE: Final = ("tidelog.sasl.password.file", "kafka.sasl.password.file")
+_TOKEN_FILE: Final = ("tidelog.sasl.token.file", "kafka.sasl.token.file")
+_OF_TLS: Final = (_CA, _CERTIFICATE, _KEY)
+_OF_SASL: Final = (_MECHANISM, _USERNAME, _PASSWORD_FILE, _TOKEN_FILE)
+_PROTOCOLS: Final = {
+    "PLAINTEXT": (False, False),
+    "SSL": (True, False),
+    "SASL_PLAINTEXT": (False, True),
+    "SASL_SSL": (True, True),
+}
+"""Whether connections have TLS, and whether they have SASL."""
+
 _STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _KNOWN: Final = (
     *_BOOTSTRAP,
+    *_CLIENT_ID,
     *_RACK,
+    *_PROTOCOL,
+    *_CA,
+    *_CERTIFICATE,
+    *_KEY,
+    *_MECHANISM,
+    *_USERNAME,
+    *_PASSWORD_FILE,
+    *_TOKEN_FILE,
     *_STRATEGIES,
     "startingOffsets",
     "endingOffsets",
@@ -56,12 +89,26 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class NamePattern:
+    """A regular expression over whole topic names, in RE2's syntax: a match takes time in proportion to the name,
+    whatever the expression is."""
+
+    text: str
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name matches. The compiled expression is cached by RE2's module."""
+        return re2.fullmatch(self.text, name, _rules()) is not None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of a batch query. rack: of the executors, empty for none (KIP-392)."""
+    """The options of a batch query. rack: of the executors, empty for none (KIP-392). tls: the files for TLS; None:
+    plain text. sasl: the user; None: no one. client_id: of the driver and of all executors, in quotas and in the
+    nodes' logs. Files have the same paths on the driver and on each executor."""
 
     bootstrap: str
     topics: tuple[str, ...] | None
-    pattern: re.Pattern[str] | None
+    pattern: NamePattern | None
     assigned: tuple[TopicPartition, ...] | None
     starting: Bound
     ending: Bound
@@ -72,6 +119,9 @@ class SourceOptions:
     include_headers: bool
     fetch_bytes: int
     rack: str
+    tls: Tls | None = None
+    sasl: Sasl | None = None
+    client_id: str = ""
 
 
 def parse_options(raw: Mapping[str, str]) -> SourceOptions:
@@ -109,8 +159,59 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
         records_per_partition_max=_positive(given, "maxRecordsPerPartition"),
         include_headers=_boolean(given, "includeHeaders", default=False),
         fetch_bytes=_positive(given, "fetchBytes") or 1 << 20,
-        rack=next((given[name].strip() for name in _RACK if name in given), ""),
+        rack=_first(given, _RACK),
+        tls=_tls(given),
+        sasl=_sasl(given),
+        client_id=checked_client_id(_first(given, _CLIENT_ID)),
     )
+
+
+def _first(given: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """The value of an option that has several names; empty if it is not given."""
+    return next((given[name].strip() for name in names if name in given), "")
+
+
+def _protocol(given: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether connections have TLS, and whether they have SASL: by `security.protocol`, or, if it is not given, if an
+    option of it is given. An option of what the protocol has not is refused: it would have no effect."""
+    protocol = _first(given, _PROTOCOL)
+    tls, sasl = (any(_first(given, names) for names in options) for options in (_OF_TLS, _OF_SASL))
+    if not protocol:
+        return tls, sasl
+    if protocol not in _PROTOCOLS:
+        raise InvalidConfig(f"option {_PROTOCOL[0]!r} is {protocol!r}; it must be one of {', '.join(_PROTOCOLS)}")
+    has_tls, has_sasl = _PROTOCOLS[protocol]
+    if tls and not has_tls:
+        with_tls = "SASL_SSL" if has_sasl else "SSL"
+        raise InvalidConfig(
+            f"option {_PROTOCOL[0]!r} is {protocol}, and files for TLS are given; set {with_tls}, or remove them"
+        )
+    if sasl and not has_sasl:
+        raise InvalidConfig(
+            f"option {_PROTOCOL[0]!r} is {protocol}, and options of SASL are given; set SASL_{protocol}, or remove them"
+        )
+    return has_tls, has_sasl
+
+
+def _tls(given: Mapping[str, str]) -> Tls | None:
+    has_tls, _ = _protocol(given)
+    return Tls(*(_first(given, names) or None for names in _OF_TLS)) if has_tls else None
+
+
+def _sasl(given: Mapping[str, str]) -> Sasl | None:
+    """The user, if there is SASL. Neither its password nor its token is an option: Spark shows options in plans and
+    logs."""
+    _, has_sasl = _protocol(given)
+    if not has_sasl:
+        return None
+    mechanism, username, file, token_file = (_first(given, names) for names in _OF_SASL)
+    if token_file:
+        return Sasl(username, password_file=file or None, mechanism=mechanism, token_file=token_file)
+    if not username or not file:
+        raise InvalidConfig(
+            f"SASL needs both options {_USERNAME[0]!r} and {_PASSWORD_FILE[0]!r}, or {_TOKEN_FILE[0]!r} alone"
+        )
+    return Sasl(username, password_file=file, mechanism=mechanism)
 
 
 def _canonical(raw: Mapping[str, str]) -> dict[str, str]:
@@ -138,11 +239,22 @@ def _topics(text: str) -> tuple[str, ...]:
     return names
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _pattern(text: str) -> NamePattern:
     try:
-        return re.compile(text)
-    except re.error as cause:
-        raise InvalidConfig(f"option 'subscribePattern' is not a regular expression: {cause}") from cause
+        re2.compile(text, _rules())
+    except re2.error as cause:
+        reason = cause.args[0].decode(errors="replace") if cause.args and isinstance(cause.args[0], bytes) else cause
+        raise InvalidConfig(
+            f"option 'subscribePattern' is not a regular expression of RE2 ({reason}); backreferences and lookarounds "
+            "are not supported"
+        ) from cause
+    return NamePattern(text)
+
+
+def _rules() -> Any:
+    rules = re2.Options()
+    rules.log_errors = False  # the error names the reason
+    return rules
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:

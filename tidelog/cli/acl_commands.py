@@ -1,0 +1,259 @@
+"""`tidelog acl add|list|remove|test`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+import typer
+
+from tidelog.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    ValidateOnly,
+    counted,
+    print_json,
+    print_table,
+    query,
+    report,
+    say,
+)
+from tidelog.client.admin import Admin
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.security.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+
+app = typer.Typer(help="Who may do what: add, list, remove and test ACLs.", no_args_is_help=True)
+Topic = Annotated[str | None, typer.Option("--topic", help="A topic; * for all.")]
+Group = Annotated[str | None, typer.Option("--group", help="A consumer group; * for all.")]
+TransactionalId = Annotated[str | None, typer.Option("--transactional-id", help="A transactional id; * for all.")]
+User = Annotated[str | None, typer.Option("--user", help="A user; * for all.")]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is the beginning of names.")]
+Operations = Annotated[
+    list[str] | None, typer.Option("--operation", "-o", help="An operation, as read or alter-configs; may be repeated.")
+]
+Hosts = Annotated[list[str] | None, typer.Option("--host", help="IP address of the caller; may be repeated.")]
+
+NO_AUTHORIZER: Final = "the node has no authorizer (authorizer.class.name): it refuses no request"
+
+
+@app.command()
+def add(
+    allow: Annotated[list[str] | None, typer.Option("--allow", help="Principal to allow: User:NAME.")] = None,
+    deny: Annotated[list[str] | None, typer.Option("--deny", help="Principal to deny: User:NAME.")] = None,
+    operation: Operations = None,
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    user: User = None,
+    cluster: Cluster = False,
+    prefixed: Prefixed = False,
+    host: Hosts = None,
+    validate_only: ValidateOnly = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Add ACLs: one for each principal, operation and host. A denial is stronger than any permission."""
+    resource = _resource(topic, group, transactional_id, user, cluster=cluster)
+    if resource is None or not operation or not (allow or deny):
+        parts = {
+            "a principal (--allow or --deny)": allow or deny,
+            "an operation (--operation)": operation,
+            "a resource (--topic, --group, --transactional-id, --user or --cluster)": resource,
+        }
+        missing = " and ".join(what for what, given in parts.items() if not given)
+        raise InvalidRequest(
+            f"missing: {missing}. For example: tidelog acl add --allow User:alice -o read --topic orders"
+        )
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    principals = [(AclPermission.ALLOW, each) for each in allow or ()]
+    principals += [(AclPermission.DENY, each) for each in deny or ()]
+    bindings = [
+        AclBinding(*resource, pattern, principal, where, _operation(word), permission)
+        for permission, principal in principals
+        for word in operation
+        for where in host or [WILDCARD]
+    ]
+
+    async def create(admin: Admin) -> tuple[int, bool]:
+        return await admin.create_acls(bindings, validate_only=validate_only), as_json or await _has_effect(admin)
+
+    created, has_effect = query(bootstrap, create)
+    document = {"created": 0 if validate_only else created, "bindings": [_plain(each) for each in bindings]}
+    known = len(bindings) - created
+    text = f"{counted(created, 'ACL')} {'can be added' if validate_only else 'added'}"
+    report(document, text + (f", {known} existed already" if known else ""), as_json=as_json)
+    if not has_effect:
+        say(NO_AUTHORIZER)
+
+
+@app.command("list")
+def list_(
+    principal: Annotated[str | None, typer.Option("--principal", help="Only of this principal.")] = None,
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    user: User = None,
+    cluster: Cluster = False,
+    prefixed: Prefixed = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List ACLs. With a resource: those that refer to it, by its name, a prefix of it, or *."""
+    resource = _resource(topic, group, transactional_id, user, cluster=cluster)
+    pattern = None if resource is None and not prefixed else PatternType.PREFIXED if prefixed else PatternType.MATCH
+    kind, name = resource or (None, None)
+    selecting = AclFilter(kind, name, pattern, principal)
+
+    async def describe(admin: Admin) -> tuple[list[AclBinding], bool]:
+        return await admin.describe_acls(selecting), as_json or await _has_effect(admin)
+
+    found, has_effect = query(bootstrap, describe)
+    if as_json:
+        print_json([_plain(each) for each in found])
+        return
+    _print("ACLs", found)
+    if not has_effect:
+        say(NO_AUTHORIZER)
+
+
+@app.command()
+def remove(
+    principal: Annotated[list[str] | None, typer.Option("--principal", help="Of this principal: User:NAME.")] = None,
+    operation: Operations = None,
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    user: User = None,
+    cluster: Cluster = False,
+    prefixed: Prefixed = False,
+    host: Hosts = None,
+    validate_only: ValidateOnly = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Remove the ACLs that have all the given values. A resource name is compared as it was given to `add`."""
+    resource = _resource(topic, group, transactional_id, user, cluster=cluster)
+    if resource is None and not principal:
+        raise InvalidRequest("name a --principal or a resource, so that not all ACLs are removed")
+    pattern = PatternType.PREFIXED if prefixed else None if resource is None else PatternType.LITERAL
+    kind, name = resource or (None, None)
+    operations: list[AclOperation | None] = [_operation(word) for word in operation or ()]
+    filters = [
+        AclFilter(kind, name, pattern, who, where, each)
+        for who in _or_any(principal)
+        for each in operations or [None]
+        for where in _or_any(host)
+    ]
+    gone = query(bootstrap, lambda admin: admin.delete_acls(filters, validate_only=validate_only))
+    if as_json:
+        print_json({"removed": not validate_only, "bindings": [_plain(each) for each in gone]})
+        return
+    if gone:
+        _print("would be removed" if validate_only else "removed", gone)
+    else:
+        say("no ACL has these values: none was removed")
+
+
+@app.command("test")
+def explain(
+    principal: Annotated[str, typer.Argument(help="User:NAME.", show_default=False)],
+    operation: Annotated[str, typer.Argument(help="An operation, as read.", show_default=False)],
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    user: User = None,
+    cluster: Cluster = False,
+    host: Annotated[str, typer.Option("--host", help="IP address of the caller.")] = "127.0.0.1",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Show whether a principal may do something, and which rule decides. Exit code 1: it may not."""
+    resource = _resource(topic, group, transactional_id, user, cluster=cluster)
+    if resource is None:
+        raise InvalidRequest("name a resource, for example --topic orders or --cluster")
+    asked = _operation(operation)
+    decision = query(bootstrap, lambda admin: admin.test_acl(principal, asked, *resource, host=host))
+    if as_json:
+        rule = None if decision.rule is None else _plain(decision.rule)
+        print_json({**dataclasses.asdict(decision), "rule": rule})
+    else:
+        if not decision.enforced:
+            say(f"allowed now: {NO_AUTHORIZER}. With one:")
+        say(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
+    if not decision.allowed:
+        raise typer.Exit(1)
+
+
+async def _has_effect(admin: Admin) -> bool:
+    """Whether the node decides by ACLs. True also if it does not answer that: what was asked before is done."""
+    try:
+        decision = await admin.test_acl("User:ANONYMOUS", AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    except TidelogError:
+        return True
+    return decision.enforced
+
+
+def _resource(
+    topic: str | None, group: str | None, transactional_id: str | None, user: str | None, *, cluster: bool
+) -> tuple[ResourceType, str] | None:
+    """The resource that the options name; None if they name none. Raises InvalidRequest for more than one."""
+    given = [
+        (kind, name)
+        for kind, name in (
+            (ResourceType.TOPIC, topic),
+            (ResourceType.GROUP, group),
+            (ResourceType.TRANSACTIONAL_ID, transactional_id),
+            (ResourceType.USER, user),
+            (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
+        )
+        if name is not None
+    ]
+    if len(given) > 1:
+        raise InvalidRequest("name one resource: --topic, --group, --transactional-id, --user or --cluster")
+    return given[0] if given else None
+
+
+def _or_any(given: list[str] | None) -> list[str | None]:
+    return [*given] if given else [None]
+
+
+def _operation(word: str) -> AclOperation:
+    name = word.upper().replace("-", "_")
+    if name not in AclOperation.__members__:
+        valid = ", ".join(each.name.lower().replace("_", "-") for each in AclOperation)
+        raise InvalidRequest(f"unknown operation {word!r}; valid operations: {valid}")
+    return AclOperation[name]
+
+
+def _plain(binding: AclBinding) -> dict[str, Any]:
+    """For JSON, with the names of enumerations."""
+    values = dataclasses.asdict(binding)
+    return {name: value if isinstance(value, str) else value.name for name, value in values.items()}
+
+
+def _print(title: str, bindings: Iterable[AclBinding]) -> None:
+    rows = [
+        (
+            each.permission.name.lower(),
+            each.principal,
+            each.operation.name.lower(),
+            each.resource_type.name.lower(),
+            each.resource_name,
+            each.pattern_type.name.lower(),
+            each.host,
+        )
+        for each in bindings
+    ]
+    print_table(title, ("permission", "principal", "operation", "resource", "name", "pattern", "host"), rows)

@@ -1,0 +1,121 @@
+"""`tidelog quota set|list|remove`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    ValidateOnly,
+    print_json,
+    print_table,
+    query,
+    report,
+)
+from tidelog.client.admin import Admin
+from tidelog.errors import InvalidConfig
+from tidelog.types import QuotaEntity, QuotaType
+
+app = typer.Typer(
+    help="Quotas of users and client ids: byte rates, request time, changes of topics.", no_args_is_help=True
+)
+User = Annotated[str | None, typer.Option("--user", "-u", help="Name of a user, without `User:`.")]
+Client = Annotated[str | None, typer.Option("--client-id", "-i", help="A client id.")]
+DefaultUser = Annotated[bool, typer.Option("--default-user", help="Every user without a quota of its own.")]
+DefaultClient = Annotated[bool, typer.Option("--default-client-id", help="Every client id without a quota of its own.")]
+
+_KEYS = ", ".join(quota.value for quota in QuotaType)
+
+
+@app.command("set")
+def set_(
+    quotas: Annotated[list[str], typer.Argument(help=f"KEY=LIMIT; keys: {_KEYS}.", show_default=False)],
+    user: User = None,
+    client_id: Client = None,
+    default_user: DefaultUser = False,
+    default_client_id: DefaultClient = False,
+    validate_only: ValidateOnly = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Set quotas of a user, a client id, or a client id of a user. Each node applies them by itself, at once."""
+    entity = _entity(user, client_id, default_user=default_user, default_client_id=default_client_id)
+    limits = dict(map(_limit, quotas))
+    query(bootstrap, lambda admin: admin.alter_client_quotas({entity: limits}, validate_only=validate_only))
+    document = {"entity": entity, "quotas": limits, "set": not validate_only}
+    text = f"quotas of {entity} {'can be set like this' if validate_only else 'set'}"
+    report(document, text, as_json=as_json)
+
+
+@app.command()
+def remove(
+    quotas: Annotated[list[str] | None, typer.Argument(help="Keys; without any: all.", show_default=False)] = None,
+    user: User = None,
+    client_id: Client = None,
+    default_user: DefaultUser = False,
+    default_client_id: DefaultClient = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Remove quotas of a user, a client id, or a client id of a user."""
+    entity = _entity(user, client_id, default_user=default_user, default_client_id=default_client_id)
+    keys = quotas or [quota.value for quota in QuotaType]
+
+    async def change(admin: Admin) -> dict[str, float]:
+        found = await admin.describe_client_quotas(user=entity.user, client_id=entity.client_id)
+        await admin.alter_client_quotas({entity: dict.fromkeys(keys)})
+        return found.get(entity, {})
+
+    limits = query(bootstrap, change)
+    removed = [key for key in keys if key in limits]
+    without = [key for key in quotas or () if key not in limits]
+    text = f"quotas of {entity} removed: {', '.join(removed)}" if removed else f"no quota of {entity} was removed"
+    if without:
+        text += f"; not set: {', '.join(without)}"
+    elif not removed:
+        text += ": none is set"
+    report({"entity": entity, "removed": removed}, text, as_json=as_json)
+
+
+@app.command("list")
+def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """List all quotas."""
+    found = query(bootstrap, lambda admin: admin.describe_client_quotas())
+    if as_json:
+        print_json([{"entity": entity, "quotas": limits} for entity, limits in found.items()])
+        return
+    rows = [
+        (_shown(entity.user), _shown(entity.client_id), key, f"{limit:.15g}")
+        for entity, limits in found.items()
+        for key, limit in limits.items()
+    ]
+    print_table("quotas", ("user", "client id", "quota", "limit"), rows)
+
+
+def _entity(user: str | None, client_id: str | None, *, default_user: bool, default_client_id: bool) -> QuotaEntity:
+    """The entity that the options name. Raises InvalidConfig."""
+    if (default_user and user is not None) or (default_client_id and client_id is not None):
+        raise InvalidConfig("name a user or client id, or use --default-user or --default-client-id for it, not both")
+    if "" in (user, client_id):
+        raise InvalidConfig("a user or client id is empty: use --default-user or --default-client-id for the default")
+    entity = QuotaEntity("" if default_user else user, "" if default_client_id else client_id)
+    if entity == QuotaEntity(None, None):
+        raise InvalidConfig("whose quotas? Pass --user, --client-id, --default-user or --default-client-id")
+    return entity
+
+
+def _limit(given: str) -> tuple[str, float]:
+    key, separator, value = given.partition("=")
+    try:
+        return key, float(value)
+    except ValueError:
+        example = f"write KEY=LIMIT, for example {QuotaType.PRODUCER_BYTE_RATE.value}=1048576"
+        raise InvalidConfig(f"{given!r} is not a quota{'' if separator else ' (no =)'}: {example}") from None
+
+
+def _shown(name: str | None) -> str:
+    return "any" if name is None else name or "(default)"

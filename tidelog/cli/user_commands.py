@@ -1,0 +1,104 @@
+"""`tidelog user add|list|remove`: users that authenticate by SCRAM. Passwords are never arguments of a command."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query, report
+from tidelog.client.admin import Admin
+from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.security.acls import AclFilter
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.scram import ITERATIONS
+
+app = typer.Typer(help="Users that authenticate by SCRAM.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="Name of the user; its principal is User:NAME.", show_default=False)]
+
+
+@app.command()
+def add(
+    name: Name,
+    password_file: Annotated[
+        str | None,
+        typer.Option("--password-file", help="File with the password in its first line; - for standard input."),
+    ] = None,
+    mechanism: Annotated[
+        list[str] | None, typer.Option("--mechanism", help="SCRAM-SHA-256 or SCRAM-SHA-512; default: both.")
+    ] = None,
+    iterations: Annotated[int, typer.Option("--iterations", help="Iterations of PBKDF2.")] = ITERATIONS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Create a user, or change its password. Without --password-file the password is prompted for.
+
+    Sessions with the former password end. With --mechanism, other mechanisms of the user keep their password.
+    """
+    password = _password(name, password_file)
+    mechanisms = mechanism or ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    query(
+        bootstrap,
+        lambda admin: admin.set_password(name, password, mechanisms=mechanisms, iterations=iterations),
+    )
+    document = {"name": name, "mechanisms": mechanisms, "iterations": iterations}
+    report(document, f"user {name!r} can log in with {' and '.join(mechanisms)}", as_json=as_json)
+
+
+@app.command("list")
+def list_users(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """List the users and their mechanisms."""
+    users = query(bootstrap, lambda admin: admin.list_users())
+    if as_json:
+        print_json(users)
+    else:
+        rows = [(user.name, user.mechanism, user.iterations) for user in users]
+        print_table("users", ("name", "mechanism", "iterations"), rows)
+
+
+@app.command()
+def remove(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Remove a user: its sessions end. ACLs and quotas of that name remain, and hold for a later user of that name."""
+
+    async def change(admin: Admin) -> list[str]:
+        await admin.remove_user(name)
+        return [] if as_json else await _left(admin, name)
+
+    left = query(bootstrap, change)
+    report({"name": name, "removed": True}, "\n".join([f"user {name!r} removed", *left]), as_json=as_json)
+
+
+async def _left(admin: Admin, name: str) -> list[str]:
+    """What a removed user leaves behind, with the commands that remove it. Nothing is said of what the caller may not
+    see: the user is removed."""
+    left = []
+    principal = f"User:{name}"
+    with suppress(TidelogError):
+        acls = await admin.describe_acls(AclFilter(principal=principal))
+        if acls:
+            command = f"tidelog acl remove --principal {quote(principal)}"
+            left.append(f"{counted(len(acls), 'ACL')} of {principal} left: {command}")
+    with suppress(TidelogError):
+        for entity, limits in (await admin.describe_client_quotas(user=name)).items():
+            command = f"tidelog quota remove --user {quote(name)}"
+            if entity.client_id is not None:
+                command += f" --client-id {quote(entity.client_id)}" if entity.client_id else " --default-client-id"
+            left.append(f"{counted(len(limits), 'quota')} of {entity} left: {command}")
+    return left
+
+
+def _password(name: str, file: str | None) -> str:
+    """The password from a file, standard input or a prompt. Raises InvalidConfig."""
+    if file is None:
+        if not sys.stdin.isatty():
+            raise InvalidConfig(
+                "no terminal to ask for the password: give --password-file FILE, or - for standard input"
+            )
+        return str(typer.prompt(f"password of {name}", hide_input=True, confirmation_prompt=True, err=True))
+    if file != "-":
+        return Sasl(name, password_file=file).read_password()
+    text = sys.stdin.read()
+    return text.splitlines()[0] if text else ""

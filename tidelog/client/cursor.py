@@ -1,0 +1,142 @@
+"""The state of one partition that a reader has assigned: what it reads, what is fetched, what is buffered.
+
+Not here: what changes it (fetch_core.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from tidelog.client.consumer_record import ConsumerRecord
+from tidelog.errors import TidelogError
+from tidelog.records import RecordBatch
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    EpochEnd,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+
+Where: TypeAlias = Literal["earliest", "latest"] | int
+"""A place in a log: one of its ends, or the first record at or after a time (milliseconds since 1970)."""
+
+
+class CursorState(Enum):
+    """What a cursor is waiting for."""
+
+    IDLE = "idle"
+    SEEKING = "looking up the offset of a place"
+    CHECKING = "asking the leader whether the log still contains the records read"
+    FETCHING = "a fetch is open"
+    FAILED = "waiting for the user to seek or assign; after corrupt bytes, also for a new leader epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRange:
+    """The offsets `start` to `end` - 1 of one topic id, as planned. epoch: of the last committed record at that time,
+    or NO_LEADER_EPOCH if there was none; a log without this epoch up to `end` was truncated."""
+
+    topic_id: TopicId
+    start: Offset
+    end: Offset
+    epoch: LeaderEpoch
+
+
+@dataclass(slots=True, eq=False)
+class Cursor:
+    """State of one assigned partition."""
+
+    topic_partition: TopicPartition
+    start: Where
+    planned: FixedRange | None = None
+    """The range to read; None for a reader without an end."""
+    topic_id: TopicId | None = None
+    """Id of the topic being read, set by the first metadata after the assignment."""
+    position: Offset | None = None
+    read_to: Offset = Offset(0)
+    """Lower bound while the start position is looked up: everything below was read or skipped before."""
+    position_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Epoch of the record before `position`; unknown after a seek."""
+    ahead: Offset = Offset(0)
+    ahead_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Epoch of the record before `ahead`; unknown after a seek."""
+    epochs: list[EpochStart] = field(default_factory=list)
+    """Start of each epoch among the records fetched since the last seek."""
+    leader: NodeId = NO_NODE
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    checked_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    lookup_pending: bool = False
+    preferred: NodeId = NO_NODE
+    """Preferred read replica named by the leader (KIP-392), valid until `preferred_until`."""
+    preferred_until: Millis = Millis(0)
+    hints_from: Millis = Millis(0)
+    """From this time on the leader may name a preferred read replica again."""
+    state: CursorState = CursorState.IDLE
+    number: int = 0
+    """Number of the open request; an answer to another number is stale."""
+    reserved: int = 0
+    silent_ms: Millis = Millis(0)
+    give_up_ms: Millis = Millis(0)
+    retry_ms: Millis = Millis(0)
+    failures: int = 0
+    unknown_since: Millis | None = None
+    error: TidelogError | None = None
+    failure: TidelogError | None = None
+    """Why the last question was not answered; None once one is."""
+    batches: deque[RecordBatch] = field(default_factory=deque)
+    buffered: int = 0
+    refused_until: Millis | None = None
+    """The bytes at `position` were corrupt; they are fetched again until this time."""
+    records: list[ConsumerRecord] = field(default_factory=list)
+    """The records of `loaded`, the batch being returned; `at` is the next one, `records_end` the end of the batch."""
+    loaded: RecordBatch | None = None
+    at: int = 0
+    records_end: Offset = Offset(0)
+    records_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    high_watermark: Offset = Offset(-1)
+    log_start: Offset = Offset(-1)
+
+    def place(self, offset: Offset, epoch: LeaderEpoch) -> None:
+        """Continue at this offset and drop the buffered bytes."""
+        self.position, self.position_epoch, self.read_to = offset, epoch, Offset(0)
+        self.ahead, self.ahead_epoch = offset, epoch
+        self.epochs = [begun for begun in self.epochs if begun.start_offset < offset and begun.epoch <= epoch]
+        self.drop()
+
+    def agreed(self, end: EpochEnd) -> Offset:
+        """Return the highest offset up to which the fetched records may agree with a log in which `end` is the largest
+        epoch not above that of the record before `ahead`."""
+        own = next((begun.start_offset for begun in self.epochs if begun.epoch > end.epoch), self.ahead)
+        return min(own, end.end_offset)
+
+    def drop(self) -> None:
+        """Drop the buffered bytes."""
+        self.batches.clear()
+        self.buffered = 0
+        self.records, self.loaded, self.at = [], None, 0
+
+    def unload(self) -> None:
+        """Put the batch being returned back: its records from `position` on are read again."""
+        if self.at < len(self.records) and self.loaded is not None:
+            self.batches.appendleft(self.loaded)
+            self.buffered += self.loaded.size
+        self.records, self.loaded, self.at = [], None, 0
+
+    @property
+    def has_data(self) -> bool:
+        """Whether records are available for the user."""
+        return self.at < len(self.records) or bool(self.batches)
+
+    @property
+    def reached_end(self) -> bool:
+        """Whether everything below the end of the range was fetched. False for a reader without an end."""
+        return self.planned is not None and self.ahead >= self.planned.end
