@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from node.config import parse
+from node.listener_settings import SecurityProtocol
 from tests.integration import manifest
+from tidelog.types import Endpoint
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl to render the base with")
 LABEL = {"app.kubernetes.io/name": "tidelog"}
@@ -72,6 +77,130 @@ def test_a_pod_may_run_in_a_restricted_namespace() -> None:
     assert container["allowPrivilegeEscalation"] is False
     assert container["capabilities"] == {"drop": ["ALL"]}
     assert container["readOnlyRootFilesystem"] is True
+
+
+def test_the_overlay_for_production_has_everything_of_the_base_in_a_restricted_namespace() -> None:
+    base = {name_of(each) for each in manifest.render()}
+    prod = {name_of(each): each for each in manifest.render(manifest.PROD)}
+    assert prod.keys() - base == {("Namespace", "tidelog"), ("NetworkPolicy", "tidelog")}
+    assert base <= prod.keys()
+    assert all(each["metadata"]["namespace"] == "tidelog" for (kind, _), each in prod.items() if kind != "Namespace")
+    assert prod["Namespace", "tidelog"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    pod = prod["StatefulSet", "tidelog"]["spec"]["template"]["spec"]
+    of_base = manifest.the("StatefulSet")["spec"]["template"]["spec"]
+    assert pod["securityContext"] == of_base["securityContext"]
+    for kept in ("securityContext", "resources", "lifecycle", "args", "image"):
+        assert pod["containers"][0][kept] == of_base["containers"][0][kept]
+    assert pod["affinity"].keys() == {"podAntiAffinity"}
+    assert pod["affinity"]["podAntiAffinity"].keys() == {"requiredDuringSchedulingIgnoredDuringExecution"}
+
+
+def name_of(each: dict[str, Any]) -> tuple[str, str]:
+    """Kind and name, without the hash of a generated one."""
+    return each["kind"], re.sub(r"-[a-z0-9]{10}$", "", each["metadata"]["name"])
+
+
+def test_the_network_policy_lets_nodes_labelled_clients_and_the_collector_of_metrics_reach_their_ports() -> None:
+    policy = manifest.the("NetworkPolicy", overlay=manifest.PROD)["spec"]
+    assert policy["podSelector"]["matchLabels"] == LABEL
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    pod = {port["name"]: port["containerPort"] for port in manifest.container(manifest.PROD)["ports"]}
+    assert pod == {"grpc-client": 9092, "grpc-nodes": 9093, "metrics": 9100}
+    nodes = {"podSelector": {"matchLabels": LABEL}}  # no namespace: those of this one
+    clients = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"tidelog-client": "true"}}}
+    reached = {
+        port: [caller for rule in policy["ingress"] for caller in rule["from"] if port in ports_of(rule)]
+        for port in pod
+    }
+    assert reached["grpc-nodes"] == [nodes]
+    assert reached["grpc-client"] == [nodes, clients]
+    ((metrics),) = reached["metrics"]
+    assert metrics["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "monitoring"}
+    peers, dns = policy["egress"]
+    assert peers["to"] == [nodes]
+    assert ports_of(peers) == {"grpc-nodes", "grpc-client"}
+    assert ports_of(dns) == {53}
+    assert all("ipBlock" not in target for target in dns["to"]), "nothing outside the cluster"
+
+
+def ports_of(rule: dict[str, Any]) -> set[str | int]:
+    return {port["port"] for port in rule["ports"]}
+
+
+def test_listeners_of_the_overlay_for_production_require_certificates_and_only_one_is_for_nodes() -> None:
+    """Goal: the node itself accepts configuration and environment of each pod, without `allow.insecure`."""
+    pods = manifest.pods(manifest.PROD)
+    names = [pod.host_names[-1] for pod in pods]
+    assert names == [f"tidelog-{ordinal}.tidelog-nodes.tidelog.svc" for ordinal in range(3)]
+    for pod, name in zip(pods, names, strict=True):
+        text = manifest.config_text(manifest.PROD)
+        config = parse(text, pod.environment, source="tidelog.toml", host_name=pod.name)
+        assert config.node_id == pod.ordinal
+        assert config.quorum.nodes == tuple(Endpoint(each, 9093) for each in names)
+        assert not config.allow_insecure
+        found = {each.name: each for each in config.listeners}
+        assert {each.for_nodes for each in config.listeners if each.name != "nodes"} == {False}
+        for listener, port in (("client", 9092), ("nodes", 9093)):
+            assert found[listener].advertised == Endpoint(name, port)
+            assert found[listener].protocol is SecurityProtocol.SSL
+            assert (tls := found[listener].tls) is not None
+            assert tls.requires_certificate
+        assert config.authorizer.enabled, "who has a certificate may do nothing without an ACL"
+        node = manifest.the("Certificate", overlay=manifest.CERT_MANAGER)["spec"]["commonName"]
+        assert config.authorizer.super_users == {"User:CN=admin", f"User:CN={node}"}
+
+
+def test_the_secret_is_mounted_as_a_directory_that_the_node_and_nobody_else_reads() -> None:
+    pod = manifest.the("StatefulSet", overlay=manifest.PROD)["spec"]["template"]["spec"]
+    (secret,) = (volume["secret"] for volume in pod["volumes"] if volume["name"] == "tls")
+    assert secret == {"secretName": "tidelog-tls", "defaultMode": 0o440}
+    (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "tls")
+    assert mount == {"name": "tls", "mountPath": "/etc/tidelog-tls", "readOnly": True}, "subPath is never updated"
+    config = manifest.config(manifest.PROD)
+    files = [config[f"ssl.{name}.file"] for name in ("certificate", "key", "ca")]
+    assert files == [f"{mount['mountPath']}/{key}" for key in ("tls.crt", "tls.key", "ca.crt")]
+
+
+def test_probes_of_the_overlay_for_production_speak_tls_with_the_mounted_files() -> None:
+    container, config = manifest.container(manifest.PROD), manifest.config(manifest.PROD)
+    files = [f"--tls-{flag}={config[f'ssl.{key}.file']}" for flag, key in PROBE_FILES.items()]
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        probe = container[name]
+        assert "grpc" not in probe, "the kubelet's speak plain text"
+        command = probe["exec"]["command"]
+        assert command[:3] == ["python", "-m", "node.process.probe"]
+        assert [each for each in command if each.startswith("--tls-")] == files
+        assert ("--ready" in command) is (name == "readinessProbe")
+        (timeout_ms,) = (int(each.partition("=")[2]) for each in command if each.startswith("--timeout-ms="))
+        assert timeout_ms < probe["timeoutSeconds"] * 1000, "the probe itself says why it failed"
+        assert command[-1] == "localhost:9092"
+
+
+PROBE_FILES = {"ca": "ca", "cert": "certificate", "key": "key"}
+
+
+def test_the_certificate_of_cert_manager_has_the_names_by_which_nodes_are_called() -> None:
+    """gRPC accepts a wildcard for one label, before at least two others."""
+    certificate = manifest.the("Certificate", overlay=manifest.CERT_MANAGER)["spec"]
+    assert certificate["secretName"] == "tidelog-tls"
+    assert {"server auth", "client auth"} <= set(certificate["usages"])
+    names = certificate["dnsNames"]
+    for pod in manifest.pods(manifest.PROD):
+        _, _, domain = pod.host_names[-1].partition(".")
+        assert f"*.{domain}" in names
+        assert domain.count(".") >= 1
+    service = manifest.the("Service", overlay=manifest.PROD)["metadata"]
+    assert {f"{service['name']}.{service['namespace']}.svc", "localhost"} <= set(names)
+
+
+def test_the_certificate_of_cert_manager_is_signed_by_an_authority_of_this_cluster_alone() -> None:
+    certificate = manifest.the("Certificate", overlay=manifest.CERT_MANAGER)["spec"]
+    issuer = manifest.the("Issuer", certificate["issuerRef"]["name"], manifest.CERT_MANAGER)["spec"]
+    authority = manifest.the("Certificate", issuer["ca"]["secretName"], manifest.CERT_MANAGER)["spec"]
+    root = manifest.the("Issuer", authority["issuerRef"]["name"], manifest.CERT_MANAGER)["spec"]
+    assert authority["isCA"] is True
+    assert authority["secretName"] == issuer["ca"]["secretName"]
+    assert root == {"selfSigned": {}}
 
 
 def test_image_and_manifest_agree_on_user_and_directories() -> None:
