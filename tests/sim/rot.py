@@ -30,8 +30,9 @@ from tests.sim.machine import Machine
 from tests.sim.plan import Fault
 from tests.sim.undisturbed_logs import without_hooks
 from tests.sim.world import Simulation
+from tidelog.errors import CorruptRecord
 from tidelog.records import walk_headers
-from tidelog.types import Durability, NodeId, PartitionKey
+from tidelog.types import Durability, NodeId, Offset, PartitionKey
 
 CHECK_INTERVAL_US: Final = MICROS // 10
 CHECKS_PER_SCRUB: Final = 20
@@ -162,8 +163,7 @@ class Rot:
         with without_hooks(disk), disk.as_written():
             points = read_offsets(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}")
             marks = dict(mark for mark in parse_marks(read_file(disk, f"{directory}/{DURABLE_MARKS}") or b"") if mark)
-            batches = walk_headers(bytes(flipped.inode.seen.data))
-            offset = next((batch.base_offset for batch in batches if batch.end > flipped.position), None)
+            offset = _offset_at(bytes(flipped.inode.seen.data), flipped.position)
         point = next((point for tp, point in points.items() if f"{tp.topic}-{tp.partition}" == log), 0)
         return offset is not None and offset < max(point, marks.get(flipped.key, 0))
 
@@ -226,6 +226,15 @@ class Rot:
         minimum = self._sim.image().min_insync(state)
         others = (self._sim.machines[node] for node in state.counted_on - {flipped.machine.node_id})
         return not any(_continues_to_count(other, minimum) for other in others)
+
+
+def _offset_at(log: bytes, position: int) -> Offset | None:
+    """The base offset of the batch that has this byte; None behind the last whole batch: a power loss may have left
+    zeros there."""
+    try:
+        return next((batch.base_offset for batch in walk_headers(log) if batch.end > position), None)
+    except CorruptRecord:
+        return None
 
 
 def _continues_to_count(machine: Machine, minimum: int) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.sim import (
+    acl_stories,
     controller_stories,
     damage_stories,
     directory_stories,
@@ -50,6 +51,7 @@ STORIES = [
     *hostile_stories.ALL,
     *page_stories.ALL,
     *failover_stories.ALL,
+    *acl_stories.ALL,
 ]
 
 

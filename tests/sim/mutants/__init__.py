@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.sim import (
+    acl_stories,
     controller_stories,
     directory_stories,
     late_stories,
@@ -552,6 +553,12 @@ MUTANTS: Final = (
         "rule 7",
         controller_stories.preferred_leaders_return,
         LEADS_FROM_OUTSIDE,
+    ),
+    Mutant(
+        controller_rules.snapshots_have_no_acls,
+        "acls",
+        acl_stories.rules_outlive_snapshots_and_restarts,
+        "the ACL does not exist",
     ),
     # disks
     Mutant(disks.unsynced_bytes_count_as_durable, "durability", stories.all_machines_lose_power, LOSES),

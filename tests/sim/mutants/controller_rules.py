@@ -7,9 +7,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from node.metadata import metadata_snapshots
 from node.replicas.log_registry import LogRegistry
 from node.replicas.replica_manager import ReplicaManager
-from replication.controller import alter_partition, controller, elections, reassignment, registration, topics, unclean
+from replication.controller import (
+    alter_partition,
+    controller,
+    elections,
+    image_records,
+    reassignment,
+    registration,
+    topics,
+    unclean,
+)
 from replication.controller.events import HeartbeatAnswer
 from replication.controller.metadata_records import PartitionChangeRecord
 from storage.log import log as storage_log
@@ -219,3 +229,9 @@ def a_preferred_replica_leads_out_of_sync(patch: Patch) -> None:
         return PartitionChangeRecord(state.topic_id, state.partition, leader=state.replicas[0])
 
     patch.setattr(elections, "preferred_change", preferred_change)
+
+
+def snapshots_have_no_acls(patch: Patch) -> None:
+    """A snapshot of the metadata leaves out the access control lists."""
+    records_of = image_records.records_of
+    patch.setattr(metadata_snapshots, "records_of", lambda image: records_of(replace(image, acls=frozenset())))
