@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import psutil
 
 from bench.raw_limits import cpu_seconds
-from tidelog import Consumer, Delivery, Producer
+from tidelog import Consumer, Delivery, Producer, Tls
 
 WARM_UP_SECONDS: Final = 1.0
 _BURST: Final = 200
@@ -55,11 +55,13 @@ def _busy_seconds() -> float:
     return times.user + times.nice + times.system + times.irq + times.softirq
 
 
-async def produce(bootstrap: str, topic: str, value_bytes: int, seconds: float, pids: list[int]) -> Throughput:
+async def produce(
+    bootstrap: str, topic: str, value_bytes: int, seconds: float, pids: list[int], tls: Tls | None = None
+) -> Throughput:
     """Send records without keys, acks=all, at the producer's full speed; counted from the first to the last
     acknowledgement."""
     value = os.urandom(value_bytes)
-    async with Producer(bootstrap) as producer:
+    async with Producer(bootstrap, tls=tls) as producer:
         await producer.partitions(topic)
         await _fill(producer, topic, value, WARM_UP_SECONDS)
         meter = Meter(pids)
@@ -85,11 +87,11 @@ async def _fill(producer: Producer, topic: str, value: bytes, seconds: float) ->
     return sent
 
 
-async def latencies(bootstrap: str, topic: str, value_bytes: int, count: int) -> list[float]:
+async def latencies(bootstrap: str, topic: str, value_bytes: int, count: int, tls: Tls | None = None) -> list[float]:
     """Milliseconds from `send` to its result: one record at a time to one partition, acks=all, linger 0."""
     value = os.urandom(value_bytes)
     found = []
-    async with Producer(bootstrap, linger_ms=0) as producer:
+    async with Producer(bootstrap, linger_ms=0, tls=tls) as producer:
         for _ in range(20):
             await producer.send(topic, value, partition=0)
         for _ in range(count):
@@ -99,9 +101,9 @@ async def latencies(bootstrap: str, topic: str, value_bytes: int, count: int) ->
     return found
 
 
-async def consume(bootstrap: str, topic: str, seconds: float, pids: list[int]) -> Throughput:
+async def consume(bootstrap: str, topic: str, seconds: float, pids: list[int], tls: Tls | None = None) -> Throughput:
     """Poll all partitions from the start, for `seconds` or until the end."""
-    async with Consumer(bootstrap) as consumer:
+    async with Consumer(bootstrap, tls=tls) as consumer:
         partitions = await consumer.partitions(topic)
         left: int = sum((await consumer.end_offsets(partitions)).values())
         consumer.assign(partitions)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bench import __main__ as command
-from bench import report, suites
+from bench import report, suite_security, suites
 from bench.figure import Better, Figure, Run
 
 
@@ -71,3 +72,12 @@ def test_an_unknown_suite_is_rejected_with_the_list_of_suites(monkeypatch: pytes
     monkeypatch.undo()
     with pytest.raises(LookupError, match="unknown suite 'nothing'; valid suites: all"):
         suites.load("nothing")
+
+
+def test_the_parts_of_the_suite_security_follow_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "security_tls" in suite_security.parts()
+    modules = {f"bench.{part}": SimpleNamespace(figures=two_figures) for part in ("security_a", "security_b")}
+    monkeypatch.setattr(suite_security, "parts", lambda: ["security_a", "security_b"])
+    monkeypatch.setattr("importlib.import_module", modules.__getitem__)
+    found = [figure.figure for figure in suite_security.figures(Run(tmp_path))]
+    assert len(found) == 4
