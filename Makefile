@@ -28,6 +28,8 @@ KAFKA_VERSION := 4.1.0
 KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
 # The client libraries of the systems that `make bench PEER=...` compares.
 PEERS := build/peers
+# The tools of `make audit` and `make sbom`.
+AUDIT := build/audit
 PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
 CYTHON_SOURCES := $(sort $(wildcard tidelog/client/*.pyx tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)
@@ -151,6 +153,34 @@ $(PEERS)/.ready: bench/systems/requirements.txt | env
 fuzz: env  ## Made-up bytes for every parser of records (FUZZ_SECONDS=20 for each), then FUZZ_REQUESTS=5000 hostile requests
 	@$(PY) -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),20)
 	@$(PY) -m tests.fuzz.requests --nodes 3 --count $(or $(FUZZ_REQUESTS),5000) --seed $(or $(SEED),1)
+
+REQUESTS ?= 100000
+.PHONY: fuzz-requests
+fuzz-requests: env  ## REQUESTS=100000 made-up requests to each kind of listener and caller; FUZZ_SECONDS=3600 for each instead
+	@$(PY) -m tests.fuzz.requests --seed $(or $(SEED),1) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS),--count $(REQUESTS))
+	@$(PY) -m tests.fuzz.requests --seed $(or $(SEED),1) --count $(REQUESTS) --refused
+	@for way in certificates passwords; do \
+		$(PY) -m tests.fuzz.requests --as $$way --seed $(or $(SEED),1) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS),--count $(REQUESTS)); done
+
+# Advisories come from the index that pip uses; one that has none, or cannot be reached, fails the audit (--strict).
+.PHONY: audit
+audit: $(AUDIT)/.ready  ## Known vulnerabilities of all pinned dependencies (pip-audit, needs PyPI's advisories)
+	@$(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement constraints.txt
+
+.PHONY: sbom
+sbom: $(AUDIT)/.ready  ## What the image installs besides Debian, as CycloneDX JSON in dist/tidelog.cdx.json
+	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom && mkdir -p dist
+	@$(PY) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; o = p["optional-dependencies"]; \
+		print("\n".join((*p["dependencies"], *o["server"], *o["cli"])))' > build/sbom/requirements.txt
+	@$(PY) -m pip --python build/sbom install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--requirement build/sbom/requirements.txt >&2
+	@$(AUDIT)/bin/cyclonedx-py environment build/sbom --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-file dist/tidelog.cdx.json >&2 && ls dist/tidelog.cdx.json
+
+$(AUDIT)/.ready: deploy/audit-requirements.txt | env
+	@echo "installing pip-audit and cyclonedx-bom into $(AUDIT)" >&2
+	@$(PYTHON) -m venv --clear $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check -r $< >&2
+	@touch $@
 
 .PHONY: image
 image: env need-docker  ## The container image IMAGE=tidelog:dev, from Debian packages and wheels alone

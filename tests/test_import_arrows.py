@@ -1,7 +1,7 @@
 """Import rules between packages and directories, checked in every source file (docs/architecture.md, Packages).
 
-`tidelog` imports no other package. `storage` and `replication` import only its records, types and errors, and not each
-other. `node` joins them. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
+`tidelog` imports no other package. `storage` and `replication` import only its records, types, errors and ACLs, and not
+each other. `node` joins them. Only the outermost modules use the machine (sockets, threads, the builtin `open`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tidelog", "pyspark_tidelog", "storage", "replication", "node")
 OURS = {*ROOMS, "bench", "examples", "tests"}
-LEAVES = {"tidelog.records", "tidelog.types", "tidelog.errors"}
+LEAVES = {"tidelog.records", "tidelog.types", "tidelog.errors", "tidelog.security.acls"}
 CODECS = {"cramjam", "crc32c", "crcmod", "lz4", "xxhash", "zlib", "zstandard"}
 MACHINE = {
     "asyncio",
@@ -37,8 +37,11 @@ MACHINE = {
 NODE_OUTERMOST = {
     "__main__.py",
     "connections.py",
+    "health.py",
+    "key_source.py",
     "thread_executor.py",
     "server.py",
+    "server_tls.py",
     "transport.py",
     "local_cluster.py",
     "probe.py",
@@ -50,8 +53,11 @@ MAY_OPEN = {
     "node/__main__.py",
     "node/process/local_cluster.py",
     "node/process/process.py",
+    "node/security/key_source.py",
     "tidelog/cli",
     "tidelog/grpc_environment.py",
+    "tidelog/security/tls_files.py",
+    "tidelog/security/sasl_user.py",
     "tidelog/spark",
 }
 # Modules whose imports for type checking form circles.

@@ -2,9 +2,15 @@
 made-up ones, bytes that are flipped, cut or doubled, and streams that end in the middle.
 
     python -m tests.fuzz.requests --count 5000 --nodes 3 --seed 7
+    python -m tests.fuzz.requests --seconds 3600
+    python -m tests.fuzz.requests --count 100000 --refused
+    python -m tests.fuzz.requests --seconds 3600 --as passwords
 
-A finding is a request that is answered INTERNAL (a defect of the node), or that ends a node. After them all the cluster
-must still elect, take records and give them back.
+A finding is a request that is answered INTERNAL (a defect of the node), that ends a node, or that leaves something
+behind: the process must not grow from round to round. After each round the cluster must take records and give them
+back, after all of them also elect. With `--refused` the requests go to a listener whose authorizer refuses every
+request: then nothing at all may change. With `--as` they come over TLS from clients with certificates or passwords, one
+without any permission and one with permission for a single topic (callers.py).
 """
 
 from __future__ import annotations
@@ -15,6 +21,8 @@ import contextlib
 import logging
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -24,18 +32,25 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from tests.fuzz.callers import WAYS, Caller, Protected, protected
+from tests.fuzz.footprint import Footprint, footprint
 from tests.fuzz.mutator import mutated
-from tests.node.real_nodes import RealNodes, real_nodes
+from tests.fuzz.refused import everything, refusing_listener
+from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.methods import CallKind, Method
 from tidelog.protocol.v1 import admin_pb2, data_pb2, quorum_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
+from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint, Millis, NodeId, Offset
 
 ANSWER_S: Final = 5.0
 """A request that waits for something gets no answer before that; it is given up then."""
+
+ROUND: Final = 5_000
+"""Requests between two looks at the cluster."""
 
 AT_ONCE: Final = 16
 """Requests under way at once."""
@@ -59,6 +74,12 @@ TEXTS: Final = (
     "unclean.leader.election.enable",
 )
 BLOBS: Final = (b"", b"\x00", b"\x00" * 16, b"\xff" * 16, b"\x01" * 17, bytes(range(200)))
+
+UNEXPLAINED: Final = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+"""What gRPC answers if a handler ended with an exception, and the node if it knows of a defect."""
+
+OWN_SIDE: Final = "Internal error from Core"
+"""What gRPC reports with INTERNAL on this side, if the stream ended while this side began to read or write."""
 
 FEW: Final[tuple[Method[Any, Any], ...]] = (
     methods.ADMIN_CREATE_TOPIC,
@@ -160,17 +181,22 @@ def _class_of(made: Message, field: Any) -> type[Message]:
 class Assault:
     """Sends made-up requests to the nodes of a cluster."""
 
-    def __init__(self, nodes: RealNodes, rng: Random) -> None:
-        self._nodes, self._rng = nodes, rng
-        self._channels: dict[Endpoint, grpc.aio.Channel] = {}
+    def __init__(self, nodes: RealNodes, rng: Random, callers: Sequence[Caller]) -> None:
+        """callers: as whom to send, and where to."""
+        self._nodes, self._rng, self.callers = nodes, rng, callers
+        self._channels: dict[tuple[Endpoint, Tls | None], grpc.aio.Channel] = {}
+        """A caller with another session uses the same connections."""
         self.sent = 0
+        self.refused: Counter[str] = Counter()
+        """Requests that ended with an error, by gRPC's status."""
+        self.unexplained: list[str] = []
 
     async def send(self, count: int) -> None:
         """So many requests, spread over all RPCs and nodes."""
         maker = Maker(self._rng, await self._known())
         slots = asyncio.Semaphore(AT_ONCE)
         plan: list[Method[Any, Any]] = [method for method in methods.ALL if method not in FEW] * (
-            count // len(methods.ALL) + 1
+            count // (len(methods.ALL) - len(FEW)) + 1
         )
         plan = [*plan, *FEW[:2] * 3][: count - 6]
         self._rng.shuffle(plan)
@@ -178,9 +204,9 @@ class Assault:
         async with asyncio.TaskGroup() as sending:
             for method in plan:
                 await slots.acquire()
-                target = self._rng.choice(self._nodes.addresses)
+                caller = self._rng.choice(self.callers)
                 pieces = [maker.bytes_of(method) for _ in range(1 if method.kind is CallKind.UNARY else 4)]
-                task = sending.create_task(self._one(method, target, pieces, ends=self._rng.random() < 0.5))
+                task = sending.create_task(self._one(method, caller, pieces, ends=self._rng.random() < 0.5))
                 task.add_done_callback(lambda _: slots.release())
                 self.sent += 1
                 self._nodes.ensure_running()
@@ -193,7 +219,8 @@ class Assault:
         """What is so in this cluster, by the names of fields."""
         ask = quorum_pb2.IntroduceRequest()
         who = [await self._nodes.call(node, methods.QUORUM_INTRODUCE, ask) for node in self._nodes.nodes]
-        reported = await self._nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))
+        every = admin_pb2.GetMetadataRequest(all_topics=True)
+        reported = await as_operator(self._nodes, 0, methods.ADMIN_GET_METADATA, every)
         assert reported.topics, "most requests name a real topic"
         images = [found.node.image for found in self._nodes.nodes.values()]
         entries = [entry for image in images if image is not None for entry in image.nodes.values()]
@@ -218,26 +245,38 @@ class Assault:
             "acks": [-1, 0, 1],
         }
 
-    async def _one(self, method: Method[Any, Any], target: Endpoint, pieces: list[bytes], *, ends: bool) -> None:
-        channel = self._channels.get(target)
+    async def _one(self, method: Method[Any, Any], caller: Caller, pieces: list[bytes], *, ends: bool) -> None:
+        channel = self._channels.get((caller.at, caller.tls))
         if channel is None:
-            channel = self._channels[target] = grpc.aio.insecure_channel(str(target))
-        with contextlib.suppress(grpc.RpcError, grpc.aio.BaseError, TimeoutError, asyncio.InvalidStateError):
-            if method.kind is CallKind.UNARY:
-                unary: Any = channel.unary_unary(method.path)
-                await unary(pieces[0], timeout=ANSWER_S)
-                return
-            call: Any = channel.stream_stream(method.path)()
+            channel = self._channels[caller.at, caller.tls] = caller.channel()
+        with contextlib.suppress(grpc.aio.BaseError, TimeoutError, asyncio.InvalidStateError):
             try:
-                async with asyncio.timeout(ANSWER_S / 5):
-                    for piece in pieces:
-                        await call.write(piece)
-                    if ends:
-                        await call.done_writing()
-                    while await call.read() is not grpc.aio.EOF:
-                        pass
-            finally:
-                call.cancel()
+                if method.kind is CallKind.UNARY:
+                    unary: Any = channel.unary_unary(method.path)
+                    caller.answered(method, pieces, await unary(pieces[0], timeout=ANSWER_S, metadata=caller.metadata))
+                    return
+                call: Any = channel.stream_stream(method.path)(metadata=caller.metadata)
+                try:
+                    async with asyncio.timeout(ANSWER_S / 5):
+                        for piece in pieces:
+                            await call.write(piece)
+                        if ends:
+                            await call.done_writing()
+                        while (answer := await call.read()) is not grpc.aio.EOF:
+                            caller.answered(method, pieces, answer)
+                finally:
+                    call.cancel()
+            except grpc.aio.AioRpcError as error:
+                self.refused[error.code().name] += 1
+                if error.code() in UNEXPLAINED and error.details() != OWN_SIDE:
+                    self.unexplained.append(f"{method}: {error.code().name} ({(error.details() or '')[:200]})")
+                caller.answered(method, pieces, repr((error.details(), error.trailing_metadata())).encode())
+
+
+async def as_operator(nodes: RealNodes, number: int, method: Method[Any, Any], request: Any) -> Any:
+    """Call a node as one who may do everything."""
+    at = nodes.further.get(OPERATOR, nodes.addresses)[number]
+    return await nodes.transport.call(at, method, request, timeout_ms=CALL_MS)
 
 
 def batch(value: bytes) -> bytes:
@@ -259,7 +298,7 @@ async def must_serve(nodes: RealNodes, name: str) -> None:
             while not done:
                 for number in nodes.nodes:
                     with contextlib.suppress(TidelogError):
-                        done = done or bool(read(await nodes.call(number, method, request)))
+                        done = done or bool(read(await as_operator(nodes, number, method, request)))
                 nodes.ensure_running()
 
 
@@ -267,7 +306,7 @@ async def _until_served(nodes: RealNodes, method: Method[Any, Any], request: Any
     while True:
         for number in nodes.nodes:
             with contextlib.suppress(TidelogError):
-                return await nodes.call(number, method, request)
+                return await as_operator(nodes, number, method, request)
         nodes.ensure_running()
 
 
@@ -283,13 +322,14 @@ def _fetch(topic_id: bytes) -> data_pb2.FetchRequest:
     return data_pb2.FetchRequest(partitions=[entry], max_wait_ms=500, min_bytes=1)
 
 
-async def assault(home: Path, *, count: int, nodes: int, seed: int) -> list[str]:
-    """Send so many requests to a new cluster. Returns the RPCs with a defect; raises what ended a node."""
+async def assault(home: Path, *, count: int, nodes: int, seed: int, seconds: float = 0) -> list[str]:
+    """Send so many requests to a new cluster, or for so long. Returns the RPCs with a defect and what has grown; raises
+    what ended a node."""
     async with real_nodes(home, nodes) as cluster:
         await must_serve(cluster, "orders")
-        attack = Assault(cluster, Random(seed))
+        attack = Assault(cluster, Random(seed), [Caller(each) for each in cluster.addresses])
         try:
-            await attack.send(count)
+            grown = await _rounds(cluster, attack, count, seconds)
         finally:
             await attack.close()
         for number in list(cluster.nodes):  # an election, and a start with what was written meanwhile
@@ -297,7 +337,84 @@ async def assault(home: Path, *, count: int, nodes: int, seed: int) -> list[str]
             await cluster.start(number)
             await cluster.wait_present(NodeId(number))
         await must_serve(cluster, "after")
-        return sorted({method for node in cluster.past for method in node.defects})
+        return [*_defects(cluster), *grown]
+
+
+async def _rounds(cluster: RealNodes, attack: Assault, count: int, seconds: float) -> list[str]:
+    """Send the requests in rounds. Returns what has grown since the second one; the first ones fill caches."""
+    until, left = time.monotonic() + seconds, count
+    seen: list[Footprint] = []
+    while left > 0 or time.monotonic() < until:
+        await attack.send(ROUND if seconds else min(left, ROUND))
+        left -= ROUND
+        await must_serve(cluster, "a-round")
+        await _until_served(cluster, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name="a-round"))
+        seen.append(footprint(cluster))
+        if len(seen) > 1:
+            print(f"{attack.sent} requests, {seen[-1]}", flush=True)
+        await must_serve(cluster, f"orders-{len(seen)}")  # the round has deleted topics
+    return seen[-1].grown_since(seen[1]) if len(seen) > 2 else []
+
+
+async def assault_on_refusal(home: Path, *, count: int, seed: int) -> list[str]:
+    """Send so many requests to a listener of a new node that refuses all of them. Returns the RPCs with a defect, and
+    what has changed."""
+    async with real_nodes(home) as cluster, refusing_listener(cluster.nodes[0]) as refusing:
+        await must_serve(cluster, "orders")
+        before = everything(cluster.nodes[0])
+        attack = Assault(cluster, Random(seed), [Caller(refusing.address)])
+        try:
+            await attack.send(count)
+        finally:
+            await attack.close()
+        after = everything(cluster.nodes[0])
+        changed = [name for name, value in before.items() if after[name] != value]
+        await must_serve(cluster, "after")
+        return [*_defects(cluster), *refusing.defects, *refusing.served, *changed]
+
+
+async def assault_as(
+    home: Path, *, way: str, count: int, seed: int, seconds: float = 0, round_requests: int = ROUND
+) -> list[str]:
+    """Send so many requests, or for so long, as clients that authenticate: in turn as one without permission and as one
+    with permission for one topic. Returns the RPCs with a defect, what has grown, and what was changed or shown
+    without permission."""
+    async with protected(home, way) as here:
+        cluster = here.nodes
+        await must_serve(cluster, "orders")
+        await here.prepare()
+        attack = Assault(cluster, Random(seed), ())
+        try:
+            found = await _rounds_as(here, attack, count, seconds, round_requests)
+        finally:
+            await attack.close()
+        await must_serve(cluster, "after")
+        return [*_defects(cluster), *found]
+
+
+async def _rounds_as(here: Protected, attack: Assault, count: int, seconds: float, size: int) -> list[str]:
+    until, left, number = time.monotonic() + seconds, count, 0
+    found: list[str] = []
+    seen: list[Footprint] = []
+    while left > 0 or time.monotonic() < until:
+        permitted = number % 2 == 1
+        attack.callers = await here.callers(permitted=permitted)
+        before = here.unchangeable(permitted=permitted)
+        await attack.send(size if seconds else min(left, size))
+        after = here.unchangeable(permitted=permitted)
+        found += [f"{name} changed: {value} to {after[name]}" for name, value in before.items() if after[name] != value]
+        left, number = left - size, number + 1
+        await must_serve(here.nodes, f"round-{number}")
+        gone = admin_pb2.DeleteTopicRequest(name=f"round-{number}")
+        await _until_served(here.nodes, methods.ADMIN_DELETE_TOPIC, gone)
+        seen.append(footprint(here.nodes))
+        print(f"{attack.sent} requests, refused {dict(attack.refused)}, {seen[-1]}", flush=True)
+    found += [*here.shown, *attack.unexplained]
+    return [*found, *(seen[-1].grown_since(seen[1]) if len(seen) > 2 else ())]
+
+
+def _defects(cluster: RealNodes) -> list[str]:
+    return sorted({method for node in cluster.past for method in node.defects})
 
 
 def main() -> int:
@@ -305,11 +422,23 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5_000)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0, help="instead of a count")
+    parser.add_argument("--refused", action="store_true", help="to a listener that refuses every request")
+    parser.add_argument("--as", dest="way", choices=WAYS, help="over TLS as clients who prove who they are so")
     options = parser.parse_args()
-    logging.basicConfig(level=logging.ERROR)
+    count = 0 if options.seconds else options.count
+    logging.basicConfig(level=logging.CRITICAL)
     with tempfile.TemporaryDirectory() as home:
-        found = asyncio.run(assault(Path(home), count=options.count, nodes=options.nodes, seed=options.seed))
-    print(f"{options.count} requests, seed {options.seed}: {', '.join(found) or 'nothing'} found")
+        if options.refused:
+            found = asyncio.run(assault_on_refusal(Path(home), count=options.count, seed=options.seed))
+        elif options.way:
+            at = {"way": options.way, "count": count, "seed": options.seed, "seconds": options.seconds}
+            found = asyncio.run(assault_as(Path(home), **at))
+        else:
+            run = assault(Path(home), count=count, nodes=options.nodes, seed=options.seed, seconds=options.seconds)
+            found = asyncio.run(run)
+    much = f"{options.seconds:g} seconds of requests" if options.seconds else f"{options.count} requests"
+    print(f"{much}, seed {options.seed}: {', '.join(found) or 'nothing'} found")
     return len(found)
 
 

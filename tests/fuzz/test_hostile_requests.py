@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from tests.fuzz.requests import Maker, assault
+from tests.fuzz.callers import WAYS
+from tests.fuzz.requests import Maker, assault, assault_as, assault_on_refusal
 from tests.node.test_hostile_quorum import EPOCHS
 from tidelog.protocol import methods
 
@@ -17,6 +18,17 @@ from tidelog.protocol import methods
 def test_no_request_is_a_defect_or_ends_a_node(seed: int, nodes: int, count: int, tmp_path: Path) -> None:
     found = asyncio.run(assault(tmp_path, count=count, nodes=nodes, seed=seed))
     assert found == [], f"replay: python -m tests.fuzz.requests --seed {seed} --nodes {nodes} --count {count}"
+
+
+def test_a_caller_who_may_nothing_changes_nothing(tmp_path: Path) -> None:
+    """Each message of each request and stream passes the authorizer before its handler."""
+    assert asyncio.run(assault_on_refusal(tmp_path, count=600, seed=4)) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_clients_change_and_see_only_what_they_may(way: str, tmp_path: Path) -> None:
+    """Over TLS, half of the requests from a client without any permission, the others with one for a single topic."""
+    assert asyncio.run(assault_as(tmp_path, way=way, count=700, seed=6, round_requests=350)) == []
 
 
 def test_every_field_of_every_request_is_given_its_extremes() -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from tidelog.client.consumer import Consumer
 from tidelog.client.delivery import Delivery
 from tidelog.client.producer import Producer
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
 
 OUTSTANDING_MAX = 400
 
@@ -28,6 +30,8 @@ class Load:
     topic: str
     partitions: int
     padding: int = 100
+    tls: Tls | None = None
+    sasl: Sasl | None = None
     acknowledged: dict[tuple[int, int], bytes] = field(default_factory=dict)
     _sent: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
@@ -64,7 +68,9 @@ class Load:
 
     async def _produce(self, stop: asyncio.Event) -> None:
         waiting: deque[tuple[Delivery, bytes]] = deque()
-        async with Producer(self.bootstrap, acks="all", delivery_timeout_ms=60_000) as producer:
+        async with Producer(
+            self.bootstrap, acks="all", delivery_timeout_ms=60_000, tls=self.tls, sasl=self.sasl
+        ) as producer:
             while not stop.is_set():
                 partition = self._sent % self.partitions
                 value = b"%d-%d-" % (partition, self._sent) + b"." * self.padding
@@ -89,7 +95,7 @@ class Load:
     async def read_all(self) -> dict[tuple[int, int], bytes]:
         """Everything that is committed now, by partition and offset."""
         found: dict[tuple[int, int], bytes] = {}
-        async with Consumer(self.bootstrap) as consumer:
+        async with Consumer(self.bootstrap, tls=self.tls, sasl=self.sasl) as consumer:
             partitions = [(self.topic, index) for index in range(self.partitions)]
             consumer.assign(partitions)
             ends = {(at.topic, int(at.partition)): end for at, end in (await consumer.end_offsets(partitions)).items()}

@@ -14,32 +14,36 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "deploy" / "k8s"
+PROD = ROOT / "deploy" / "overlays" / "prod"
+CERT_MANAGER = ROOT / "deploy" / "components" / "cert-manager"
 
 
 @cache
-def render() -> tuple[dict[str, Any], ...]:
+def render(overlay: Path = BASE) -> tuple[dict[str, Any], ...]:
     """Every object that `kubectl apply -k` would send."""
-    done = subprocess.run(["kubectl", "kustomize", str(BASE)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(overlay)], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     return tuple(yaml.safe_load_all(done.stdout))
 
 
-def the(kind: str, name: str = "tidelog") -> dict[str, Any]:
+def the(kind: str, name: str = "tidelog", overlay: Path = BASE) -> dict[str, Any]:
     """The one object of that kind and name; a generated name may end in a hash."""
     pattern = re.compile(rf"{re.escape(name)}(-[a-z0-9]{{10}})?")
-    (found,) = (o for o in render() if o["kind"] == kind and pattern.fullmatch(o["metadata"]["name"]))
+    (found,) = (o for o in render(overlay) if o["kind"] == kind and pattern.fullmatch(o["metadata"]["name"]))
     return found
 
 
-def container() -> dict[str, Any]:
+def container(overlay: Path = BASE) -> dict[str, Any]:
     """The only container of a pod."""
-    (only,) = the("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    (only,) = the("StatefulSet", overlay=overlay)["spec"]["template"]["spec"]["containers"]
     assert isinstance(only, dict)
     return only
 
 
-def config_text() -> str:
-    text = the("ConfigMap", "tidelog-config")["data"]["tidelog.toml"]
+def config_text(overlay: Path = BASE) -> str:
+    text = the("ConfigMap", "tidelog-config", overlay)["data"]["tidelog.toml"]
     assert isinstance(text, str)
     return text
 
@@ -49,48 +53,58 @@ class Pod:
     """What Kubernetes makes of the template for one ordinal, as far as a plain container can have it."""
 
     ordinal: int
+    overlay: Path = BASE
+
+    @property
+    def _stateful(self) -> dict[str, Any]:
+        return the("StatefulSet", overlay=self.overlay)
 
     @property
     def name(self) -> str:
-        return f"{the('StatefulSet')['metadata']['name']}-{self.ordinal}"
+        return f"{self._stateful['metadata']['name']}-{self.ordinal}"
 
     @property
-    def host_name(self) -> str:
-        """Its name behind the headless service, as its peers call it."""
-        return f"{self.name}.{the('StatefulSet')['spec']['serviceName']}"
+    def namespace(self) -> str:
+        return str(self._stateful["metadata"].get("namespace", "default"))
+
+    @property
+    def host_names(self) -> list[str]:
+        """Its names behind the headless service: inside its namespace, and anywhere."""
+        inside = f"{self.name}.{self._stateful['spec']['serviceName']}"
+        return [inside, f"{inside}.{self.namespace}.svc"]
 
     @property
     def image(self) -> str:
-        return str(container()["image"])
+        return str(container(self.overlay)["image"])
 
     @property
     def arguments(self) -> list[str]:
-        return list(container()["args"])
+        return list(container(self.overlay)["args"])
 
     @property
     def environment(self) -> dict[str, str]:
         """Fields of the pod and `$(NAME)` resolved, in order, as the kubelet does."""
-        fields = {"metadata.name": self.name, "metadata.namespace": "default"}
+        fields = {"metadata.name": self.name, "metadata.namespace": self.namespace}
         made: dict[str, str] = {}
-        for entry in container()["env"]:
+        for entry in container(self.overlay)["env"]:
             value = fields[entry["valueFrom"]["fieldRef"]["fieldPath"]] if "valueFrom" in entry else entry["value"]
             made[entry["name"]] = re.sub(r"\$\((\w+)\)", lambda match: made.get(match[1], match[0]), value)
         return made
 
     @property
     def user(self) -> str:
-        security = the("StatefulSet")["spec"]["template"]["spec"]["securityContext"]
+        security = self._stateful["spec"]["template"]["spec"]["securityContext"]
         return f"{security['runAsUser']}:{security['runAsGroup']}"
 
     def mount(self, volume: str) -> str:
         """Where the volume of that name appears in the container."""
-        (path,) = (entry["mountPath"] for entry in container()["volumeMounts"] if entry["name"] == volume)
+        (path,) = (entry["mountPath"] for entry in container(self.overlay)["volumeMounts"] if entry["name"] == volume)
         return str(path)
 
 
-def pods() -> list[Pod]:
-    return [Pod(ordinal) for ordinal in range(the("StatefulSet")["spec"]["replicas"])]
+def pods(overlay: Path = BASE) -> list[Pod]:
+    return [Pod(ordinal, overlay) for ordinal in range(the("StatefulSet", overlay=overlay)["spec"]["replicas"])]
 
 
-def config() -> dict[str, Any]:
-    return tomllib.loads(config_text())
+def config(overlay: Path = BASE) -> dict[str, Any]:
+    return tomllib.loads(config_text(overlay))

@@ -16,10 +16,11 @@ Place = tuple[int, int]
 
 
 class Workload:
-    """Runs tests/integration/workload.py where a client may stand: `shell` is the command that gets into that place."""
+    """Runs tests/integration/workload.py where a client may stand: `shell` is the command that gets into that place,
+    `options` precede each command of the workload."""
 
-    def __init__(self, *shell: str) -> None:
-        self._command = (*shell, "python", "-")
+    def __init__(self, *shell: str, options: Sequence[str] = ()) -> None:
+        self._command = (*shell, "python", "-", *options)
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
         with WORKLOAD.open() as script:

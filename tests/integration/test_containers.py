@@ -2,101 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-import docker
 import pytest
-from docker.models.containers import Container
-
-os.environ["TESTCONTAINERS_RYUK_DISABLED"] = (
-    "true"  # its image cannot be pulled everywhere; our label finds what is ours
-)
-
-from testcontainers.core.container import DockerContainer
-from testcontainers.core.network import Network
 
 from tests.integration import manifest, progress
-from tests.integration.progress import Load, Workload
+from tests.integration.containers import (
+    Cluster,
+    config_directory,
+    labelled,
+    network_of,
+    start_client,
+    start_pod,
+    workload_in,
+)
 
 pytestmark = [pytest.mark.containers, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
-LABEL = "org.tidelog.test"
 PARTITIONS = 6
 
 
-@dataclass
-class Cluster:
-    nodes: list[Container]
-    client: Workload
-
-    def load(self, topic: str, seconds: float) -> Load:
-        self.client.run("create", topic, PARTITIONS)
-        return Load(self.client.start("load", topic, PARTITIONS, seconds))
-
-    def leaders(self, topic: str) -> list[progress.Partition]:
-        return progress.partitions(self.client.run("describe", topic))
-
-    def wait_all(self) -> None:
-        self.client.run("wait", len(self.nodes))
-
-
 @pytest.fixture(scope="module")
-def label() -> Iterator[dict[str, str]]:
-    """Marks everything of this run, and removes it, whatever happened to the objects that held it."""
-    mine = {LABEL: uuid.uuid4().hex}
-    yield mine
-    engine = docker.from_env()
-    chosen: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={mine[LABEL]}"}
-    for container in engine.containers.list(all=True, filters=chosen):
-        container.remove(force=True, v=True)
-    for network in engine.networks.list(filters=chosen):
-        network.remove()
-    for volume in engine.volumes.list(filters=chosen):
-        volume.remove(force=True)
-    engine.close()
-
-
-@pytest.fixture(scope="module")
-def cluster(label: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    config = tmp_path_factory.mktemp("config")
-    config.chmod(0o755)
-    (config / "tidelog.toml").write_text(manifest.config_text())
-    with Network(docker_network_kw={"labels": label}) as network:
-        pods = [start_pod(pod, config, network, label) for pod in manifest.pods()]
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    config = config_directory(tmp_path_factory.mktemp("config"), manifest.BASE)
+    with labelled() as label, network_of(label) as network:
+        nodes = [start_pod(pod, {"config": config}, network, label) for pod in manifest.pods()]
         client = start_client(network, label)
-        shell = ("docker", "exec", "-i", str(client.get_wrapped_container().id))
-        workload = Workload(*shell)
-        workload.run("wait", len(pods))
-        yield Cluster([pod.get_wrapped_container() for pod in pods], workload)
-        for container in (client, *pods):
-            container.stop()
-
-
-def start_pod(pod: manifest.Pod, config: Path, network: Network, label: dict[str, str]) -> DockerContainer:
-    """A container with the image, arguments, environment, host name, user, mounts and limits of that pod."""
-    volume = docker.from_env().volumes.create(labels=label)
-    container = (
-        DockerContainer(pod.image, env=pod.environment)
-        .with_command(pod.arguments)
-        .with_network(network)
-        .with_network_aliases(pod.name, pod.host_name)
-        .with_volume_mapping(str(config), pod.mount("config"), "ro")
-        .with_volume_mapping(volume.name, pod.mount("data"), "rw")
-        .with_kwargs(hostname=pod.name, user=pod.user, read_only=True, cap_drop=["ALL"], mem_limit="1g", labels=label)
-    )
-    container.tmpfs = {pod.mount("tmp"): "rw"}
-    return container.start()
-
-
-def start_client(network: Network, label: dict[str, str]) -> DockerContainer:
-    """Where the workload runs: inside the network, since only there the advertised names mean something."""
-    idle = ["python", "-c", "import signal; signal.pause()"]
-    client = DockerContainer(manifest.Pod(0).image).with_network(network)
-    return client.with_kwargs(entrypoint=idle, init=True, labels=label).start()
+        cluster = Cluster(nodes, workload_in(client), PARTITIONS)
+        cluster.wait_all()
+        yield cluster
+        for container in (client, *nodes):
+            container.remove(force=True, v=True)
 
 
 def test_killing_the_container_of_a_leader_under_load_loses_nothing(cluster: Cluster) -> None:

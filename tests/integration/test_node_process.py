@@ -51,6 +51,8 @@ def run_node(config: Path, **environ: str) -> subprocess.CompletedProcess[str]:
 def test_ready_is_said_in_one_line_and_a_signal_stops_clean(single: LocalCluster) -> None:
     node = single.nodes[0]
     assert f"ready node=0 client={node.address}\n" in node.log.read_text()
+    assert f"new log directory {node.data}: it was empty" in node.log.read_text()
+    assert "recovered log directory" not in node.log.read_text()
     assert single.stop_node(0) == 0
     assert (node.data / ".kafka_cleanshutdown").exists()
     single.start_node(0)
@@ -126,6 +128,30 @@ def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(single: LocalC
     assert second.returncode == 1
     assert f"the log directory {node.data} is in use by another process" in second.stderr
     assert single.describe(0).controller_id == 0, "the first one serves on"
+
+
+def test_a_node_that_everyone_may_reach_as_a_node_says_so_and_needs_permission(single: LocalCluster) -> None:
+    reachable = {
+        "TIDELOG_LISTENERS": "client://0.0.0.0:0",
+        "TIDELOG_ADVERTISED_LISTENERS": "client://localhost:1",
+        "TIDELOG_METRICS_LISTENER": "127.0.0.1:0",
+    }
+    refused = run_node(single.nodes[0].config, **reachable)
+    assert refused.returncode == 2
+    assert "takes everyone for a node" in refused.stderr
+    permitted = run_node(single.nodes[0].config, TIDELOG_ALLOW_INSECURE="true", **reachable)
+    assert permitted.returncode == 1, "the directory is in use"
+    assert "insecure, as allow.insecure permits: listener 'client' binds 0.0.0.0:0" in permitted.stderr
+    assert "insecure" not in single.nodes[0].log.read_text()
+
+
+def test_an_audit_log_that_cannot_be_opened_is_refused_before_the_first_event(single: LocalCluster) -> None:
+    single.stop_node(0)
+    missing = single.directory / "missing" / "audit.log"
+    for path in (missing, single.directory):  # a directory that is missing, a file that is a directory
+        refused = run_node(single.nodes[0].config, TIDELOG_AUDIT_LOG_FILE=str(path))
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert f"audit.log.file = '{path}': it cannot be written (" in refused.stderr
 
 
 def test_a_directory_of_another_node_is_refused(single: LocalCluster) -> None:

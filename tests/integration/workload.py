@@ -28,7 +28,7 @@ async def wait(nodes: int) -> None:
     seen: object = "nothing"
     while time.monotonic() < deadline:
         try:
-            async with tidelog.Admin(options.bootstrap) as admin:
+            async with tidelog.Admin(options.bootstrap, tls=tls) as admin:
                 cluster = await admin.describe_cluster()
         except TidelogError as refusal:
             seen = refusal
@@ -42,14 +42,14 @@ async def wait(nodes: int) -> None:
 
 
 async def create(topic: str, partitions: int) -> None:
-    async with tidelog.Admin(options.bootstrap) as admin:
+    async with tidelog.Admin(options.bootstrap, tls=tls) as admin:
         await admin.create_topic(
             topic, partitions=partitions, replication_factor=3, configs={"min.insync.replicas": "2"}
         )
 
 
 async def describe(topic: str) -> None:
-    async with tidelog.Admin(options.bootstrap) as admin:
+    async with tidelog.Admin(options.bootstrap, tls=tls) as admin:
         found = await admin.describe_topic(topic)
         for partition in found.partitions:
             tell("partition", partition.partition, partition.leader, sorted(partition.isr))
@@ -59,7 +59,7 @@ async def quorum() -> None:
     """Who the active controller is, once there is one, and who votes."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while time.monotonic() < deadline:
-        async with tidelog.Admin(options.bootstrap) as admin:
+        async with tidelog.Admin(options.bootstrap, tls=tls) as admin:
             cluster = await admin.describe_cluster()
         if cluster.controller_id >= 0:
             tell("quorum", cluster.controller_id, sorted(voter.node_id for voter in cluster.voters))
@@ -85,7 +85,10 @@ async def load(topic: str, partitions: int, seconds: float) -> None:
             else:
                 tell("acked", partition, value, sent.offset)
 
-    async with tidelog.Producer(options.bootstrap, acks="all", linger_ms=0) as producer, asyncio.TaskGroup() as tasks:
+    async with (
+        tidelog.Producer(options.bootstrap, acks="all", linger_ms=0, tls=tls) as producer,
+        asyncio.TaskGroup() as tasks,
+    ):
         for partition in range(partitions):
             tasks.create_task(write(producer, partition))
 
@@ -93,9 +96,9 @@ async def load(topic: str, partitions: int, seconds: float) -> None:
 async def read(topic: str, partitions: int) -> None:
     """Everything committed, from the first record to the end that there is now."""
     everything = [tidelog.TopicPartition(topic, PartitionIndex(partition)) for partition in range(partitions)]
-    async with tidelog.Admin(options.bootstrap) as admin:
+    async with tidelog.Admin(options.bootstrap, tls=tls) as admin:
         ends = await admin.list_offsets(everything, "latest")
-    async with tidelog.Consumer(options.bootstrap) as consumer:
+    async with tidelog.Consumer(options.bootstrap, tls=tls) as consumer:
         for place in everything:
             consumer.assign([place])
             await consumer.seek(place, "earliest")
@@ -106,6 +109,7 @@ async def read(topic: str, partitions: int) -> None:
 
 parser = argparse.ArgumentParser(prog="workload")
 parser.add_argument("--bootstrap", default="tidelog-0.tidelog-nodes:9092,tidelog-1.tidelog-nodes:9092")
+parser.add_argument("--tls", metavar="DIRECTORY", help="connect with ca.crt, tls.crt and tls.key of a mounted Secret")
 commands = parser.add_subparsers(dest="command", required=True)
 commands.add_parser("quorum")
 commands.add_parser("wait").add_argument("nodes", type=int)
@@ -117,5 +121,6 @@ for name in ("create", "describe", "load", "read"):
     if name == "load":
         command.add_argument("seconds", type=float)
 options = parser.parse_args()
-arguments = {key: value for key, value in vars(options).items() if key not in ("bootstrap", "command")}
+tls = options.tls and tidelog.Tls(*(f"{options.tls}/{name}" for name in ("ca.crt", "tls.crt", "tls.key")))
+arguments = {key: value for key, value in vars(options).items() if key not in ("bootstrap", "tls", "command")}
 asyncio.run(globals()[options.command](**arguments))

@@ -118,3 +118,21 @@ def test_a_configuration_shown_and_parsed_again_is_the_same() -> None:
     )
     assert LogConfig.from_topic(config.as_topic()) == config
     assert config.as_topic()["cleanup.policy"] == "compact,delete"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("retention.ms", "0" * 300 + "1"),
+        ("retention.ms", " " * 300 + "1"),
+        ("cleanup.policy", ",".join(["delete"] * 100)),
+        ("min.cleanable.dirty.ratio", "0.5" + "0" * 300),
+        ("k" * 1_000_000, "1"),
+    ],
+    ids=["zeros", "blanks", "words", "digits", "key"],
+)
+def test_a_setting_of_any_length_is_rejected_with_a_short_error(key: str, value: str) -> None:
+    """Each value is a correct one; the metadata log would keep it as it was written."""
+    with pytest.raises(InvalidConfig) as caught:
+        LogConfig.from_topic({key: value})
+    assert len(caught.value.message) < 3_000

@@ -1,0 +1,106 @@
+"""A node as a process with SASL on every listener: the command line is let in as a user, and no one else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+SECRET = "0123456789abcdef" * 2
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class SaslNode:
+    """A node whose listeners `client` and `outside` require SASL. more: further settings."""
+
+    def __init__(self, home: Path, more: Mapping[str, object] | None = None) -> None:
+        self.home = home
+        self.inside, self.outside = (f"127.0.0.1:{port}" for port in free_ports(2))
+        for name, text in (("secret", SECRET), ("alice", "tulip"), ("wrong", "orchid")):
+            (home / name).write_text(f"{text}\n")
+            (home / name).chmod(0o644)
+        settings = {
+            "node.id": 0,
+            "listeners": [f"client://{self.inside}", f"outside://{self.outside}"],
+            "controller.quorum.bootstrap.servers": [self.inside],
+            "cluster.bootstrap.enable": "true",
+            "log.dirs": [str(home / "data")],
+            "listener.security.protocol.map": ["client:SASL_PLAINTEXT", "outside:SASL_PLAINTEXT"],
+            "cluster.secret.file": f'"{home / "secret"}"',
+            "super.users": ["User:cluster", "User:alice"],
+            **(more or {}),
+        }
+        lines = [f'"{key}" = {str(value) if not isinstance(value, list) else value}' for key, value in settings.items()]
+        (home / "node.toml").write_text("\n".join(lines))
+        self.log = home / "log"
+        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "node", "--config", str(home / "node.toml")],
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith(b"ready node=0 "), self.log.read_text()
+
+    def tidelog(self, at: str, *arguments: str, user: str = "", password: str = "", typed: str = "") -> tuple[int, str]:
+        """The exit code and the output of a command."""
+        options = ["--sasl-username", user, "--sasl-password-file", str(self.home / password)] if user else []
+        ended = subprocess.run(
+            [sys.executable, "-m", "tidelog.cli", *options, *arguments],
+            env={**self.environment, "TIDELOG_BOOTSTRAP": at},
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return ended.returncode, ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[SaslNode]:
+    started = SaslNode(tmp_path)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+def test_the_first_user_is_created_with_the_secret_and_records_go_through(node: SaslNode) -> None:
+    for at in (node.inside, node.outside):
+        code, said = node.tidelog(at, "topic", "list")
+        assert (code, "requires SASL" in said) == (1, True)
+    file = str(node.home / "alice")
+    code, said = node.tidelog(
+        node.inside, "user", "add", "alice", "--password-file", file, user="cluster", password="secret"
+    )
+    assert code == 0, said
+    assert node.tidelog(node.outside, "topic", "create", "orders", user="alice", password="alice")[0] == 0
+    written = node.tidelog(node.outside, "produce", "orders", user="alice", password="alice", typed="one\ntwo\n")
+    assert written == (0, "2 records acknowledged\n")
+    code, said = node.tidelog(node.outside, "consume", "orders", "-n", "2", user="alice", password="alice")
+    assert said.splitlines()[:2] == ["one", "two"]
+    code, said = node.tidelog(node.outside, "topic", "list", user="alice", password="wrong")
+    assert (code, "wrong user name or password" in said) == (1, True)
+    log = node.log.read_text()
+    assert "authentication failed user=alice" in log
+    assert "every user of this machine can read cluster.secret.file" in log
+    assert not any(secret in log for secret in (SECRET, "tulip", "orchid"))
