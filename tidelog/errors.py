@@ -331,6 +331,126 @@ class TransactionCoordinatorFenced(
     """The coordinator that wrote a transaction marker has been replaced by a newer one."""
 
 
+# --- groups -----------------------------------------------------------------------------------------------------
+
+
+class OffsetMetadataTooLarge(TidelogError, code=12, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """The metadata of a committed offset is longer than `offset.metadata.max.bytes`."""
+
+
+class CoordinatorLoadInProgress(TidelogError, code=14, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The coordinator is reading its partition; it answers when all of it is loaded."""
+
+
+class CoordinatorNotAvailable(TidelogError, code=15, status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False):
+    """There is no coordinator at the moment: its internal topic or the leader of its partition is missing."""
+
+
+class NotCoordinator(TidelogError, code=16, status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False):
+    """This node is not the coordinator of the group or transactional id; look the coordinator up again."""
+
+
+class IllegalGeneration(TidelogError, code=22, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The generation of a member of the classic protocol is not the group's."""
+
+
+class InvalidGroupId(TidelogError, code=24, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """The group id is empty or too long."""
+
+
+class UnknownMemberId(TidelogError, code=25, status="NOT_FOUND", retry=Retry.NEVER, written=False):
+    """The group has no such member: it left, or its session timed out. A client joins again by itself."""
+
+
+class RebalanceInProgress(TidelogError, code=27, status="ABORTED", retry=Retry.LATER, written=False):
+    """The group assigns its partitions anew; the member has to join again first."""
+
+
+class GroupAuthorizationFailed(TidelogError, code=30, status="PERMISSION_DENIED", retry=Retry.NEVER, written=False):
+    """The caller may not do this with the group."""
+
+
+class NonEmptyGroup(TidelogError, code=68, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The group has members: stop them first."""
+
+
+class GroupIdNotFound(TidelogError, code=69, status="NOT_FOUND", retry=Retry.NEVER, written=False):
+    """There is no such group."""
+
+
+class GroupMaxSizeReached(TidelogError, code=81, status="RESOURCE_EXHAUSTED", retry=Retry.NEVER, written=False):
+    """The group has as many members as `group.consumer.max.size` allows."""
+
+
+class FencedInstanceId(TidelogError, code=82, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """Another member with the same `group.instance.id` has taken this one's place (KIP-345)."""
+
+
+class GroupSubscribedToTopic(TidelogError, code=86, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The offsets of a topic cannot be deleted while members of the group subscribe to it."""
+
+
+class UnstableOffsetCommit(TidelogError, code=88, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """An open transaction may change the offset; it can be read once the transaction has ended (KIP-447)."""
+
+
+class FencedMemberEpoch(TidelogError, code=110, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The member's epoch is not the group's for it: it has to give up its partitions and join again (KIP-848)."""
+
+
+class UnreleasedInstanceId(TidelogError, code=111, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The `group.instance.id` belongs to a member that still runs (KIP-848)."""
+
+
+class UnsupportedAssignor(TidelogError, code=112, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """The group coordinator has no assignor of this name; the message lists those that it has."""
+
+
+class StaleMemberEpoch(TidelogError, code=113, status="FAILED_PRECONDITION", retry=Retry.LATER, written=False):
+    """The member's epoch has moved on; send the request again with the epoch of the last heartbeat (KIP-848)."""
+
+
+class InvalidRegularExpression(TidelogError, code=128, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """A pattern for topics is not a valid regular expression."""
+
+
+class UnreadableCoordinatorRecord(TidelogError, code=1046, status="DATA_LOSS", retry=Retry.NEVER, written=False):
+    """A record of an internal topic is malformed, or of a version that this version of Tidelog does not know."""
+
+
+# --- transactions -----------------------------------------------------------------------------------------------
+
+
+class InvalidProducerIdMapping(TidelogError, code=49, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The producer id is not the one of the transactional id: the id expired, or another producer uses it."""
+
+
+class InvalidTransactionTimeout(TidelogError, code=50, status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False):
+    """The transaction timeout is below 1 ms or above `transaction.max.timeout.ms`."""
+
+
+class ConcurrentTransactions(TidelogError, code=51, status="UNAVAILABLE", retry=Retry.LATER, written=False):
+    """The last transaction of the transactional id is still being completed."""
+
+
+class TransactionalIdAuthorizationFailed(
+    TidelogError, code=53, status="PERMISSION_DENIED", retry=Retry.NEVER, written=False
+):
+    """The caller may not do this with the transactional id."""
+
+
+class ProducerFenced(TidelogError, code=90, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """A newer producer with the same transactional id has started: this one must end (KIP-98, KIP-588)."""
+
+
+class TransactionalIdNotFound(TidelogError, code=105, status="NOT_FOUND", retry=Retry.NEVER, written=False):
+    """There is no such transactional id, or it has expired (KIP-664)."""
+
+
+class TransactionAbortable(TidelogError, code=120, status="ABORTED", retry=Retry.NEVER, written=False):
+    """The transaction cannot be committed any more: abort it, and begin again (KIP-890)."""
+
+
 # --- storage ----------------------------------------------------------------------------------------------------
 
 
@@ -389,7 +509,7 @@ class InvalidVoterKey(TidelogError, code=125, status="FAILED_PRECONDITION", retr
     """The request addresses another replica of the metadata log: another node, or another directory of this node."""
 
 
-class VoterNotFound(TidelogError, code=126, status="NOT_FOUND", retry=Retry.NEVER, written=False):
+class VoterNotFound(TidelogError, code=127, status="NOT_FOUND", retry=Retry.NEVER, written=False):
     """The metadata quorum has no such voter."""
 
 

@@ -1,0 +1,1 @@
+"""Coordination: the records of the coordinators' internal topics, and their formats."""
