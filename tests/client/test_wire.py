@@ -42,15 +42,22 @@ fetch_entries = st.fixed_dictionaries(
 
 
 @fixed
-@given(int32, int32, st.lists(produce_entries, max_size=4))
+@given(int32, int32, st.lists(produce_entries, max_size=4), st.text(max_size=9), st.integers(0, 2))
 def test_a_produce_request_is_written_and_read_as_protobuf_does(
-    acks: int, timeout_ms: int, entries: list[dict[str, Any]]
+    acks: int, timeout_ms: int, entries: list[dict[str, Any]], transactional_id: str, version: int
 ) -> None:
+    transaction: dict[str, Any] = {"transactional_id": transactional_id, "transaction_version": version}
     theirs = data_pb2.ProduceRequest(
-        acks=acks, timeout_ms=timeout_ms, partitions=[data_pb2.PartitionProduce(**entry) for entry in entries]
+        acks=acks,
+        timeout_ms=timeout_ms,
+        partitions=[data_pb2.PartitionProduce(**entry) for entry in entries],
+        **transaction,
     )
     ours = wire.ProduceRequest(
-        acks=acks, timeout_ms=timeout_ms, partitions=[wire.PartitionProduce(**entry) for entry in entries]
+        acks=acks,
+        timeout_ms=timeout_ms,
+        partitions=[wire.PartitionProduce(**entry) for entry in entries],
+        **transaction,
     )
     assert ours.SerializeToString() == theirs.SerializeToString()
     assert wire.ProduceRequest.FromString(theirs.SerializeToString()) == ours

@@ -16,7 +16,15 @@ from functools import cache
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from tidelog.protocol import wire
-from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2, quorum_pb2, sasl_pb2
+from tidelog.protocol.v1 import (
+    admin_pb2,
+    controller_pb2,
+    data_pb2,
+    groups_pb2,
+    quorum_pb2,
+    sasl_pb2,
+    transactions_pb2,
+)
 
 
 class WireMessage(Protocol):
@@ -78,6 +86,9 @@ ADMIN: Final = "tidelog.v1.Admin"
 CONTROLLER: Final = "tidelog.v1.Controller"
 QUORUM: Final = "tidelog.v1.Quorum"
 SASL: Final = "tidelog.v1.Sasl"
+COORDINATORS: Final = "tidelog.v1.Coordinators"
+GROUPS: Final = "tidelog.v1.Groups"
+TRANSACTIONS: Final = "tidelog.v1.Transactions"
 
 DATA_PRODUCE_STREAM: Final = Method(
     DATA, "ProduceStream", wire.ProduceRequest, data_pb2.ProduceResponse, CallKind.STREAM
@@ -91,6 +102,9 @@ DATA_OFFSET_FOR_LEADER_EPOCH: Final = _unary(
 )
 DATA_INIT_PRODUCER_ID: Final = _unary(DATA, data_pb2.InitProducerIdRequest, data_pb2.InitProducerIdResponse)
 DATA_GET_REPLICA_LOG_INFO: Final = _unary(DATA, data_pb2.GetReplicaLogInfoRequest, data_pb2.GetReplicaLogInfoResponse)
+DATA_WRITE_TXN_MARKERS: Final = _unary(DATA, data_pb2.WriteTxnMarkersRequest, data_pb2.WriteTxnMarkersResponse)
+DATA_DESCRIBE_PRODUCERS: Final = _unary(DATA, data_pb2.DescribeProducersRequest, data_pb2.DescribeProducersResponse)
+DATA_ABORT_TRANSACTION: Final = _unary(DATA, data_pb2.AbortTransactionRequest, data_pb2.AbortTransactionResponse)
 
 ADMIN_GET_METADATA: Final = _unary(ADMIN, admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse)
 ADMIN_CREATE_TOPIC: Final = _unary(ADMIN, admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
@@ -173,6 +187,51 @@ QUORUM_FETCH_SNAPSHOT: Final = _unary(QUORUM, quorum_pb2.FetchSnapshotRequest, q
 
 SASL_AUTHENTICATE: Final = _unary(SASL, sasl_pb2.AuthenticateRequest, sasl_pb2.AuthenticateResponse)
 
+COORDINATORS_FIND_COORDINATOR: Final = _unary(
+    COORDINATORS, groups_pb2.FindCoordinatorRequest, groups_pb2.FindCoordinatorResponse
+)
+
+GROUPS_CONSUMER_GROUP_HEARTBEAT_STREAM: Final = Method(
+    GROUPS,
+    "ConsumerGroupHeartbeatStream",
+    groups_pb2.ConsumerGroupHeartbeatRequest,
+    groups_pb2.ConsumerGroupHeartbeatResponse,
+    CallKind.STREAM,
+)
+GROUPS_CONSUMER_GROUP_HEARTBEAT: Final = _unary(
+    GROUPS, groups_pb2.ConsumerGroupHeartbeatRequest, groups_pb2.ConsumerGroupHeartbeatResponse
+)
+GROUPS_OFFSET_COMMIT: Final = _unary(GROUPS, groups_pb2.OffsetCommitRequest, groups_pb2.OffsetCommitResponse)
+GROUPS_TXN_OFFSET_COMMIT: Final = _unary(GROUPS, groups_pb2.TxnOffsetCommitRequest, groups_pb2.TxnOffsetCommitResponse)
+GROUPS_OFFSET_FETCH: Final = _unary(GROUPS, groups_pb2.OffsetFetchRequest, groups_pb2.OffsetFetchResponse)
+GROUPS_OFFSET_DELETE: Final = _unary(GROUPS, groups_pb2.OffsetDeleteRequest, groups_pb2.OffsetDeleteResponse)
+GROUPS_LIST_GROUPS: Final = _unary(GROUPS, groups_pb2.ListGroupsRequest, groups_pb2.ListGroupsResponse)
+GROUPS_DESCRIBE_GROUPS: Final = _unary(GROUPS, groups_pb2.DescribeGroupsRequest, groups_pb2.DescribeGroupsResponse)
+GROUPS_DELETE_GROUPS: Final = _unary(GROUPS, groups_pb2.DeleteGroupsRequest, groups_pb2.DeleteGroupsResponse)
+
+TRANSACTIONS_INIT_PRODUCER_ID: Final = Method(
+    TRANSACTIONS,
+    "InitProducerId",
+    transactions_pb2.InitTransactionalProducerRequest,
+    transactions_pb2.InitTransactionalProducerResponse,
+)
+TRANSACTIONS_ADD_PARTITIONS_TO_TXN: Final = _unary(
+    TRANSACTIONS, transactions_pb2.AddPartitionsToTxnRequest, transactions_pb2.AddPartitionsToTxnResponse
+)
+TRANSACTIONS_ADD_OFFSETS_TO_TXN: Final = _unary(
+    TRANSACTIONS, transactions_pb2.AddOffsetsToTxnRequest, transactions_pb2.AddOffsetsToTxnResponse
+)
+TRANSACTIONS_END_TXN: Final = _unary(TRANSACTIONS, transactions_pb2.EndTxnRequest, transactions_pb2.EndTxnResponse)
+TRANSACTIONS_LIST_TRANSACTIONS: Final = _unary(
+    TRANSACTIONS, transactions_pb2.ListTransactionsRequest, transactions_pb2.ListTransactionsResponse
+)
+TRANSACTIONS_DESCRIBE_TRANSACTIONS: Final = _unary(
+    TRANSACTIONS, transactions_pb2.DescribeTransactionsRequest, transactions_pb2.DescribeTransactionsResponse
+)
+TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS: Final = _unary(
+    TRANSACTIONS, transactions_pb2.AddOrVerifyPartitionsRequest, transactions_pb2.AddOrVerifyPartitionsResponse
+)
+
 ALL: Final[tuple[Method[WireMessage, WireMessage], ...]] = tuple(
     value for value in tuple(globals().values()) if isinstance(value, Method)
 )
@@ -184,7 +243,12 @@ def of_service(service: str) -> tuple[Method[WireMessage, WireMessage], ...]:
     return tuple(method for method in ALL if method.service == service)
 
 
+_FOR_NODES: Final = frozenset(
+    method.path for method in (DATA_GET_REPLICA_LOG_INFO, DATA_WRITE_TXN_MARKERS, TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS)
+)
+
+
 def is_for_nodes(method: Method[Request, Answer]) -> bool:
     """Whether only nodes may call the RPC. A listener for clients refuses it before it is parsed. A fetch is for nodes
     if it names a replica (node/requests/fetch_session.py)."""
-    return method.service in (CONTROLLER, QUORUM) or method.path == DATA_GET_REPLICA_LOG_INFO.path
+    return method.service in (CONTROLLER, QUORUM) or method.path in _FOR_NODES

@@ -56,6 +56,8 @@ class ProduceRequest:
     acks: int = 0
     timeout_ms: int = 0
     partitions: list[PartitionProduce] = field(default_factory=list)
+    transactional_id: str = ""
+    transaction_version: int = 0
 
     def SerializeToString(self) -> bytes:
         """Return the encoded message; copies each `records` once."""
@@ -63,6 +65,11 @@ class ProduceRequest:
         pieces: list[Buffer] = [head.SerializeToString()]
         for entry in self.partitions:
             _put_entry(pieces, b"\x1a", entry._header(), entry.records)
+        if self.transactional_id or self.transaction_version:
+            tail = data_pb2.ProduceRequest(
+                transactional_id=self.transactional_id, transaction_version=self.transaction_version
+            )
+            pieces.append(tail.SerializeToString())
         return b"".join(pieces)
 
     @classmethod
@@ -188,6 +195,7 @@ _VIEW: Final = 3
 _MESSAGE: Final = 4
 _MESSAGES: Final = 5
 _ENTRIES: Final = 6
+_TEXT: Final = 7
 
 _Fields: TypeAlias = dict[int, tuple[str, int, Any]]
 """Per tag byte: field name, wire type, and the decoder of its content (a message class, or class and fields)."""
@@ -203,6 +211,8 @@ _PRODUCE_REQUEST: Final[_Fields] = {
     0x08: ("acks", _INT32, None),
     0x10: ("timeout_ms", _INT32, None),
     0x1A: ("partitions", _ENTRIES, (PartitionProduce, _PARTITION_PRODUCE)),
+    0x22: ("transactional_id", _TEXT, None),
+    0x28: ("transaction_version", _INT32, None),
 }
 _PARTITION_FETCHED: Final[_Fields] = {
     0x08: ("fetch_id", _INT64, None),
@@ -255,6 +265,8 @@ def _read(message: object, data: memoryview, position: int, end: int, fields: _F
             setattr(message, name, data[start:position])
         elif how == _BYTES:
             setattr(message, name, bytes(data[start:position]))
+        elif how == _TEXT:
+            setattr(message, name, _text(data[start:position]))
         elif how == _ENTRIES:
             kind, inner = content
             entry = kind()
@@ -277,6 +289,13 @@ def _rest_of_varint(data: memoryview, position: int, first: int) -> tuple[int, i
         shift += 7
         if shift > 63:
             raise _Unusual
+
+
+def _text(data: memoryview) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        raise _Unusual from None  # protobuf has the error for it
 
 
 def _signed(value: int, how: int) -> int:
@@ -305,7 +324,13 @@ def _produce_request_of(message: data_pb2.ProduceRequest) -> ProduceRequest:
         )
         for entry in message.partitions
     ]
-    return ProduceRequest(acks=message.acks, timeout_ms=message.timeout_ms, partitions=entries)
+    return ProduceRequest(
+        acks=message.acks,
+        timeout_ms=message.timeout_ms,
+        partitions=entries,
+        transactional_id=message.transactional_id,
+        transaction_version=message.transaction_version,
+    )
 
 
 def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:

@@ -43,6 +43,8 @@ def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
             ProduceBatch(entry.batch_id, entry.topic_id, entry.partition, entry.leader_epoch, entry.records)
             for entry in entries
         ],
+        message.transactional_id,
+        message.transaction_version,
     )
 
 

@@ -26,11 +26,17 @@ class ProduceBatch(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """Batches to append. acks: as sent, not checked. timeout_ms: how long the node may wait for the acks."""
+    """Batches to append. acks: as sent, not checked. timeout_ms: how long the node may wait for the acks.
+
+    transactional_id: of transactional batches; empty: there are none. transaction_version: of transactional batches; 2:
+    the leader adds the partition to the transaction, 1: the producer has added it.
+    """
 
     acks: int
     timeout_ms: int
     partitions: Sequence[ProduceBatch]
+    transactional_id: str = ""
+    transaction_version: int = 0
 
 
 class ProducedBatch(NamedTuple):

@@ -1,0 +1,121 @@
+"""Transaction markers, and the producers of a partition: WriteTxnMarkers, DescribeProducers, AbortTransaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from node.requests.types.api import Api
+from tidelog.errors import TidelogError
+from tidelog.types import Millis, Offset, ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionId:
+    """A partition. topic_id: the bytes as sent."""
+
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMarker:
+    """The end of a transaction in partitions that the node leads. coordinator_epoch: leader epoch of the coordinator's
+    partition. transaction_version: 2: the marker's epoch is above that of the transaction (KIP-890)."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    partitions: tuple[PartitionId, ...]
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxnMarkersRequest:
+    """From a transaction coordinator to a leader."""
+
+    markers: tuple[TransactionMarker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedPartition:
+    """error: None: the marker is committed."""
+
+    topic_id: bytes
+    partition: int
+    error: TidelogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenMarker:
+    """In the order of the request."""
+
+    partitions: tuple[MarkedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxnMarkersAnswer:
+    """In the order of the request."""
+
+    markers: tuple[WrittenMarker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeProducersRequest:
+    """The partitions, which the node leads (KIP-664)."""
+
+    partitions: tuple[PartitionId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer that a partition knows. coordinator_epoch: of its last marker; -1 none. transaction_start: first
+    offset of its open transaction; -1 none."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: Millis
+    coordinator_epoch: int
+    transaction_start: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedProducers:
+    """producers: by producer id."""
+
+    topic_id: bytes
+    partition: int
+    error: TidelogError | None = None
+    last_stable_offset: Offset = Offset(-1)
+    producers: tuple[ActiveProducer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeProducersAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[DescribedProducers, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactionRequest:
+    """End a transaction that has no coordinator any more (KIP-664). transaction_start: its first offset: another
+    transaction is not aborted."""
+
+    topic_id: bytes
+    partition: int
+    producer_id: ProducerId
+    producer_epoch: int
+    transaction_start: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactionAnswer:
+    """The marker is committed."""
+
+
+DATA_WRITE_TXN_MARKERS: Final = Api("Data.WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersAnswer)
+DATA_DESCRIBE_PRODUCERS: Final = Api("Data.DescribeProducers", DescribeProducersRequest, DescribeProducersAnswer)
+DATA_ABORT_TRANSACTION: Final = Api("Data.AbortTransaction", AbortTransactionRequest, AbortTransactionAnswer)

@@ -1,0 +1,318 @@
+"""Requests to a group coordinator and their answers. Fields as in proto/tidelog/protocol/v1/groups.proto.
+
+Source: KIP-848, and Kafka's ConsumerGroupHeartbeat, OffsetCommit, OffsetFetch, TxnOffsetCommit, ConsumerGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from replication.coordination.group_records import TopicPartitions
+from tidelog.errors import TidelogError
+from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, NodeAddress, Offset, PartitionIndex, ProducerId, TopicId
+
+JOIN_EPOCH: Final = 0
+"""Member epoch of a member that joins."""
+LEAVE_EPOCH: Final = -1
+"""Member epoch of a member that leaves."""
+LEAVE_STATIC_EPOCH: Final = -2
+"""Member epoch of a static member that leaves and will come back: its partitions are kept for it."""
+NO_MEMBER_EPOCH: Final = -1
+"""Member epoch of a committer that is no member."""
+
+
+class CoordinatorType(IntEnum):
+    """What a coordinator is for, by Kafka's numbers."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequest:
+    """keys: group ids or transactional ids."""
+
+    type: CoordinatorType
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCoordinator:
+    """node: leader of the partition of the key; its leader epoch is the coordinator epoch."""
+
+    key: str
+    error: TidelogError | None = None
+    node: NodeAddress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorAnswer:
+    """In the order of the request."""
+
+    coordinators: tuple[FoundCoordinator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeat:
+    """A member joins, reports its state, or leaves. None stands for "unchanged since the last request".
+
+    member_epoch: of the last answer; 0 joins, -1 leaves, -2 a static member leaves for a while. rebalance_timeout_ms:
+    -1 unchanged. subscribed_topic_regex: "" none.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    topic_partitions: tuple[TopicPartitions, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberHeartbeat:
+    """A heartbeat, with what the listener knows about the member."""
+
+    request: ConsumerGroupHeartbeat
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberNudged:
+    """The assignment of a member with an open stream may have changed: decide as if it had sent a heartbeat without
+    changes, but do not extend its session. Answered by None if there is nothing to tell it."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NudgeMembers:
+    """Effect: these members of a group should get a MemberNudged if they have a stream open."""
+
+    group_id: str
+    member_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeatAnswer:
+    """assignment: the partitions to have; None: unchanged."""
+
+    error: TidelogError | None
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: tuple[TopicPartitions, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    """offset: the next record to read. topic_id: the incarnation of the topic; None: the current one."""
+
+    topic: str
+    partition: PartitionIndex
+    offset: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    metadata: str = ""
+    topic_id: TopicId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """member_id: empty for a committer that is no member."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    partitions: tuple[OffsetToCommit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPartition:
+    """The outcome for one partition."""
+
+    topic: str
+    partition: PartitionIndex
+    error: TidelogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[CommittedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommit:
+    """Offsets of a transaction. transaction_version: 2: the coordinator of the group adds it to the transaction."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    transaction_version: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    partitions: tuple[OffsetToCommit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommitAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[CommittedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPartition:
+    """A partition by topic name, in a request: the name and the index are not checked."""
+
+    topic: str
+    partition: PartitionIndex
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetch:
+    """partitions: None: all that have an offset. require_stable: refuse where an open transaction may change it."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    partitions: tuple[NamedPartition, ...] | None
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOffset:
+    """offset: -1 if none is committed."""
+
+    topic: str
+    partition: PartitionIndex
+    error: TidelogError | None = None
+    offset: Offset = Offset(-1)
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    metadata: str = ""
+    topic_id: TopicId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[FetchedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDelete:
+    """Delete committed offsets. Refused for topics that members subscribe to."""
+
+    group_id: str
+    partitions: tuple[NamedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[CommittedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """The groups of this coordinator. states, types: empty for all."""
+
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """type: "consumer" or "classic". state: "Empty", "Assigning", "Reconciling", "Stable" or "Dead"."""
+
+    group_id: str
+    type: str
+    state: str
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsAnswer:
+    """By group id."""
+
+    groups: tuple[ListedGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroups:
+    """The groups to describe, all of this coordinator."""
+
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """A member of a group. assignment: what it has. target: what it is to have."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    member_epoch: int
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str | None
+    assignment: tuple[TopicPartitions, ...]
+    target: tuple[TopicPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """group_epoch: raised by each change of members, subscriptions or topics. assignment_epoch: the group epoch of the
+    target assignment."""
+
+    group_id: str
+    error: TidelogError | None = None
+    type: str = ""
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsAnswer:
+    """In the order of the request."""
+
+    groups: tuple[DescribedGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroups:
+    """Delete empty groups with their offsets."""
+
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """The outcome for one group."""
+
+    group_id: str
+    error: TidelogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsAnswer:
+    """In the order of the request."""
+
+    groups: tuple[DeletedGroup, ...]

@@ -1,0 +1,221 @@
+"""Requests to a transaction coordinator and their answers, and its effects. Fields as in
+proto/tidelog/protocol/v1/transactions.proto.
+
+Source: KIP-98, KIP-360, KIP-664, KIP-890.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replication.coordination.group_requests import CommittedPartition, NamedPartition
+from tidelog.errors import TidelogError
+from tidelog.types import NO_TIMESTAMP, Millis, ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class InitTransactionalProducer:
+    """producer_id, producer_epoch: of a producer that continues after an error (KIP-360); -1 for a new one."""
+
+    transactional_id: str
+    transaction_timeout_ms: int
+    producer_id: ProducerId
+    producer_epoch: int
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitTransactionalProducerAnswer:
+    """producer_epoch: of the next transaction."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitWithProducerId:
+    """As its request, which was answered by ProducerIdNeeded. fresh: a producer id that was never assigned."""
+
+    request: InitTransactionalProducer | EndTxn
+    fresh: ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdNeeded:
+    """Answer to the driver: repeat the request in an InitWithProducerId."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxn:
+    """Transaction version 1: the producer is about to write to these partitions."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    partitions: tuple[NamedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnAnswer:
+    """In the order of the request."""
+
+    partitions: tuple[CommittedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsetsToTxn:
+    """Transaction version 1: the producer is about to commit offsets of the group."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsetsToTxnAnswer:
+    """The partition of the group was added."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxn:
+    """Commit or abort the open transaction."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    committed: bool
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxnAnswer:
+    """For the next transaction; with version 1 as in the request."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListTransactions:
+    """duration_ms_min: only transactions that are open for at least this time; negative: all."""
+
+    states: tuple[str, ...] = ()
+    producer_ids: tuple[ProducerId, ...] = ()
+    duration_ms_min: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """start_ms: when the open transaction began (wall time); -1 none is open."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    state: str
+    start_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class ListTransactionsAnswer:
+    """By transactional id."""
+
+    transactions: tuple[ListedTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTransactions:
+    """The transactional ids to describe, all of this coordinator."""
+
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTransaction:
+    """state: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", ..."""
+
+    transactional_id: str
+    error: TidelogError | None = None
+    state: str = ""
+    producer_id: ProducerId = ProducerId(-1)
+    producer_epoch: int = -1
+    transaction_timeout_ms: int = 0
+    start_ms: Millis = NO_TIMESTAMP
+    partitions: tuple[NamedPartition, ...] = ()
+    coordinator_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTransactionsAnswer:
+    """In the order of the request."""
+
+    transactions: tuple[DescribedTransaction, ...]
+
+
+# --- between nodes ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionToVerify:
+    """A leader is to append batches of a transaction. verify_only: version 1, the producer has added the partitions."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    verify_only: bool
+    partitions: tuple[NamedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddOrVerifyPartitions:
+    """One entry for each producer, all of this coordinator. A machine gets each entry as a request of its own, and
+    answers it with a VerifiedTransaction."""
+
+    transactions: tuple[TransactionToVerify, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedTransaction:
+    """partitions: in the order of the request."""
+
+    transactional_id: str
+    partitions: tuple[CommittedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddOrVerifyPartitionsAnswer:
+    """In the order of the request."""
+
+    transactions: tuple[VerifiedTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarkers:
+    """Effect: have the leaders of these partitions append the marker of a decided transaction, then report
+    MarkersWritten. Repeated until every leader has answered; a partition whose topic was deleted counts as written.
+
+    producer_epoch: of the marker. coordinator_epoch: of this coordinator.
+    """
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    partitions: tuple[NamedPartition, ...]
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersWritten:
+    """Event: every marker of the effect is committed, or its partition does not exist any more."""
+
+    markers: WriteMarkers
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersRefused:
+    """Event: a leader refused the marker because a newer coordinator has written one (TransactionCoordinatorFenced):
+    this coordinator has been replaced."""
+
+    markers: WriteMarkers
+    error: TidelogError
