@@ -21,8 +21,8 @@ from replication.coordination.coordinator_record import CoordinatorRecord
 from tidelog.errors import TidelogError
 from tidelog.types import Millis, Offset, ProducerId
 
-K = TypeVar("K")
-V = TypeVar("V")
+K_contra = TypeVar("K_contra", contravariant=True)
+V_contra = TypeVar("V_contra", contravariant=True)
 A_co = TypeVar("A_co", covariant=True)
 
 
@@ -56,10 +56,12 @@ class Decision(Generic[A_co]):
     effects: tuple[object, ...] = ()
 
 
-class CoordinatorMachine(Protocol[K, V]):
+class CoordinatorMachine(Protocol[K_contra, V_contra]):
     """The state machine of one partition of an internal topic."""
 
-    def apply(self, record: CoordinatorRecord[K, V], offset: Offset, producer: TransactionalProducer | None, /) -> None:
+    def apply(
+        self, record: CoordinatorRecord[K_contra, V_contra], offset: Offset, producer: TransactionalProducer | None, /
+    ) -> None:
         """Apply a record: in replay, or of a decision of this machine, as soon as it is made. offset: of the record;
         -1 for a decision. producer: the record belongs to the producer's transaction."""
         ...
