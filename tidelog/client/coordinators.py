@@ -1,0 +1,243 @@
+"""Lookup of group and transaction coordinators, and calls to them.
+
+Invariants: a call returns the answer of a node that considered itself the coordinator, or raises. A request that was
+certainly not handled (NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable, no connection) is sent again
+until the timeout, after looking the coordinator up again. One that may have been applied is sent again only if the
+caller says that this does no harm.
+Not here: what the requests mean (group_offsets.py, group_session.py, the transactional producer), streams
+(group_session.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
+from random import Random
+from typing import Final, TypeAlias, TypeVar
+
+from tidelog.client.cluster import BACKOFF_MS, QUERY_TIMEOUT_MS, Cluster
+from tidelog.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NodeNotAvailable,
+    NodeShuttingDown,
+    NotCoordinator,
+    RequestTimedOut,
+    TidelogError,
+    UnknownServerError,
+)
+from tidelog.protocol import methods
+from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.status import address_from_proto, from_proto
+from tidelog.protocol.v1 import groups_pb2
+from tidelog.types import Endpoint
+
+BACKOFF_MS_MAX: Final = 400
+"""A failover takes about a second: pauses longer than this would add to it."""
+ATTEMPT_MS: Final = 5_000
+"""Timeout of one attempt: a node that hangs is given up, and the coordinator is looked up again."""
+
+Outcome = TypeVar("Outcome")
+
+
+class CoordinatorKind(Enum):
+    """What a coordinator is for."""
+
+    GROUP = groups_pb2.COORDINATOR_TYPE_GROUP
+    TRANSACTION = groups_pb2.COORDINATOR_TYPE_TRANSACTION
+
+
+NOT_HANDLED: Final = (
+    NotCoordinator,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NodeShuttingDown,
+    NodeNotAvailable,
+)
+"""Refusals of a node that did nothing with the request."""
+
+ErrorOf: TypeAlias = Callable[[Answer], TidelogError | None]
+"""Returns the error in an answer that concerns the whole request; None: there is none."""
+
+
+def is_not_handled(error: TidelogError) -> bool:
+    """Whether the request was certainly not applied and can help when sent again, possibly to another node."""
+    return isinstance(error, NOT_HANDLED) or (
+        isinstance(error, ConnectionFailed) and not isinstance(error, ConnectionLost)
+    )
+
+
+def may_be_applied(error: TidelogError) -> bool:
+    """Whether it is unknown if the request was applied."""
+    return isinstance(error, ConnectionLost | RequestTimedOut | UnknownServerError)
+
+
+class Coordinators:
+    """Finds the coordinators of groups and transactional ids, and remembers them until they refuse."""
+
+    def __init__(self, cluster: Cluster, rng: Random) -> None:
+        self._cluster, self._rng = cluster, rng
+        self._known: dict[tuple[CoordinatorKind, str], Endpoint] = {}
+        self._repeats = False
+        """Whether the last lookup did not help: another node is asked then, since one may have old metadata."""
+
+    async def find(self, kind: CoordinatorKind, key: str, *, timeout_ms: int) -> Endpoint:
+        """Return the address of the coordinator. Looks it up for at most `timeout_ms`, then raises the last error:
+        CoordinatorNotAvailable, ConnectionFailed. Raises at once what no repetition changes: GroupAuthorizationFailed,
+        TransactionalIdAuthorizationFailed, InvalidGroupId, InvalidRequest, UnsupportedVersion."""
+        clock = self._cluster.clock
+        start, failures = clock.monotonic_ms(), 0
+        while True:
+            try:
+                found = (await self.look_up(kind, [key]))[key]
+            except TidelogError as error:
+                found = error
+            if isinstance(found, Endpoint):
+                return found
+            if not (is_not_handled(found) or may_be_applied(found)):
+                raise found
+            failures += 1
+            pause_ms = self.pause_ms(failures)
+            if clock.monotonic_ms() + pause_ms - start >= timeout_ms:
+                raise found
+            await clock.sleep_ms(pause_ms)
+
+    async def look_up(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, Endpoint | TidelogError]:
+        """Return the coordinator of each key, or the reason why there is none; one question for those that are not
+        known. Raises ConnectionFailed if no node answers."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[str, Endpoint | TidelogError] = {
+            key: self._known[kind, key] for key in wanted if (kind, key) in self._known
+        }
+        unknown = [key for key in wanted if key not in found]
+        if unknown:
+            request = groups_pb2.FindCoordinatorRequest(
+                type=groups_pb2.CoordinatorType.ValueType(kind.value), keys=unknown
+            )
+            answer = await self._ask(request)
+            for key, each in zip(unknown, answer.coordinators, strict=True):
+                if each.HasField("error"):
+                    found[key] = from_proto(each.error)
+                else:
+                    found[key] = self._known[kind, key] = address_from_proto(each.node).endpoint
+        return {key: found[key] for key in wanted}
+
+    def forget(self, kind: CoordinatorKind, key: str, endpoint: Endpoint) -> None:
+        """The node at this address is not the coordinator, or does not answer: the next call looks it up again."""
+        if self._known.get((kind, key)) == endpoint:
+            del self._known[kind, key]
+        self._repeats = True
+
+    def pause_ms(self, failures: int) -> int:
+        """Return the pause before the next attempt, after this number of failures in a row (1 or more)."""
+        full = min(BACKOFF_MS_MAX, BACKOFF_MS << min(failures - 1, 10))
+        return int(full * self._rng.uniform(0.8, 1.2))
+
+    async def call(
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        method: Method[Request, Answer],
+        request: Request | Callable[[], Request],
+        *,
+        error_of: ErrorOf[Answer],
+        timeout_ms: int,
+        repeats_unknown: bool = True,
+    ) -> Answer:
+        """Call the coordinator of a key and return its answer, which has no error by `error_of`.
+
+        request: a message, or a function that builds it for each attempt (it may raise, which ends the call).
+        repeats_unknown: send the request again although an earlier attempt may have been applied (connection lost, no
+        answer). Raises the error of the answer, or the last error after `timeout_ms`.
+        """
+        clock = self._cluster.clock
+        start, failures = clock.monotonic_ms(), 0
+        while True:
+            left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
+            to = await self.find(kind, key, timeout_ms=left_ms)
+            message = request() if callable(request) else request
+            left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
+            try:
+                answer: Answer = await self._cluster.transport.call(
+                    to, method, message, timeout_ms=min(left_ms, ATTEMPT_MS)
+                )
+                error = error_of(answer)
+            except TidelogError as refusal:
+                error = refusal
+            if error is None:
+                self._repeats = False
+                return answer
+            if not (is_not_handled(error) or (repeats_unknown and may_be_applied(error))):
+                raise error
+            if not isinstance(error, CoordinatorLoadInProgress):
+                self.forget(kind, key, to)
+            failures += 1
+            pause_ms = self.pause_ms(failures)
+            if clock.monotonic_ms() + pause_ms - start >= timeout_ms:
+                raise error
+            await clock.sleep_ms(pause_ms)
+
+    async def call_each(
+        self,
+        kind: CoordinatorKind,
+        keys: Iterable[str],
+        send: Callable[[Endpoint, list[str]], Awaitable[dict[str, Outcome | TidelogError]]],
+        *,
+        timeout_ms: int,
+    ) -> dict[str, Outcome | TidelogError]:
+        """Ask the coordinators of many keys, each node once for all its keys. send: asks one node and returns the
+        outcome of each key. Returns the outcomes in the order of the keys; what could not be asked within `timeout_ms`
+        has its error. For requests that may be repeated."""
+        clock = self._cluster.clock
+        start, failures = clock.monotonic_ms(), 0
+        wanted = list(dict.fromkeys(keys))
+        outcomes: dict[str, Outcome | TidelogError] = {}
+        while True:
+            left = [key for key in wanted if key not in outcomes or _helps_again(outcomes[key])]
+            if not left or (failures and clock.monotonic_ms() - start >= timeout_ms):
+                return {key: outcomes[key] for key in wanted}
+            if failures:
+                await clock.sleep_ms(self.pause_ms(failures))
+            failures += 1
+            by_node: dict[Endpoint, list[str]] = {}
+            try:
+                found = await self.look_up(kind, left)
+            except TidelogError as error:
+                found = dict.fromkeys(left, error)
+            for key, place in found.items():
+                if isinstance(place, TidelogError):
+                    outcomes[key] = place
+                else:
+                    by_node.setdefault(place, []).append(key)
+            for endpoint, theirs in by_node.items():
+                try:
+                    answered = await send(endpoint, theirs)
+                except TidelogError as error:
+                    answered = dict.fromkeys(theirs, error)
+                outcomes.update(answered)
+                for key in theirs:
+                    outcome = answered[key]
+                    if _helps_again(outcome) and not isinstance(outcome, CoordinatorLoadInProgress):
+                        self.forget(kind, key, endpoint)
+
+    async def _ask(self, request: groups_pb2.FindCoordinatorRequest) -> groups_pb2.FindCoordinatorResponse:
+        """Ask the node that answered last. After a lookup that did not help, ask in random order."""
+        if not self._repeats:
+            return await self._cluster.call_any(methods.COORDINATORS_FIND_COORDINATOR, request)
+        endpoints = self._cluster.candidates()
+        self._rng.shuffle(endpoints)
+        failures: list[TidelogError] = []
+        for endpoint in endpoints:
+            try:
+                return await self._cluster.transport.call(
+                    endpoint, methods.COORDINATORS_FIND_COORDINATOR, request, timeout_ms=QUERY_TIMEOUT_MS
+                )
+            except (ConnectionFailed, RequestTimedOut, NodeShuttingDown, NodeNotAvailable) as error:
+                failures.append(error)
+        raise self._cluster.no_answer(failures)
+
+
+def _helps_again(outcome: object) -> bool:
+    return isinstance(outcome, TidelogError) and (is_not_handled(outcome) or may_be_applied(outcome))
