@@ -1,48 +1,32 @@
 """Admin client: topics, cluster state, offsets.
 
-Queries go to any node that answers. A change is sent once: if the connection breaks before the answer, the change may
-or may not have been applied. The error states this, and the client does not retry.
+Not here: how nodes are asked (admin_calls.py).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, partial
 from operator import attrgetter
-from random import Random
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
 from tidelog.client.acl_messages import binding_message, binding_of, decision_of, filter_message, question_message
+from tidelog.client.admin_calls import AdminCalls
 from tidelog.client.cluster import BACKOFF_MS
-from tidelog.client.connection import Service
 from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import LATEST, list_positions, timestamp_of
-from tidelog.client.options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
+from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
+from tidelog.client.read_message import read_message
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
-from tidelog.clock import Clock
-from tidelog.errors import (
-    ConnectionFailed,
-    ConnectionLost,
-    NodeShuttingDown,
-    RequestTimedOut,
-    ResourceNotFound,
-    ThrottlingQuotaExceeded,
-    TidelogError,
-    UnknownTopicOrPartition,
-)
+from tidelog.errors import ResourceNotFound, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
-from tidelog.protocol.methods import Answer, Method, Request
-from tidelog.protocol.network import Transport
 from tidelog.protocol.status import address_from_proto, from_proto
 from tidelog.protocol.v1 import admin_pb2, common_pb2, sasl_pb2
 from tidelog.security.acls import AclBinding, AclDecision, AclFilter, AclOperation, ResourceType
-from tidelog.security.sasl_user import Sasl
 from tidelog.security.scram import ITERATIONS
-from tidelog.security.tls_files import Tls
 from tidelog.types import (
     DirectoryId,
     Endpoint,
@@ -207,34 +191,14 @@ class RestartExplanation:
 Place: TypeAlias = TopicPartition | tuple[str, int]
 """A partition: topic name and index."""
 
-Description = TypeVar("Description")
 
-
-class Admin(Service):
+class Admin(AdminCalls):
     """Queries and changes the cluster. Use it inside `async with`.
 
     bootstrap: addresses of some nodes, "host:port,host:port". request_timeout_ms: timeout of one request.
     patience_ms: how long queries are retried while no node answers. tls: the files for TLS; None: plain text. sasl: the
     user that authenticates; None: no one. client_id: its name in quotas and in the nodes' logs.
     """
-
-    def __init__(
-        self,
-        bootstrap: str | list[str] | tuple[str, ...],
-        *,
-        request_timeout_ms: int = 30_000,
-        patience_ms: int = 30_000,
-        tls: Tls | None = None,
-        sasl: Sasl | None = None,
-        client_id: str = "",
-        transport: Transport | None = None,
-        clock: Clock | None = None,
-        rng: Random | None = None,
-    ) -> None:
-        super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
-        at_least(1, request_timeout_ms=request_timeout_ms)
-        at_least(0, patience_ms=patience_ms)
-        self._timeout_ms, self._patience_ms = request_timeout_ms, patience_ms
 
     async def create_topic(
         self,
@@ -320,7 +284,7 @@ class Admin(Service):
             validate_only=validate_only,
         )
         answer = await self._change(methods.ADMIN_ELECT_LEADERS, request)
-        return [_described(PartitionResult, result) for result in answer.partitions]
+        return [read_message(PartitionResult, result) for result in answer.partitions]
 
     async def reassign(self, replicas: Mapping[Place, Sequence[int] | None]) -> list[PartitionResult]:
         """Reassign partitions to these replicas, the preferred leader first; None cancels the reassignment in progress.
@@ -344,13 +308,13 @@ class Admin(Service):
             ]
         )
         answer = await self._change(methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request)
-        return [_described(PartitionResult, result) for result in answer.partitions]
+        return [read_message(PartitionResult, result) for result in answer.partitions]
 
     async def list_reassignments(self) -> list[ReassignmentDescription]:
         """Return the reassignments in progress."""
         request = admin_pb2.ListPartitionReassignmentsRequest()
         answer = await self._query(methods.ADMIN_LIST_PARTITION_REASSIGNMENTS, request)
-        return [_described(ReassignmentDescription, each) for each in answer.partitions]
+        return [read_message(ReassignmentDescription, each) for each in answer.partitions]
 
     async def update_features(self, level: int = 0, *, validate_only: bool = False) -> int:
         """Raise the feature level of the metadata (0: to the latest level of the active controller) and return the
@@ -362,13 +326,13 @@ class Admin(Service):
         """Explain why partitions cannot be read or written. No partitions: all partitions with a problem."""
         request = admin_pb2.ExplainPartitionsRequest(partitions=_places(partitions))
         answer = await self._query(methods.ADMIN_EXPLAIN_PARTITIONS, request)
-        return [_described(PartitionExplanation, each) for each in answer.partitions]
+        return [read_message(PartitionExplanation, each) for each in answer.partitions]
 
     async def explain_restart(self, node_id: int) -> RestartExplanation:
         """Report whether the node can be stopped for a while."""
         request = admin_pb2.ExplainRestartRequest(node_id=whole_number("node_id", node_id))
         answer = await self._query(methods.ADMIN_EXPLAIN_RESTART, request)
-        return _described(RestartExplanation, answer, node_id=NodeId(node_id))
+        return read_message(RestartExplanation, answer, node_id=NodeId(node_id))
 
     async def remove_voter(self, node_id: int, *, directory_id: DirectoryId | None = None) -> None:
         """Remove a permanently lost node from the voters of the metadata quorum. Another node replaces it
@@ -477,7 +441,7 @@ class Admin(Service):
         """Return nodes, controller, voters and the number of partitions that need attention."""
         answer = await self._query(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
         nodes = sorted((_node(node) for node in answer.nodes), key=attrgetter("node_id"))
-        return _described(ClusterDescription, answer, nodes=tuple(nodes))
+        return read_message(ClusterDescription, answer, nodes=tuple(nodes))
 
     async def list_offsets(
         self,
@@ -536,43 +500,6 @@ class Admin(Service):
         answer = await self._query(methods.ADMIN_DESCRIBE_USER_SCRAM_CREDENTIALS, request)
         return [described(each) for each in answer.credentials]
 
-    async def _query(self, method: Method[Request, Answer], request: Request) -> Answer:
-        """Query the nodes in turn until one answers. Raises ConnectionFailed after `patience_ms`."""
-        start = self._clock.monotonic_ms()
-        while True:
-            try:
-                return await self._cluster.call_any(method, request)
-            except ConnectionFailed:
-                if self._clock.monotonic_ms() + BACKOFF_MS - start >= self._patience_ms:
-                    raise
-            await self._clock.sleep_ms(BACKOFF_MS)
-
-    async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
-        """Send a change to the first reachable node. A node that throttles this client is asked again when it says so,
-        within `request_timeout_ms` (KIP-599)."""
-        began = self._clock.monotonic_ms()
-        while True:
-            try:
-                return await self._change_once(method, request)
-            except ThrottlingQuotaExceeded as error:
-                wait_ms = error.throttle_time_ms
-                if not wait_ms or self._clock.monotonic_ms() + wait_ms - began > self._timeout_ms:
-                    raise
-            await self._clock.sleep_ms(wait_ms)
-
-    async def _change_once(self, method: Method[Request, Answer], request: Request) -> Answer:
-        failures: list[TidelogError] = []
-        for endpoint in self._cluster.candidates():
-            try:
-                return await self._cluster.transport.call(endpoint, method, request, timeout_ms=self._timeout_ms)
-            except (ConnectionLost, RequestTimedOut) as error:
-                raise type(error)(
-                    f"{error.message} It is unknown whether the change was applied: check before you repeat it."
-                ) from error
-            except (ConnectionFailed, NodeShuttingDown) as error:
-                failures.append(error)
-        raise self._cluster.no_answer(failures)
-
     async def _wait_visible(self, name: str, topic_id: TopicId) -> None:
         start = self._clock.monotonic_ms()
         while self._clock.monotonic_ms() - start < VISIBLE_MS:
@@ -592,14 +519,14 @@ def _warn(texts: Iterable[str]) -> None:
 
 
 def _topic(topic: admin_pb2.TopicMetadata) -> TopicDescription:
-    partitions = (_described(PartitionDescription, partition) for partition in topic.partitions)
+    partitions = (read_message(PartitionDescription, partition) for partition in topic.partitions)
     in_order = tuple(sorted(partitions, key=attrgetter("partition")))
-    return _described(TopicDescription, topic, partitions=in_order, configs=dict(sorted(topic.configs.items())))
+    return read_message(TopicDescription, topic, partitions=in_order, configs=dict(sorted(topic.configs.items())))
 
 
 def _node(node: admin_pb2.NodeStatus) -> NodeDescription:
     address = address_from_proto(node.address)
-    return _described(NodeDescription, node, node_id=address.node_id, endpoint=address.endpoint, rack=address.rack)
+    return read_message(NodeDescription, node, node_id=address.node_id, endpoint=address.endpoint, rack=address.rack)
 
 
 def _settings(name: str, settings: object) -> dict[str, str | None]:
@@ -663,37 +590,3 @@ def _places(places: object) -> list[admin_pb2.TopicPartitionId]:
 def _place(place: Place) -> admin_pb2.TopicPartitionId:
     named = topic_partition(place)
     return admin_pb2.TopicPartitionId(topic=named.topic, partition=named.partition)
-
-
-def _described(kind: type[Description], message: Any, **given: Any) -> Description:
-    """Return the dataclass of `kind` in a message, by the type hints. given: fields that are not read from the field of
-    the message with the same name."""
-    readers = _readers(kind)  # type: ignore[arg-type]  # mypy does not see that a class is hashable
-    return kind(**given, **{name: read(message) for name, read in readers.items() if name not in given})
-
-
-@cache
-def _readers(kind: type) -> Mapping[str, Callable[[Any], object]]:
-    """For each field of a dataclass: the function that reads it from a message."""
-    return {name: _reader(name, hint) for name, hint in get_type_hints(kind).items()}
-
-
-def _reader(name: str, hint: Any) -> Callable[[Any], object]:
-    if hint == TidelogError | None:
-        return lambda message: from_proto(message.error) if message.HasField("error") else None
-    field = attrgetter(name)
-    is_tuple = get_origin(hint) is tuple
-    convert = _converter(get_args(hint)[0] if is_tuple else hint)
-    if is_tuple:
-        return (
-            (lambda message: tuple(map(convert, field(message)))) if convert else lambda message: tuple(field(message))
-        )
-    return (lambda message: convert(field(message))) if convert else field
-
-
-def _converter(hint: Any) -> Callable[[Any], object] | None:
-    """The conversion of one value; None if a value of the message is used as it is."""
-    kind = getattr(hint, "__supertype__", hint)
-    if kind is UUID:
-        return lambda value: UUID(bytes=value or bytes(16))
-    return partial(_described, kind) if isinstance(kind, type) and is_dataclass(kind) else None

@@ -1,0 +1,86 @@
+"""How an Admin client asks and changes the cluster.
+
+Queries go to any node that answers. A change is sent once: if the connection breaks before the answer, the change may
+or may not have been applied. The error states this, and the client does not retry.
+Not here: the queries and changes (admin.py, admin_groups.py).
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from tidelog.client.cluster import BACKOFF_MS
+from tidelog.client.connection import Service
+from tidelog.client.options import at_least
+from tidelog.clock import Clock
+from tidelog.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    NodeShuttingDown,
+    RequestTimedOut,
+    ThrottlingQuotaExceeded,
+    TidelogError,
+)
+from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.network import Transport
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
+
+
+class AdminCalls(Service):
+    """Base of Admin: see there for the options."""
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | tuple[str, ...],
+        *,
+        request_timeout_ms: int = 30_000,
+        patience_ms: int = 30_000,
+        tls: Tls | None = None,
+        sasl: Sasl | None = None,
+        client_id: str = "",
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
+        at_least(1, request_timeout_ms=request_timeout_ms)
+        at_least(0, patience_ms=patience_ms)
+        self._timeout_ms, self._patience_ms = request_timeout_ms, patience_ms
+
+    async def _query(self, method: Method[Request, Answer], request: Request) -> Answer:
+        """Query the nodes in turn until one answers. Raises ConnectionFailed after `patience_ms`."""
+        start = self._clock.monotonic_ms()
+        while True:
+            try:
+                return await self._cluster.call_any(method, request)
+            except ConnectionFailed:
+                if self._clock.monotonic_ms() + BACKOFF_MS - start >= self._patience_ms:
+                    raise
+            await self._clock.sleep_ms(BACKOFF_MS)
+
+    async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
+        """Send a change to the first reachable node. A node that throttles this client is asked again when it says so,
+        within `request_timeout_ms` (KIP-599)."""
+        began = self._clock.monotonic_ms()
+        while True:
+            try:
+                return await self._change_once(method, request)
+            except ThrottlingQuotaExceeded as error:
+                wait_ms = error.throttle_time_ms
+                if not wait_ms or self._clock.monotonic_ms() + wait_ms - began > self._timeout_ms:
+                    raise
+            await self._clock.sleep_ms(wait_ms)
+
+    async def _change_once(self, method: Method[Request, Answer], request: Request) -> Answer:
+        failures: list[TidelogError] = []
+        for endpoint in self._cluster.candidates():
+            try:
+                return await self._cluster.transport.call(endpoint, method, request, timeout_ms=self._timeout_ms)
+            except (ConnectionLost, RequestTimedOut) as error:
+                raise type(error)(
+                    f"{error.message} It is unknown whether the change was applied: check before you repeat it."
+                ) from error
+            except (ConnectionFailed, NodeShuttingDown) as error:
+                failures.append(error)
+        raise self._cluster.no_answer(failures)
