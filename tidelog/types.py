@@ -54,6 +54,15 @@ NO_TIMESTAMP: Final = Millis(-1)
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Topic name of the metadata log, as in KRaft."""
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""Kafka's name of the topic in which the coordinators of groups keep members and committed offsets."""
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+"""Kafka's name of the topic in which the coordinators of transactions keep their state."""
+
+INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+"""Topics that the cluster creates by itself on first use, and that only coordinators write to."""
+
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
 """Kafka's limit: with "-", a partition index and a suffix, a directory name stays within 255 bytes."""

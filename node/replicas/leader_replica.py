@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from node.replicas.fetch_answers import diverging_answer, read_answer
+from node.replicas.leadership_watch import LeaderObserver
 from node.replicas.own_log_check import check_own
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all, wake_all
@@ -93,6 +94,8 @@ class LeaderReplica:
         """The newest partition epoch in which this leader proposed an in-sync set."""
         self.waiting: dict[WaitingFetch, None] = {}
         """Followers' fetches."""
+        self.observer: LeaderObserver | None = None
+        """The coordinator of the partition, if it has one."""
         self._name, self._log, self._directory, self._services, self._readers = name, log, directory, services, readers
         self.core = PartitionLeader(
             name=name,
@@ -190,6 +193,8 @@ class LeaderReplica:
             raise InvalidRequest(f"the entry for partition {self} contains no record batch; send one whole batch")
         if self._ended:
             raise LeadershipLost(f"partition {self}: the log directory failed during the append; outcome unknown")
+        if self.observer is not None:
+            self.observer.appended(records, info)
         self._tickets += 1
         ticket = events.Ticket(self._tickets)
         self._pending[ticket] = (done, info)
@@ -347,6 +352,8 @@ class LeaderReplica:
             match effect:
                 case events.CommitUpTo(offset):
                     self._log.advance_high_watermark(offset)
+                    if self.observer is not None:
+                        self.observer.committed(self._log.high_watermark)
                     if self._readers:
                         wake_all(self._readers)
                     schedule.attend(self)

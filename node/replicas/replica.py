@@ -120,6 +120,8 @@ class Replica:
             self.key, self.name, log, self.directory, self._services, self._readers, state, min_insync, views
         )
         leader.start()
+        if self.role is leader:  # it may have failed at once
+            self._services.leaderships.began(self.name, self.key)
 
     def follow(self, state: PartitionState, fetcher: ReplicaFetcher) -> None:
         """Become a follower of the leader of `state`. fetcher: of the stream to this leader."""
@@ -172,6 +174,7 @@ class Replica:
         refusal = self._not_leading()
         match role:
             case LeaderReplica():
+                self._services.leaderships.ending(self.name)
                 role.end(reason, refusal)
                 self.proposed_on = max(self.proposed_on, role.proposed_on)
             case FollowerReplica():

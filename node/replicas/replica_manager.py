@@ -25,6 +25,7 @@ from node.observability.meters.topic_meter import TopicMeters
 from node.replicas.due_partitions import DuePartitions
 from node.replicas.isr_proposer import AlterPartition, IsrProposer
 from node.replicas.leader_fetchers import LeaderFetchers
+from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.log_registry import LogRegistry
 from node.replicas.missing_logs import MissingLogs
 from node.replicas.replica import Replica
@@ -82,6 +83,7 @@ class ReplicaManager:
         self._config = config
         self.memory = MemoryBudget(config.memory_bytes)
         self.topics = TopicMeters()
+        self.leaderships = LeadershipWatch()
         self._image = EMPTY
 
         def image() -> ClusterImage:
@@ -114,6 +116,7 @@ class ReplicaManager:
             self.damage.known,
             self.damage.found,
             self._truncation_ended,
+            self.leaderships,
         )
         self._missing = MissingLogs(
             node_id,

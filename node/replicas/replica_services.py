@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from node.replicas.isr_proposer import IsrProposer
+from node.replicas.leadership_watch import LeadershipWatch
 from node.replicas.replica_schedule import ReplicaSchedule, Reviewed
 from node.replicas.turn_end import TurnEnd
 from storage.directory.log_directory import LogDirectory
@@ -36,6 +37,7 @@ class ReplicaServices:
     """Damage was found that the log has not recorded yet."""
     truncation_ended: Callable[[Log], None]
     """The log may be used again."""
+    leaderships: LeadershipWatch
 
     def sync(self, log: Log, directory: LogDirectory, user: Reviewed) -> bool:
         """Request an fsync of what was appended, if the topic requires one, and again at each review while a full disk
