@@ -35,6 +35,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import Buffer
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
+from storage.producers.verification import UNVERIFIED, TransactionCheck
 from storage.recovery.loaded import Damage
 from tidelog.errors import (
     CorruptLog,
@@ -163,11 +164,13 @@ class LeaderReplica:
         deadline: Millis,
         done: ProduceDone,
         inspected: Inspected | None = None,
+        check: TransactionCheck = UNVERIFIED,
     ) -> None:
         """Append a batch. `done` is called once, at the end of this turn of the loop or later. origin: only the node
         itself may append to an internal topic. inspected: the result of `inspect_sent` (storage/log/validation.py) for
-        the records. Raises the reason if the batch is rejected and not written, NotLeaderOrFollower if damage of the
-        log ended the leadership, LeadershipLost if the disk failed during the append.
+        the records. check: as for `Log.append`. Raises the reason if the batch is rejected and not written,
+        NotLeaderOrFollower if damage of the log ended the leadership, LeadershipLost if the disk failed during the
+        append.
 
         A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log."""
         core, log = self.core, self._log
@@ -183,6 +186,7 @@ class LeaderReplica:
                 leader_epoch=core.leader_epoch,
                 origin=origin,
                 inspected=inspected,
+                check=check,
             )
         except CorruptLog as error:
             self._services.log_damaged(log, error)  # may end the leadership

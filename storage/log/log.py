@@ -32,6 +32,7 @@ from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import Unverified
 from storage.producers.producer_entry import ProducerState
 from storage.producers.producer_state import Duplicate
+from storage.producers.verification import UNVERIFIED, TransactionCheck, VerificationGuard
 from storage.recovery.loaded import Damage, LoadedLog
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
@@ -209,6 +210,7 @@ class Log:
         origin: Origin = Origin.CLIENT,
         epochs: Sequence[EpochStart] = (),
         inspected: Inspected | None = None,
+        check: TransactionCheck = UNVERIFIED,
     ) -> LogAppendInfo:
         """Append whole batches. A partial batch at the end is dropped.
 
@@ -216,6 +218,7 @@ class Log:
         v0 or v1, in the topic's format and codec. False on a follower: offsets and epochs stay as they are in the
         bytes. epochs: the leader's epoch entries over the batches, entered into the follower's cache; without them the
         batches' own epochs count (v0 and v1 have none). inspected: the result of `inspect_sent` with the log's `rules`.
+        check: of a transactional batch or a marker, on the leader.
         The buffer is not kept, except `bytes`, of which a leader may keep the last batches in memory.
 
         If it raises, nothing was appended. Raises CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
@@ -249,7 +252,7 @@ class Log:
                 f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} is "
                 f"{self.config.segment_bytes}: send smaller batches"
             )
-        batches = self.producers.check(prepared, origin if assign_offsets else Origin.REPLICATION)
+        batches = self.producers.check(prepared, origin if assign_offsets else Origin.REPLICATION, check)
         if isinstance(batches, Duplicate):
             first = first_result(prepared, batches, self.config)  # the answer to the first append of the batch
             return first._replace(last_leader_epoch=self._epoch_at(batches.last_offset))
@@ -268,6 +271,10 @@ class Log:
         if info.last_leader_epoch == NO_LEADER_EPOCH:
             return info._replace(last_leader_epoch=self.last_epoch)
         return info
+
+    def begin_verification(self, records: Buffer) -> VerificationGuard:
+        """As `ProducerStateManager.begin_verification`, for a client's transactional batch of format v2."""
+        return self.producers.begin_verification(records)
 
     # --- roll -----------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from storage.producers.aborted_transactions import AbortedTransactions, HoleRule
 from storage.producers.producer_entry import ProducerBatch, read_marker
 from storage.producers.producer_recovery import Replayed, rebuild
 from storage.producers.producer_state import Duplicate, ProducerChanges, ProducerStateManager
+from storage.producers.verification import NOTHING_VERIFIED, UNVERIFIED, TransactionCheck, VerificationGuard
 from storage.recovery.loaded import Damage, LoadedLog
 from storage.segment.segment import LogSegment
 from storage.segment.segment_bytes import SegmentBytes
@@ -122,9 +123,18 @@ class LogProducers:
             return header.producer_id > NO_PRODUCER_ID and self.state.is_duplicate(ProducerBatch(header))
         return False
 
-    def check(self, prepared: Prepared, origin: Origin) -> Sequence[ProducerBatch] | Duplicate:
+    def begin_verification(self, records: Buffer) -> VerificationGuard:
+        """As `ProducerStateManager.begin_verification`; NOTHING_VERIFIED also for a duplicate."""
+        for header in walk_headers(records):
+            batch = ProducerBatch(header)
+            return NOTHING_VERIFIED if self.state.is_duplicate(batch) else self.state.begin_verification(batch)
+        return NOTHING_VERIFIED
+
+    def check(
+        self, prepared: Prepared, origin: Origin, check: TransactionCheck = UNVERIFIED
+    ) -> Sequence[ProducerBatch] | Duplicate:
         """The batches with a producer id, if they may be appended; a Duplicate if the first batch is already in the
-        log.
+        log. check: of transactional batches and markers.
 
         Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, and
         CorruptRecord for a marker that cannot be read; in replication only CorruptRecord.
@@ -135,7 +145,7 @@ class LogProducers:
                 marker = read_marker(prepared.batch(i)) if header.attributes & CONTROL_BIT else None
                 batches.append(ProducerBatch(header, marker))
         if batches and origin is not Origin.REPLICATION:
-            checked = self.state.check(batches, origin)
+            checked = self.state.check(batches, origin, check)
             if isinstance(checked, Duplicate):
                 return checked
             self._checked = batches, checked

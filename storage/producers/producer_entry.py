@@ -6,8 +6,11 @@ Invariants:
      sequence: its state may have expired or been deleted with its records.
   2. The last five batches are remembered: a client's batch with the sequences of one of them is a duplicate.
   3. A follower accepts everything that its leader has accepted: replication and recovery reject nothing.
-Not here: all producers of a log (producer_state.py).
-Source: KIP-98, KIP-360; Kafka's ProducerAppendInfo and ProducerStateEntry.
+  4. A marker of transaction version 2 has an epoch above that of its transaction, which then is the epoch of the
+     producer: late batches of the transaction are rejected, the next transaction begins with sequence 0, and a late
+     copy of the marker cannot end the next transaction (KIP-890).
+Not here: all producers of a log (producer_state.py), verification (verification.py).
+Source: KIP-98, KIP-360, KIP-890; Kafka's ProducerAppendInfo and ProducerStateEntry.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Final, NamedTuple
 
 from storage.append_info import Origin
 from storage.producers.producer_snapshot import NO_OFFSET, ProducerSnapshot
+from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
 from tidelog.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -124,14 +128,20 @@ class ProducerState(NamedTuple):
                 return known
         return None
 
-    def after(self, batch: ProducerBatch, origin: Origin) -> tuple[ProducerState, CompletedTransaction | None]:
-        """The state after one more batch, and the transaction that the batch ends.
+    def has_open_transaction(self, epoch: int) -> bool:
+        """True if the log contains an open transaction of this epoch."""
+        return self.transaction_start >= 0 and self.epoch == epoch
+
+    def after(
+        self, batch: ProducerBatch, origin: Origin, check: TransactionCheck = UNVERIFIED
+    ) -> tuple[ProducerState, CompletedTransaction | None]:
+        """The state after one more batch, and the transaction that the batch ends. check: for its transaction version.
 
         Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced (not in
         replication).
         """
         if batch.header.attributes & CONTROL_BIT:
-            return self._after_marker(batch, origin)
+            return self._after_marker(batch, origin, check)
         return self._after_data(batch, origin), None
 
     def _after_data(self, batch: ProducerBatch, origin: Origin) -> ProducerState:
@@ -139,7 +149,7 @@ class ProducerState(NamedTuple):
         transactional = bool(header.attributes & TRANSACTIONAL_BIT)
         start = self.transaction_start
         if origin is not Origin.REPLICATION:
-            self._check_epoch(header)
+            self.ensure_epoch(header)
             if origin is Origin.CLIENT:
                 self._check_sequence(header)
             if start >= 0 and not transactional:
@@ -156,16 +166,24 @@ class ProducerState(NamedTuple):
             self.producer_id, header.producer_epoch, self.coordinator_epoch, header.max_timestamp, start, batches
         )
 
-    def _after_marker(self, batch: ProducerBatch, origin: Origin) -> tuple[ProducerState, CompletedTransaction | None]:
+    def _after_marker(
+        self, batch: ProducerBatch, origin: Origin, check: TransactionCheck
+    ) -> tuple[ProducerState, CompletedTransaction | None]:
         header, marker = batch.header, batch.marker
         if marker is None:
             return self, None  # the cleaner has removed the transaction and the marker's record
         if origin is not Origin.REPLICATION:
-            self._check_epoch(header)
+            self.ensure_epoch(header)
             if marker.coordinator_epoch < self.coordinator_epoch:
                 raise TransactionCoordinatorFenced(
                     f"a marker for producer {self.producer_id} has coordinator epoch {marker.coordinator_epoch}, but "
                     f"the log has one of epoch {self.coordinator_epoch}: the sending coordinator has been replaced"
+                )
+            if check.version >= VERSION_2 and self.has_open_transaction(header.producer_epoch):
+                raise InvalidProducerEpoch(
+                    f"a marker for producer {self.producer_id} has epoch {header.producer_epoch}, in which the next "
+                    f"transaction is open since offset {self.transaction_start}: this is a late copy of the marker of "
+                    "the transaction before, whose epoch was lower"
                 )
         completed = None
         if self.transaction_start >= 0:
@@ -178,7 +196,8 @@ class ProducerState(NamedTuple):
         )
         return state, completed
 
-    def _check_epoch(self, header: BatchHeader) -> None:
+    def ensure_epoch(self, header: BatchHeader) -> None:
+        """Raises InvalidProducerEpoch if the epoch of a batch is older than that of the producer."""
         if header.producer_epoch < self.epoch:
             raise InvalidProducerEpoch(
                 f"producer {self.producer_id} sent a batch in epoch {header.producer_epoch}, but the log has epoch "

@@ -31,10 +31,19 @@ from storage.producers.producer_snapshot import (
     snapshot_offset,
     snapshot_path,
 )
+from storage.producers.verification import (
+    NOTHING_VERIFIED,
+    UNVERIFIED,
+    VERSION_2,
+    TransactionCheck,
+    VerificationGuard,
+    Verifications,
+)
 from storage.segment.transaction_index import AbortedTransaction
 from storage.settings import INT64_MAX
-from tidelog.errors import CorruptLog
-from tidelog.types import Millis, Offset, ProducerId
+from tidelog.errors import CorruptLog, InvalidTxnState, OutOfOrderSequenceNumber
+from tidelog.records.v2.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from tidelog.types import NO_PRODUCER_EPOCH, Millis, Offset, ProducerId
 
 
 class Duplicate(NamedTuple):
@@ -71,6 +80,7 @@ class ProducerStateManager:
         "expiration_ms",
         "open_transactions",
         "snapshots",
+        "verifications",
     )
 
     def __init__(self, files: Files, directory: str, expiration_ms: int) -> None:
@@ -87,6 +97,7 @@ class ProducerStateManager:
         found = (snapshot_offset(name) for name in files.list(directory))
         self.snapshots = sorted(offset for offset in found if offset is not None)
         """The offsets of the snapshot files, ascending. For reading."""
+        self.verifications = Verifications()
 
     def active_producers(self) -> tuple[ProducerState, ...]:
         """All known producers (Kafka's DescribeProducers)."""
@@ -111,9 +122,27 @@ class ProducerStateManager:
         state = self._producers.get(batch.header.producer_id)
         return state is not None and state.duplicate_of(batch) is not None
 
-    def check(self, batches: Sequence[ProducerBatch], origin: Origin) -> ProducerChanges | Duplicate:
+    def state_of(self, producer_id: ProducerId) -> ProducerState | None:
+        """The state of a producer; None if it is unknown."""
+        return self._producers.get(producer_id)
+
+    def begin_verification(self, batch: ProducerBatch) -> VerificationGuard:
+        """The guard with which a client's transactional batch may be appended once the transaction coordinator has
+        confirmed its transaction; NOTHING_VERIFIED if it needs no confirmation: the transaction is open in the log.
+        Raises InvalidProducerEpoch if the log has a newer epoch of the producer."""
+        producer_id, epoch = batch.header.producer_id, batch.header.producer_epoch
+        state = self._producers.get(producer_id)
+        if state is not None:
+            state.ensure_epoch(batch.header)
+            if state.has_open_transaction(epoch):
+                return NOTHING_VERIFIED
+        return self.verifications.begin(producer_id, epoch, batch.header.base_sequence)
+
+    def check(
+        self, batches: Sequence[ProducerBatch], origin: Origin, check: TransactionCheck = UNVERIFIED
+    ) -> ProducerChanges | Duplicate:
         """Validate batches before their append. Returns their effect, or the position of an earlier copy (clients
-        only).
+        only). check: of transactional batches and markers.
 
         Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced (not in
         replication).
@@ -132,13 +161,39 @@ class ProducerStateManager:
                 earlier = state.duplicate_of(batch)
                 if earlier is not None:
                     return Duplicate(earlier.first_offset, earlier.last_offset, earlier.timestamp)
-            after, completed = state.after(batch, origin)
+            if check.guard is not None:
+                self._ensure_verified(state, batch, check.version, check.guard)
+            after, completed = state.after(batch, origin, check)
             if completed is not None:
                 transactions.append(completed)
             if after.transaction_start >= 0 and after.transaction_start != state.transaction_start:
                 transactions.append(StartedTransaction(producer_id, after.transaction_start))
             states[producer_id] = after
         return ProducerChanges(states, transactions)
+
+    def _ensure_verified(
+        self, state: ProducerState, batch: ProducerBatch, version: int, guard: VerificationGuard
+    ) -> None:
+        """Raises InvalidTxnState for a transactional batch whose transaction is neither open in the log nor verified,
+        OutOfOrderSequenceNumber if an earlier batch of it must be appended first."""
+        header = batch.header
+        if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) != TRANSACTIONAL_BIT:
+            return
+        state.ensure_epoch(header)
+        if state.has_open_transaction(header.producer_epoch):
+            return
+        lowest = self.verifications.lowest_sequence(header.producer_id, header.producer_epoch, guard)
+        if lowest is None:
+            raise InvalidTxnState(
+                f"producer {header.producer_id} sent a batch in epoch {header.producer_epoch}, but no transaction of "
+                "this epoch is open in the partition: it has ended, or the batch came too late"
+            )
+        expected = 0 if version >= VERSION_2 and state.epoch == NO_PRODUCER_EPOCH else lowest
+        if header.base_sequence > expected:
+            raise OutOfOrderSequenceNumber(
+                f"producer {header.producer_id} began a transaction in epoch {header.producer_epoch} with sequence "
+                f"{header.base_sequence}, expected {expected}: an earlier batch is missing"
+            )
 
     def apply(self, changes: ProducerChanges) -> list[AbortedTransaction]:
         """Apply the result of `check` once the batches are in the log. Returns the transactions that they aborted."""
@@ -184,7 +239,10 @@ class ProducerStateManager:
     def appended(self, batches: Iterable[ProducerBatch], now: Millis) -> None:
         """Record the append time of batches whose effect has been applied."""
         for batch in batches:
-            self._appended_at[batch.header.producer_id] = now
+            header = batch.header
+            self._appended_at[header.producer_id] = now
+            if header.attributes & TRANSACTIONAL_BIT:
+                self.verifications.end(header.producer_id)
 
     def loaded(self, now: Millis) -> None:
         """Set the append times after loading to `now`: the files do not contain them."""
@@ -280,6 +338,7 @@ class ProducerStateManager:
         self._appended_at = {}
         self.open_transactions = {}
         self._unreplicated = {}
+        self.verifications = Verifications()
 
     def remove_snapshots_above(self, offset: Offset) -> bool:
         """Remove snapshots above `offset`; the caller syncs the directory. Returns True if there were any. Raises

@@ -12,14 +12,14 @@ from tests.sim.mutants.mutant import Patch
 
 def a_fenced_producer_is_accepted(patch: Patch) -> None:
     """The epoch of a producer is not compared with the newest one that has written."""
-    patch.setattr(producer_entry.ProducerState, "_check_epoch", lambda *_: None)
+    patch.setattr(producer_entry.ProducerState, "ensure_epoch", lambda *_: None)
 
 
 def any_coordinator_decides(patch: Patch) -> None:
     """The marker of a replaced coordinator is accepted."""
 
-    def after(self: Any, batch: Any, origin: Any) -> Any:
-        return after_marker(self._replace(coordinator_epoch=-1), batch, origin)
+    def after(self: Any, *given: Any) -> Any:
+        return after_marker(self._replace(coordinator_epoch=-1), *given)
 
     after_marker = producer_entry.ProducerState._after_marker
     patch.setattr(producer_entry.ProducerState, "_after_marker", after)
