@@ -20,6 +20,7 @@ from node.replicas.replica import Replica
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.fetch_session import BYTES_MAX, READS_UP_TO, FetchSession, FetchSessions
+from node.requests.marker_handlers import MarkerHandlers
 from node.requests.permitted import locate_permitted
 from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
@@ -57,7 +58,7 @@ OFFSETS_PER_TURN: Final = 200
 """Offsets that are known without reading a batch, and are listed in one turn of the loop: some ms."""
 
 
-class DataHandlers:
+class DataHandlers(MarkerHandlers):
     """One method for each API of the Data service."""
 
     def __init__(
@@ -71,10 +72,9 @@ class DataHandlers:
         inspectors: Executor,
     ) -> None:
         """inspectors: checks records that take time."""
-        self._manager = manager
+        super().__init__(manager, clock)
         self._sessions = sessions
         self._producer_ids = producer_ids
-        self._clock = clock
         self._config = config
         self._inspectors = inspectors
         self._searching = asyncio.Lock()

@@ -1,0 +1,249 @@
+"""Handlers of the Data service for transactions: markers of coordinators, and tools against transactions that hang.
+
+Invariants:
+  1. A marker is answered when it is committed: all in-sync replicas have it. A refused one is not in the log.
+  2. A marker may be sent any number of times. One of an older coordinator, or of a transaction version 2 whose epoch is
+     not above that of the open transaction, is refused (storage/producers/producer_entry.py).
+Not here: the coordinator that sends markers (node/coordinators/transactions), how a coordinator of groups learns of
+markers in its partition (`LeaderObserver` in node/replicas/leadership_watch.py).
+Source: KIP-98, KIP-664, KIP-890; Kafka's KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from node.replicas.leader_replica import ProduceDone
+from node.replicas.replica import Replica
+from node.replicas.replica_manager import ReplicaManager
+from node.requests.permitted import locate_permitted
+from node.requests.types.context import RequestContext
+from node.requests.types.marker_requests import (
+    DATA_DESCRIBE_PRODUCERS,
+    DATA_WRITE_TXN_MARKERS,
+    AbortTransactionAnswer,
+    AbortTransactionRequest,
+    ActiveProducer,
+    DescribedProducers,
+    DescribeProducersAnswer,
+    DescribeProducersRequest,
+    MarkedPartition,
+    PartitionId,
+    TransactionMarker,
+    WriteTxnMarkersAnswer,
+    WriteTxnMarkersRequest,
+    WrittenMarker,
+)
+from node.runtime.limits import ensure_few
+from storage.append_info import LogAppendInfo, Origin
+from storage.producers.producer_entry import ProducerState
+from storage.producers.verification import TransactionCheck
+from tidelog.clock import Clock
+from tidelog.errors import InvalidProducerEpoch, InvalidRequest, InvalidTxnState, NodeShuttingDown, TidelogError
+from tidelog.records import EndTxnMarker, control_batch
+from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, ProducerId
+
+MARKER_WAIT_MS: Final = 10_000
+"""How long a marker may wait for the in-sync replicas. The coordinator sends it again afterwards."""
+
+MARKERS_PER_TURN: Final = 100
+"""Markers that are appended in one turn of the loop: some 10 ms."""
+
+PRODUCER_EPOCH_MAX: Final = 2**15 - 1
+
+
+class _Outcomes:
+    """The outcomes of markers that were sent in one request."""
+
+    def __init__(self, count: int) -> None:
+        self.errors: list[TidelogError | None] = [None] * count
+        self._open = count
+        self._done = asyncio.Event()
+        if not count:
+            self._done.set()
+
+    def settle(self, number: int, error: TidelogError | None) -> None:
+        """The outcome of one marker; None: it is committed."""
+        self.errors[number] = error
+        self._open -= 1
+        if not self._open:
+            self._done.set()
+
+    async def wait(self) -> None:
+        """Return when all outcomes are known."""
+        await self._done.wait()
+
+
+class MarkerHandlers:
+    """One method for each of these APIs."""
+
+    def __init__(self, manager: ReplicaManager, clock: Clock) -> None:
+        self._manager = manager
+        self._clock = clock
+
+    # --- markers ---
+
+    async def write_txn_markers(
+        self, request: WriteTxnMarkersRequest, context: RequestContext
+    ) -> WriteTxnMarkersAnswer:
+        """Append the markers to partitions that this node leads; answer when all are committed or refused. Raises
+        InvalidRequest for a marker that cannot exist."""
+        context.ensure_for_nodes(DATA_WRITE_TXN_MARKERS)
+        wanted = [(marker, partition) for marker in request.markers for partition in marker.partitions]
+        ensure_few(wanted, "markers")
+        for marker in request.markers:
+            _ensure_possible(marker.producer_id, marker.producer_epoch)
+        outcomes = _Outcomes(len(wanted))
+        for number, (marker, partition) in enumerate(wanted):
+            if (number + 1) % MARKERS_PER_TURN == 0:
+                await self._clock.sleep_ms(0)
+            self._append(outcomes, number, marker, partition, context)
+        await outcomes.wait()
+        errors = iter(outcomes.errors)
+        return WriteTxnMarkersAnswer(
+            tuple(
+                WrittenMarker(
+                    tuple(MarkedPartition(each.topic_id, each.partition, next(errors)) for each in marker.partitions)
+                )
+                for marker in request.markers
+            )
+        )
+
+    def _append(
+        self,
+        outcomes: _Outcomes,
+        number: int,
+        marker: TransactionMarker,
+        partition: PartitionId,
+        context: RequestContext,
+    ) -> None:
+        replica: Replica | None = None
+
+        def refused(error: TidelogError) -> None:
+            outcomes.settle(number, self._manager.with_leader(error, replica, context.listener))
+
+        def done(_info: LogAppendInfo | None, error: TidelogError | None) -> None:
+            outcomes.settle(number, None) if error is None else refused(error)
+
+        try:
+            replica = self._manager.locate(partition.topic_id, partition.partition, context.listener)
+            self._append_to(replica, marker, done)
+        except TidelogError as error:
+            refused(error)
+
+    def _append_to(self, replica: Replica, marker: TransactionMarker, done: ProduceDone) -> None:
+        """Append a marker. Raises the reason if it is refused."""
+        if self._manager.stopping:
+            raise NodeShuttingDown("the node is stopping and rejects markers: send to the next leader")
+        replica.leading_in(NO_LEADER_EPOCH).produce(
+            control_batch(
+                EndTxnMarker(marker.committed, marker.coordinator_epoch),
+                timestamp=self._clock.wall_ms(),
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+            ),
+            origin=Origin.COORDINATOR,
+            acks=Acks.ALL,
+            deadline=Millis(self._clock.monotonic_ms() + MARKER_WAIT_MS),
+            done=done,
+            check=TransactionCheck(marker.transaction_version),
+        )
+
+    # --- tools ---
+
+    async def describe_producers(
+        self, request: DescribeProducersRequest, context: RequestContext
+    ) -> DescribeProducersAnswer:
+        """The producers that partitions know, with their open transactions."""
+        ensure_few(request.partitions, "partitions")
+        described = []
+        for partition in request.partitions:
+            described.append(self._described(partition, context))
+            await self._clock.sleep_ms(0)
+        return DescribeProducersAnswer(tuple(described))
+
+    def _described(self, partition: PartitionId, context: RequestContext) -> DescribedProducers:
+        replica: Replica | None = None
+        try:
+            replica = locate_permitted(
+                self._manager, context, DATA_DESCRIBE_PRODUCERS, partition.topic_id, partition.partition
+            )
+            replica.leading_in(NO_LEADER_EPOCH)
+        except TidelogError as error:
+            refused = self._manager.with_leader(error, replica, context.listener)
+            return DescribedProducers(partition.topic_id, partition.partition, refused)
+        states = sorted(replica.log.producers.state.active_producers(), key=lambda state: state.producer_id)
+        return DescribedProducers(
+            partition.topic_id,
+            partition.partition,
+            None,
+            replica.log.last_stable_offset,
+            tuple(map(_active, states)),
+        )
+
+    async def abort_transaction(
+        self, request: AbortTransactionRequest, context: RequestContext
+    ) -> AbortTransactionAnswer:
+        """Append the abort marker of a transaction that is open in one partition; answer when it is committed. Raises
+        InvalidTxnState if no such transaction is open, InvalidProducerEpoch if it has another epoch, or the reason why
+        the marker is refused."""
+        _ensure_possible(request.producer_id, request.producer_epoch)
+        replica = self._manager.locate(request.topic_id, request.partition, context.listener)
+        try:
+            replica.leading_in(NO_LEADER_EPOCH)
+            coordinator_epoch = _open_since(replica, request)
+            marker = TransactionMarker(
+                request.producer_id,
+                request.producer_epoch,
+                coordinator_epoch,
+                committed=False,
+                partitions=(),
+                transaction_version=1,
+            )
+            outcomes = _Outcomes(1)
+            self._append_to(replica, marker, lambda _info, error: outcomes.settle(0, error))
+            await outcomes.wait()
+            if outcomes.errors[0] is not None:
+                raise outcomes.errors[0]
+        except TidelogError as error:
+            raise self._manager.with_leader(error, replica, context.listener) from None
+        return AbortTransactionAnswer()
+
+
+def _ensure_possible(producer_id: ProducerId, epoch: int) -> None:
+    if producer_id < 0 or not 0 <= epoch <= PRODUCER_EPOCH_MAX:
+        raise InvalidRequest(
+            f"no producer has id {producer_id} and epoch {epoch}: ids begin with 0, epochs are 0..{PRODUCER_EPOCH_MAX}"
+        )
+
+
+def _active(state: ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        state.producer_id,
+        state.epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.transaction_start,
+    )
+
+
+def _open_since(replica: Replica, request: AbortTransactionRequest) -> int:
+    """Ensure that the transaction is open. Returns the coordinator epoch for its marker: that of the producer's last
+    marker, since an older one would be refused and a newer one would fence the coordinator."""
+    state = replica.log.producers.state.state_of(request.producer_id)
+    if state is None or state.transaction_start < 0 or state.transaction_start != request.transaction_start:
+        known = (
+            "none is open" if state is None or state.transaction_start < 0 else f"one from {state.transaction_start}"
+        )
+        raise InvalidTxnState(
+            f"producer {request.producer_id} has no open transaction from offset {request.transaction_start} in "
+            f"partition {replica} ({known}): nothing was aborted; describe the producers again"
+        )
+    if state.epoch != request.producer_epoch:
+        raise InvalidProducerEpoch(
+            f"the open transaction of producer {request.producer_id} in partition {replica} has epoch {state.epoch}, "
+            f"not {request.producer_epoch}: nothing was aborted; describe the producers again"
+        )
+    return max(0, state.coordinator_epoch)
