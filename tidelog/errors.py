@@ -322,7 +322,7 @@ class InvalidProducerEpoch(TidelogError, code=47, status="FAILED_PRECONDITION", 
 
 
 class InvalidTxnState(TidelogError, code=48, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
-    """A producer wrote outside of its open transaction."""
+    """A producer wrote outside of its open transaction, or asked for something that its state does not allow."""
 
 
 class TransactionCoordinatorFenced(
@@ -449,6 +449,16 @@ class TransactionalIdNotFound(TidelogError, code=105, status="NOT_FOUND", retry=
 
 class TransactionAbortable(TidelogError, code=120, status="ABORTED", retry=Retry.NEVER, written=False):
     """The transaction cannot be committed any more: abort it, and begin again (KIP-890)."""
+
+
+class TransactionAborted(TidelogError, code=1047, status="ABORTED", retry=Retry.LATER, written=False):
+    """Something of a transaction failed, so all of it was aborted: read_committed consumers see nothing of it. The
+    failure is the cause of the error. Run the transaction again, from the input on."""
+
+
+class TransactionOutcomeUnknown(TidelogError, code=1048, status="UNKNOWN", retry=Retry.NEVER, written=None):
+    """It is unknown whether a transaction was committed: its coordinator did not answer within the transaction timeout,
+    or a newer producer took over in between. All of it was committed, or none."""
 
 
 # --- storage ----------------------------------------------------------------------------------------------------
@@ -607,6 +617,15 @@ class ClientCertificateRejected(TlsHandshakeFailed, code=1040, status="UNAVAILAB
 class DeliveryTimedOut(TidelogError, code=1010, status="DEADLINE_EXCEEDED", retry=Retry.LATER, written=False):
     """The producer retried for `delivery_timeout_ms` without success. The records were not written. The last error is
     the cause."""
+
+
+class CommitFailed(TidelogError, code=1049, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
+    """The offsets were not committed: the committer does not have the partition any more, because it was fenced or gave
+    it up. Another member reads the records again."""
+
+
+class NoCommittedOffset(TidelogError, code=1050, status="NOT_FOUND", retry=Retry.NEVER, written=False):
+    """The group has no committed offset for a partition, and `auto_offset_reset` is "none"."""
 
 
 class LogTruncated(TidelogError, code=1011, status="DATA_LOSS", retry=Retry.NEVER, written=None):

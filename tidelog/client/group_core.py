@@ -1,0 +1,463 @@
+"""A member of a consumer group: joins, takes and gives up partitions, leaves. Pure: events in, effects out.
+
+Invariants:
+  1. At most one of Revoke, Assign and Lose is open; the next one follows its CallbackDone.
+  2. Partitions are given up before new ones are taken. The coordinator learns of both by the next heartbeat, which is
+     due at once: another member may read a partition only after this one has reported that it gave it up.
+  3. A fenced member holds all its partitions at once, and joins again with epoch 0 once they are given up.
+  4. One heartbeat is open at a time. After a new connection and after every refusal the next one carries the whole
+     state, so that a lost message changes nothing.
+Not here: connections (group_session.py), callbacks, offsets and reading (group_member.py).
+Source: KIP-848; Kafka's ConsumerMembershipManager, with the difference that a heartbeat follows each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final, TypeAlias
+
+from tidelog.errors import (
+    FencedMemberEpoch,
+    GroupAuthorizationFailed,
+    Retry,
+    TidelogError,
+    TopicAuthorizationFailed,
+    UnknownMemberId,
+    UnreleasedInstanceId,
+)
+from tidelog.types import Millis, PartitionKey, TopicId
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""Member epochs of a member that joins, leaves, or leaves for a while and keeps its place."""
+
+SILENT_MS: Final = 3_000
+"""A coordinator that does not answer a heartbeat for so long is looked up again."""
+LOOKUP_MS: Final = 200
+"""Interval of lookups while the name of an assigned topic is unknown."""
+LEAVE_MS: Final = 3_000
+"""How long a member tries to report that it leaves; then its session ends by timeout."""
+REFUSED_MS: Final = 3_000
+"""How long a refusal of a member that has never joined is repeated: a node may not have applied its new permission."""
+INSTANCE_MS: Final = 60_000
+"""How long a static member waits for its place: a killed one keeps it until its session times out."""
+BACKOFF_MS: Final = 100
+BACKOFF_MS_MAX: Final = 1_000
+
+
+class MemberState(Enum):
+    """The state of a member."""
+
+    JOINING = "the first heartbeat, with epoch 0, is not answered"
+    RECONCILING = "gives up or takes partitions"
+    STABLE = "has the partitions that it is to have"
+    FENCED = "is no member any more, and gives up what it had"
+    LEAVING = "gives up its partitions, then reports that it leaves"
+    LEFT = "has ended"
+    FAILED = "was refused for good"
+
+
+class MemberCause(Enum):
+    """Why the state changes."""
+
+    JOINED = "the coordinator answered the first heartbeat"
+    ASSIGNED = "the coordinator changed the assignment"
+    RECONCILED = "all callbacks are done"
+    FENCED = "the coordinator does not know the member or its epoch"
+    GAVE_UP = "everything that was lost is given up"
+    CLOSED = "the user closes the consumer"
+    LEFT = "the coordinator knows that the member left, or cannot be reached"
+    REFUSED = "the coordinator refuses for a reason that does not go away"
+
+
+_LIVE: Final = (MemberState.JOINING, MemberState.STABLE, MemberState.RECONCILING)
+
+WAYS: Final[Mapping[tuple[MemberState, MemberCause], MemberState]] = {
+    (MemberState.JOINING, MemberCause.JOINED): MemberState.STABLE,
+    (MemberState.STABLE, MemberCause.ASSIGNED): MemberState.RECONCILING,
+    (MemberState.RECONCILING, MemberCause.RECONCILED): MemberState.STABLE,
+    (MemberState.STABLE, MemberCause.FENCED): MemberState.FENCED,
+    (MemberState.RECONCILING, MemberCause.FENCED): MemberState.FENCED,
+    (MemberState.FENCED, MemberCause.GAVE_UP): MemberState.JOINING,
+    **{(state, MemberCause.CLOSED): MemberState.LEAVING for state in (*_LIVE, MemberState.FENCED)},
+    **{(state, MemberCause.REFUSED): MemberState.FAILED for state in _LIVE},
+    (MemberState.LEAVING, MemberCause.LEFT): MemberState.LEFT,
+}
+"""All changes of the state."""
+
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A stream to the coordinator is open."""
+
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The stream ended; the driver opens another one by itself."""
+
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswered:
+    """The coordinator answered, or sent a new assignment by itself. assignment: the partitions to have; None: as
+    before."""
+
+    epoch: int
+    interval_ms: int
+    assignment: frozenset[PartitionKey] | None
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRefused:
+    """The coordinator answered with an error."""
+
+    error: TidelogError
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsKnown:
+    """The topics whose names are known."""
+
+    topic_ids: frozenset[TopicId]
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackDone:
+    """The open Revoke, Assign or Lose is done."""
+
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The user closes the consumer. for_good: a static member gives its place up as well."""
+
+    for_good: bool
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Time has passed."""
+
+    at: Millis
+
+
+Event: TypeAlias = (
+    Connected | Disconnected | HeartbeatAnswered | HeartbeatRefused | TopicsKnown | CallbackDone | Closing | TimePassed
+)
+
+
+# --- effects ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Send a heartbeat. is_full: with the subscription and all settings. owned: the partitions that the member has;
+    None: as last reported."""
+
+    epoch: int
+    is_full: bool
+    owned: tuple[PartitionKey, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnect:
+    """End the stream, look the coordinator up again and open another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindTopics:
+    """Look up the names of topics; answer with TopicsKnown."""
+
+    topic_ids: tuple[TopicId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """Stop reading these partitions, commit, call back; answer with CallbackDone."""
+
+    partitions: tuple[PartitionKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Look up the committed offsets of these partitions, call back, start reading; answer with CallbackDone."""
+
+    partitions: tuple[PartitionKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The member is fenced: stop reading all partitions at once, and commit nothing more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """These partitions belong to others already: call back, without a commit; answer with CallbackDone."""
+
+    partitions: tuple[PartitionKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The member has left, or the coordinator refuses it for good by `error`."""
+
+    error: TidelogError | None
+
+
+Effect: TypeAlias = SendHeartbeat | Reconnect | FindTopics | Revoke | Assign | Hold | Lose | Ended
+
+
+class GroupCore:
+    """One member."""
+
+    def __init__(self, rng: Random, *, is_static: bool = False) -> None:
+        self.state = MemberState.JOINING
+        self.epoch = JOIN_EPOCH
+        self.joins = 1
+        """Raised by each fencing: what was read before belongs to an earlier membership."""
+        self.owned: frozenset[PartitionKey] = frozenset()
+        """What the member has: between Assign and Revoke or Lose."""
+        self.target: frozenset[PartitionKey] | None = None
+        """What the member is to have; None: unknown."""
+        self.error: TidelogError | None = None
+        """Why the member failed."""
+        self.failure: TidelogError | None = None
+        """The last refusal; None once an answer has come."""
+        self._rng, self._is_static = rng, is_static
+        self._open: Revoke | Assign | Lose | None = None
+        self._known: frozenset[TopicId] = frozenset()
+        self._connected = False
+        self._announced = False
+        """Whether the coordinator may know the member."""
+        self._reported: frozenset[PartitionKey] | None = None
+        """The partitions in the last heartbeat; None: the next one carries the whole state."""
+        self._sent_at: Millis | None = None
+        """When the open heartbeat was sent; None: none is open."""
+        self._due = Millis(0)
+        self._interval_ms = 0
+        self._failures = 0
+        self._refused_since: Millis | None = None
+        self._lookup_due = Millis(0)
+        self._for_good = False
+        self._leave_by: Millis | None = None
+        self._ended = False
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the coordinator has accepted the member, as far as is known."""
+        return self.epoch > JOIN_EPOCH and self.state in (
+            MemberState.STABLE,
+            MemberState.RECONCILING,
+            MemberState.LEAVING,
+        )
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Apply an event and return the effects, in order."""
+        effects: list[Effect] = []
+        match event:
+            case Connected(at):
+                self._connected, self._sent_at, self._reported, self._due = True, None, None, at
+            case Disconnected():
+                self._connected, self._sent_at = False, None
+            case HeartbeatAnswered():
+                self._note_answer(event)
+            case HeartbeatRefused(error, at):
+                self._note_refusal(error, at, effects)
+            case TopicsKnown(topic_ids, _):
+                self._known |= topic_ids
+            case CallbackDone(at):
+                self._note_done(at)
+            case Closing(for_good, _):
+                if (self.state, MemberCause.CLOSED) in WAYS:
+                    self._for_good = for_good
+                    self._move(MemberCause.CLOSED)
+            case TimePassed():
+                pass
+        self._advance(event.at, effects)
+        return effects
+
+    def _move(self, cause: MemberCause) -> None:
+        self.state = WAYS[self.state, cause]
+
+    # --- what happened ------------------------------------------------------------------------------------------
+
+    def _note_answer(self, event: HeartbeatAnswered) -> None:
+        self._sent_at = None
+        self._failures, self._refused_since, self.failure = 0, None, None
+        self._interval_ms = max(1, event.interval_ms)
+        self._due = Millis(event.at + self._interval_ms)
+        if self.state is MemberState.LEAVING and event.epoch < JOIN_EPOCH:
+            self._announced = False
+        if self.state not in (*_LIVE, MemberState.LEAVING) or event.epoch < max(self.epoch, JOIN_EPOCH + 1):
+            return  # late
+        self.epoch = event.epoch
+        if event.assignment is not None:
+            self.target = event.assignment
+        if self.state is MemberState.JOINING:
+            self._move(MemberCause.JOINED)
+
+    def _note_refusal(self, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        self._sent_at, self._reported, self.failure = None, None, error
+        if isinstance(error, FencedMemberEpoch | UnknownMemberId):
+            self._note_fenced(at, effects)
+        elif error.retry is Retry.ELSEWHERE:
+            self._connected = False
+            effects.append(Reconnect())
+        elif error.retry is Retry.LATER or self._may_go_away(error, at):
+            self._back_off(at)
+        elif self.state is MemberState.LEAVING:
+            self._announced = False
+        elif self.state in _LIVE:
+            self.error = error
+            self._move(MemberCause.REFUSED)
+            effects.append(Hold())
+
+    def _note_fenced(self, at: Millis, effects: list[Effect]) -> None:
+        self._announced = False
+        if self.state is MemberState.JOINING:
+            self._back_off(at)
+            return
+        self._due = at
+        effects.append(Hold())
+        if self.state in _LIVE:
+            self._move(MemberCause.FENCED)
+
+    def _may_go_away(self, error: TidelogError, at: Millis) -> bool:
+        """Whether a refusal of a member that has not joined may go away by itself soon."""
+        if self.state is not MemberState.JOINING:
+            return False
+        if isinstance(error, UnreleasedInstanceId):
+            patience_ms = INSTANCE_MS
+        elif isinstance(error, GroupAuthorizationFailed | TopicAuthorizationFailed):
+            patience_ms = REFUSED_MS
+        else:
+            return False
+        if self._refused_since is None:
+            self._refused_since = at
+        return at - self._refused_since < patience_ms
+
+    def _back_off(self, at: Millis) -> None:
+        self._failures += 1
+        full = min(BACKOFF_MS_MAX, BACKOFF_MS << min(self._failures - 1, 10))
+        self._due = Millis(at + int(full * self._rng.uniform(0.8, 1.2)))
+
+    def _note_done(self, at: Millis) -> None:
+        match self._open:
+            case Revoke(partitions) | Lose(partitions):
+                self.owned -= set(partitions)
+            case Assign(partitions):
+                self.owned |= set(partitions)
+            case None:
+                raise AssertionError("no callback is open")
+        self._open = None
+        if self.state is MemberState.RECONCILING:
+            self._due = at
+
+    # --- what to do next ----------------------------------------------------------------------------------------
+
+    def _advance(self, at: Millis, effects: list[Effect]) -> None:
+        if self._open is None:
+            match self.state:
+                case MemberState.STABLE | MemberState.RECONCILING:
+                    self._reconcile(effects)
+                case MemberState.FENCED:
+                    self._give_up(at, effects)
+                case MemberState.FAILED:
+                    self._fail(effects)
+                case MemberState.LEAVING:
+                    self._leave(at, effects)
+                case MemberState.JOINING | MemberState.LEFT:
+                    pass
+        if self.state in _LIVE:
+            self._look_up(at, effects)
+        if self.state in _LIVE or (self.state is MemberState.LEAVING and self._open is not None and self._announced):
+            self._beat(at, effects)
+        if self.state is MemberState.LEFT and not self._ended:
+            self._ended = True
+            effects.append(Ended(None))
+
+    def _reconcile(self, effects: list[Effect]) -> None:
+        """Start the next step towards the target, or be done. Partitions of topics without a known name wait."""
+        target = self.owned if self.target is None else self.target
+        surplus = self.owned - target
+        missing = frozenset(key for key in target if key.topic_id in self._known) - self.owned
+        if not surplus and not missing:
+            if self.state is MemberState.RECONCILING:
+                self._move(MemberCause.RECONCILED)
+            return
+        if self.state is MemberState.STABLE:
+            self._move(MemberCause.ASSIGNED)
+        self._open = Revoke(tuple(sorted(surplus))) if surplus else Assign(tuple(sorted(missing)))
+        effects.append(self._open)
+
+    def _give_up(self, at: Millis, effects: list[Effect]) -> None:
+        if self.owned:
+            self._lose(effects)
+            return
+        self.epoch, self.target, self._reported, self._announced = JOIN_EPOCH, None, None, False
+        self.joins += 1
+        self._due = max(self._due, at)
+        self._move(MemberCause.GAVE_UP)
+
+    def _fail(self, effects: list[Effect]) -> None:
+        if self.owned:
+            self._lose(effects)
+        elif not self._ended:
+            self._ended = True
+            effects.append(Ended(self.error))
+
+    def _lose(self, effects: list[Effect]) -> None:
+        self._open = Lose(tuple(sorted(self.owned)))
+        effects.append(self._open)
+
+    def _leave(self, at: Millis, effects: list[Effect]) -> None:
+        if self.owned:
+            partitions = tuple(sorted(self.owned))
+            self._open = Revoke(partitions) if self._announced else Lose(partitions)
+            effects.append(self._open)
+            return
+        if self._leave_by is None:
+            self._leave_by, self._due, self._sent_at = Millis(at + LEAVE_MS), at, None
+        if not self._announced or at >= self._leave_by:
+            self._move(MemberCause.LEFT)
+        elif self._connected and self._sent_at is None and at >= self._due:
+            self._sent_at = at
+            epoch = LEAVE_STATIC_EPOCH if self._is_static and not self._for_good else LEAVE_EPOCH
+            effects.append(SendHeartbeat(epoch, is_full=False, owned=None))
+
+    def _look_up(self, at: Millis, effects: list[Effect]) -> None:
+        unknown = {key.topic_id for key in self.target or ()} - self._known
+        if unknown and at >= self._lookup_due:
+            self._lookup_due = Millis(at + LOOKUP_MS)
+            effects.append(FindTopics(tuple(sorted(unknown))))
+
+    def _beat(self, at: Millis, effects: list[Effect]) -> None:
+        if not self._connected:
+            return
+        if self._sent_at is not None:
+            if at - self._sent_at >= SILENT_MS:
+                self._connected, self._sent_at, self._reported = False, None, None
+                effects.append(Reconnect())
+            return
+        if at < self._due:
+            return
+        self._sent_at, self._announced = at, True
+        is_full = self._reported is None
+        owned = None if self.owned == self._reported else tuple(sorted(self.owned))
+        self._reported = self.owned
+        effects.append(SendHeartbeat(self.epoch, is_full=is_full, owned=owned))

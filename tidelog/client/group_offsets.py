@@ -1,0 +1,188 @@
+"""Committed offsets of a group: commit and fetch.
+
+Invariants: a commit that returns is stored by the coordinator; one that raises says whether it may be. What a fenced
+member has read is not committed: the member is asked before each attempt who it is, and the coordinator compares its
+epoch.
+Not here: what is committed, and in which order (group_member.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from tidelog.client.coordinators import CoordinatorKind, Coordinators, is_not_handled, may_be_applied
+from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.clock import Clock
+from tidelog.errors import (
+    CommitFailed,
+    FencedInstanceId,
+    FencedMemberEpoch,
+    IllegalGeneration,
+    RebalanceInProgress,
+    Retry,
+    TidelogError,
+    UnknownMemberId,
+)
+from tidelog.protocol import methods
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import groups_pb2
+from tidelog.types import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+
+GROUP: Final = CoordinatorKind.GROUP
+_FENCED: Final = (FencedMemberEpoch, UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitted:
+    """A committed offset and the incarnation of the topic for which it was committed, if known."""
+
+    committed: CommittedOffset
+    topic_id: TopicId | None = None
+
+
+class GroupOffsets:
+    """Commits and fetches offsets of groups. timeout_ms: of one call."""
+
+    def __init__(self, coordinators: Coordinators, clock: Clock, timeout_ms: int) -> None:
+        self._coordinators, self._clock, self._timeout_ms = coordinators, clock, timeout_ms
+
+    async def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetCommitted],
+        committer: Callable[[], GroupMetadata],
+    ) -> None:
+        """Commit the offsets. committer: who commits, asked before each attempt; it raises what ends the commit.
+
+        Raises CommitFailed if the committer was fenced, and nothing was committed; OffsetMetadataTooLarge,
+        UnknownTopicOrPartition, GroupAuthorizationFailed, TopicAuthorizationFailed for the first partition that is
+        refused: others may be committed; the last error after the timeout, and then it is unknown.
+        """
+        if not offsets:
+            return
+        partitions = [_to_commit(key, offset) for key, offset in offsets.items()]
+
+        def request() -> groups_pb2.OffsetCommitRequest:
+            who = committer()
+            return groups_pb2.OffsetCommitRequest(
+                group_id=group_id,
+                member_id=who.member_id,
+                member_epoch=who.member_epoch,
+                instance_id=who.instance_id,
+                partitions=partitions,
+            )
+
+        start, failures = self._clock.monotonic_ms(), 0
+        while True:
+            left_ms = max(1, start + self._timeout_ms - self._clock.monotonic_ms())
+            answer = await self._coordinators.call(
+                GROUP, group_id, methods.GROUPS_OFFSET_COMMIT, request, error_of=_commit_error, timeout_ms=left_ms
+            )
+            errors = [(each, from_proto(each.error)) for each in answer.partitions if each.HasField("error")]
+            if not errors:
+                return
+            for _, error in errors:
+                if isinstance(error, _FENCED):
+                    raise commit_failed(group_id, error)
+            place, error = next((found for found in errors if found[1].retry is not Retry.LATER), errors[0])
+            failures += 1
+            pause_ms = self._coordinators.pause_ms(failures)
+            if error.retry is not Retry.LATER or self._clock.monotonic_ms() + pause_ms - start >= self._timeout_ms:
+                raise type(error)(
+                    f"the offset of {place.topic}-{place.partition} was not committed for group {group_id!r}: "
+                    f"{error.message}"
+                ) from error
+            await self._clock.sleep_ms(pause_ms)
+
+    async def fetch(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        committer: Callable[[], GroupMetadata],
+        *,
+        require_stable: bool,
+    ) -> dict[TopicPartition, OffsetCommitted | None]:
+        """Return the committed offset of each partition; None where there is none. partitions: None: all that have an
+        offset. require_stable: wait until no open transaction may change an offset.
+
+        Raises CommitFailed if the member was fenced, GroupAuthorizationFailed, TopicAuthorizationFailed; the last error
+        after the timeout.
+        """
+        named = None if partitions is None else [_named(key) for key in partitions]
+
+        def request() -> groups_pb2.OffsetFetchRequest:
+            who = committer()
+            return groups_pb2.OffsetFetchRequest(
+                group_id=group_id,
+                member_id=who.member_id,
+                member_epoch=who.member_epoch,
+                partitions=None if named is None else groups_pb2.NamedPartitions(partitions=named),
+                require_stable=require_stable,
+            )
+
+        start, failures = self._clock.monotonic_ms(), 0
+        while True:
+            left_ms = max(1, start + self._timeout_ms - self._clock.monotonic_ms())
+            try:
+                answer = await self._coordinators.call(
+                    GROUP, group_id, methods.GROUPS_OFFSET_FETCH, request, error_of=_fetch_error, timeout_ms=left_ms
+                )
+                return {_key_of(each): _committed_of(each) for each in answer.partitions}
+            except _FENCED as error:
+                raise commit_failed(group_id, error) from error
+            except TidelogError as error:
+                failures += 1
+                pause_ms = self._coordinators.pause_ms(failures)
+                late = self._clock.monotonic_ms() + pause_ms - start >= self._timeout_ms
+                if error.retry is not Retry.LATER or late:
+                    raise
+            await self._clock.sleep_ms(pause_ms)
+
+
+def commit_failed(group_id: str, cause: TidelogError) -> CommitFailed:
+    """Return the error of a commit whose committer is not the owner any more."""
+    failed = CommitFailed(
+        f"no offset was committed for group {group_id!r}: this consumer is not the member that it was "
+        f"({cause.message.rstrip('.')}). Other members may read its records again; discard what depends on the commit."
+    )
+    failed.__cause__ = cause
+    return failed
+
+
+def _to_commit(key: TopicPartition, offset: OffsetCommitted) -> groups_pb2.OffsetToCommit:
+    return groups_pb2.OffsetToCommit(
+        topic=key.topic,
+        topic_id=None if offset.topic_id is None else offset.topic_id.bytes,
+        partition=key.partition,
+        offset=offset.committed.offset,
+        leader_epoch=offset.committed.leader_epoch,
+        metadata=offset.committed.metadata,
+    )
+
+
+def _named(key: TopicPartition) -> groups_pb2.NamedPartition:
+    return groups_pb2.NamedPartition(topic=key.topic, partition=key.partition)
+
+
+def _key_of(message: groups_pb2.FetchedOffset) -> TopicPartition:
+    return TopicPartition(message.topic, PartitionIndex(message.partition))
+
+
+def _committed_of(message: groups_pb2.FetchedOffset) -> OffsetCommitted | None:
+    if message.offset < 0:
+        return None
+    committed = CommittedOffset(Offset(message.offset), LeaderEpoch(message.leader_epoch), message.metadata)
+    return OffsetCommitted(committed, TopicId(UUID(bytes=message.topic_id)) if message.topic_id else None)
+
+
+def _commit_error(answer: groups_pb2.OffsetCommitResponse) -> TidelogError | None:
+    """The error for which the whole request is sent again, possibly to another node."""
+    errors = (from_proto(each.error) for each in answer.partitions if each.HasField("error"))
+    return next((error for error in errors if is_not_handled(error) or may_be_applied(error)), None)
+
+
+def _fetch_error(answer: groups_pb2.OffsetFetchResponse) -> TidelogError | None:
+    return next((from_proto(each.error) for each in answer.partitions if each.HasField("error")), None)
