@@ -95,7 +95,7 @@ class RecordCodec:
         if number in self._refused:
             raise UnreadableCoordinatorRecord(
                 f"a record of {self._topic} has type {number} ({self._refused[number]}), which Tidelog's coordinators "
-                "do not have: delete these groups with Kafka's tools, and move the topic after it was compacted"
+                "do not have: delete these groups with Kafka's tools and compact the topic before Tidelog serves it"
             )
         raise UnreadableCoordinatorRecord(
             f"a record of {self._topic} has type {number}, and this version of Tidelog knows the types "
