@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from replication.controller.image import ClusterImage
-from tests.sim.ledger import Cleanup, Ledger, Violation, is_commit
+from tests.sim.coordination import Coordination
+from tests.sim.ledger import METADATA_LOG, Cleanup, Ledger, Violation, is_commit
 from tests.sim.readings import Reading
 from tests.sim.unclean import Loss
 from tests.sim.workload import Fate, Sent
@@ -100,7 +101,10 @@ class Checkers:
         now_us: Callable[[], int] = lambda: 0,
         wall_ms: Callable[[str, int], int] = lambda node, since_us: 0,
         has: Callable[[str, ReadableLog, Ledger, int, int], bool] = lambda *_: False,
+        coordination: Coordination | None = None,
     ) -> None:
+        """coordination: the rules of groups and transactions; None: the default ones."""
+        self.coordination = coordination or Coordination()
         self.ledgers: dict[PartitionKey, Ledger] = {}
         self.sent: list[Sent] = []
         self._values: dict[bytes, Sent] = {}
@@ -164,12 +168,12 @@ class Checkers:
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
                 self._epoch_moved(node, incarnation, replica, seen)
             if log is not None:
-                if replica.name.startswith("__"):
+                if replica.name == METADATA_LOG:
                     self._metadata_durable[node] = log.durable_offset
                 if log.log_end_offset < seen.log_end:
                     seen.compared = min(seen.compared, log.log_end_offset)
                     self._members_have_all(replica.key, "a log was truncated")
-                elif log.log_end_offset > seen.log_end and replica.name.startswith("__"):
+                elif log.log_end_offset > seen.log_end and replica.name == METADATA_LOG:
                     self._logs_match(node, replica, log, max(seen.log_end, log.log_start_offset))
                 ended, seen.log_end = seen.log_end, log.log_end_offset
                 if log.log_start_offset != seen.log_start:
@@ -402,7 +406,7 @@ class Checkers:
             )
         self._compare(node, replica, log, seen.high_watermark, reached)
         seen.high_watermark = reached
-        if ledger.end > before and replica.leads and replica.name.startswith("__"):
+        if ledger.end > before and replica.leads and replica.name == METADATA_LOG:
             self._commits_its_own(node, replica, ledger)
             self._many_hold_it(node, replica, ledger)
         if ledger.end > before:
@@ -474,12 +478,14 @@ class Checkers:
         """Check a newly committed batch: none of its records was committed before, records of an idempotent producer
         come in the order of its calls, and a transaction is decided as its coordinator decided it."""
         decided = ledger.add(batch)
-        if batch.is_control and decided:
-            commits = is_commit(batch)
-            for sent in (self._values.get(ledger.values[offset] or b"") for offset in decided):
-                if sent is not None and sent.transaction is not None and sent.transaction.committed is not commits:
-                    raise Violation(f"{ledger.name}: {sent} has a marker that contradicts its coordinator")
-        if ledger.is_metadata or batch.is_control:  # no client writes to the metadata log
+        found = (self._values.get(ledger.values[offset] or b"") for offset in decided)
+        records = [sent for sent in found if sent is not None]
+        for sent in records:
+            if sent.transaction is not None and sent.transaction.is_contradicted(committed=is_commit(batch)):
+                raise Violation(f"{ledger.name}: {sent} has a marker that contradicts its coordinator")
+        if not ledger.is_metadata:
+            self.coordination.committed(ledger, batch, decided, records)
+        if ledger.is_internal or batch.is_control:  # no client writes to internal topics
             return
         for offset in range(int(batch.base_offset), int(batch.next_offset)):
             value = ledger.values[offset]
@@ -496,6 +502,7 @@ class Checkers:
             self._in_order(ledger, offset, value)
             if value not in self._values:
                 raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {offset}, and no client sent it")
+            self.coordination.transactions.appended(ledger, offset, self._values[value])
 
     def _leader_knows(self, ledger: Ledger, batch: RecordBatch, key: PartitionKey, offset: int) -> bool:
         """Whether the leader that wrote this batch can still identify the sender at `offset`. It cannot if the

@@ -23,6 +23,7 @@ from tidelog.records.v2.record import Record
 DAY_MS: Final = 86_400_000
 CLOCKS_DIFFER_MS: Final = 3_600_000
 """More than the largest clock error of a world."""
+METADATA_LOG: Final = "__cluster_metadata-0"
 
 
 class Violation(SimulationError):
@@ -102,12 +103,21 @@ class Ledger:
     @property
     def is_metadata(self) -> bool:
         """Whether this is the metadata log, which no client writes to."""
+        return self.name == METADATA_LOG
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether only coordinators write to this log, or only the controller."""
         return self.name.startswith("__")
 
     @property
     def stable(self) -> int:
         """The last stable offset: everything below it is committed and decided."""
         return next((offsets[0] for offsets in self._undecided.values()), self.end)
+
+    def is_undecided(self, offset: int) -> bool:
+        """Whether the record belongs to an open transaction."""
+        return any(offset in offsets for offsets in self._undecided.values())
 
     # --- commits ---
 

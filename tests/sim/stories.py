@@ -14,6 +14,7 @@ from collections.abc import Callable
 from storage.files.file_system import read_file, write_file
 from storage.log.log import Log
 from tests.sim import views
+from tests.sim.ledger import METADATA_LOG
 from tests.sim.network import Envelope
 from tests.sim.world import Simulation
 from tidelog.types import LeaderEpoch
@@ -587,7 +588,7 @@ def directory_of_another_cluster(sim: Simulation) -> None:
 
 def leads_quorum(sim: Simulation, node: int) -> bool:
     """Whether the node leads the metadata quorum by its own state."""
-    return any(view.leads for view in sim.machines[node].replicas(metadata=True) if view.name.startswith("__"))
+    return any(view.leads for view in sim.machines[node].replicas(metadata=True) if view.name == METADATA_LOG)
 
 
 ALL = (

@@ -84,6 +84,10 @@ class Transaction:
         """Producer ID and epoch of its markers."""
         return self.producer_id, self.producer_epoch if self.marker_epoch < 0 else self.marker_epoch
 
+    def is_contradicted(self, *, committed: bool) -> bool:
+        """Whether a marker that commits, or aborts, differs from the decision of the scripted coordinator."""
+        return self.committed is not committed
+
     def sequence_of(self, sent: Sent) -> int:
         """The position of a record among the transaction's records of its partition."""
         mine = [one for one in self.sent if (one.topic, one.partition) == (sent.topic, sent.partition)]
