@@ -32,7 +32,7 @@ from storage.log_config import LogConfig
 from storage.producers.aborted_transactions import Unverified
 from storage.producers.producer_entry import ProducerState
 from storage.producers.producer_state import Duplicate
-from storage.producers.verification import UNVERIFIED, TransactionCheck, VerificationGuard
+from storage.producers.verification import UNVERIFIED, TransactionCheck
 from storage.recovery.loaded import Damage, LoadedLog
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
@@ -271,10 +271,6 @@ class Log:
         if info.last_leader_epoch == NO_LEADER_EPOCH:
             return info._replace(last_leader_epoch=self.last_epoch)
         return info
-
-    def begin_verification(self, records: Buffer) -> VerificationGuard:
-        """As `ProducerStateManager.begin_verification`, for a client's transactional batch of format v2."""
-        return self.producers.begin_verification(records)
 
     # --- roll -----------------------------------------------------------------------------------------------------
 

@@ -124,10 +124,11 @@ class LogProducers:
         return False
 
     def begin_verification(self, records: Buffer) -> VerificationGuard:
-        """As `ProducerStateManager.begin_verification`; NOTHING_VERIFIED also for a duplicate."""
+        """As `ProducerStateManager.begin_verification`, for a client's batch; NOTHING_VERIFIED also for a duplicate."""
         for header in walk_headers(records):
-            batch = ProducerBatch(header)
-            return NOTHING_VERIFIED if self.state.is_duplicate(batch) else self.state.begin_verification(batch)
+            if self.state.is_duplicate(ProducerBatch(header)):
+                break
+            return self.state.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
         return NOTHING_VERIFIED
 
     def check(

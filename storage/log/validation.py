@@ -25,7 +25,7 @@ from tidelog.errors import CorruptRecord, OffsetsNotMonotonic
 from tidelog.records.analysis import analyze
 from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
 from tidelog.records.batches import batch_at
-from tidelog.records.v2.batch import CODEC_BITS, RecordBatch
+from tidelog.records.v2.batch import CODEC_BITS, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.v2.checksum import crc32c
 from tidelog.records.v2.fast_paths import check_records
 from tidelog.records.v2.header import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC_AT, BatchHeader
@@ -77,6 +77,13 @@ def takes_time(records: Buffer, rules: AppendRules) -> bool:
     if len(records) < _QUICK_BYTES or records[MAGIC_AT] != rules.magic or rules.magic < 2:
         return False
     return bool(records[ATTRIBUTES_AT + 1] & CODEC_BITS or rules.codec)
+
+
+def is_transactional(records: Buffer) -> bool:
+    """True if a client's records are a batch of a transaction, according to its header."""
+    return (
+        len(records) >= HEADER_BYTES and records[MAGIC_AT] == 2 and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+    )
 
 
 def inspect_sent(records: Buffer, rules: AppendRules, now: Millis) -> Inspected | None:

@@ -149,7 +149,7 @@ class ProducerState(NamedTuple):
         transactional = bool(header.attributes & TRANSACTIONAL_BIT)
         start = self.transaction_start
         if origin is not Origin.REPLICATION:
-            self.ensure_epoch(header)
+            self.ensure_epoch(header.producer_epoch)
             if origin is Origin.CLIENT:
                 self._check_sequence(header)
             if start >= 0 and not transactional:
@@ -173,7 +173,7 @@ class ProducerState(NamedTuple):
         if marker is None:
             return self, None  # the cleaner has removed the transaction and the marker's record
         if origin is not Origin.REPLICATION:
-            self.ensure_epoch(header)
+            self.ensure_epoch(header.producer_epoch)
             if marker.coordinator_epoch < self.coordinator_epoch:
                 raise TransactionCoordinatorFenced(
                     f"a marker for producer {self.producer_id} has coordinator epoch {marker.coordinator_epoch}, but "
@@ -196,11 +196,11 @@ class ProducerState(NamedTuple):
         )
         return state, completed
 
-    def ensure_epoch(self, header: BatchHeader) -> None:
+    def ensure_epoch(self, epoch: int) -> None:
         """Raises InvalidProducerEpoch if the epoch of a batch is older than that of the producer."""
-        if header.producer_epoch < self.epoch:
+        if epoch < self.epoch:
             raise InvalidProducerEpoch(
-                f"producer {self.producer_id} sent a batch in epoch {header.producer_epoch}, but the log has epoch "
+                f"producer {self.producer_id} sent a batch in epoch {epoch}, but the log has epoch "
                 f"{self.epoch}: a newer instance of the producer has replaced this one"
             )
 

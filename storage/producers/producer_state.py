@@ -43,7 +43,7 @@ from storage.segment.transaction_index import AbortedTransaction
 from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog, InvalidTxnState, OutOfOrderSequenceNumber
 from tidelog.records.v2.batch import CONTROL_BIT, TRANSACTIONAL_BIT
-from tidelog.types import NO_PRODUCER_EPOCH, Millis, Offset, ProducerId
+from tidelog.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, Millis, Offset, ProducerId
 
 
 class Duplicate(NamedTuple):
@@ -126,17 +126,17 @@ class ProducerStateManager:
         """The state of a producer; None if it is unknown."""
         return self._producers.get(producer_id)
 
-    def begin_verification(self, batch: ProducerBatch) -> VerificationGuard:
-        """The guard with which a client's transactional batch may be appended once the transaction coordinator has
-        confirmed its transaction; NOTHING_VERIFIED if it needs no confirmation: the transaction is open in the log.
-        Raises InvalidProducerEpoch if the log has a newer epoch of the producer."""
-        producer_id, epoch = batch.header.producer_id, batch.header.producer_epoch
+    def begin_verification(self, producer_id: ProducerId, epoch: int, sequence: int = NO_SEQUENCE) -> VerificationGuard:
+        """The guard with which a batch of a transaction may be appended once the transaction coordinator has confirmed
+        the transaction; NOTHING_VERIFIED if it needs no confirmation: the transaction is open in the log. sequence: of
+        the first record; -1 if the batch has none. Raises InvalidProducerEpoch if the log has a newer epoch of the
+        producer."""
         state = self._producers.get(producer_id)
         if state is not None:
-            state.ensure_epoch(batch.header)
+            state.ensure_epoch(epoch)
             if state.has_open_transaction(epoch):
                 return NOTHING_VERIFIED
-        return self.verifications.begin(producer_id, epoch, batch.header.base_sequence)
+        return self.verifications.begin(producer_id, epoch, sequence)
 
     def check(
         self, batches: Sequence[ProducerBatch], origin: Origin, check: TransactionCheck = UNVERIFIED
@@ -179,7 +179,7 @@ class ProducerStateManager:
         header = batch.header
         if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) != TRANSACTIONAL_BIT:
             return
-        state.ensure_epoch(header)
+        state.ensure_epoch(header.producer_epoch)
         if state.has_open_transaction(header.producer_epoch):
             return
         lowest = self.verifications.lowest_sequence(header.producer_id, header.producer_epoch, guard)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from node.requests.types.api import Api
 from tidelog.errors import TidelogError
-from tidelog.security.acls import AclOperation
+from tidelog.security.acls import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from node.requests.types.context import RequestContext
@@ -30,6 +30,18 @@ class Authorizer:
         """Called by the handlers of requests whose topics are answered one by one, for each topic. by_id: the request
         names the topic by its id, and may not learn its name. Returns the error to answer with, None if the request is
         allowed for this topic."""
+        return None
+
+    def resource_refusal(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        api: Api[Any, Any],  # noqa: ARG002
+        operation: AclOperation,  # noqa: ARG002
+        resource_type: ResourceType,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+    ) -> TidelogError | None:
+        """Called by the handlers for each group or transactional id that is answered by itself, or that only part of a
+        request is about. Returns the error to answer with, None if the caller may do this with it."""
         return None
 
     def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:  # noqa: ARG002
