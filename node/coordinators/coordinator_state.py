@@ -1,0 +1,52 @@
+"""The states of the coordinator of one partition, as a table.
+
+A coordinator exists while its node leads the partition, in one leader epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class CoordinatorState(Enum):
+    """States of a coordinator."""
+
+    LOADING = "loading"
+    """Its partition is being read, or waits for that."""
+    ACTIVE = "active"
+    """It decides on requests."""
+    SUSPENDED = "suspended"
+    """An append failed, or too few replicas are in sync: it is loaded again once appends are possible."""
+    UNREADABLE = "unreadable"
+    """A record of its partition cannot be read: it serves nothing in this leader epoch."""
+    ENDED = "ended"
+    """Its node no longer leads the partition in this leader epoch."""
+
+
+class CoordinatorCause(Enum):
+    """What changes the state."""
+
+    LOADED = "the partition was read up to its end"
+    APPEND_FAILED = "an append failed, or could not be attempted"
+    APPENDS_POSSIBLE = "enough replicas are in sync again"
+    RECORD_UNREADABLE = "a record is malformed or unknown, or the log is damaged"
+    LEADERSHIP_ENDED = "the leadership ended"
+
+
+_S, _C = CoordinatorState, CoordinatorCause
+
+TRANSITIONS: Final[Mapping[tuple[CoordinatorState, CoordinatorCause], CoordinatorState]] = {
+    (_S.LOADING, _C.LOADED): _S.ACTIVE,
+    (_S.LOADING, _C.APPEND_FAILED): _S.SUSPENDED,
+    (_S.LOADING, _C.RECORD_UNREADABLE): _S.UNREADABLE,
+    (_S.ACTIVE, _C.APPEND_FAILED): _S.SUSPENDED,
+    (_S.SUSPENDED, _C.APPENDS_POSSIBLE): _S.LOADING,
+    **{(state, _C.LEADERSHIP_ENDED): _S.ENDED for state in _S if state is not _S.ENDED},
+}
+
+
+def state_after(state: CoordinatorState, cause: CoordinatorCause) -> CoordinatorState:
+    """The state that follows."""
+    return TRANSITIONS[state, cause]

@@ -1,0 +1,446 @@
+"""The coordinator of one partition of an internal topic, in one leader epoch of this node.
+
+Requests wait in an inbox. `work` decides on them in order, applies each decision to the machine at once, appends the
+records of all of them together, and keeps answers and effects until the high watermark has passed whatever was applied
+before. Nothing waits for the disk here.
+
+Invariants:
+  1. The machine has applied exactly the records of the log, in its order, plus those of decisions that `work` is about
+     to append. If that cannot be kept (an append failed), the machine is dropped, and loaded again from the log.
+     Records of a transaction are appended first: the log may refuse their producer.
+  2. An answer or effect is given away in the leader epoch of its decision, after everything that the machine had
+     applied by then was committed; otherwise the request fails.
+  3. No decision is asked for while too few replicas are in sync.
+Not here: reading the partition (loading.py), when to work (runtime.py), the decisions (replication/coordination/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from node.coordinators.coordinator_figures import CoordinatorMeter
+from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.coordinator_state import CoordinatorCause, CoordinatorState, state_after
+from node.coordinators.record_batches import EncodedDecision, batches_of, encoded, fits
+from node.replicas.leader_replica import LeaderReplica
+from node.replicas.replica import Replica
+from replication.controller.image import ClusterImage
+from replication.coordination.machine import CoordinatorMachine, Decision, Instant, TransactionalProducer
+from storage.append_info import LogAppendInfo, Origin
+from storage.files.file_system import Buffer
+from storage.producers.verification import UNVERIFIED, TransactionCheck
+from tidelog.clock import Clock
+from tidelog.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    NotCoordinator,
+    NotEnoughReplicas,
+    OutOfOrderSequenceNumber,
+    RecordTooLarge,
+    RequestTimedOut,
+    TidelogError,
+)
+from tidelog.records import EndTxnMarker, RecordBatch, decode_control
+from tidelog.records.v2.batch import CONTROL_BIT
+from tidelog.records.v2.header import peek_header
+from tidelog.types import Acks, Millis, Offset, PartitionIndex
+
+_log = logging.getLogger("node.coordinators")
+
+RETRY_MS: Final = 250
+"""Interval at which a suspended coordinator checks whether appends are possible again."""
+
+DEFECT_RETRY_MS: Final = 10_000
+"""Pause before a coordinator is loaded again after a defect."""
+
+REQUESTS_PER_TURN: Final = 100
+"""Requests that are decided in one turn of the loop, at most."""
+
+TURN_MS: Final = 5
+"""After this time the further requests wait for the next turn of the loop."""
+
+_S, _C = CoordinatorState, CoordinatorCause
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request that is not decided yet. check: for the append of its decision."""
+
+    asked: Any
+    answer: asyncio.Future[Any]
+    check: TransactionCheck
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """A decision that was applied, but must not be seen before everything below `end` is committed."""
+
+    end: Offset
+    answer: Any
+    to: asyncio.Future[Any] | None
+    effects: tuple[object, ...]
+
+
+class PartitionCoordinator:
+    """The coordinator of one partition."""
+
+    def __init__(
+        self,
+        kind: CoordinatorKind,
+        replica: Replica,
+        leader: LeaderReplica,
+        *,
+        clock: Clock,
+        commit_ms_max: int,
+        wake: Callable[[PartitionCoordinator], None],
+        meter: CoordinatorMeter,
+    ) -> None:
+        """leader: the role of the replica. commit_ms_max: how long a request waits for its commit. wake: requests a
+        call of `work`."""
+        self.kind = kind
+        self.name = replica.name
+        self.log = replica.log
+        self.leader_epoch = leader.core.leader_epoch
+        self.state = CoordinatorState.LOADING
+        self.retry_at: Millis | None = None
+        """When a suspended coordinator checks again whether appends are possible."""
+        self._leader, self._clock, self._commit_ms_max = leader, clock, commit_ms_max
+        self._wake, self._meter = wake, meter
+        self._refusal: TidelogError | None = None
+        """Why no requests are served; of an unreadable partition and a suspended coordinator."""
+        self._machine: CoordinatorMachine[Any, Any] | None = None
+        self._image: ClusterImage | None = None
+        """An image that the machine has not seen yet."""
+        self._requests: deque[_Request] = deque()
+        self._decided: list[EncodedDecision] = []
+        """Decisions of this turn that were applied, and are not yet appended."""
+        self._undelivered: list[_Outcome] = []
+        """Their outcomes, in order, and those of decisions without records."""
+        self._outcomes: deque[_Outcome] = deque()
+        """Outcomes whose position is not yet committed, in order."""
+        self._applied_to = Offset(0)
+        """End of the records that the machine has applied."""
+        leader.observer = self
+
+    def __str__(self) -> str:
+        return f"{self.kind.name} coordinator {self.name}"
+
+    @property
+    def partition(self) -> PartitionIndex:
+        """The partition of the internal topic."""
+        return self.name.partition
+
+    @property
+    def ended(self) -> bool:
+        """True once this node no longer leads the partition in this epoch."""
+        return self.state is _S.ENDED
+
+    @property
+    def deadline(self) -> Millis | None:
+        """When `tick` has work; None: at no time."""
+        if self.retry_at is not None:
+            return self.retry_at
+        return None if self._machine is None else self._machine.deadline()
+
+    @property
+    def undelivered(self) -> int:
+        """Decisions that wait for their commit."""
+        return len(self._outcomes)
+
+    # --- requests ---
+
+    def submit(self, asked: Any, check: TransactionCheck = UNVERIFIED) -> asyncio.Future[Any]:
+        """A future of the answer. Raises CoordinatorLoadInProgress, CoordinatorNotAvailable,
+        UnreadableCoordinatorRecord, NotCoordinator; the future raises these and the errors of decisions."""
+        if self.state is not _S.ACTIVE:
+            raise self._why_inactive()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._requests.append(_Request(asked, answer, check))
+        self._wake(self)
+        return answer
+
+    def _why_inactive(self) -> TidelogError:
+        if self.state is _S.LOADING:
+            return CoordinatorLoadInProgress(f"the {self} is being loaded on this node; try again after a pause")
+        if self._refusal is not None:
+            return _again(self._refusal)
+        return NotCoordinator(f"this node no longer runs the {self}: look the coordinator up again")
+
+    def image_changed(self, image: ClusterImage) -> None:
+        """Let the machine see the image in a turn of its own."""
+        if self.state is _S.ACTIVE:
+            self._image = image
+            self._wake(self)
+
+    # --- the machine ---
+
+    def loaded(self, machine: CoordinatorMachine[Any, Any], image: ClusterImage) -> None:
+        """Use the machine, which has applied the log up to its end."""
+        self._move(_C.LOADED)
+        self._machine, self._applied_to = machine, self.log.log_end_offset
+        self._decide(lambda now: machine.loaded(image, self.leader_epoch, now))
+
+    def unreadable(self, error: TidelogError) -> None:
+        """Serve nothing until another leader epoch."""
+        self._refusal = error
+        self._move(_C.RECORD_UNREADABLE)
+
+    def suspend(self, why: str, retry_ms: int = RETRY_MS) -> None:
+        """Drop the machine, and answer all requests. why: for the log and the callers. retry_ms: the pause before the
+        next attempt."""
+        _log.warning("%s: suspended, and loaded again once appends are possible: %s", self, why)
+        self._meter.suspensions += 1
+        self._refusal = CoordinatorNotAvailable(f"the {self} cannot append at the moment: {why}")
+        self._move(_C.APPEND_FAILED)
+        self.retry_at = Millis(self._clock.monotonic_ms() + retry_ms)
+        self._drop(self._refusal)
+        self._wake(self)
+
+    def end(self) -> None:
+        """The leadership has ended, or ends."""
+        self._move(_C.LEADERSHIP_ENDED)
+        self._leader.observer, self.retry_at, self._refusal = None, None, None
+        self._drop(self._why_inactive())
+
+    def _drop(self, refusal: TidelogError) -> None:
+        """Forget the machine and everything that depends on it."""
+        self._machine, self._image = None, None
+        self._decided.clear()
+        waiting = [request.answer for request in self._requests]
+        waiting += [each.to for each in (*self._outcomes, *self._undelivered) if each.to is not None]
+        self._requests.clear()
+        self._outcomes.clear()
+        self._undelivered.clear()
+        for answer in waiting:
+            _refuse(answer, _again(refusal))
+        self.kind.unloaded(self.partition)
+
+    def _move(self, cause: CoordinatorCause) -> None:
+        self.state = state_after(self.state, cause)
+
+    # --- work ---
+
+    def work(self) -> bool:
+        """Decide on what waits, within limits, and append. Returns True if something is left for the next turn."""
+        if self.state is not _S.ACTIVE:
+            return False
+        if self._image is not None:
+            image, self._image = self._image, None
+            self._decide(lambda now: self._loaded_machine.on_image(image, now))
+        elif self._requests and self._can_append():
+            self._decide_requests()
+            if self._machine is not None:
+                self._append()
+        return bool(self._requests) or self._image is not None
+
+    def tick(self, now: Millis) -> bool:
+        """Do what is due. Returns True if the partition is to be loaded again."""
+        if self.retry_at is not None:
+            return now >= self.retry_at and self._resumes(now)
+        deadline = self.deadline
+        if self.state is _S.ACTIVE and deadline is not None and now >= deadline:
+            self._decide(self._loaded_machine.tick)
+        return False
+
+    def _resumes(self, now: Millis) -> bool:
+        try:
+            self._leader.core.ensure_enough(Acks.ALL)
+        except NotEnoughReplicas:
+            self.retry_at = Millis(now + RETRY_MS)
+            return False
+        self.retry_at, self._refusal = None, None
+        self._move(_C.APPENDS_POSSIBLE)
+        return True
+
+    @property
+    def _loaded_machine(self) -> CoordinatorMachine[Any, Any]:
+        assert self._machine is not None, "an active coordinator has a machine"
+        return self._machine
+
+    def _can_append(self) -> bool:
+        """False if too few replicas are in sync; then the coordinator is suspended."""
+        try:
+            self._leader.core.ensure_enough(Acks.ALL)
+        except NotEnoughReplicas as error:
+            self.suspend(error.message)
+            return False
+        return True
+
+    def _decide(self, decisions: Callable[[Instant], Sequence[Decision[Any]]]) -> None:
+        """Apply and append decisions that no request asked for."""
+        if not self._can_append():
+            return
+        for decision in decisions(self._instant()):
+            try:
+                self._take(decision, None, UNVERIFIED)
+            except TidelogError as error:
+                _log.error("%s: a decision was dropped: %s", self, error.message)
+            if self._machine is None:
+                return
+        self._append()
+
+    def _decide_requests(self) -> None:
+        machine, now = self._loaded_machine, self._instant()
+        for _ in range(min(REQUESTS_PER_TURN, len(self._requests))):
+            request = self._requests.popleft()
+            if request.answer.done():
+                continue  # its caller is gone
+            self._meter.requests += 1
+            try:
+                self._take(machine.handle(request.asked, now), request.answer, request.check)
+            except Exception as error:  # noqa: BLE001 - nothing was applied
+                _refuse(request.answer, error)
+            if self.state is not _S.ACTIVE or self._clock.monotonic_ms() - now.monotonic_ms >= TURN_MS:
+                return
+
+    def _take(self, decision: Decision[Any], to: asyncio.Future[Any] | None, check: TransactionCheck) -> None:
+        """Apply a decision. If it raises, nothing was applied: the log refuses the records, or they are malformed."""
+        if decision.records:
+            records = encoded([self.kind.encode(record) for record in decision.records], decision.producer)
+            self._ensure_fits(records)
+            if decision.producer is None:
+                self._decided.append(records)
+            elif not self._append_decided() or not self._append_transactional(records, check):
+                return
+            self._apply(decision)
+        self._undelivered.append(_Outcome(Offset(-1), decision.answer, to, decision.effects))
+
+    def _apply(self, decision: Decision[Any]) -> None:
+        machine = self._loaded_machine
+        try:
+            for record in decision.records:
+                machine.apply(record, Offset(-1), decision.producer)
+        except Exception as defect:
+            _log.exception("%s: a defect when a decision was applied", self)
+            self.suspend(f"a defect in its state machine: {defect!r}", DEFECT_RETRY_MS)
+            raise
+
+    def _append_transactional(self, records: EncodedDecision, check: TransactionCheck) -> bool:
+        """Append before applying: the log may refuse the producer. Returns False if the coordinator is not active any
+        more. Raises what the log answered the producer."""
+        for batch in batches_of([records], self._batch_bytes_max, self._clock.wall_ms()):
+            try:
+                self._produce(batch, check)
+            except (InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber):
+                raise
+            except TidelogError as error:
+                if self.state is _S.ACTIVE:
+                    self.suspend(error.message)
+        return self.state is _S.ACTIVE
+
+    def _ensure_fits(self, decision: EncodedDecision) -> None:
+        bytes_max = self._batch_bytes_max
+        if not fits(decision, bytes_max):
+            raise RecordTooLarge(
+                f"the change needs {len(decision.records)} records of up to {decision.size} bytes together, and "
+                f"max.message.bytes of {self.name.topic} is {bytes_max}: raise it, or divide the request"
+            )
+
+    @property
+    def _batch_bytes_max(self) -> int:
+        limit = self.log.rules.batch_bytes_max
+        return self.log.config.segment_bytes if limit is None else min(limit, self.log.config.segment_bytes)
+
+    def _instant(self) -> Instant:
+        return Instant(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    # --- append and commit ---
+
+    def _append(self) -> None:
+        """Append what was decided, and give away what is committed."""
+        if not self._append_decided():
+            return  # every request was answered
+        for outcome in self._undelivered:
+            outcome.end = self._applied_to
+        self._outcomes.extend(self._undelivered)
+        self._undelivered.clear()
+        self.committed(self.log.high_watermark)
+
+    def _append_decided(self) -> bool:
+        """Append what was decided. If that fails, the machine is dropped: it has applied what the log lacks. Returns
+        False if the coordinator is not active any more."""
+        decided, self._decided = self._decided, []
+        for batch in batches_of(decided, self._batch_bytes_max, self._clock.wall_ms()):
+            try:
+                self._produce(batch, UNVERIFIED)
+            except TidelogError as error:
+                if self.state is _S.ACTIVE:
+                    self.suspend(error.message)
+            if self.state is not _S.ACTIVE:
+                return False
+        return self.state is _S.ACTIVE
+
+    def _produce(self, batch: bytes, check: TransactionCheck) -> None:
+        self._leader.produce(
+            batch,
+            origin=Origin.COORDINATOR,
+            acks=Acks.ALL,
+            deadline=Millis(self._clock.monotonic_ms() + self._commit_ms_max),
+            done=self._acknowledged,
+            check=check,
+        )
+        self._meter.batches += 1
+
+    def _acknowledged(self, info: LogAppendInfo | None, error: TidelogError | None) -> None:
+        """The outcome of an append; its commit was reported to `committed` already."""
+        if error is None or self.state is not _S.ACTIVE:
+            return
+        if info is None or not isinstance(error, RequestTimedOut):
+            self.suspend(error.message)
+            return
+        for outcome in self._outcomes:
+            if outcome.to is not None and outcome.end <= info.last_offset + 1:
+                refusal = CoordinatorNotAvailable(
+                    f"the {self} has appended the change, and the in-sync replicas have not confirmed it within "
+                    f"{self._commit_ms_max} ms: the outcome is unknown, try again"
+                )
+                _refuse(outcome.to, refusal)
+
+    def appended(self, records: Buffer, info: LogAppendInfo) -> None:
+        """As `LeaderObserver.appended`: an own batch, or a transaction marker."""
+        if self._machine is None or info.duplicate:
+            return  # the replay reads it
+        self._applied_to = Offset(info.last_offset + 1)
+        header = peek_header(records)
+        if header is None or not header.attributes & CONTROL_BIT:
+            return
+        for record in RecordBatch(records, header=header).records():
+            marker = decode_control(record)
+            if isinstance(marker, EndTxnMarker):
+                producer = TransactionalProducer(header.producer_id, header.producer_epoch)
+                self._machine.apply_marker(producer, committed=marker.committed)
+                self._wake(self)
+
+    def committed(self, high_watermark: Offset) -> None:
+        """As `LeaderObserver.committed`: give away what may be seen."""
+        outcomes = self._outcomes
+        while outcomes and outcomes[0].end <= high_watermark:
+            outcome = outcomes.popleft()
+            if outcome.to is not None:
+                _answer(outcome.to, outcome.answer)
+            for effect in outcome.effects:
+                self.kind.carry_out(self.partition, effect)
+
+
+def _again(error: TidelogError) -> TidelogError:
+    """The same error for another caller: an exception keeps the traceback of each place where it was raised."""
+    return type(error)(error.message)
+
+
+def _answer(to: asyncio.Future[Any], answer: Any) -> None:
+    if isinstance(answer, TidelogError):
+        _refuse(to, answer)
+    elif not to.done():
+        to.set_result(answer)
+
+
+def _refuse(to: asyncio.Future[Any], error: Exception) -> None:
+    if not to.done():
+        to.set_exception(error)

@@ -1,0 +1,227 @@
+"""The coordinators of one kind on a node: one for each partition of the internal topic that the node leads.
+
+The runtime follows the leaderships of the topic, loads a coordinator when one begins and ends it with the leadership.
+Requests are decided at the end of the turn of the loop in which they came, all of a partition together. Timers of all
+machines share the ticker of the replicas; an idle coordinator costs nothing.
+
+Invariants: `run` owns every task. A defect of one coordinator does not end the others.
+Not here: one coordinator (partition_coordinator.py), reading its partition (loading.py), the topic
+(internal_topics.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from node.coordinators.coordinator_figures import CoordinatorFigures, CoordinatorMeter
+from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.coordinator_state import CoordinatorState
+from node.coordinators.loading import Loading
+from node.coordinators.partition_coordinator import DEFECT_RETRY_MS, TURN_MS, PartitionCoordinator
+from node.replicas.replica_manager import ReplicaManager
+from replication.controller.image import EMPTY, ClusterImage
+from storage.producers.verification import UNVERIFIED, TransactionCheck
+from tidelog.clock import Clock
+from tidelog.errors import CoordinatorNotAvailable, NotCoordinator, TidelogError
+from tidelog.types import NO_NODE, Millis, NodeAddress, PartitionIndex, PartitionKey
+
+_log = logging.getLogger("node.coordinators")
+
+LOADS_AT_ONCE: Final = 4
+"""Partitions that are loaded concurrently: a large one does not delay the small ones."""
+
+COMMIT_MS_MAX: Final = 5_000
+"""Kafka's default of `offsets.commit.timeout.ms`."""
+
+
+class CoordinatorRuntime:
+    """The coordinators of one kind."""
+
+    def __init__(
+        self,
+        kind: CoordinatorKind,
+        replicas: ReplicaManager,
+        *,
+        clock: Clock,
+        call_soon: Callable[[Callable[[], None]], object],
+        commit_ms_max: int = COMMIT_MS_MAX,
+    ) -> None:
+        """call_soon: of the event loop. commit_ms_max: how long a request waits until its change is committed."""
+        self.kind = kind
+        self.meter = CoordinatorMeter()
+        self._replicas, self._clock, self._call_soon = replicas, clock, call_soon
+        self._commit_ms_max = commit_ms_max
+        self._image = EMPTY
+        self._coordinators: dict[PartitionIndex, PartitionCoordinator] = {}
+        self._to_load: asyncio.Queue[PartitionCoordinator] = asyncio.Queue()
+        self._to_work: dict[PartitionCoordinator, None] = {}
+        self._scheduled = False
+        self._deadlines: dict[PartitionCoordinator, Millis] = {}
+        self._loading = Loading(clock=clock, image=lambda: self._image, damaged=replicas.damage.known, meter=self.meter)
+        replicas.leaderships.follow(kind.topic, self)
+        replicas.tick_with(self._tick, self._next_due)
+
+    async def run(self) -> None:
+        """Load coordinators until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(LOADS_AT_ONCE):
+                tasks.create_task(self._load_queued())
+
+    async def _load_queued(self) -> None:
+        while True:
+            coordinator = await self._to_load.get()
+            if not coordinator.ended:
+                await self._loading.load(coordinator)
+                self._note_deadline(coordinator)
+
+    # --- leaderships and metadata ---
+
+    def leadership_began(self, partition: PartitionIndex, key: PartitionKey) -> None:
+        """As `LeadershipFollower.leadership_began`."""
+        replica = self._replicas.registry.by_key[key]
+        leader = replica.leader
+        assert leader is not None, "the leadership has begun"
+        coordinator = PartitionCoordinator(
+            self.kind,
+            replica,
+            leader,
+            clock=self._clock,
+            commit_ms_max=self._commit_ms_max,
+            wake=self._wake,
+            meter=self.meter,
+        )
+        self._coordinators[partition] = coordinator
+        self._to_load.put_nowait(coordinator)
+
+    def leadership_ending(self, partition: PartitionIndex) -> None:
+        """As `LeadershipFollower.leadership_ending`."""
+        coordinator = self._coordinators.pop(partition, None)
+        if coordinator is not None:
+            coordinator.end()
+            self._to_work.pop(coordinator, None)
+            self._deadlines.pop(coordinator, None)
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Let every machine see a new image."""
+        self._image = image
+        for coordinator in self._coordinators.values():
+            coordinator.image_changed(image)
+
+    # --- requests ---
+
+    async def submit(self, partition: PartitionIndex, request: Any, check: TransactionCheck = UNVERIFIED) -> Any:
+        """The answer of the coordinator, once it is committed. check: for the append of transactional records.
+
+        Raises the error that the coordinator answered, NotCoordinator, CoordinatorLoadInProgress,
+        CoordinatorNotAvailable, UnreadableCoordinatorRecord, and InvalidProducerEpoch, InvalidTxnState for
+        transactional records that the log refuses."""
+        return await self.coordinator(partition).submit(request, check)
+
+    def coordinator(self, partition: PartitionIndex) -> PartitionCoordinator:
+        """The coordinator of a partition. Raises NotCoordinator."""
+        found = self._coordinators.get(partition)
+        if found is None:
+            raise NotCoordinator(
+                f"this node does not lead partition {self.kind.topic}-{partition}, as far as it knows: look the "
+                f"{self.kind.name} coordinator up again"
+            )
+        return found
+
+    @property
+    def partitions(self) -> tuple[PartitionIndex, ...]:
+        """The partitions whose coordinators are on this node, in any state."""
+        return tuple(sorted(self._coordinators))
+
+    def leader_of(self, partition: PartitionIndex, listener: str) -> NodeAddress:
+        """The node of the coordinator, with its address on that listener. Raises CoordinatorNotAvailable."""
+        topic = self._image.topic(self.kind.topic)
+        if topic is None or not 0 <= partition < len(topic.partitions):
+            raise CoordinatorNotAvailable(f"the topic {self.kind.topic} does not exist yet; try again after a pause")
+        state = topic.partitions[partition]
+        node = None if state.leader == NO_NODE else self._image.nodes.get(state.leader)
+        endpoint = None if node is None else node.listeners.get(listener)
+        if node is None or endpoint is None:
+            raise CoordinatorNotAvailable(
+                f"partition {self.kind.topic}-{partition} has no leader that is reached by listener {listener!r} at "
+                "the moment; try again after a pause"
+            )
+        return NodeAddress(node.node_id, endpoint, node.rack, state.leader_epoch)
+
+    def with_leader(self, error: TidelogError, partition: PartitionIndex, listener: str) -> TidelogError:
+        """The error; with the address of the coordinator if it tells the client to look it up, and it is known."""
+        if not isinstance(error, NotCoordinator):
+            return error
+        try:
+            return NotCoordinator(error.message, leader=self.leader_of(partition, listener))
+        except CoordinatorNotAvailable:
+            return error
+
+    # --- work and time ---
+
+    def _wake(self, coordinator: PartitionCoordinator) -> None:
+        self._to_work[coordinator] = None
+        if not self._scheduled:
+            self._scheduled = True
+            self._call_soon(self._work)
+
+    def _work(self) -> None:
+        """Let the coordinators that have work do it, for some milliseconds; the others in the next turn."""
+        self._scheduled = False
+        due, self._to_work = self._to_work, {}
+        began = self._clock.monotonic_ms()
+        while due and self._clock.monotonic_ms() - began < TURN_MS:
+            coordinator = next(iter(due))
+            del due[coordinator]
+            if self._guarded(coordinator, coordinator.work):
+                self._to_work[coordinator] = None
+            self._note_deadline(coordinator)
+        self._to_work = due | self._to_work
+        if self._to_work and not self._scheduled:
+            self._scheduled = True
+            self._call_soon(self._work)
+
+    def _tick(self, now: Millis) -> None:
+        for coordinator, deadline in list(self._deadlines.items()):
+            if now < deadline or coordinator.ended:
+                continue
+            if self._guarded(coordinator, lambda coordinator=coordinator: coordinator.tick(now)):  # type: ignore[misc]
+                self._to_load.put_nowait(coordinator)
+            self._note_deadline(coordinator)
+
+    def _guarded(self, coordinator: PartitionCoordinator, work: Callable[[], bool]) -> bool:
+        """Run the work. After a defect the state of the machine is unknown: it is loaded again."""
+        try:
+            return work()
+        except Exception as defect:  # noqa: BLE001 - the other coordinators are not affected
+            _log.exception("%s: a defect", coordinator)
+            if coordinator.state is CoordinatorState.ACTIVE:
+                coordinator.suspend(f"a defect in its state machine: {defect!r}", DEFECT_RETRY_MS)
+            return False
+
+    def _note_deadline(self, coordinator: PartitionCoordinator) -> None:
+        deadline = None if coordinator.ended else coordinator.deadline
+        if deadline is None:
+            self._deadlines.pop(coordinator, None)
+        elif self._deadlines.get(coordinator) != deadline:
+            self._deadlines[coordinator] = deadline
+            self._replicas.wake_by(deadline)
+
+    def _next_due(self, _now: Millis) -> Millis | None:
+        return min(self._deadlines.values(), default=None)
+
+    # --- metrics ---
+
+    def figures(self) -> CoordinatorFigures:
+        """The present state, for the metrics."""
+        states = Counter(coordinator.state for coordinator in self._coordinators.values())
+        waiting = sum(coordinator.undelivered for coordinator in self._coordinators.values())
+        return CoordinatorFigures(
+            self.kind.name,
+            {state: states[state] for state in CoordinatorState if state is not CoordinatorState.ENDED},
+            waiting,
+            self.meter,
+        )
