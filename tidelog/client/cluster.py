@@ -106,7 +106,7 @@ class ClusterView:
         topics, errors = dict(self.topics), dict(self.errors)
         for topic in answer.topics:
             if topic.HasField("error"):
-                if fresh:
+                if fresh and topic.name:  # without a name: an id that this node does not know
                     topics.pop(topic.name, None)
                     errors[topic.name] = from_proto(topic.error)
                 continue
@@ -252,6 +252,7 @@ class Cluster:
         self._rng = rng
         self._bootstrap = tuple(bootstrap)
         self._topics: dict[str, None] = {}
+        self._topic_ids: set[TopicId] = set()
         self._wanted = asyncio.Event()
         self._answered: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[TidelogError | None], None]] = []
@@ -268,6 +269,11 @@ class Cluster:
     def request_refresh(self, topic: str) -> None:
         """Request a refresh, and include this topic in every request from now on."""
         self._topics[topic] = None
+        self._wanted.set()
+
+    def request_names(self, topic_ids: Iterable[TopicId]) -> None:
+        """Request a refresh that asks for topics by id, once."""
+        self._topic_ids.update(topic_ids)
         self._wanted.set()
 
     def note_leader(self, topic_partition: TopicPartition, hint: NodeAddress | None) -> None:
@@ -399,7 +405,10 @@ class Cluster:
         waiting, self._answered = self._answered, []
         failure: TidelogError | None = None
         try:
-            request = admin_pb2.GetMetadataRequest(topics=list(self._topics))
+            topic_ids, self._topic_ids = sorted(self._topic_ids), set()
+            request = admin_pb2.GetMetadataRequest(
+                topics=list(self._topics), topic_ids=[topic_id.bytes for topic_id in topic_ids]
+            )
             answer = await self.call_any(methods.ADMIN_GET_METADATA, request)
             before, self.view = self.view, self.view.merged(answer, self._last or self._bootstrap[0])
             self._note_freshness(is_newer=self.view.metadata_offset > before.metadata_offset)

@@ -167,7 +167,6 @@ class Coordinators:
             except TidelogError as refusal:
                 error = refusal
             if error is None:
-                self._repeats = False
                 return answer
             if not (is_not_handled(error) or (repeats_unknown and may_be_applied(error))):
                 raise error
@@ -224,7 +223,8 @@ class Coordinators:
 
     async def _ask(self, request: groups_pb2.FindCoordinatorRequest) -> groups_pb2.FindCoordinatorResponse:
         """Ask the node that answered last. After a lookup that did not help, ask in random order."""
-        if not self._repeats:
+        repeats, self._repeats = self._repeats, False
+        if not repeats:
             return await self._cluster.call_any(methods.COORDINATORS_FIND_COORDINATOR, request)
         endpoints = self._cluster.candidates()
         self._rng.shuffle(endpoints)

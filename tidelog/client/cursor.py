@@ -102,6 +102,10 @@ class Cursor:
     at: int = 0
     records_end: Offset = Offset(0)
     records_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    is_paused: bool = False
+    """The user paused the partition: nothing is fetched, and nothing is returned."""
+    is_held: bool = False
+    """The group does not permit to read the partition yet, or any more."""
     high_watermark: Offset = Offset(-1)
     log_start: Offset = Offset(-1)
 
@@ -130,6 +134,11 @@ class Cursor:
             self.batches.appendleft(self.loaded)
             self.buffered += self.loaded.size
         self.records, self.loaded, self.at = [], None, 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing may be fetched and returned now."""
+        return self.is_paused or self.is_held
 
     @property
     def has_data(self) -> bool:

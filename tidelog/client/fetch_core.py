@@ -231,6 +231,17 @@ class FetchCore:
                 cursor.drop()
         self.cursors = {key: kept.get(key) or Cursor(key, start) for key in wanted}
 
+    def add(self, cursors: Iterable[Cursor]) -> None:
+        """Add partitions to the assignment; must be followed by TimePassed."""
+        self.cursors.update((cursor.topic_partition, cursor) for cursor in cursors)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remove partitions from the assignment."""
+        for key in partitions:
+            cursor = self.cursors.pop(key, None)
+            if cursor is not None:
+                cursor.drop()
+
     def assign_range(self, topic_partition: TopicPartition, planned: FixedRange) -> Cursor:
         """Replace the assignment by one range; must be followed by TimePassed. Returns its cursor, at the start."""
         cursor = Cursor(topic_partition, "earliest", planned, planned.topic_id)
@@ -482,7 +493,7 @@ class FetchCore:
                     epoch,
                 )
             )
-        elif cursor.buffered <= self.share:
+        elif not cursor.is_stopped and cursor.buffered <= self.share:
             self._fetch(cursor, cursor.topic_id, at, effects)
 
     def _fetch(self, cursor: Cursor, topic_id: TopicId, at: Millis, effects: list[Effect]) -> None:
