@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from node.coordinators.transactions.transaction_verifier import TransactionVerifier
 from node.quotas.throttle import Throttle
 from node.replicas.own_log_check import look_at_damage
 from node.replicas.replica import Replica
@@ -70,13 +71,16 @@ class DataHandlers(MarkerHandlers):
         clock: Clock,
         config: ReplicaConfig,
         inspectors: Executor,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
-        """inspectors: checks records that take time."""
+        """inspectors: checks records that take time. verifier: of transactions, before their first batch in a
+        partition; None: they are not verified."""
         super().__init__(manager, clock)
         self._sessions = sessions
         self._producer_ids = producer_ids
         self._config = config
         self._inspectors = inspectors
+        self._verifier = verifier
         self._searching = asyncio.Lock()
         """Held for each search by timestamp, which reads a batch: one in a turn of the loop, whoever asks."""
 
@@ -84,7 +88,12 @@ class DataHandlers(MarkerHandlers):
 
     def _produce_session(self, context: RequestContext) -> ProduceSession:
         return ProduceSession(
-            self._manager, context, clock=self._clock, config=self._config, inspectors=self._inspectors
+            self._manager,
+            context,
+            clock=self._clock,
+            config=self._config,
+            inspectors=self._inspectors,
+            verifier=self._verifier,
         )
 
     async def produce_stream(self, stream: ValueStream[ProduceAnswer, ProduceRequest], context: RequestContext) -> None:
@@ -104,8 +113,11 @@ class DataHandlers(MarkerHandlers):
         request = await stream.receive()
         if request is None:
             return False
-        with self._charge(request), session.begin(request):
-            await session.take(request)
+        with self._charge(request):
+            with session.begin(request):
+                await session.take(request)
+            if session.awaits_verification:
+                await session.admit()
         return True
 
     def _charge(self, request: ProduceRequest) -> Share:
@@ -119,6 +131,7 @@ class DataHandlers(MarkerHandlers):
         session = self._produce_session(context)
         with self._charge(request):
             await session.take(request)
+            await session.admit()
         answers: list[ProducedBatch] = []
         while len(answers) < session.outstanding:
             await session.wait_answers()

@@ -7,18 +7,23 @@ Invariants:
      appended on the loop. Later entries wait.
   4. An entry with `acks=0` is never answered. As in Kafka, its failure ends the stream, so that the producer looks the
      leader up again.
+  5. The first batch of a transaction in a partition is verified before it is appended, by `admit`. Only later batches
+     of its producer in this partition, and later requests of the stream, wait for it.
 
-Not here: the stream (data_handlers.py), appends and acks (leader_replica.py).
+Not here: the stream (data_handlers.py), verification (transactional_entries.py), appends and acks (leader_replica.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.observability.meters.request_meter import MeteredRequest
 from node.replicas.replica_config import ReplicaConfig
 from node.requests.permitted import locate_permitted
+from node.requests.transactional_entries import EntryToAppend, TransactionalEntries
 from node.requests.types.context import RequestContext
 from node.requests.types.produce import DATA_PRODUCE, ProduceBatch, ProducedBatch, ProduceRequest
 from node.runtime.limits import ensure_few
@@ -26,7 +31,8 @@ from node.runtime.work import run_in
 from storage.append_info import LogAppendInfo, Origin
 from storage.files.disk_executor import Executor
 from storage.files.file_system import Buffer
-from storage.log.validation import inspect_sent, takes_time
+from storage.log.validation import inspect_sent, is_transactional, takes_time
+from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import (
     InvalidRequiredAcks,
@@ -73,8 +79,9 @@ class ProduceSession:
         clock: Clock,
         config: ReplicaConfig,
         inspectors: Executor,
+        verifier: TransactionVerifier | None = None,
     ) -> None:
-        """inspectors: checks records that take time."""
+        """inspectors: checks records that take time. verifier: None: transactions are not verified."""
         self._manager = manager
         self._inspectors = inspectors
         self._context = context
@@ -88,6 +95,7 @@ class ProduceSession:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._unanswered_failure: TidelogError | None = None
+        self._transactional = TransactionalEntries(context, verifier)
 
     # --- requests ---
 
@@ -97,7 +105,8 @@ class ProduceSession:
         return self.request
 
     async def take(self, request: ProduceRequest) -> None:
-        """Append the entries of a request. Raises the error of an entry with acks=0, InvalidRequest for too many."""
+        """Append the entries of a request, but those that must be verified: `admit` must follow. Raises the error of an
+        entry with acks=0, InvalidRequest for too many."""
         ensure_few(request.partitions, "batches")
         deadline = Millis(self._clock.monotonic_ms() + max(0, min(request.timeout_ms, self._config.max_wait_ms)))
         acks = _ACKS.get(request.acks)
@@ -118,17 +127,69 @@ class ProduceSession:
                     partition.leading_in(entry.leader_epoch)
                     inspected = await self._inspected(partition, entry.records)
                     partition = self._locate(entry)
-                self._append(partition, entry, acks, deadline, inspected)
+                if self._transactional.waiting or is_transactional(entry.records):
+                    self._append_or_wait(request, EntryToAppend(partition, entry, acks, deadline, inspected))
+                else:
+                    self._append(partition, entry, acks, deadline, inspected, UNVERIFIED)
             except TidelogError as error:
                 self._entry_failed(entry, acks, partition, error)
         if self._unanswered_failure is not None:
             raise self._unanswered_failure
 
+    @property
+    def awaits_verification(self) -> bool:
+        """True if entries of the request wait to be verified."""
+        return bool(self._transactional.waiting)
+
+    async def admit(self) -> None:
+        """Verify and append the entries of the request that wait for it. Raises the error of an entry with acks=0."""
+        waiting = self._transactional.take()
+        if len(waiting) == 1:
+            await self._admit(waiting[0])
+        elif waiting:
+            async with asyncio.TaskGroup() as tasks:
+                for items in waiting:
+                    tasks.create_task(self._admit(items))
+        if self._unanswered_failure is not None:
+            raise self._unanswered_failure
+
+    async def _admit(self, items: Sequence[EntryToAppend]) -> None:
+        """Verify and append entries of one producer and partition, in order."""
+        refused: dict[TransactionOf, TidelogError] = {}
+        for item in items:
+            try:
+                if item.transaction is not None and item.transaction in refused:
+                    raise refused[item.transaction]
+                check = await self._verified(item, refused)
+                item.partition = self._locate(item.entry)
+                self._append(item.partition, item.entry, item.acks, item.deadline, item.inspected, check)
+            except TidelogError as error:
+                self._entry_failed(item.entry, item.acks, item.partition, error)
+
+    async def _verified(self, item: EntryToAppend, refused: dict[TransactionOf, TidelogError]) -> TransactionCheck:
+        try:
+            return await self._transactional.verified(item)
+        except TidelogError as error:
+            if item.transaction is not None:
+                refused[item.transaction] = error
+            raise
+
     def _locate(self, entry: ProduceBatch) -> Replica:
         return locate_permitted(self._manager, self._context, DATA_PRODUCE, entry.topic_id, entry.partition)
 
+    def _append_or_wait(self, request: ProduceRequest, item: EntryToAppend) -> None:
+        check = self._transactional.check(request, item)
+        if check is not None:
+            self._append(item.partition, item.entry, item.acks, item.deadline, item.inspected, check)
+
     def _append(
-        self, partition: Replica, entry: ProduceBatch, acks: Acks, deadline: Millis, inspected: Inspected | None
+        self,
+        partition: Replica,
+        entry: ProduceBatch,
+        acks: Acks,
+        deadline: Millis,
+        inspected: Inspected | None,
+        check: TransactionCheck,
     ) -> None:
         if self._manager.stopping:
             raise NodeShuttingDown("the node is stopping and rejects appends: send to the next leader")
@@ -139,6 +200,7 @@ class ProduceSession:
             deadline=deadline,
             done=_Waiting(self, entry.batch_id, acks, partition),
             inspected=inspected,
+            check=check,
         )
 
     def _entry_failed(

@@ -1,0 +1,54 @@
+"""Which node coordinates a transactional id, as far as this node knows.
+
+Source: Kafka's TransactionStateManager.partitionFor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replication.controller.image import ClusterImage
+from replication.coordination.partitioning import partition_of
+from tidelog.errors import ConnectionFailed, CoordinatorNotAvailable
+from tidelog.types import NO_NODE, TRANSACTIONS_TOPIC, Endpoint, NodeId, PartitionIndex
+
+
+class TransactionLocation:
+    """Looks coordinators up in the newest image of the cluster."""
+
+    def __init__(self, me: NodeId, image: Callable[[], ClusterImage], listener: str) -> None:
+        """me: this node. image: returns the newest image. listener: of the addresses for requests between nodes."""
+        self.me = me
+        self._image, self._listener = image, listener
+
+    def partition_of(self, transactional_id: str) -> PartitionIndex:
+        """The partition of `__transaction_state`. Raises CoordinatorNotAvailable: the topic does not exist yet."""
+        image = self._image()
+        topic_id = image.topic_ids.get(TRANSACTIONS_TOPIC)
+        topic = None if topic_id is None else image.topics.get(topic_id)
+        if topic is None or not topic.partitions:
+            raise CoordinatorNotAvailable(
+                f"topic {TRANSACTIONS_TOPIC} does not exist, as far as this node knows: it is created when a producer "
+                "looks for the coordinator of its transactional id"
+            )
+        return PartitionIndex(partition_of(transactional_id, len(topic.partitions)))
+
+    def node_of(self, transactional_id: str) -> NodeId:
+        """The node of the coordinator. Raises CoordinatorNotAvailable: there is none at present."""
+        index = self.partition_of(transactional_id)
+        image = self._image()
+        leader = image.topics[image.topic_ids[TRANSACTIONS_TOPIC]].partitions[index].leader
+        if leader == NO_NODE:
+            raise CoordinatorNotAvailable(
+                f"partition {TRANSACTIONS_TOPIC}-{index}, which coordinates transactional id {transactional_id!r}, "
+                "has no leader at present: try again later"
+            )
+        return leader
+
+    def endpoint(self, node: NodeId) -> Endpoint:
+        """The address of a node for requests between nodes. Raises ConnectionFailed if it has none."""
+        registration = self._image().nodes.get(node)
+        endpoint = None if registration is None else registration.listeners.get(self._listener)
+        if endpoint is None:
+            raise ConnectionFailed(f"node {node} has no address on listener {self._listener!r}, as far as known here")
+        return endpoint

@@ -1,0 +1,234 @@
+"""Asks transaction coordinators whether a partition is part of a transaction, before a leader appends its first batch.
+
+With transaction version 2 the request also adds the partition to the transaction (KIP-890).
+
+Invariants:
+  1. A guard is taken from the log before each request: an answer admits no batch if a marker was appended in between.
+  2. One request is under way to a node. What is asked meanwhile, and in one turn of the loop, goes with the next one.
+  3. Every question is answered, at the latest when `run` ends.
+
+Not here: guards (storage/producers/verification.py), the coordinator's decision
+(replication/coordination/transactions).
+Source: KIP-890; Kafka's AddPartitionsToTxnManager and ReplicaManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from node.coordinators.transactions.transaction_location import TransactionLocation
+from node.requests.types.coordinator_requests import TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS
+from node.runtime.peers import Peers
+from replication.coordination.group_requests import NamedPartition
+from replication.coordination.transaction_requests import (
+    AddOrVerifyPartitions,
+    AddOrVerifyPartitionsAnswer,
+    TransactionToVerify,
+)
+from storage.producers.verification import NOTHING_VERIFIED, VerificationGuard
+from tidelog.clock import Clock
+from tidelog.errors import (
+    ConcurrentTransactions,
+    ConnectionFailed,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    NodeNotAvailable,
+    NodeShuttingDown,
+    NotCoordinator,
+    ProducerFenced,
+    RequestTimedOut,
+    TidelogError,
+    UnknownServerError,
+)
+from tidelog.types import Millis, NodeId, ProducerId
+
+RETRY_MS_MAX: Final = 1_000
+"""How long a leader repeats a question that cannot be answered yet. The usual cause is the end of the transaction
+before, whose markers are being written. Afterwards the producer repeats the batch."""
+
+PAUSE_MS_MIN: Final = 2
+PAUSE_MS_MAX: Final = 40
+"""The pause before a question is repeated doubles from the minimum to the maximum."""
+
+CALL_TIMEOUT_MS: Final = 3_000
+"""The longest wait for the answer of a coordinator."""
+
+QUESTIONS_MAX: Final = 1_000
+"""Questions in one request."""
+
+_NOT_NOW: Final = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOf:
+    """The transaction of a batch, as its producer says. verify_only: transaction version 1."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    verify_only: bool
+
+
+@dataclass(slots=True)
+class _Question:
+    transaction: TransactionOf
+    partition: NamedPartition
+    answer: asyncio.Future[TidelogError | None]
+
+
+@dataclass(slots=True)
+class _Channel:
+    """The questions for one node."""
+
+    waiting: list[_Question] = field(default_factory=list)
+    busy: bool = False
+
+
+class TransactionVerifier:
+    """The questions of one node to transaction coordinators."""
+
+    def __init__(
+        self,
+        location: TransactionLocation,
+        *,
+        clock: Clock,
+        peers: Peers,
+        local: Callable[[AddOrVerifyPartitions], Awaitable[AddOrVerifyPartitionsAnswer]],
+    ) -> None:
+        """location: which node coordinates a transactional id. local: the coordinators of this node."""
+        self._location, self._clock, self._peers, self._local = location, clock, peers, local
+        self._channels: dict[NodeId, _Channel] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Send the questions until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                await asyncio.get_running_loop().create_future()  # until cancelled
+            finally:
+                self._tasks = None
+                for channel in self._channels.values():
+                    _settle(channel.waiting, _stopping())
+                    channel.waiting = []
+
+    async def verify(
+        self,
+        transaction: TransactionOf,
+        partition: NamedPartition,
+        begin: Callable[[], VerificationGuard],
+        deadline: Millis,
+    ) -> VerificationGuard:
+        """The guard with which the batch may be appended at once.
+
+        begin: takes a guard from the log, NOTHING_VERIFIED if none is needed. deadline: monotonic time.
+        Raises what `begin` raises; the coordinator's refusal; ConcurrentTransactions, CoordinatorLoadInProgress or
+        CoordinatorNotAvailable if it could not decide in time: the producer repeats the batch.
+        """
+        give_up = min(deadline, Millis(self._clock.monotonic_ms() + RETRY_MS_MAX))
+        pause_ms = PAUSE_MS_MIN
+        while True:
+            guard = begin()
+            if guard is NOTHING_VERIFIED:
+                return guard
+            error = await self._ask(transaction, partition)
+            if error is None:
+                return guard
+            if not isinstance(error, _NOT_NOW) or self._clock.monotonic_ms() + pause_ms >= give_up:
+                raise error
+            await self._clock.sleep_ms(pause_ms)
+            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+    async def _ask(self, transaction: TransactionOf, partition: NamedPartition) -> TidelogError | None:
+        """The coordinator's error; None: the partition is part of the open transaction."""
+        if self._tasks is None:
+            return _stopping()
+        try:
+            node = self._location.node_of(transaction.transactional_id)
+        except TidelogError as error:
+            return error
+        answer: asyncio.Future[TidelogError | None] = asyncio.get_running_loop().create_future()
+        channel = self._channels.setdefault(node, _Channel())
+        channel.waiting.append(_Question(transaction, partition, answer))
+        if not channel.busy:
+            channel.busy = True
+            self._tasks.create_task(self._send_all(node, channel))
+        return await answer
+
+    async def _send_all(self, node: NodeId, channel: _Channel) -> None:
+        """Send what waits for a node, one request after another."""
+        try:
+            while channel.waiting:
+                questions, channel.waiting = channel.waiting[:QUESTIONS_MAX], channel.waiting[QUESTIONS_MAX:]
+                questions = [question for question in questions if not question.answer.done()]
+                try:
+                    await self._send(node, questions)
+                finally:
+                    _settle(questions, _stopping())
+        finally:
+            channel.busy = False
+
+    async def _send(self, node: NodeId, questions: list[_Question]) -> None:
+        grouped: dict[TransactionOf, list[_Question]] = {}
+        for question in questions:
+            grouped.setdefault(question.transaction, []).append(question)
+        request = AddOrVerifyPartitions(tuple(_to_verify(*each) for each in grouped.items()))
+        try:
+            answer = await self._call(node, request)
+            _distribute(answer, list(grouped.values()))
+        except TidelogError as error:
+            _settle(questions, _of_producer(error))
+
+    async def _call(self, node: NodeId, request: AddOrVerifyPartitions) -> AddOrVerifyPartitionsAnswer:
+        if node == self._location.me:
+            return await self._local(request)
+        endpoint = self._location.endpoint(node)
+        return await self._peers.call(
+            endpoint, TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS, request, timeout_ms=CALL_TIMEOUT_MS
+        )
+
+
+def _to_verify(transaction: TransactionOf, questions: list[_Question]) -> TransactionToVerify:
+    return TransactionToVerify(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.verify_only,
+        tuple(question.partition for question in questions),
+    )
+
+
+def _distribute(answer: AddOrVerifyPartitionsAnswer, asked: list[list[_Question]]) -> None:
+    """Give each question its answer. Raises UnknownServerError for an answer of another size than the request's."""
+    sizes = [len(each.partitions) for each in answer.transactions]
+    if sizes != [len(questions) for questions in asked]:
+        raise UnknownServerError("a transaction coordinator did not answer what it was asked: check its version")
+    for transaction, questions in zip(answer.transactions, asked, strict=True):
+        for outcome, question in zip(transaction.partitions, questions, strict=True):
+            _settle([question], None if outcome.error is None else _of_producer(outcome.error))
+
+
+def _settle(questions: list[_Question], error: TidelogError | None) -> None:
+    """Answer the questions that are not answered yet and whose callers still wait."""
+    for question in questions:
+        if not question.answer.done():
+            question.answer.set_result(error)
+
+
+def _of_producer(error: TidelogError) -> TidelogError:
+    """The error as a producer gets it. Another coordinator is looked up by this node, not by the producer. A fenced
+    producer gets the error of its batches in the log (KIP-588)."""
+    unreachable = (NotCoordinator, ConnectionFailed, RequestTimedOut, NodeNotAvailable, NodeShuttingDown)
+    if isinstance(error, unreachable):
+        return CoordinatorNotAvailable(f"the transaction could not be verified: {error.message}")
+    if isinstance(error, ProducerFenced):
+        return InvalidProducerEpoch(error.message)
+    return error
+
+
+def _stopping() -> TidelogError:
+    return CoordinatorNotAvailable("the transaction could not be verified: this node is stopping; send again")
