@@ -5,6 +5,7 @@ Not here: the wait for it (world.py), what cleaning may remove from a log (ledge
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from replication.controller.image import PartitionState, TopicState
@@ -12,11 +13,43 @@ from storage.log.log import Log
 from storage.segment.segment import LogSegment
 from tests.sim import views
 from tests.sim.ledger import Ledger, Violation
+from tidelog.errors import LeadershipLost
 from tidelog.records import iter_batches
 
 if TYPE_CHECKING:
     from tests.sim.machine import Machine
     from tests.sim.world import Simulation
+
+
+def must_heal(sim: Simulation, within: float, *, lossy: bool) -> None:
+    """Wait until a cluster without faults has recovered, then check it; see Simulation.must_heal."""
+    sim.run_until(lambda: not unhealed(sim), within=within, what=lambda: f"the cluster heals: {what_is_missing(sim)}")
+    for name, state in _partitions(sim):
+        if name.startswith("__"):
+            continue  # only coordinators write to internal topics
+        value = f"after all {name}-{state.partition}".encode()
+        sent = sim.produce(name, value, partition=state.partition, key=value)
+        # leadership moved to the preferred leader meanwhile: the outcome is unknown
+        with contextlib.suppress(LeadershipLost):
+            sent.wait(within=within)
+    sim.run_until(lambda: not unhealed(sim), within=within, what=lambda: f"all is replicated: {what_is_missing(sim)}")
+    for topic in sim.image().topics.values():
+        for state in topic.partitions:
+            replicas_are_equal(sim, topic, state)  # before the reads: replicas may move during them
+    for name, state in _partitions(sim):
+        all_is_read(sim, name, state.partition)
+    if not lossy:
+        sim.checkers.all_sent_are_accounted_for()
+        sim.coordination.transactions.all_or_nothing(sim.checkers.ledgers.values())
+
+
+def _partitions(sim: Simulation) -> list[tuple[str, PartitionState]]:
+    return [(topic.name, state) for topic in sim.image().topics.values() for state in topic.partitions]
+
+
+def what_is_missing(sim: Simulation) -> str:
+    """What the cluster lacks for full recovery, as a text."""
+    return "; ".join(unhealed(sim)) or "nothing is missing now"
 
 
 def unhealed(sim: Simulation) -> list[str]:
@@ -38,7 +71,19 @@ def unhealed(sim: Simulation) -> list[str]:
             marks = {view.log.high_watermark for view in there if view is not None and view.log is not None}
             if None in there or len(ends) != 1 or ends != marks:
                 missing.append(f"{name}: ends {ends}, watermarks {marks}")
-    return missing or rotten_segments(sim)
+    return missing or open_transactions(sim) or rotten_segments(sim)
+
+
+def open_transactions(sim: Simulation) -> list[str]:
+    """The open transactions of real producers: coordinators end those that nobody ends."""
+    return [
+        f"{ledger.name}: a transaction is open since offset {ledger.stable}"
+        for key, ledger in sim.checkers.ledgers.items()
+        if sim.image().partition(key) is not None
+        and sim.coordination.transactions.all
+        and not ledger.lossy
+        and ledger.stable < ledger.end
+    ]
 
 
 def rotten_segments(sim: Simulation) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from storage.log.log import Log
 from tests.sim import random_world
 from tests.sim.controller_stories import on_two_nodes
+from tests.sim.healing import what_is_missing
 from tests.sim.plan import Fault, Kind, make_plan
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.rot import Rot
@@ -133,7 +134,7 @@ def test_a_world_is_not_healed_while_a_flipped_bit_is_in_use(world: Simulation) 
     node = world.any_follower(TOPIC)
     world.machines[node].disk.flip_bit(log_of(world, node).active.path, 70)
     world.run_for(1)
-    assert "corrupt" in world._what_is_missing()
+    assert "corrupt" in what_is_missing(world)
     world.scrub(node, TOPIC)
     world.must_heal()
 

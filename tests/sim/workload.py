@@ -189,6 +189,7 @@ class Client:
         self._streams: dict[Endpoint, MessageStream[Any, Any]] = {}
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._batch_ids = itertools.count(1)
+        self.graveyard: list[Any] = []  # keeps the tasks of a killed process from garbage collection
         self._turn = asyncio.Lock()  # one request at a time on the produce streams
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:

@@ -6,7 +6,6 @@ are those of the configuration, from 0; node 0 forms the cluster. Times are virt
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gc
 import logging
@@ -16,6 +15,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType, TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 import pytest
 
@@ -27,8 +27,9 @@ from storage.log.log import Log
 from tests.sim import views
 from tests.sim.caches import Caches
 from tests.sim.checkers import Checkers, ReadableLog, ReplicaView
+from tests.sim.coordination import Coordination
 from tests.sim.executor import JobLock
-from tests.sim.healing import all_is_read, replicas_are_equal, unhealed
+from tests.sim.healing import must_heal
 from tests.sim.ledger import Ledger
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.machine import Machine, endpoint_of, machine_name
@@ -40,12 +41,11 @@ from tests.sim.trace import Trace, TraceHandler
 from tests.sim.transactions import append_marker, unmarked
 from tests.sim.undisturbed_logs import UndisturbedLogs
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
-from tidelog.errors import LeadershipLost
 from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import Acks, NodeId, PartitionKey
+from tidelog.types import Acks, NodeId, PartitionKey, TopicId
 
 announce_writes()
 
@@ -75,6 +75,12 @@ class Simulation:
         self.network = Network(self.loop, self._rng("network"), self.note)
         self.network.duplicable = lambda method: method.service.endswith((".Controller", ".Quorum"))
         self.undisturbed = UndisturbedLogs(lambda node: self._machine_named[node].disk)
+        self.coordination = Coordination(
+            topic_name=self._topic_name,
+            exists=self._exists,
+            has_marker=lambda place, marker: not self._exists(place) or marker in self.ledger(*place).markers,
+            now_us=lambda: self.loop.now_us,
+        )
         self.checkers = Checkers(
             read=self.undisturbed.read,
             members=self._members,
@@ -83,6 +89,7 @@ class Simulation:
             now_us=lambda: self.loop.now_us,
             wall_ms=lambda node, since_us: self._machine_named[node].clock.latest_ms(since_us),
             has=self.undisturbed.has,
+            coordination=self.coordination,
         )
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
@@ -469,6 +476,14 @@ class Simulation:
     def _unfenced(self) -> list[NodeId]:
         return [node.node_id for node in self.image().nodes.values() if not node.fenced]
 
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        topic = self._newest.topics.get(TopicId(topic_id))
+        return None if topic is None else topic.name
+
+    def _exists(self, place: tuple[str, int]) -> bool:
+        topic = self._newest.topic(place[0])
+        return topic is not None and place[1] < len(topic.partitions)
+
     def partition_where(self, topic: str, wanted: Callable[[PartitionState], bool]) -> int:
         """The first partition of a topic whose state matches `wanted`."""
         return next(state.partition for state in self.topic(topic).partitions if wanted(state))
@@ -613,23 +628,7 @@ class Simulation:
         """Without faults, the cluster must recover by itself: leaders elected, all replicas in sync and equal,
         writable, readable. lossy: the story lost acknowledged records by an operator's choice."""
         self.heal_everything()
-        self.run_until(self._healed, within=within, what=lambda: f"the cluster heals: {self._what_is_missing()}")
-        for topic in self.image().topics.values():
-            for state in topic.partitions:
-                value = f"after all {topic.name}-{state.partition}".encode()
-                sent = self.produce(topic.name, value, partition=state.partition, key=value)
-                # leadership moved to the preferred leader meanwhile: the outcome is unknown
-                with contextlib.suppress(LeadershipLost):
-                    sent.wait(within=within)
-        self.run_until(self._healed, within=within, what=lambda: f"all is replicated: {self._what_is_missing()}")
-        for topic in self.image().topics.values():
-            for state in topic.partitions:
-                replicas_are_equal(self, topic, state)  # before the reads: replicas may move during them
-        for topic in self.image().topics.values():
-            for state in topic.partitions:
-                all_is_read(self, topic.name, state.partition)
-        if not lossy:
-            self.checkers.all_sent_are_accounted_for()
+        must_heal(self, within, lossy=lossy)
 
     def start_of(self, topic: str, partition: int) -> int:
         """The current log start offset of a partition; retention may have moved it."""
@@ -644,12 +643,6 @@ class Simulation:
         log = self.log(self.leader(topic, partition), topic, partition)
         assert isinstance(log, Log), "a leader's log is storage's"
         return int(log.end_for(FetchIsolation.LAST_STABLE_OFFSET if decided else FetchIsolation.HIGH_WATERMARK))
-
-    def _healed(self) -> bool:
-        return not unhealed(self)
-
-    def _what_is_missing(self) -> str:
-        return "; ".join(unhealed(self)) or "nothing is missing now"
 
     # --- watching ---
 

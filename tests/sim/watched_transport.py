@@ -1,0 +1,124 @@
+"""The transport of a real client, with the rules of groups and transactions watching its requests and answers.
+
+Each offset that the client commits gets an identity (commit_attempts.py); an offset that it is given must have been the
+committed one since the request began. A new producer epoch fences the older instances of its transactional id.
+
+Invariants: nothing that the client can see is changed, except the metadata text of committed offsets. Not here: the
+rules (coordination.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.commit_attempts import Place
+from tests.sim.coordinated_transactions import Instance
+from tests.sim.coordination import Coordination
+from tests.sim.ledger import Violation
+from tests.sim.loop import SimLoop
+from tests.sim.network import SimTransport
+from tidelog.protocol import methods
+from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.network import MessageStream
+from tidelog.protocol.v1 import groups_pb2, transactions_pb2
+from tidelog.types import Endpoint
+
+
+class WatchedTransport:
+    """See tidelog/protocol/network.py.
+
+    name: of the client. given_to: up to which offset its application was given a partition; None: not known. instance:
+    of a transactional producer. resets: it is an operator's tool, which sets offsets to any value.
+    """
+
+    def __init__(
+        self,
+        inner: SimTransport,
+        loop: SimLoop,
+        coordination: Coordination,
+        *,
+        name: str,
+        given_to: Callable[[Place], int | None] = lambda place: None,
+        instance: Instance | None = None,
+        resets: bool = False,
+    ) -> None:
+        self._inner, self._loop, self._coordination = inner, loop, coordination
+        self._name, self._given_to, self._instance, self._resets = name, given_to, instance, resets
+
+    async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
+        sent_us, message = self._loop.now_us, self._sending(request)
+        answer = await self._inner.call(to, method, message, timeout_ms=timeout_ms)
+        if method == methods.GROUPS_OFFSET_FETCH:
+            self._fetched(message, answer, sent_us)
+        elif method in (methods.TRANSACTIONS_INIT_PRODUCER_ID, methods.TRANSACTIONS_END_TXN):
+            self._identified(answer)
+        return answer
+
+    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
+        return await self._inner.open_stream(to, method)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    # --- requests ---
+
+    def _sending(self, request: Any) -> Any:
+        attempts = self._coordination.attempts
+        match request:
+            case groups_pb2.OffsetCommitRequest() | groups_pb2.TxnOffsetCommitRequest():
+                return self._committing(request)
+            case groups_pb2.OffsetDeleteRequest():
+                for each in request.partitions:
+                    attempts.may_delete(request.group_id, (each.topic, each.partition))
+            case groups_pb2.DeleteGroupsRequest():
+                for group_id in request.group_ids:
+                    attempts.may_delete(group_id)
+        return request
+
+    def _committing(self, request: Any) -> Any:
+        message = type(request)()
+        message.CopyFrom(request)
+        for each in message.partitions:
+            place = each.topic, each.partition
+            each.metadata = self._coordination.attempts.sending(
+                request.group_id,
+                place,
+                each.offset,
+                client=self._name,
+                member_id=request.member_id,
+                member_epoch=request.member_epoch,
+                given_to=self._given_to(place),
+                resets=self._resets,
+                now_us=self._loop.now_us,
+            )
+        return message
+
+    # --- answers ---
+
+    def _fetched(self, request: Any, answer: Any, sent_us: int) -> None:
+        log = self._coordination.log_of(request.group_id)
+        for each in answer.partitions:
+            if each.HasField("error"):
+                continue
+            place = each.topic, each.partition
+            if log is not None and not log.was_committed(request.group_id, place, each.offset, sent_us):
+                present = log.committed(request.group_id, place)
+                self._report(
+                    f"{self._name} was given {each.offset} as the committed offset of {place[0]}-{place[1]} in group "
+                    f"{request.group_id}, where {present} is committed"
+                )
+
+    def _identified(self, answer: Any) -> None:
+        assert isinstance(answer, transactions_pb2.InitTransactionalProducerResponse | transactions_pb2.EndTxnResponse)
+        if self._instance is not None:
+            producer = answer.producer_id, answer.producer_epoch
+            self._coordination.transactions.began(self._instance, producer, self._loop.now_us)
+
+    def _report(self, what: str) -> None:
+        """Fail the world: a violation must not become an error of the client."""
+        self._loop.call_soon(_fail, what)
+
+
+def _fail(what: str) -> None:
+    raise Violation(what)
