@@ -439,6 +439,10 @@ class TransactionalIdAuthorizationFailed(
     """The caller may not do this with the transactional id."""
 
 
+class OperationNotAttempted(TidelogError, code=55, status="ABORTED", retry=Retry.NEVER, written=False):
+    """Another part of the request was refused, so this one was not tried: correct the other and repeat both."""
+
+
 class ProducerFenced(TidelogError, code=90, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """A newer producer with the same transactional id has started: this one must end (KIP-98, KIP-588)."""
 

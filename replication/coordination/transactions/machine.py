@@ -1,0 +1,247 @@
+"""The state machine of one partition of `__transaction_state`.
+
+Invariants:
+  1. The state is the last record of each transactional id: a replay gives what the machine had that wrote the records.
+  2. A transaction is decided once, by its Prepare record; its markers are written only after that is committed.
+  3. The epoch of a producer id never decreases, and an epoch that was fenced commits nothing more.
+  4. Every Prepare record is followed by a Complete record once its markers are reported as written. A coordinator that
+     loads a Prepare record asks for the markers again.
+
+Effects: WriteMarkers. Out of scope: writing the markers (node/coordinators/transactions/), producer ids (a request that
+needs one is answered with ProducerIdNeeded), bytes (replication/coordination/formats/).
+Source: KIP-98, KIP-360, KIP-588, KIP-664, KIP-890; Kafka's TransactionCoordinator and TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from replication.controller.image import EMPTY, ClusterImage
+from replication.coordination.coordinator_record import CoordinatorRecord
+from replication.coordination.machine import Decision, Instant, TransactionalProducer
+from replication.coordination.transaction_records import (
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
+from replication.coordination.transaction_requests import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribeTransactions,
+    EndTxn,
+    InitTransactionalProducer,
+    InitWithProducerId,
+    ListTransactions,
+    MarkersRefused,
+    MarkersWritten,
+    TransactionToVerify,
+)
+from replication.coordination.transactions import adding, describing, ending, initializing, steps
+from replication.coordination.transactions.config import TransactionConfig
+from replication.coordination.transactions.deadlines import OpenTransactions
+from replication.coordination.transactions.states import IDLE_STATES, PREPARED_STATES, TRANSITIONS, TransactionCause
+from tidelog.errors import UnreadableCoordinatorRecord
+from tidelog.types import TRANSACTIONS_TOPIC, Millis, Offset, ProducerId
+
+NO_TIMEOUT_MS: Final = 2**31 - 1
+"""Timeout of a transaction that Kafka leaves open for a two-phase commit (KIP-939)."""
+
+_EXPIRED_MAX: Final = 500
+"""Tombstones in one batch."""
+
+
+class TransactionMachine:
+    """The transactional ids of one partition. Implements CoordinatorMachine."""
+
+    def __init__(self, config: TransactionConfig) -> None:
+        self._config = config
+        self._values: OrderedDict[str, TransactionLogValue] = OrderedDict()  # the last changed one is last
+        self._open = OpenTransactions()
+        self._image = EMPTY
+        self._coordinator_epoch = -1
+        self._now: Instant | None = None  # None: replay has not ended
+        self._next_abort_round, self._next_expiry_round = Millis(0), Millis(0)
+
+    # --- records ------------------------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        record: CoordinatorRecord[TransactionLogKey, TransactionLogValue],
+        offset: Offset,
+        producer: TransactionalProducer | None,
+        /,
+    ) -> None:
+        """Apply a record. Raises UnreadableCoordinatorRecord if no coordinator writes such a record."""
+        transactional_id, value = record.key.transactional_id, record.value
+        if producer is not None:
+            raise UnreadableCoordinatorRecord(
+                f"{TRANSACTIONS_TOPIC}: the record of {transactional_id!r} at offset {offset} is in a transaction, "
+                f"and no coordinator writes such records; restore the partition from another replica"
+            )
+        if value is None:
+            self._values.pop(transactional_id, None)
+            self._open.end(transactional_id)
+            return
+        if value.transaction_status in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+            raise UnreadableCoordinatorRecord(
+                f"{TRANSACTIONS_TOPIC}: the record of {transactional_id!r} at offset {offset} has state "
+                f"{value.transaction_status.name}, which is never written; restore the partition from another replica"
+            )
+        self._values[transactional_id] = value
+        self._values.move_to_end(transactional_id)
+        if value.transaction_status in IDLE_STATES:
+            self._open.end(transactional_id)
+        elif value.transaction_status in PREPARED_STATES:
+            self._open.decide(transactional_id, value.transaction_start_timestamp_ms)
+        else:
+            deadline = None if self._now is None else self._timeout_of(value, self._now)
+            self._open.begin(transactional_id, value.transaction_start_timestamp_ms, deadline)
+
+    def apply_marker(self, producer: TransactionalProducer, /, *, committed: bool) -> None:
+        """Nothing of this partition belongs to a transaction, so a marker ends nothing."""
+
+    def loaded(self, image: ClusterImage, coordinator_epoch: int, now: Instant, /) -> Sequence[Decision[Any]]:
+        """Start the timeouts of open transactions, from their start times, and ask for the markers of decided ones."""
+        self._image, self._coordinator_epoch, self._now = image, coordinator_epoch, now
+        decisions: list[Decision[Any]] = []
+        for transactional_id, value in self._values.items():
+            if value.transaction_status is TransactionState.ONGOING:
+                start = value.transaction_start_timestamp_ms
+                self._open.begin(transactional_id, start, self._timeout_of(value, now))
+            elif value.transaction_status in PREPARED_STATES:
+                markers = steps.markers_of(transactional_id, value, coordinator_epoch)
+                decisions.append(Decision(None, effects=(markers,)))
+        return decisions
+
+    # --- requests and events ------------------------------------------------------------------------------------
+
+    def handle(self, request: Any, now: Instant, /) -> Decision[Any]:
+        """Decide on a request of transaction_requests.py, or on MarkersWritten or MarkersRefused."""
+        self._now = now
+        match request:
+            case InitTransactionalProducer():
+                return self._initialize(request, None, now)
+            case InitWithProducerId(InitTransactionalProducer() as repeated, fresh):
+                return self._initialize(repeated, fresh, now)
+            case EndTxn():
+                return self._end(request, None, now)
+            case InitWithProducerId(EndTxn() as repeated, fresh):
+                return self._end(repeated, fresh, now)
+            case AddPartitionsToTxn():
+                return adding.add_partitions(self._value_of(request.transactional_id), request, self._image, now)
+            case AddOffsetsToTxn():
+                return adding.add_offsets(self._value_of(request.transactional_id), request, self._image, now)
+            case TransactionToVerify():
+                return adding.verify(self._value_of(request.transactional_id), request, self._image, now)
+            case MarkersWritten():
+                value = self._value_of(request.markers.transactional_id)
+                return ending.complete(value, request, self._coordinator_epoch, now)
+            case MarkersRefused():
+                return Decision(request.error)
+            case ListTransactions():
+                return describing.list_transactions(self._values, request, now)
+            case DescribeTransactions():
+                return describing.describe_transactions(self._values, request, self._coordinator_epoch)
+            case _:
+                raise TypeError(f"{type(request).__name__} is no request to a transaction coordinator")
+
+    def on_image(self, image: ClusterImage, now: Instant, /) -> Sequence[Decision[Any]]:
+        """Topics and partitions that can be added from now on."""
+        self._image, self._now = image, now
+        return ()
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def tick(self, now: Instant, /) -> Sequence[Decision[Any]]:
+        """Abort transactions whose timeout has passed, and remove expired transactional ids."""
+        self._now = now
+        decisions: list[Decision[Any]] = []
+        earliest = self._open.earliest()
+        if earliest is not None and earliest <= now.monotonic_ms and self._next_abort_round <= now.monotonic_ms:
+            self._next_abort_round = Millis(now.monotonic_ms + self._config.abort_timed_out_interval_ms)
+            decisions.extend(self._timed_out(name, now) for name in self._open.due(now.monotonic_ms))
+        expiry = self._first_expiry(now)
+        if expiry is not None and expiry <= now.monotonic_ms and self._next_expiry_round <= now.monotonic_ms:
+            self._next_expiry_round = Millis(now.monotonic_ms + self._config.remove_expired_interval_ms)
+            decisions.extend(self._expired(now))
+        return decisions
+
+    def deadline(self) -> Millis | None:
+        """Monotonic time of the next timeout or expiry."""
+        if self._now is None:
+            return None
+        earliest, expiry = self._open.earliest(), self._first_expiry(self._now)
+        times = []
+        if earliest is not None:
+            times.append(max(earliest, self._next_abort_round))
+        if expiry is not None:
+            times.append(max(expiry, self._next_expiry_round))
+        return min(times, default=None)
+
+    # --- for metrics --------------------------------------------------------------------------------------------
+
+    @property
+    def values(self) -> Mapping[str, TransactionLogValue]:
+        """The last record of each transactional id."""
+        return self._values
+
+    @property
+    def open_transactions(self) -> int:
+        """Transactions that are open, or decided and not complete."""
+        return len(self._open)
+
+    def oldest_open_start(self) -> Millis | None:
+        """Wall time at which the oldest of them began; None if there is none."""
+        return self._open.oldest_start()
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _value_of(self, transactional_id: str) -> TransactionLogValue | None:
+        return self._values.get(transactional_id)
+
+    def _initialize(self, request: InitTransactionalProducer, fresh: ProducerId | None, now: Instant) -> Decision[Any]:
+        if (error := initializing.invalid(request, self._config)) is not None:
+            return Decision(error)
+        value = self._value_of(request.transactional_id)
+        return initializing.initialize(value, request, fresh, self._coordinator_epoch, now)
+
+    def _end(self, request: EndTxn, fresh: ProducerId | None, now: Instant) -> Decision[Any]:
+        return ending.end(self._value_of(request.transactional_id), request, fresh, self._coordinator_epoch, now)
+
+    def _timed_out(self, transactional_id: str, now: Instant) -> Decision[None]:
+        aborted = steps.aborted_by_coordinator(self._values[transactional_id], TransactionCause.TIMED_OUT, now)
+        markers = steps.markers_of(transactional_id, aborted, self._coordinator_epoch)
+        return Decision(None, (steps.record(transactional_id, aborted),), effects=(markers,))
+
+    def _expired(self, now: Instant) -> list[Decision[None]]:
+        names = []
+        for transactional_id, value in self._values.items():
+            if self._expires(value) > now.wall_ms:
+                break  # they are in the order of their last change
+            if (value.transaction_status, TransactionCause.EXPIRED) in TRANSITIONS:
+                names.append(transactional_id)
+        records = [steps.record(name, None) for name in names]
+        return [
+            Decision(None, tuple(records[start : start + _EXPIRED_MAX])) for start in range(0, len(names), _EXPIRED_MAX)
+        ]
+
+    def _expires(self, value: TransactionLogValue) -> int:
+        return value.transaction_last_update_timestamp_ms + self._config.transactional_id_expiration_ms
+
+    def _first_expiry(self, now: Instant) -> Millis | None:
+        """Monotonic time."""
+        if not self._values:
+            return None
+        first = next(iter(self._values.values()))
+        return Millis(self._expires(first) - now.wall_ms + now.monotonic_ms)
+
+    @staticmethod
+    def _timeout_of(value: TransactionLogValue, now: Instant) -> Millis | None:
+        """The monotonic time at which an open transaction times out. A clock that was set back makes it wait for one
+        timeout at most."""
+        if value.transaction_timeout_ms == NO_TIMEOUT_MS:
+            return None
+        left = value.transaction_start_timestamp_ms + value.transaction_timeout_ms - now.wall_ms
+        return Millis(now.monotonic_ms + min(left, value.transaction_timeout_ms))
