@@ -15,7 +15,8 @@ Source: Kafka's StandardAuthorizer and KafkaApis.
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from node.requests.types.api import Api
 from node.requests.types.authorizer import Authorizer
@@ -23,17 +24,28 @@ from node.requests.types.context import RequestContext
 from node.requests.types.fetch import FetchRequest
 from node.security.acl_decisions import AclDecisions
 from node.security.audit_log import AuditLog
-from node.security.permissions import PERMISSIONS, Permission, Scope
+from node.security.permissions import PERMISSIONS, TOPIC_OPERATIONS, Need, Scope
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.image import ClusterImage
 from tidelog.errors import (
     ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
     NodeNotAvailable,
     TidelogError,
     TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
     UnknownTopicId,
 )
 from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
+
+_FOLLOWER: Final = Need(AclOperation.CLUSTER_ACTION)
+"""What a fetch as a follower needs of a caller that is no node."""
+
+_BY_NAME: Final[dict[ResourceType, tuple[type[TidelogError], str, str]]] = {
+    ResourceType.GROUP: (GroupAuthorizationFailed, "group", "--group"),
+    ResourceType.TRANSACTIONAL_ID: (TransactionalIdAuthorizationFailed, "transactional id", "--transactional-id"),
+}
+"""Resources that only their users name: the refusal, what it calls them, and the option of `tidelog acl add`."""
 
 
 class AclAuthorizer(Authorizer):
@@ -55,41 +67,74 @@ class AclAuthorizer(Authorizer):
         needed = PERMISSIONS.get(api.name)
         if needed is None:
             raise ClusterAuthorizationFailed(f"{api} has no entry in the table of permissions: it is refused")
-        if needed.scope is Scope.NOTHING or (needed.asked_by_nodes and context.for_nodes):
+        if needed.asked_by_nodes and context.for_nodes:
             return
-        if needed.scope is Scope.EACH_TOPIC:
-            if isinstance(asked, FetchRequest) and asked.replica is not None and not context.for_nodes:
-                self._ensure_cluster(context, api, AclOperation.CLUSTER_ACTION)
-        elif needed.scope is Scope.TOPIC:
-            self._ensure_topic(context, api, needed, asked)
-        elif needed.or_topic is None:
-            self._ensure_cluster(context, api, needed.operation)
-        elif not self._allows(context, needed.operation, ResourceType.CLUSTER, CLUSTER_NAME):
-            self._ensure_alternative(context, api, needed, needed.or_topic, asked)
+        if isinstance(asked, FetchRequest) and asked.replica is not None and not context.for_nodes:
+            self._ensure(context, api, _FOLLOWER, asked)
+        for need in needed.needs:
+            self._ensure(context, api, need, asked)
 
     def topic_refusal(
         self, context: RequestContext, api: Api[Any, Any], topic: str, *, by_id: bool = False
     ) -> TidelogError | None:
         """As Authorizer's."""
-        operation = PERMISSIONS[api.name].operation
-        return self._refusal(context, api, operation, ResourceType.TOPIC, topic, by_id=by_id)
+        return self._refusal(context, api, TOPIC_OPERATIONS[api.name], ResourceType.TOPIC, topic, by_id=by_id)
+
+    def resource_refusal(
+        self,
+        context: RequestContext,
+        api: Api[Any, Any],
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> TidelogError | None:
+        """As Authorizer's."""
+        return self._refusal(context, api, operation, resource_type, name)
+
+    def allows(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """As Authorizer's."""
+        return self._allows(context, operation, resource_type, name)
 
     def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:
         """As Authorizer's."""
         return self._allows(context, operation, ResourceType.TOPIC, topic)
 
-    def _ensure_cluster(self, context: RequestContext, api: Api[Any, Any], operation: AclOperation) -> None:
-        refusal = self._refusal(context, api, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    def _ensure(self, context: RequestContext, api: Api[Any, Any], need: Need, asked: Any) -> None:
+        """Raises the refusal if the caller may not do this, nor what is sufficient instead."""
+        if need.scope.by_handler:
+            return
+        if need.or_else is not None:
+            if not self._allows(context, need.operation, need.scope.resource_type, self._name(need, asked)):
+                self._ensure_alternative(context, api, need, need.or_else, asked)
+            return
+        name = self._name(need, asked)
+        if need.scope is Scope.TRANSACTIONAL_ID and not name and need.variant:
+            return
+        by_id = need.scope is Scope.TOPIC and not name
+        refusal = self._refusal(
+            context,
+            api,
+            need.operation,
+            need.scope.resource_type,
+            self._topic_by_id(asked) if by_id else name,
+            by_id=by_id,
+        )
         if refusal is not None:
             raise refusal
 
-    def _ensure_topic(self, context: RequestContext, api: Api[Any, Any], needed: Permission, asked: Any) -> None:
-        assert needed.topic_of is not None, f"the table of permissions says which topic {api} names"
-        named = needed.topic_of(asked)
-        topic = named or self._topic_by_id(asked)
-        refusal = self._refusal(context, api, needed.operation, ResourceType.TOPIC, topic, by_id=not named)
-        if refusal is not None:
-            raise refusal
+    def _ensure_alternative(
+        self, context: RequestContext, api: Api[Any, Any], need: Need, otherwise: Need, asked: Any
+    ) -> None:
+        if otherwise.scope is not Scope.ANY_TOPIC:
+            self._ensure(context, api, otherwise, asked)
+        elif self._image is None or not self._decisions.allows_any(
+            context.principal, context.host, otherwise.operation, ResourceType.TOPIC
+        ):
+            self._ensure(context, api, replace(need, or_else=None), asked)
+
+    def _name(self, need: Need, asked: Any) -> str:
+        assert (need.name_of is None) is (need.scope is Scope.CLUSTER), f"the table names the resource of {need}"
+        return CLUSTER_NAME if need.name_of is None else need.name_of(asked)
 
     def _topic_by_id(self, asked: Any) -> str:
         """The name of a topic that a request names by its id only. Raises UnknownTopicId: permission for a topic that
@@ -101,18 +146,6 @@ class AclAuthorizer(Authorizer):
         if topic is None:
             raise UnknownTopicId(f"no topic has the id {topic_id}, as far as this node knows")
         return topic.name
-
-    def _ensure_alternative(
-        self, context: RequestContext, api: Api[Any, Any], needed: Permission, operation: AclOperation, asked: Any
-    ) -> None:
-        if needed.topic_of is not None:
-            refusal = self._refusal(context, api, operation, ResourceType.TOPIC, needed.topic_of(asked))
-            if refusal is not None:
-                raise refusal
-        elif self._image is None or not self._decisions.allows_any(
-            context.principal, context.host, operation, ResourceType.TOPIC
-        ):
-            self._ensure_cluster(context, api, needed.operation)
 
     def _allows(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         if self._image is None:
@@ -141,6 +174,9 @@ class AclAuthorizer(Authorizer):
         if decision.allowed:
             return None
         self._audit.denied(context, api, operation, resource_type, name, decision)
+        if resource_type in _BY_NAME:
+            refusal, kind, option = _BY_NAME[resource_type]
+            return refusal(_text(context, operation, f"{kind} {shown(name)}", f"{option} {_argument(name, 'NAME')}"))
         if resource_type is ResourceType.TOPIC:
             hidden = by_id and not self.allows_topic(context, AclOperation.DESCRIBE, name)
             topic = "the topic with this id" if hidden else f"topic {shown(name)}"

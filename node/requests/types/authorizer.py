@@ -17,7 +17,8 @@ class Authorizer:
 
     def ensure_allowed(self, context: RequestContext, api: Api[Any, Any], asked: Any) -> None:
         """Called with each request, and with each message of a stream, before its handler. Raises
-        TopicAuthorizationFailed or ClusterAuthorizationFailed to reject it as a whole."""
+        TopicAuthorizationFailed, GroupAuthorizationFailed, TransactionalIdAuthorizationFailed or
+        ClusterAuthorizationFailed to reject it as a whole."""
 
     def topic_refusal(
         self,
@@ -27,9 +28,9 @@ class Authorizer:
         *,
         by_id: bool = False,  # noqa: ARG002
     ) -> TidelogError | None:
-        """Called by the handlers of requests whose topics are answered one by one, for each topic. by_id: the request
-        names the topic by its id, and may not learn its name. Returns the error to answer with, None if the request is
-        allowed for this topic."""
+        """Called by the handlers of requests whose topics are answered one by one, for each topic: the operation is the
+        one that the table of permissions has for the topics of this API. by_id: the request names the topic by its id,
+        and may not learn its name. Returns the error to answer with, None if the request is allowed for this topic."""
         return None
 
     def resource_refusal(
@@ -46,6 +47,16 @@ class Authorizer:
 
     def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:  # noqa: ARG002
         """Whether the caller may do this with a topic that it did not name: a refusal is not an event."""
+        return True
+
+    def allows(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        operation: AclOperation,  # noqa: ARG002
+        resource_type: ResourceType,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+    ) -> bool:
+        """As `allows_topic`, for a resource of any type: what a list that the caller asked for may show."""
         return True
 
 
