@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import cluster_parts, machine, report, suites
+from bench import cluster_parts, coordinator_parts, machine, report, suites
 from bench.figure import Figure, Run, Suite
 
 
@@ -41,16 +41,15 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="a smoke run: its figures are not reliable")
     parser.add_argument("--save", type=Path, metavar="FILE", help="save the figures with date and machine, as JSON")
-    cluster = parser.add_argument_group("suite cluster")
+    parts = (*cluster_parts.PARTS, *coordinator_parts.PARTS)
+    cluster = parser.add_argument_group("suites cluster and coordinators")
     cluster.add_argument(
         "--partitions", type=_numbers, default=(6, 300, 1500), metavar="N,N", help="topics of so many (6,300,1500)"
     )
     cluster.add_argument(
         "--peer", type=_names(cluster_parts.PEERS), default=(), metavar="NAME,NAME", help=_choice(cluster_parts.PEERS)
     )
-    cluster.add_argument(
-        "--only", type=_names(cluster_parts.PARTS), default=(), metavar="PART,PART", help=_choice(cluster_parts.PARTS)
-    )
+    cluster.add_argument("--only", type=_names(parts), default=(), metavar="PART,PART", help=_choice(parts))
     options = parser.parse_args(arguments)
     try:
         chosen = suites.load(options.suite)

@@ -107,6 +107,7 @@ class Kafka(System):
             "default.replication.factor": 3,
             "min.insync.replicas": 2,
             "offsets.topic.replication.factor": 3,
+            "transaction.state.log.replication.factor": 3,
             "auto.create.topics.enable": "false",
         }
 
@@ -115,6 +116,19 @@ class Kafka(System):
         self.children.wait_dead(name)
         self._start_node(name)
         self._wait_serves(self._nodes.index(name))
+
+    def memory_used(self) -> int:
+        """Bytes of the heaps that are used after a garbage collection."""
+        return sum(self._heap_used(pid) for pid in self.pids)
+
+    def _heap_used(self, pid: int) -> int:
+        jcmd = str(Path(self._java).resolve().with_name("jcmd"))
+        for command in ("GC.run", "GC.heap_info"):
+            done = subprocess.run([jcmd, str(pid), command], capture_output=True, text=True, timeout=60, check=False)
+        found = re.search(r"used (\d+)K", done.stdout)
+        if found is None:
+            raise SystemFailed(f"{jcmd} does not say how much heap is used: {(done.stdout + done.stderr)[-500:]}")
+        return int(found[1]) * 1024
 
     def _start_node(self, name: str) -> None:
         command = self._command((*_HEAP, *_JVM), "kafka.Kafka", str(self.directory / f"{name}.properties"))

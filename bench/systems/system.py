@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import psutil
+
 HOST: Final = "127.0.0.1"
 NODES: Final = 3
 HOME: Final = Path(__file__).resolve().parent.parent.parent
@@ -98,6 +100,10 @@ class System(ABC):
     def label(self, client: str = "") -> str:
         """The name in figures, with what an acknowledgement means: `Kafka, librdkafka, page cache`."""
         return f"{self.name}, {client or self.clients[0]}, {self.durability}"
+
+    def memory_used(self) -> int:
+        """Bytes of memory that the nodes use."""
+        return sum(psutil.Process(pid).memory_info().rss for pid in self.pids)
 
     @property
     @abstractmethod
