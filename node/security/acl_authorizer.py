@@ -101,15 +101,13 @@ class AclAuthorizer(Authorizer):
 
     def _ensure(self, context: RequestContext, api: Api[Any, Any], need: Need, asked: Any) -> None:
         """Raises the refusal if the caller may not do this, nor what is sufficient instead."""
-        if need.scope.by_handler:
+        if need.scope.by_handler or need.variant:
             return
         if need.or_else is not None:
             if not self._allows(context, need.operation, need.scope.resource_type, self._name(need, asked)):
                 self._ensure_alternative(context, api, need, need.or_else, asked)
             return
         name = self._name(need, asked)
-        if need.scope is Scope.TRANSACTIONAL_ID and not name and need.variant:
-            return
         by_id = need.scope is Scope.TOPIC and not name
         refusal = self._refusal(
             context,

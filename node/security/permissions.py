@@ -67,9 +67,8 @@ _BY_HANDLER: Final = {Scope.EACH_TOPIC, Scope.EACH_GROUP, Scope.EACH_TRANSACTION
 class Need:
     """An operation that the caller must be allowed to do with a resource.
 
-    name_of: the name in the request, of a scope of one named resource; a transactional id that is empty is none, and
-    needs nothing. or_else: what is sufficient instead. variant: the kind of request that needs it, where others of the
-    same API do not ("of a transaction"); its handler, or an empty name, makes the difference.
+    name_of: the name in the request, of a scope of one named resource. or_else: what is sufficient instead. variant:
+    the kind of request that needs it, where others of the same API do not ("of a transaction"): its handler decides.
     """
 
     operation: AclOperation

@@ -12,6 +12,8 @@ import pytest
 from node.listeners.grpc.connections import host_of
 from node.requests.types import admin_requests as admin
 from node.requests.types import controller_requests as controller
+from node.requests.types import coordinator_requests as coordinator
+from node.requests.types import marker_requests as markers
 from node.requests.types.api import Api
 from node.requests.types.context import RequestContext
 from node.requests.types.fetch import DATA_FETCH_STREAM, FetchingReplica, FetchRequest
@@ -23,16 +25,20 @@ from node.security.audit_log import AuditLog
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.events import CreateTopic, DeleteTopic
 from replication.controller.image import EMPTY, TopicState
+from replication.coordination import group_requests as groups
+from replication.coordination import transaction_requests as transactions
 from tidelog.clock import MachineClock
 from tidelog.errors import (
     ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
     NodeNotAvailable,
     TidelogError,
     TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
     UnknownTopicId,
 )
 from tidelog.security.acls import CLUSTER_NAME, AclBinding, AclOperation, AclPermission, PatternType, ResourceType
-from tidelog.types import NO_PRODUCER_ID, Incarnation, Isolation, NodeId, TopicId
+from tidelog.types import NO_PRODUCER_ID, Incarnation, Isolation, NodeId, ProducerId, TopicId
 
 SECRET = TopicId(UUID(int=7))
 IMAGE = replace(EMPTY, topics={SECRET: TopicState("secret", SECRET, {}, ())}, topic_ids={"secret": SECRET})
@@ -256,3 +262,89 @@ def test_a_name_cannot_forge_a_line_of_the_error_or_of_the_audit_log() -> None:
 )
 def test_the_host_of_a_caller_is_its_address_without_a_port(peer: str, host: str) -> None:
     assert host_of(peer) == host
+
+
+# --- groups and transactional ids -------------------------------------------------------------------------------
+
+
+def named(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+    return AclBinding(kind, name, PatternType.LITERAL, "User:alice", "*", operation, AclPermission.ALLOW)
+
+
+COMMIT = groups.TxnOffsetCommit("tx", ProducerId(1), 0, 2, "readers", "", -1, None, ())
+READ_GROUP = named(ResourceType.GROUP, "readers", AclOperation.READ)
+WRITE_ID = named(ResourceType.TRANSACTIONAL_ID, "tx", AclOperation.WRITE)
+
+
+def test_every_resource_of_a_request_is_checked_in_order() -> None:
+    """Offsets of a transaction need its id, then the group; their topics are answered one by one."""
+    world = World()
+    refusal = world.ask(coordinator.GROUPS_TXN_OFFSET_COMMIT, COMMIT)
+    assert isinstance(refusal, TransactionalIdAuthorizationFailed)
+    assert "WRITE transactional id tx" in refusal.message
+    assert "`tidelog acl add --allow User:alice -o write --transactional-id tx`" in refusal.message
+    world.follow(WRITE_ID)
+    refusal = world.ask(coordinator.GROUPS_TXN_OFFSET_COMMIT, COMMIT)
+    assert isinstance(refusal, GroupAuthorizationFailed)
+    assert "READ group readers" in refusal.message
+    assert "`tidelog acl add --allow User:alice -o read --group readers`" in refusal.message
+    world.follow(WRITE_ID, READ_GROUP)
+    assert world.ask(coordinator.GROUPS_TXN_OFFSET_COMMIT, COMMIT) is None
+    assert world.denied == [("WRITE", "tx"), ("READ", "readers")]
+
+
+@pytest.mark.parametrize(
+    ("api", "operation"),
+    [
+        (coordinator.GROUPS_CONSUMER_GROUP_HEARTBEAT, AclOperation.DESCRIBE),
+        (coordinator.GROUPS_OFFSET_COMMIT, AclOperation.READ),
+        (coordinator.GROUPS_OFFSET_FETCH, AclOperation.DESCRIBE),
+        (coordinator.GROUPS_OFFSET_DELETE, AclOperation.READ),
+        (coordinator.TRANSACTIONS_ADD_PARTITIONS_TO_TXN, AclOperation.WRITE),
+    ],
+    ids=str,
+)
+def test_topics_of_a_coordinators_request_have_an_operation_of_their_own(
+    api: Api[Any, Any], operation: AclOperation
+) -> None:
+    """It may differ from the operation on the group."""
+    world = World(named(ResourceType.TOPIC, "orders", operation))
+    assert world.authorizer.topic_refusal(ALICE, api, "orders") is None
+    refusal = world.authorizer.topic_refusal(ALICE, api, "payments")
+    assert isinstance(refusal, TopicAuthorizationFailed)
+    assert f"{operation.name} topic payments" in refusal.message
+
+
+def test_single_groups_and_transactional_ids_are_refused_by_name() -> None:
+    world = World(named(ResourceType.GROUP, "readers", AclOperation.DELETE))
+    ask, api = world.authorizer.resource_refusal, coordinator.GROUPS_DELETE_GROUPS
+    assert ask(ALICE, api, AclOperation.DELETE, ResourceType.GROUP, "readers") is None
+    assert isinstance(ask(ALICE, api, AclOperation.DELETE, ResourceType.GROUP, "others"), GroupAuthorizationFailed)
+    assert world.authorizer.allows(ALICE, AclOperation.DESCRIBE, ResourceType.GROUP, "readers"), "DELETE implies it"
+    assert not world.authorizer.allows(ALICE, AclOperation.DESCRIBE, ResourceType.GROUP, "others")
+    assert world.denied == [("DELETE", "others")], "what a list leaves out is not an event"
+
+
+def test_lists_of_groups_and_transactions_are_decided_by_their_handlers() -> None:
+    world = World()
+    assert world.ask(coordinator.GROUPS_LIST_GROUPS, groups.ListGroups()) is None
+    assert world.ask(coordinator.TRANSACTIONS_LIST_TRANSACTIONS, transactions.ListTransactions()) is None
+    assert world.denied == []
+
+
+def test_only_nodes_write_markers_and_add_partitions_for_producers() -> None:
+    world = World(
+        named(ResourceType.TRANSACTIONAL_ID, "*", AclOperation.WRITE), named(ResourceType.TOPIC, "*", AclOperation.ALL)
+    )
+    inner = replace(ALICE, for_nodes=True)
+    for api in (markers.DATA_WRITE_TXN_MARKERS, coordinator.TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS):
+        assert isinstance(world.ask(api, None), ClusterAuthorizationFailed)
+        assert world.ask(api, None, inner) is None
+
+
+def test_a_group_id_is_quoted_for_the_shell() -> None:
+    refusal = World().authorizer.resource_refusal(
+        ALICE, coordinator.GROUPS_DESCRIBE_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, "a b; rm -rf /"
+    )
+    assert refusal is not None
+    assert "--group 'a b; rm -rf /'`" in refusal.message
