@@ -15,6 +15,7 @@ Source: KIP-890; Kafka's AddPartitionsToTxnManager and ReplicaManager.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -59,6 +60,8 @@ CALL_TIMEOUT_MS: Final = 3_000
 
 QUESTIONS_MAX: Final = 1_000
 """Questions in one request."""
+
+_log = logging.getLogger("node.transactions")
 
 _NOT_NOW: Final = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable)
 
@@ -185,7 +188,13 @@ class TransactionVerifier:
 
     async def _call(self, node: NodeId, request: AddOrVerifyPartitions) -> AddOrVerifyPartitionsAnswer:
         if node == self._location.me:
-            return await self._local(request)
+            try:
+                return await self._local(request)
+            except TidelogError:
+                raise
+            except Exception as defect:
+                _log.exception("a defect of a transaction coordinator of this node")
+                raise UnknownServerError(f"the transaction could not be verified: {defect!r}") from defect
         endpoint = self._location.endpoint(node)
         return await self._peers.call(
             endpoint, TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS, request, timeout_ms=CALL_TIMEOUT_MS
