@@ -107,16 +107,18 @@ class AclAuthorizer(Authorizer):
             if not self._allows(context, need.operation, need.scope.resource_type, self._name(need, asked)):
                 self._ensure_alternative(context, api, need, need.or_else, asked)
             return
+        if need.names_of is not None:
+            for each in need.names_of(asked):
+                self._ensure_named(context, api, need, each)
+            return
         name = self._name(need, asked)
         by_id = need.scope is Scope.TOPIC and not name
-        refusal = self._refusal(
-            context,
-            api,
-            need.operation,
-            need.scope.resource_type,
-            self._topic_by_id(asked) if by_id else name,
-            by_id=by_id,
-        )
+        self._ensure_named(context, api, need, self._topic_by_id(asked) if by_id else name, by_id=by_id)
+
+    def _ensure_named(
+        self, context: RequestContext, api: Api[Any, Any], need: Need, name: str, *, by_id: bool = False
+    ) -> None:
+        refusal = self._refusal(context, api, need.operation, need.scope.resource_type, name, by_id=by_id)
         if refusal is not None:
             raise refusal
 

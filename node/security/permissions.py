@@ -8,7 +8,7 @@ Source: Kafka's security documentation, "Operations and Resources on Protocols".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -29,11 +29,12 @@ from tidelog.security.acls import AclOperation, ResourceType
 
 
 class Scope(Enum):
-    """The resource that a need is about."""
+    """The resource that a need is about. Each: answered one by one. Every: one that is refused refuses the request."""
 
     CLUSTER = "the cluster"
     TOPIC = "the topic"
     EACH_TOPIC = "each topic"
+    EVERY_TOPIC = "every topic"
     ANY_TOPIC = "any topic"
     GROUP = "the group"
     EACH_GROUP = "each group"
@@ -54,6 +55,7 @@ _RESOURCE_TYPES: Final = {
     Scope.CLUSTER: ResourceType.CLUSTER,
     Scope.TOPIC: ResourceType.TOPIC,
     Scope.EACH_TOPIC: ResourceType.TOPIC,
+    Scope.EVERY_TOPIC: ResourceType.TOPIC,
     Scope.ANY_TOPIC: ResourceType.TOPIC,
     Scope.GROUP: ResourceType.GROUP,
     Scope.EACH_GROUP: ResourceType.GROUP,
@@ -67,13 +69,15 @@ _BY_HANDLER: Final = {Scope.EACH_TOPIC, Scope.EACH_GROUP, Scope.EACH_TRANSACTION
 class Need:
     """An operation that the caller must be allowed to do with a resource.
 
-    name_of: the name in the request, of a scope of one named resource. or_else: what is sufficient instead. variant:
-    the kind of request that needs it, where others of the same API do not ("of a transaction"): its handler decides.
+    name_of: the name in the request, of a scope of one named resource. names_of: the names, of Scope.EVERY_TOPIC.
+    or_else: what is sufficient instead. variant: the kind of request that needs it, where others of the same API do not
+    ("of a transaction"): its handler decides.
     """
 
     operation: AclOperation
     scope: Scope = Scope.CLUSTER
     name_of: Callable[[Any], str] | None = None
+    names_of: Callable[[Any], Iterable[str]] | None = None
     or_else: Need | None = None
     variant: str = ""
 
@@ -126,6 +130,11 @@ def _transactional_id(asked: Any) -> str:
     return transactional_id
 
 
+def _subscribed_topics(asked: Any) -> Iterable[str]:
+    names: Iterable[str] = asked.subscribed_topic_names or ()
+    return names
+
+
 def _all_of(*needs: Need, changes: bool = False) -> Permission:
     return Permission(needs, changes=changes)
 
@@ -147,7 +156,9 @@ _PRODUCE: Final = _all_of(
     replace(_TRANSACTION, variant="of a transaction"),
     _each_topic(AclOperation.WRITE),
 )
-_HEARTBEAT: Final = _all_of(_group(AclOperation.READ), _each_topic(AclOperation.DESCRIBE))
+_HEARTBEAT: Final = _all_of(
+    _group(AclOperation.READ), Need(AclOperation.DESCRIBE, Scope.EVERY_TOPIC, names_of=_subscribed_topics)
+)
 _DESCRIBE: Final = _all_of(Need(AclOperation.DESCRIBE))
 _CHANGE: Final = _all_of(Need(AclOperation.ALTER), changes=True)
 _NODES: Final = Permission((Need(AclOperation.CLUSTER_ACTION),), asked_by_nodes=True)

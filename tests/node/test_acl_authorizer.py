@@ -296,7 +296,6 @@ def test_every_resource_of_a_request_is_checked_in_order() -> None:
 @pytest.mark.parametrize(
     ("api", "operation"),
     [
-        (coordinator.GROUPS_CONSUMER_GROUP_HEARTBEAT, AclOperation.DESCRIBE),
         (coordinator.GROUPS_OFFSET_COMMIT, AclOperation.READ),
         (coordinator.GROUPS_OFFSET_FETCH, AclOperation.DESCRIBE),
         (coordinator.GROUPS_OFFSET_DELETE, AclOperation.READ),
@@ -313,6 +312,19 @@ def test_topics_of_a_coordinators_request_have_an_operation_of_their_own(
     refusal = world.authorizer.topic_refusal(ALICE, api, "payments")
     assert isinstance(refusal, TopicAuthorizationFailed)
     assert f"{operation.name} topic payments" in refusal.message
+
+
+def test_a_member_must_be_allowed_to_describe_every_topic_that_it_names() -> None:
+    """As in Kafka. A heartbeat without changes names none."""
+    joins = groups.ConsumerGroupHeartbeat("readers", "m", 0, subscribed_topic_names=("orders", "payments"))
+    world = World(READ_GROUP, named(ResourceType.TOPIC, "orders", AclOperation.READ))
+    for api in (coordinator.GROUPS_CONSUMER_GROUP_HEARTBEAT, coordinator.GROUPS_CONSUMER_GROUP_HEARTBEAT_STREAM):
+        refusal = world.ask(api, joins)
+        assert isinstance(refusal, TopicAuthorizationFailed)
+        assert "DESCRIBE topic payments" in refusal.message
+        assert world.ask(api, replace(joins, subscribed_topic_names=("orders",))) is None
+        assert world.ask(api, groups.ConsumerGroupHeartbeat("readers", "m", 1)) is None
+        assert isinstance(world.ask(api, replace(joins, group_id="others")), GroupAuthorizationFailed)
 
 
 def test_single_groups_and_transactional_ids_are_refused_by_name() -> None:
