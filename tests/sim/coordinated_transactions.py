@@ -116,7 +116,7 @@ class CoordinatedTransactions:
         for transaction in self.all:
             for sent in transaction.sent:
                 ledger = by_name.get(f"{sent.topic}-{sent.partition}")
-                if ledger is not None and sent.fate is not Fate.PENDING:
+                if ledger is not None:
                     _judge(transaction, sent, ledger)
 
 

@@ -11,24 +11,34 @@ from typing import Any
 
 from tests.sim.checkers import Checkers
 from tests.sim.clock import SimClock
-from tests.sim.workload import Client, Fate, Sent
+from tests.sim.workload import Client, Fate, Sent, Transaction
 from tidelog.client.delivery import Delivery
 from tidelog.client.producer import Producer
 from tidelog.errors import TidelogError
+from tidelog.protocol.network import Transport
 
 
 class SimProducer:
     """An idempotent producer in its own client process."""
 
-    def __init__(self, client: Client, checkers: Checkers, drive: Any, *, run_number: int = 0, **options: Any) -> None:
-        """drive: the world's `run_until`. run_number: number of this producer within its process. options: as of
-        tidelog.Producer."""
+    def __init__(
+        self,
+        client: Client,
+        checkers: Checkers,
+        drive: Any,
+        *,
+        run_number: int = 0,
+        transport: Transport | None = None,
+        **options: Any,
+    ) -> None:
+        """drive: the world's `run_until`. run_number: number of this producer within its process. transport: None: that
+        of the process. options: as of tidelog.Producer."""
         self.run_number = run_number
         self._client, self._checkers, self._drive = client, checkers, drive
         self._numbers = itertools.count()
         self.producer = Producer(
             [str(endpoint) for endpoint in client.bootstrap],
-            transport=client.transport,
+            transport=transport or client.transport,
             clock=SimClock(client.loop),
             rng=client.rng,
             **options,
@@ -52,10 +62,20 @@ class SimProducer:
         self._client.start(self._enqueue(sent), f"sends {value[:16]!r}")
         return sent
 
-    async def enqueue(self, topic: str, value: bytes, partition: int = 0, key: bytes | None = None) -> Sent:
-        """Queue a record; waits for buffer space and metadata as the producer does."""
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes,
+        partition: int = 0,
+        key: bytes | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> Sent:
+        """Queue a record; waits for buffer space and metadata as the producer does. transaction: the open one."""
         sent = self._announce(topic, value, partition)
-        sent.key = key
+        sent.key, sent.transaction = key, transaction
+        if transaction is not None:
+            transaction.sent.append(sent)
         await self._enqueue(sent)
         return sent
 
