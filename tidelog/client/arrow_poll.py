@@ -7,7 +7,7 @@ Not here: waiting for data (consumer.py), the columns (records/arrow_columns.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -88,8 +88,8 @@ class ArrowRows:
                 break
         return None
 
-    def take(self) -> TakenRows:
-        """Return the rows, and move the cursors behind them.
+    def take(self, moving: Callable[[Cursor], None] = lambda _cursor: None) -> TakenRows:
+        """Return the rows, and move the cursors behind them. moving: called with each cursor before it moves.
 
         Raises InvalidTimestamp if a timestamp does not fit the column; nothing has moved then.
         """
@@ -97,6 +97,7 @@ class ArrowRows:
         table = self._table.take()
         for advance in advances:
             cursor = advance.cursor
+            moving(cursor)
             for _ in range(advance.whole):
                 cursor.buffered -= cursor.batches.popleft().size
             cursor.position_epoch = plausible_epoch(advance.last, cursor.position_epoch, cursor.leader_epoch)

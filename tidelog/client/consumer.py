@@ -1,19 +1,21 @@
-"""The consumer: committed records of assigned partitions, in order, starting at the position.
+"""The consumer: committed records of partitions, in order, starting at the position. The partitions are assigned by the
+user, or by a group.
 
 Invariants: no record with a wrong checksum, below the position or of a control batch is returned. The position moves
 only over returned records, so a cancelled `poll` or an abandoned loop loses nothing.
-Not here: decisions (fetch_core.py), their effects (fetch_client.py), streams (fetch_stream.py), metadata (cluster.py).
+Not here: decisions (fetch_core.py), their effects (fetch_client.py), streams (fetch_stream.py), metadata (cluster.py),
+membership and commits (group_member.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from datetime import datetime
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from datetime import datetime, timedelta
 from operator import index
 from random import Random
-from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
 
 from tidelog.client.arrow_poll import ArrowRows
 from tidelog.client.consumer_record import ConsumerRecord
@@ -21,6 +23,9 @@ from tidelog.client.core_events import TimePassed
 from tidelog.client.cursor import Cursor
 from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import FetchPolicy, Sought, Taken
+from tidelog.client.group_member import GroupMember
+from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.client.group_options import PartitionsCallback, group_options
 from tidelog.client.offset_lookup import LATEST, timestamp_of
 from tidelog.client.options import (
     at_least,
@@ -42,19 +47,20 @@ from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.records.v2.varint import INT64_MAX
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.types import NO_LEADER_EPOCH, Isolation, LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.types import NO_LEADER_EPOCH, NO_NODE, Isolation, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Consumer", "ConsumerRecord", "Place"]
+__all__ = ["CommittedOffset", "Consumer", "ConsumerRecord", "GroupMetadata", "Place"]
 
 Place: TypeAlias = int | Literal["earliest", "latest"] | datetime
 """An offset, "earliest", "latest", or a time: the first record at or after it."""
 
 
 class Consumer(FetchClient):
-    """Reads committed records. Use it inside `async with`: assign partitions, then iterate or poll.
+    """Reads committed records. Use it inside `async with`: assign partitions, or subscribe to topics in a group; then
+    iterate or poll.
 
     bootstrap: addresses of some nodes, "host:port,host:port". buffer_bytes: limit for all fetched but unread bytes,
     plus at most one batch per partition. fetch_bytes: maximum size of one fetch. max_wait_ms: how long a node may wait
@@ -62,7 +68,19 @@ class Consumer(FetchClient):
     isolation: "read_committed" returns records of committed transactions and non-transactional records, up to the first
     transaction that is still open. on_out_of_range: what to do if the position is not in the log: "raise"
     OffsetOutOfRange, or continue at "earliest" or "latest". rack: location of the consumer; an in-sync replica in this
-    rack is read instead of a leader elsewhere (KIP-392). tls: the files for TLS; None: plain text. sasl: the user that
+    rack is read instead of a leader elsewhere (KIP-392).
+
+    group: the group whose offsets are committed. With topics, or topic_pattern (a regular expression, RE2, that the
+    coordinator matches with all topics), the group shares their partitions among its members. on_assigned, on_revoked:
+    called with partitions before they are read, and before they are given up. on_lost: instead of on_revoked, for
+    partitions that belong to other members already (the group does not know this member any more). auto_commit: commit
+    processed positions every auto_commit_interval_ms and before partitions are given up; a record is processed when the
+    next one, or the next poll, is asked for. auto_offset_reset: where to begin without a committed offset: "earliest",
+    "latest", "none" (raises NoCommittedOffset), or how far back in time: a timedelta, or "by_duration:PT1H".
+    instance_id: a static member, whose partitions stay reserved for it while it restarts (KIP-345). server_assignor:
+    "uniform" or "range". rebalance_timeout_ms: how long the processing of returned records may delay a revocation.
+
+    tls: the files for TLS; None: plain text. sasl: the user that
     authenticates; None: no one. client_id: its name in quotas and in the nodes' logs. transport, clock, rng: the
     system's by default.
     """
@@ -80,6 +98,18 @@ class Consumer(FetchClient):
         isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
         on_out_of_range: Literal["raise", "earliest", "latest"] = "raise",
         rack: str = "",
+        group: str | None = None,
+        topics: Iterable[str] | None = None,
+        topic_pattern: str | None = None,
+        on_assigned: PartitionsCallback | None = None,
+        on_revoked: PartitionsCallback | None = None,
+        on_lost: PartitionsCallback | None = None,
+        auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        auto_offset_reset: str | timedelta = "earliest",
+        instance_id: str | None = None,
+        server_assignor: str | None = None,
+        rebalance_timeout_ms: int = 300_000,
         tls: Tls | None = None,
         sasl: Sasl | None = None,
         client_id: str = "",
@@ -108,6 +138,58 @@ class Consumer(FetchClient):
         )
         self._check_crcs = check_crcs
         self._turn: deque[Cursor] = deque()
+        self._group = group_options(
+            group,
+            topics=topics,
+            pattern=topic_pattern,
+            instance_id=instance_id,
+            assignor=server_assignor,
+            rack=rack,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            auto_commit=auto_commit,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            reset=auto_offset_reset,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+            on_lost=on_lost,
+        )
+        self._member_or_none: GroupMember | None = None
+
+    def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
+        tasks = super()._background()
+        if self._group is not None:
+            member = self._member_or_none = GroupMember(
+                self._group,
+                self._cluster,
+                self._core,
+                self._rng,
+                timeout_ms=self._policy.request_timeout_ms,
+                changed=self._partitions_changed,
+                spawn=self._spawn,
+            )
+            tasks.update(member.background())
+        return tasks
+
+    async def __aexit__(self, kind: object = None, *_: object) -> None:
+        if kind is None:
+            self._step()
+        await self.close()
+
+    async def close(self, *, leave_group: bool = False) -> None:
+        """Commit what was processed, call on_revoked, leave the group, stop. leave_group: also for a static member,
+        whose partitions are otherwise reserved for its next start until its session times out. Leaving the `async with`
+        block without an error counts everything that was returned as processed. Calls that wait raise InvalidRequest.
+        """
+        member = self._member_or_none
+        try:
+            if member is not None and self._root is not None and not self._closed:
+                await member.close(for_good=leave_group)
+        finally:
+            await super().close()
+
+    def _on_end(self) -> None:
+        if self._member_or_none is not None:
+            self._member_or_none.abandon()
 
     # --- where to read ------------------------------------------------------------------------------------------
 
@@ -120,6 +202,8 @@ class Consumer(FetchClient):
         """Replace the assignment. New partitions are read from `start` unless `seek` changes it. Partitions that were
         already assigned keep their position."""
         _ = self._cluster
+        if self._is_subscribed:
+            raise InvalidRequest("the group assigns the partitions: create a consumer without topics= to assign some")
         keys = topic_partitions(partitions)
         self._core.assign(keys, timestamp_of(start))
         self._turn = deque(self._core.cursors.values())
@@ -128,8 +212,83 @@ class Consumer(FetchClient):
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """Return the assigned partitions."""
+        """Return the partitions that are assigned, by the user or by the group."""
         return list(self._core.cursors)
+
+    def pause(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Return no records of these partitions until `resume`; the member keeps them. A partition that is given up and
+        assigned again is not paused."""
+        for cursor in [self._cursor(partition) for partition in partitions]:
+            cursor.is_paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Return records of these partitions again."""
+        for cursor in [self._cursor(partition) for partition in partitions]:
+            cursor.is_paused = False
+        self._handle(TimePassed(self._clock.monotonic_ms()))
+        self._ready.set()
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """Return the partitions that `pause` stopped."""
+        return [key for key, cursor in self._core.cursors.items() if cursor.is_paused]
+
+    def _partitions_changed(self) -> None:
+        """The group has changed the assignment, or may be read no more."""
+        self._turn = deque(self._core.cursors.values())
+        topics = self._cluster.view.topics
+        for key, cursor in list(self._core.cursors.items()):
+            if cursor.leader == NO_NODE and key.topic in topics:
+                self._handle(self._cluster.leader_known(key, None))
+        self._handle(TimePassed(self._clock.monotonic_ms()))
+        self._ready.set()
+
+    # --- the group ----------------------------------------------------------------------------------------------
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition | tuple[str, int], int | CommittedOffset] | None = None
+    ) -> None:
+        """Commit the offsets of the next records to read; without arguments the positions of all assigned partitions:
+        everything that was returned counts as processed.
+
+        Returns once the offsets are stored. Raises CommitFailed if the member was fenced or does not have a partition:
+        nothing was committed. Raises OffsetMetadataTooLarge, UnknownTopicOrPartition, GroupAuthorizationFailed,
+        TopicAuthorizationFailed for a partition (others may be committed); RequestTimedOut, ConnectionFailed and
+        CoordinatorNotAvailable after `request_timeout_ms`, when it is unknown.
+        """
+        await self._member.commit(None if offsets is None else _offsets_to_commit(offsets))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return the committed offset of each partition; None where there is none. Raises GroupAuthorizationFailed,
+        TopicAuthorizationFailed; the last error after `request_timeout_ms`."""
+        return await self._member.committed(topic_partitions(partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the group and the member, for the offsets of a transaction. Raises CommitFailed if the consumer is not
+        a member now."""
+        return self._member.metadata()
+
+    def offsets_to_commit(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return the positions of all assigned partitions, as `commit()` would store them."""
+        return self._member.positions()
+
+    @property
+    def _member(self) -> GroupMember:
+        _ = self._cluster
+        if self._member_or_none is None:
+            raise InvalidRequest('the consumer has no group: create it with group="..."')
+        return self._member_or_none
+
+    @property
+    def _is_subscribed(self) -> bool:
+        return self._group is not None and self._group.is_subscription
+
+    def _step(self) -> None:
+        """The user asks for more: everything that was returned is processed."""
+        if self._member_or_none is not None:
+            self._member_or_none.step()
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """Return all partitions of a topic, for `assign`. Raises the reason if the topic is not known after
@@ -191,6 +350,7 @@ class Consumer(FetchClient):
         max_records = whole_number("max_records", max_records, least=1)
         timeout = seconds("timeout", timeout)
         found: list[ConsumerRecord] = []
+        self._step()
         await self._clock.sleep_ms(0)  # other tasks run even if the caller never waits
         cursor = self._ready_cursor(raising=True)
         if cursor is None:
@@ -201,6 +361,7 @@ class Consumer(FetchClient):
                 return found
         while cursor is not None and len(found) < max_records:
             records = cursor.records[cursor.at : cursor.at + max_records - len(found)]
+            self._returning(cursor)
             cursor.at += len(records)
             found += records
             self._moved(cursor, Offset(records[-1].offset + 1))
@@ -229,6 +390,7 @@ class Consumer(FetchClient):
         timeout = seconds("timeout", timeout)
         columns = tuple(columns)
         rows = ArrowRows(columns, check_crcs=self._check_crcs, max_records=max_records, max_bytes=max_bytes)
+        self._step()
         await self._clock.sleep_ms(0)
         try:
             async with asyncio.timeout(timeout):
@@ -249,6 +411,8 @@ class Consumer(FetchClient):
         for _ in range(len(self._turn)):
             cursor = self._turn[0]
             self._turn.rotate(-1)
+            if cursor.is_stopped:
+                continue
             cursor.unload()
             while cursor.batches and (refused := rows.add(cursor)) is not None:
                 batch, error = refused
@@ -260,7 +424,7 @@ class Consumer(FetchClient):
                     break
             if rows.is_full:
                 break
-        taken = rows.take()
+        taken = rows.take(self._returning)
         table = taken.table
         at = self._clock.monotonic_ms()
         for cursor in taken.moved:
@@ -276,14 +440,17 @@ class Consumer(FetchClient):
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield all records from the positions on, without end."""
+        self._step()
         while True:
             await self._clock.sleep_ms(0)
             cursor = await self._next_cursor()
-            while cursor.at < len(cursor.records):  # a seek clears the list
+            while cursor.at < len(cursor.records) and not cursor.is_stopped:  # a seek clears the list
                 record = cursor.records[cursor.at]
+                self._returning(cursor)
                 cursor.at += 1
                 self._moved(cursor, Offset(record.offset + 1))
                 yield record
+                self._step()
 
     async def _next_cursor(self) -> Cursor:
         """Return the next cursor with records, round-robin."""
@@ -294,9 +461,18 @@ class Consumer(FetchClient):
                 return cursor
             await self._ready.wait()
 
+    def _returning(self, cursor: Cursor) -> None:
+        """Records of the cursor are about to be returned."""
+        if self._member_or_none is not None:
+            self._member_or_none.returning(cursor)
+
     def _ensure_assigned(self) -> None:
         _ = self._cluster
-        if not self._core.cursors:
+        if self._is_subscribed:
+            failure = self._member.failure
+            if failure is not None:
+                raise failure
+        elif not self._core.cursors:
             raise InvalidRequest("no partitions are assigned: call assign first")
 
     def _ready_cursor(self, *, raising: bool) -> Cursor | None:
@@ -304,6 +480,8 @@ class Consumer(FetchClient):
         for _ in range(len(self._turn)):
             cursor = self._turn[0]
             self._turn.rotate(-1)
+            if cursor.is_stopped:
+                continue
             while cursor.at >= len(cursor.records) and cursor.batches:
                 self._load(cursor)
             if cursor.at < len(cursor.records):
@@ -352,3 +530,20 @@ class Consumer(FetchClient):
         if cursor is None:
             raise InvalidRequest(f"{key} is not assigned to this consumer: assign it first")
         return cursor
+
+
+def _offsets_to_commit(offsets: Any) -> dict[TopicPartition, CommittedOffset]:
+    """Return checked offsets. Raises TypeError, InvalidRequest."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"offsets must be a mapping of partitions to offsets, not {type(offsets).__name__}: {offsets!r}"
+        )
+    checked = {}
+    for partition, offset in offsets.items():
+        given = offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+        checked[topic_partition(partition)] = CommittedOffset(
+            Offset(whole_number("offset", given.offset, least=0, most=INT64_MAX)),
+            LeaderEpoch(whole_number("leader_epoch", given.leader_epoch, least=NO_LEADER_EPOCH)),
+            text("metadata", given.metadata),
+        )
+    return checked

@@ -106,6 +106,9 @@ class Cursor:
     """The user paused the partition: nothing is fetched, and nothing is returned."""
     is_held: bool = False
     """The group does not permit to read the partition yet, or any more."""
+    is_certain: bool = False
+    """The group assigned the partition: it exists, also if the metadata do not show it yet, or show another incarnation
+    of the topic."""
     high_watermark: Offset = Offset(-1)
     log_start: Offset = Offset(-1)
 

@@ -301,6 +301,9 @@ class FetchCore:
         cursor.unknown_since = None
         if cursor.topic_id is None:
             cursor.topic_id = event.topic_id
+        elif cursor.topic_id != event.topic_id and cursor.is_certain:
+            self._back_off(cursor, event.at)  # the group gives the partition up, or the node lags behind
+            return
         elif cursor.topic_id != event.topic_id:
             self._fail(
                 cursor,
@@ -315,7 +318,7 @@ class FetchCore:
         if event.node == NO_NODE:
             self._back_off(cursor, event.at)
             cursor.failure = event.cause
-            if isinstance(event.cause, UnknownTopicOrPartition):
+            if isinstance(event.cause, UnknownTopicOrPartition) and not cursor.is_certain:
                 self._fail(cursor, event.cause, effects)
             elif cursor.state is not CursorState.FETCHING:
                 cursor.leader = NO_NODE
@@ -337,7 +340,7 @@ class FetchCore:
         self._back_off(cursor, event.at)
         cursor.failure = cause = event.cause
         is_missing = isinstance(cause, UnknownTopicOrPartition)
-        if cause is None or not (is_missing or cause.retry is Retry.NEVER):
+        if cause is None or not (is_missing or cause.retry is Retry.NEVER) or (is_missing and cursor.is_certain):
             cursor.unknown_since = None
         elif cursor.unknown_since is None:
             cursor.unknown_since = event.at

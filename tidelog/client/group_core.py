@@ -260,11 +260,8 @@ class GroupCore:
     @property
     def is_member(self) -> bool:
         """Whether the coordinator has accepted the member, as far as is known."""
-        return self.epoch > JOIN_EPOCH and self.state in (
-            MemberState.STABLE,
-            MemberState.RECONCILING,
-            MemberState.LEAVING,
-        )
+        states = (MemberState.STABLE, MemberState.RECONCILING, MemberState.LEAVING)
+        return self._announced and self.epoch > JOIN_EPOCH and self.state in states
 
     def handle(self, event: Event) -> list[Effect]:
         """Apply an event and return the effects, in order."""

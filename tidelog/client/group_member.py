@@ -1,0 +1,442 @@
+"""A consumer's membership in its group: carries out what the core decides, and commits what was processed.
+
+Invariants:
+  1. A record counts as processed when the step after the one that returned it begins: the next poll, or the next record
+     of an iteration. Only processed records are committed by themselves.
+  2. A partition is given up after its returned records are processed and committed and `on_revoked` has returned. Then
+     none of its records is returned. Only a fenced member does not wait.
+  3. Commits are sent one after the other. One for positions of an earlier membership is never sent.
+Not here: decisions (group_core.py), the stream (group_session.py), fetching (fetch_core.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from inspect import isawaitable
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.coordinators import Coordinators
+from tidelog.client.cursor import Cursor, CursorState, Where
+from tidelog.client.fetch_core import FetchCore
+from tidelog.client.group_core import (
+    Assign,
+    CallbackDone,
+    Closing,
+    Connected,
+    Disconnected,
+    Ended,
+    Event,
+    FindTopics,
+    GroupCore,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    Hold,
+    Lose,
+    Reconnect,
+    Revoke,
+    SendHeartbeat,
+    TimePassed,
+    TopicsKnown,
+)
+from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted, commit_failed
+from tidelog.client.group_options import GroupOptions, PartitionsCallback
+from tidelog.client.group_session import GroupSession
+from tidelog.errors import CommitFailed, NoCommittedOffset, Retry, TidelogError, UnknownMemberId
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1.groups_pb2 import (
+    AssignedPartitions,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicNames,
+    TopicPartitionList,
+)
+from tidelog.types import Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition
+
+_log = logging.getLogger("tidelog.client")
+
+TICK_MS: Final = 100
+"""Precision of heartbeats and timeouts."""
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], None]
+
+
+class GroupMember:
+    """One membership, from the start of the consumer to its end.
+
+    changed: called after partitions were added, removed, released or held. spawn: starts a task of the consumer.
+    """
+
+    def __init__(
+        self,
+        options: GroupOptions,
+        cluster: Cluster,
+        fetching: FetchCore,
+        rng: Random,
+        *,
+        timeout_ms: int,
+        changed: Callable[[], None],
+        spawn: Spawn,
+    ) -> None:
+        self.options = options
+        self.member_id = str(UUID(int=rng.getrandbits(128), version=4))
+        self.failure: BaseException | None = None
+        """Why nothing can be read any more: the coordinator refuses, or a callback raised."""
+        self._cluster, self._clock, self._fetching = cluster, cluster.clock, fetching
+        self._changed, self._spawn = changed, spawn
+        self._core = GroupCore(rng, is_static=options.instance_id is not None)
+        coordinators = Coordinators(cluster, rng)
+        self._session = GroupSession(options.group_id, cluster, coordinators, self)
+        self._offsets = GroupOffsets(coordinators, cluster.clock, timeout_ms)
+        self._names: dict[TopicId, str] = {}
+        self._returned: dict[TopicPartition, OffsetCommitted] = {}
+        """The positions before the records that were returned and are being processed."""
+        self._stored: dict[TopicPartition, CommittedOffset] = {}
+        """What the coordinator is known to have."""
+        self._processed = asyncio.Event()
+        self._commits = asyncio.Lock()
+        self._ended = asyncio.Event()
+        self._is_closing = False
+
+    # --- the consumer's calls -----------------------------------------------------------------------------------
+
+    def background(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return the tasks of a member; none for a group that is used for its offsets only."""
+        if not self.options.is_subscription:
+            return {}
+        self._cluster.on_change(lambda _failure: self._note_topics())
+        for topic in self.options.topics:
+            self._cluster.request_refresh(topic)
+        tasks = {"group": self._session.run(), "heartbeats": self._tick()}
+        if self.options.auto_commit:
+            tasks["commits"] = self._commit_regularly()
+        return tasks
+
+    def step(self) -> None:
+        """The user asks for more: everything returned so far is processed."""
+        if self._returned:
+            self._returned.clear()
+            self._processed.set()
+
+    def returning(self, cursor: Cursor) -> None:
+        """Records of this cursor are about to be returned."""
+        if cursor.topic_partition not in self._returned:
+            position = _position_of(cursor)
+            if position is not None:
+                self._returned[cursor.topic_partition] = position
+
+    def metadata(self) -> GroupMetadata:
+        """Return who commits. Raises CommitFailed if the consumer is not a member now."""
+        if not self.options.is_subscription:
+            return GroupMetadata(self.options.group_id)
+        if not self._core.is_member:
+            reason = self._core.error or UnknownMemberId("it is not a member at the moment")
+            raise commit_failed(self.options.group_id, reason)
+        return GroupMetadata(self.options.group_id, self.member_id, self._core.epoch, self.options.instance_id)
+
+    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
+        """Commit the offsets, or the positions of all assigned partitions. Errors are those of GroupOffsets.commit."""
+        await self._commit(lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets))
+
+    def positions(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return the positions of all assigned partitions."""
+        return {key: each.committed for key, each in self._positions(self._fetching.cursors).items()}
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what is committed for each partition."""
+        found = await self._offsets.fetch(self.options.group_id, partitions, self._asking, require_stable=False)
+        return {key: None if each is None else each.committed for key, each in found.items()}
+
+    async def close(self, *, for_good: bool) -> None:
+        """Commit what was processed, call back, leave. Bounded by the callbacks and by the timeout of one call."""
+        if not self.options.is_subscription or self._ended.is_set():
+            return
+        self._is_closing = True
+        self._processed.set()
+        self._handle(Closing(for_good, self._clock.monotonic_ms()))
+        await self._ended.wait()
+
+    def abandon(self) -> None:
+        """The consumer failed by a defect: nothing is answered any more."""
+        self._ended.set()
+
+    # --- the session's calls ------------------------------------------------------------------------------------
+
+    def on_connected(self) -> None:
+        """See SessionListener."""
+        self._handle(Connected(self._clock.monotonic_ms()))
+
+    def on_disconnected(self) -> None:
+        """See SessionListener."""
+        self._handle(Disconnected(self._clock.monotonic_ms()))
+
+    def on_answer(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+        """See SessionListener."""
+        if answer.HasField("error"):
+            self.on_refusal(from_proto(answer.error))
+            return
+        assignment = None
+        if answer.HasField("assignment"):
+            assignment = frozenset(
+                PartitionKey(TopicId(UUID(bytes=topic.topic_id)), PartitionIndex(partition))
+                for topic in answer.assignment.topics
+                for partition in topic.partitions
+            )
+        self._handle(
+            HeartbeatAnswered(answer.member_epoch, answer.heartbeat_interval_ms, assignment, self._clock.monotonic_ms())
+        )
+
+    def on_refusal(self, error: TidelogError) -> None:
+        """See SessionListener."""
+        self._handle(HeartbeatRefused(error, self._clock.monotonic_ms()))
+
+    # --- effects ------------------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep_ms(TICK_MS)
+            self._handle(TimePassed(self._clock.monotonic_ms()))
+
+    def _handle(self, event: Event) -> None:
+        for effect in self._core.handle(event):
+            match effect:
+                case SendHeartbeat():
+                    self._session.send(self._heartbeat(effect))
+                case Reconnect():
+                    self._session.reconnect()
+                case FindTopics(topic_ids):
+                    self._cluster.request_names(topic_ids)
+                case Revoke(partitions):
+                    self._spawn(self._revoke(self._named(partitions)), "revoke partitions")
+                case Assign(partitions):
+                    self._spawn(self._assign(partitions), "assign partitions")
+                case Lose(partitions):
+                    self._spawn(self._lose(self._named(partitions)), "give up lost partitions")
+                case Hold():
+                    self._hold(self._fetching.cursors)
+                    self._processed.set()
+                case Ended(error):
+                    self.failure = self.failure or error
+                    self._ended.set()
+                    self._changed()
+
+    def _heartbeat(self, beat: SendHeartbeat) -> ConsumerGroupHeartbeatRequest:
+        options = self.options
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=options.group_id,
+            member_id=self.member_id,
+            member_epoch=beat.epoch,
+            instance_id=options.instance_id,
+            rebalance_timeout_ms=-1,
+        )
+        if beat.is_full:
+            request.rebalance_timeout_ms = options.rebalance_timeout_ms
+            request.subscribed_topic_names.CopyFrom(TopicNames(names=options.topics))
+            request.subscribed_topic_regex = options.pattern
+            if options.rack:
+                request.rack_id = options.rack
+            if options.assignor:
+                request.server_assignor = options.assignor
+        if beat.owned is not None:
+            by_topic: dict[TopicId, list[int]] = {}
+            for key in beat.owned:
+                by_topic.setdefault(key.topic_id, []).append(key.partition)
+            request.topic_partitions.CopyFrom(
+                AssignedPartitions(
+                    topics=[
+                        TopicPartitionList(topic_id=topic_id.bytes, partitions=partitions)
+                        for topic_id, partitions in by_topic.items()
+                    ]
+                )
+            )
+        return request
+
+    def _note_topics(self) -> None:
+        """Remember the names of topics, also for when they are deleted."""
+        fresh = {
+            topic.topic_id: topic.name
+            for topic in self._cluster.view.topics.values()
+            if topic.topic_id not in self._names
+        }
+        if fresh:
+            self._names.update(fresh)
+            self._handle(TopicsKnown(frozenset(fresh), self._clock.monotonic_ms()))
+
+    def _named(self, partitions: Iterable[PartitionKey]) -> list[TopicPartition]:
+        return sorted(TopicPartition(self._names[key.topic_id], key.partition) for key in partitions)
+
+    async def _assign(self, partitions: tuple[PartitionKey, ...]) -> None:
+        """Look up where to start, call back, start reading."""
+        topic_ids = {TopicPartition(self._names[key.topic_id], key.partition): key.topic_id for key in partitions}
+        keys = sorted(topic_ids)
+        committed = await self._find_committed(keys)
+        if committed is not None:
+            self._fetching.add(self._cursor(key, topic_ids[key], committed.get(key)) for key in keys)
+            for topic in sorted({key.topic for key in keys}):
+                self._cluster.request_refresh(topic)
+            self._changed()
+            if await self._call(self.options.on_assigned, keys) and self._core.is_member:
+                for key in keys:
+                    self._fetching.cursors[key].is_held = False
+                self._changed()
+        self._handle(CallbackDone(self._clock.monotonic_ms()))
+
+    async def _find_committed(self, keys: list[TopicPartition]) -> dict[TopicPartition, OffsetCommitted | None] | None:
+        """Return the committed offsets, as soon as they can be read; None if the member was fenced or closes before."""
+        while self._core.is_member and not self._is_closing:
+            try:
+                return await self._offsets.fetch(self.options.group_id, keys, self._committer(), require_stable=True)
+            except CommitFailed:
+                await self._clock.sleep_ms(TICK_MS)  # the next heartbeat learns of it
+            except TidelogError as error:
+                if error.retry is Retry.NEVER:
+                    self.failure = error
+                    self._changed()
+                    return None
+                _log.warning("group %r: committed offsets cannot be read: %s", self.options.group_id, error.message)
+        return None
+
+    def _cursor(self, key: TopicPartition, topic_id: TopicId, found: OffsetCommitted | None) -> Cursor:
+        """Return a new cursor, held, at its start."""
+        cursor = Cursor(key, self._reset_place(), topic_id=topic_id, is_held=True, is_certain=True)
+        if found is not None and found.topic_id in (None, topic_id):
+            cursor.place(found.committed.offset, found.committed.leader_epoch)
+            self._stored[key] = found.committed
+        else:
+            self._stored.pop(key, None)
+            if self.options.reset == "none":
+                cursor.state = CursorState.FAILED
+                cursor.error = NoCommittedOffset(
+                    f"group {self.options.group_id!r} has no committed offset for {key}, and auto_offset_reset is "
+                    '"none": seek to a place, or set auto_offset_reset="earliest" or "latest"'
+                )
+        return cursor
+
+    def _reset_place(self) -> Where:
+        match self.options.reset:
+            case int(back_ms):
+                return max(0, self._clock.wall_ms() - back_ms)
+            case "latest":
+                return "latest"
+            case _:
+                return "earliest"
+
+    async def _revoke(self, keys: list[TopicPartition]) -> None:
+        """Wait until what was returned is processed, commit, call back."""
+        keys = [key for key in keys if key in self._fetching.cursors]
+        self._hold(keys)
+        while not self._is_closing and self._core.is_member and not self._returned.keys().isdisjoint(keys):
+            self._processed.clear()
+            await self._processed.wait()
+        if self.options.auto_commit:
+            await self._commit_processed(keys)
+        await self._call(self.options.on_revoked, keys)
+        self._remove(keys)
+        self._handle(CallbackDone(self._clock.monotonic_ms()))
+
+    async def _lose(self, keys: list[TopicPartition]) -> None:
+        keys = [key for key in keys if key in self._fetching.cursors]
+        await self._call(self.options.on_lost or self.options.on_revoked, keys)
+        self._remove(keys)
+        self._handle(CallbackDone(self._clock.monotonic_ms()))
+
+    async def _call(self, callback: PartitionsCallback | None, keys: list[TopicPartition]) -> bool:
+        """Call back; return whether the callback returned. What it raises is raised by every further poll."""
+        if callback is None or not keys:
+            return True
+        try:
+            outcome = callback(list(keys))
+            if isawaitable(outcome):
+                await outcome
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            self.failure = error
+            self._changed()
+            return False
+        return True
+
+    def _hold(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            cursor = self._fetching.cursors.get(key)
+            if cursor is not None:
+                cursor.is_held = True
+
+    def _remove(self, keys: Iterable[TopicPartition]) -> None:
+        self._fetching.remove(keys)
+        for key in keys:
+            self._returned.pop(key, None)
+            self._stored.pop(key, None)
+        self._changed()
+
+    # --- commits ------------------------------------------------------------------------------------------------
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await self._clock.sleep_ms(self.options.auto_commit_interval_ms)
+            if self._core.is_member:
+                await self._commit_processed(list(self._fetching.cursors))
+
+    async def _commit_processed(self, keys: Iterable[TopicPartition]) -> None:
+        """Commit what was processed and is not committed yet. A failure is logged: the positions are committed with the
+        next ones, or read again by the next member."""
+
+        def due() -> dict[TopicPartition, OffsetCommitted]:
+            found = {**self._positions(keys), **{key: at for key, at in self._returned.items() if key in keys}}
+            return {key: each for key, each in found.items() if self._stored.get(key) != each.committed}
+
+        try:
+            await self._commit(due)
+        except CommitFailed as error:
+            _log.info("group %r: %s", self.options.group_id, error.message)
+        except TidelogError as error:
+            _log.warning("group %r: %s", self.options.group_id, error.message)
+
+    async def _commit(self, choose: Callable[[], dict[TopicPartition, OffsetCommitted]]) -> None:
+        """Commit what `choose` returns once all earlier commits are done."""
+        async with self._commits:
+            offsets = choose()
+            if offsets:
+                await self._offsets.commit(self.options.group_id, offsets, self._committer())
+                self._stored.update((key, each.committed) for key, each in offsets.items())
+
+    def _committer(self) -> Callable[[], GroupMetadata]:
+        """Return the function that says who commits: it fails once the present membership is over."""
+        joins = self._core.joins
+
+        def who() -> GroupMetadata:
+            if joins != self._core.joins:
+                raise commit_failed(self.options.group_id, UnknownMemberId("it was fenced and has joined again"))
+            return self.metadata()
+
+        return who
+
+    def _asking(self) -> GroupMetadata:
+        return GroupMetadata(self.options.group_id)
+
+    def _positions(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetCommitted]:
+        cursors = (self._fetching.cursors.get(key) for key in keys)
+        found = ((cursor, _position_of(cursor)) for cursor in cursors if cursor is not None)
+        return {cursor.topic_partition: position for cursor, position in found if position is not None}
+
+    def _given(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, OffsetCommitted]:
+        """The user's offsets, of partitions that the member has. Raises CommitFailed."""
+        given = {}
+        for key, offset in offsets.items():
+            cursor = self._fetching.cursors.get(key)
+            if cursor is None and self.options.is_subscription:
+                raise CommitFailed(
+                    f"{key} is not assigned to this member of group {self.options.group_id!r}: nothing was committed. "
+                    "Another member may read it; commit only what `assignment` has."
+                )
+            given[key] = OffsetCommitted(offset, None if cursor is None else cursor.topic_id)
+        return given
+
+
+def _position_of(cursor: Cursor) -> OffsetCommitted | None:
+    if cursor.position is None:
+        return None
+    return OffsetCommitted(CommittedOffset(Offset(cursor.position), cursor.position_epoch), cursor.topic_id)
