@@ -91,6 +91,7 @@ class PendingBatch:
                 producer_id=stamp.producer_id,
                 producer_epoch=stamp.epoch,
                 base_sequence=stamp.sequence,
+                is_transactional=self.queue.is_transactional,
             )
             builder.extend(self.records)
             self._encoded = stamp, builder.build()
@@ -145,6 +146,8 @@ class PartitionQueue:
     """The numbering used before the queue switched to sending without idempotence."""
     idempotent: bool = False
     """Whether to send with idempotence; `series` follows as soon as no batch is in flight."""
+    is_transactional: bool = False
+    """Whether each batch belongs to a transaction."""
     queued_bytes: int = 0
     topic_id: TopicId | None = None
     leader: NodeId = NO_NODE

@@ -23,6 +23,8 @@ from tidelog.types import NO_TIMESTAMP, Acks, Endpoint, Millis, Offset, RecordEr
 
 MESSAGE_BYTES: Final = 1024 * 1024
 """Target size of a message; a message contains at least one batch."""
+TRANSACTION_VERSION: Final = 2
+"""KIP-890: the leader adds a partition to the transaction when it is first written."""
 
 
 Take: TypeAlias = Callable[[Attempt], tuple[bytes, int] | None]
@@ -48,16 +50,26 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
         take: Take,
         report: Report,
         throttled: Throttled,
+        transactional_id: str = "",
     ) -> None:
+        """transactional_id: of a producer whose batches all belong to transactions; empty: none does."""
         super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM, clock)
         self._acks, self._take, self._report, self._on_throttled = acks, take, report, throttled
+        self._transactional_id = transactional_id
+        self._transaction_version = TRANSACTION_VERSION if transactional_id else 0
         self._unanswered: set[int] = set()
 
     def _next_request(self) -> wire.ProduceRequest | None:
         entries, timeout_ms = self._next_entries()
         if not entries:
             return None
-        return wire.ProduceRequest(acks=self._acks, timeout_ms=timeout_ms, partitions=entries)
+        return wire.ProduceRequest(
+            acks=self._acks,
+            timeout_ms=timeout_ms,
+            partitions=entries,
+            transactional_id=self._transactional_id,
+            transaction_version=self._transaction_version,
+        )
 
     def _next_entries(self) -> tuple[list[wire.PartitionProduce], int]:
         entries: list[wire.PartitionProduce] = []

@@ -30,48 +30,37 @@ from tidelog.client.connection import Service
 from tidelog.client.core_events import FindLeader, TimePassed
 from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.many_arrow import columns_of_table
-from tidelog.client.many_records import ManyRecords, RecordColumns, checked_columns
-from tidelog.client.options import (
-    acks_of,
-    at_least,
-    codec_of,
-    topic_name,
-    whole_number,
-    yes_or_no,
-)
+from tidelog.client.many_records import NO_HEADERS, ManyRecords, RecordColumns, checked_columns
+from tidelog.client.options import acks_of, at_least, topic_name
 from tidelog.client.partitioner import Partitioner, partition_for_key
 from tidelog.client.produce_stream import ProduceStream
 from tidelog.client.producer_calls import Call, Pause, Placed, WaitingRecord, checked_record
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.producer_events import (
     Acknowledged,
+    Effect,
     Event,
     Finished,
     Flushed,
     InitProducerId,
     Lost,
     NotEncoded,
-    Policy,
     ProducerIdKnown,
     ProducerIdRefused,
     Refused,
     SubmitAttempt,
 )
-from tidelog.client.route import Route
+from tidelog.client.producer_failures import ensure_fits, memory_exhausted, not_known
+from tidelog.client.producer_options import checked_codec, checked_idempotence, checked_policy, checked_transactions
+from tidelog.client.route import Route, batch_limits
+from tidelog.client.transaction import Transaction
+from tidelog.client.transactions import Transactions
 from tidelog.client.unsent_records import warn_of_unsent
 from tidelog.clock import Clock
-from tidelog.errors import (
-    BufferExhausted,
-    InvalidConfig,
-    InvalidRequest,
-    LeaderNotAvailable,
-    RecordTooLarge,
-    TidelogError,
-)
+from tidelog.errors import InvalidTxnState, LeaderNotAvailable, TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.network import Transport
 from tidelog.protocol.v1 import data_pb2
-from tidelog.records import RecordBatchBuilder
 from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.records.v2.record import Header, encode_record
 from tidelog.records.v2.varint import INT64_MAX
@@ -81,7 +70,6 @@ from tidelog.types import Acks, Codec, Endpoint, Millis, NodeId, ProducerId
 
 _log = logging.getLogger("tidelog.producer")
 
-NO_HEADERS: Final[Headers] = ()
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
 """The node's share of the request timeout, so that its answer arrives before the producer's timeout."""
@@ -103,8 +91,11 @@ class Producer(Service):
     limit for the outcome of a record; keep it well below the nodes' `producer.id.expiration.ms` (default: one day).
     on_unknown: what to do with records sent without idempotence if it is unknown whether they are committed: "raise"
     CommitUnknown, or "resend" them in order, before later ones, until they are acknowledged; they may then be in the
-    log twice. tls: the files for TLS; None: plain text. sasl: the user that authenticates; None: no one. client_id: its
-    name in quotas and in the nodes' logs. transport, clock, rng: the system's by default.
+    log twice. transactional_id: sends records in transactions only (`transaction()`); the id belongs to one running
+    producer, and a newer one with the same id fences it. transaction_timeout_ms: the coordinator aborts a transaction
+    that is open for longer, at most the nodes' `transaction.max.timeout.ms`. tls: the files for TLS; None: plain text.
+    sasl: the user that authenticates; None: no one. client_id: its name in quotas and in the nodes' logs. transport,
+    clock, rng: the system's by default.
 
     The defaults are those of Kafka's producer, except for larger batches and more memory.
     """
@@ -127,6 +118,8 @@ class Producer(Service):
         retry_backoff_ms: int = 100,
         retry_backoff_ms_max: int = 1_000,
         on_unknown: Literal["raise", "resend"] = "raise",
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         tls: Tls | None = None,
         sasl: Sasl | None = None,
         client_id: str = "",
@@ -135,35 +128,37 @@ class Producer(Service):
         rng: Random | None = None,
     ) -> None:
         super().__init__(bootstrap, tls=tls, sasl=sasl, client_id=client_id, transport=transport, clock=clock, rng=rng)
-        at_least(0, linger_ms=linger_ms, max_block_ms=max_block_ms)
-        at_least(1, batch_bytes=batch_bytes, record_bytes_max=record_bytes_max, request_timeout_ms=request_timeout_ms)
-        at_least(1, retry_backoff_ms=retry_backoff_ms, retry_backoff_ms_max=retry_backoff_ms_max)
-        at_least(linger_ms + 1, delivery_timeout_ms=delivery_timeout_ms)
-        at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
-        yes_or_no(enable_idempotence=enable_idempotence)
-        if on_unknown not in ("raise", "resend"):
-            raise InvalidConfig(f'on_unknown={on_unknown!r}: use "raise" or "resend"')
         self.acks = acks_of(acks)
-        self._idempotent = enable_idempotence and self.acks is Acks.ALL
-        if enable_idempotence and not self._idempotent:
-            _log.info("acks=%d: records are sent without idempotence, which needs acks=all", self.acks)
-        if compression_level is not None:
-            whole_number("compression_level", compression_level)
-        self._codec, self._level = codec_of(compression), compression_level
-        RecordBatchBuilder(self._codec, level=compression_level)  # rejects a level that the codec does not have
-        self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
-        self._max_block_ms = max_block_ms
-        policy = Policy(
-            acks=self.acks,
+        policy = checked_policy(
+            self.acks,
             linger_ms=linger_ms,
             batch_bytes=batch_bytes,
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_ms_max=retry_backoff_ms_max,
-            resend_unknown=on_unknown == "resend",
+            on_unknown=on_unknown,
         )
-        self._core = ProducerCore(policy, self._rng)
+        at_least(0, max_block_ms=max_block_ms)
+        at_least(1, record_bytes_max=record_bytes_max)
+        at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
+        self._idempotent = checked_idempotence(self.acks, enable_idempotence)
+        self._codec, self._level = checked_codec(compression, compression_level), compression_level
+        self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
+        self._max_block_ms = max_block_ms
+        self._transactional_id = transactional_id or ""
+        self._transactions: Transactions | None = None
+        self._core: ProducerCore
+        if transactional_id is None:
+            self._core = ProducerCore(policy, self._rng)
+        else:
+            limits = checked_transactions(
+                policy, transactional_id, transaction_timeout_ms, max_block_ms, idempotent=self._idempotent
+            )
+            self._transactions = Transactions(
+                limits, policy, self._clock, self._rng, self._execute, self._spawn, self._has_waiting_calls
+            )
+            self._core = self._transactions.records
         weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
         self._routes: dict[str, Route] = {}
         self._views: dict[str, TopicView] = {}
@@ -276,10 +271,17 @@ class Producer(Service):
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if not isinstance(delivery, Delivery):
             if topic in self._routes:
-                raise self._exhausted("is full")
+                raise memory_exhausted(self._buffer_bytes, "is full")
             _ = self._cluster
-            raise self._not_known(topic)
+            raise not_known(topic)
         return delivery
+
+    def transaction(self) -> Transaction:
+        """Return a transaction, to be used once with `async with`: leaving the block commits, an exception aborts. One
+        is open at a time; needs a `transactional_id`. Records that are sent while it is open belong to it."""
+        if self._transactions is None:
+            raise InvalidTxnState("the producer has no transactional_id: create it with one to use transactions")
+        return Transaction(self, self._transactions)
 
     async def partitions(self, topic: str) -> int:
         """Return the number of partitions of the topic. Raises the reason if the topic is not known after
@@ -298,8 +300,10 @@ class Producer(Service):
             await outcome.wait()
 
     async def close(self, *, flush: bool = True) -> None:
-        """Flush, then stop. flush=False: unsent records fail with an error."""
+        """Flush, then stop. flush=False: unsent records fail with an error. An open transaction is aborted."""
         try:
+            if self._tasks is not None and self._transactions is not None and self._transactions.has_open:
+                await self._transactions.abort()
             if flush and self._tasks is not None:
                 await self.flush()
         finally:
@@ -314,7 +318,7 @@ class Producer(Service):
         """
         route = self._routes.get(topic_name(topic))
         if route is None:
-            raise self._not_known(topic)
+            raise not_known(topic)
         return route.idempotent
 
     @property
@@ -457,7 +461,7 @@ class Producer(Service):
                 call.timer.cancel()
             self._end_call(call)
         if delivery is None:
-            raise self._exhausted(f"was full for max_block_ms={self._max_block_ms}")
+            raise memory_exhausted(self._buffer_bytes, f"was full for max_block_ms={self._max_block_ms}")
         return delivery
 
     def _put_waiting(self) -> None:
@@ -499,32 +503,17 @@ class Producer(Service):
         record: int | None = None,
     ) -> None:
         """Raise RecordTooLarge if the encoded record exceeds a limit. record: its index in a call of many."""
-        what = "a record" if record is None else f"record {record}"
-        size = HEADER_BYTES + len(encode_record(0, 0, key, value, headers))
         limits = {"record_bytes_max": self._record_bytes_max, "buffer_bytes": self._buffer_bytes - OBJECT_BYTES}
         if self._codec is Codec.NONE:  # the compressed size is checked by the node
             limits[f"max.message.bytes of topic {topic!r}"] = route.topic_bytes_max
-        name, limit = min(limits.items(), key=lambda item: item[1])
-        if size > limit:
-            raise RecordTooLarge(
-                f"{what} for topic {topic!r} takes {size} bytes, {name} allows {limit}: split the record or raise "
-                "the limit. Nothing was queued."
-            )
-
-    @staticmethod
-    def _not_known(topic: str) -> InvalidRequest:
-        return InvalidRequest(f"the metadata of topic {topic!r} are not loaded: await partitions({topic!r}) first")
-
-    def _exhausted(self, what: str) -> BufferExhausted:
-        return BufferExhausted(
-            f"the producer's memory (buffer_bytes={self._buffer_bytes}) {what}: records arrive faster than the nodes "
-            "acknowledge them; send more slowly, or raise buffer_bytes. Nothing was queued."
-        )
+        ensure_fits(topic, HEADER_BYTES + len(encode_record(0, 0, key, value, headers)), limits, record)
 
     # --- the core and the world ---------------------------------------------------------------------------------
 
     def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
         self._cluster.on_change(self._on_metadata)
+        if self._transactions is not None:
+            self._transactions.start(self._cluster)
         return {"produce": self._pump()}
 
     async def _pump(self) -> None:
@@ -536,9 +525,13 @@ class Producer(Service):
                 self._put_waiting()
 
     def _handle(self, *events: Event) -> None:
-        """Pass events that came together to the core, execute its effects, set the timer."""
+        """Pass events that came together to the core, and execute its effects."""
+        self._execute(self._core.handle(*events))
+
+    def _execute(self, effects: Sequence[Effect]) -> None:
+        """Execute effects of the core, set the timer."""
         memory_was_freed = False
-        todo = deque(self._core.handle(*events))
+        todo = deque(effects)
         while todo:
             effect = todo.popleft()
             match effect:
@@ -550,6 +543,8 @@ class Producer(Service):
                 case Finished():
                     effect.notify()
                     memory_was_freed = True
+                    if effect.error is not None and self._transactions is not None:
+                        self._transactions.fail(effect.error)
                 case FindLeader(topic_partition):
                     if self._tasks is not None:
                         self._cluster.request_refresh(topic_partition.topic)
@@ -602,6 +597,7 @@ class Producer(Service):
                 take=self._take,
                 report=self._report,
                 throttled=partial(self._core.note_throttle, node),
+                transactional_id=self._transactional_id,
             )
             stream.give(attempt)
             self._spawn(stream.run(), f"produce to {endpoint}")
@@ -626,9 +622,7 @@ class Producer(Service):
         """Create the route of a topic, or replace it if the topic changed."""
         known = self._routes.get(view.name)
         self._views[view.name] = view
-        topic_bytes_max = int(view.configs.get("max.message.bytes", self._record_bytes_max))
-        segment_bytes = int(view.configs.get("segment.bytes", topic_bytes_max))  # a batch must fit into a segment
-        batch_bytes = min(self._core.policy.batch_bytes, topic_bytes_max, segment_bytes) - HEADER_BYTES
+        batch_bytes, topic_bytes_max = batch_limits(view.configs, self._core.policy.batch_bytes, self._record_bytes_max)
         idempotent = self._idempotent and view.configs.get(MESSAGE_FORMAT, "v2") == "v2"
         if known is not None and (len(known.queues), known.batch_bytes, known.topic_bytes_max, known.idempotent) == (
             len(view.partitions),
@@ -665,6 +659,12 @@ class Producer(Service):
             if not call.placed.done():
                 call.placed.set_exception(self._unusable())
         self._waiting_for_memory.clear()
+        if self._transactions is not None:
+            self._transactions.stop(self._unusable())
+
+    def _has_waiting_calls(self) -> bool:
+        calls = (*self._waiting_for_memory, *(call for waiting in self._waiting_for_topic.values() for call in waiting))
+        return any(not call.placed.done() for call in calls)
 
     def _on_defect(self) -> None:
         self._abandon(f"the producer failed by a defect ({self._defect!r})")

@@ -433,7 +433,7 @@ class ProducerCore:
                 self._watch(batch.attempt, at, effects)
         self._expire(queue, at, effects)
         if queue.series is not None and queue.series.broken:
-            self._start_next_epoch(queue, queue.series)
+            self._start_next_epoch(queue, queue.series, at, effects)
         self._offer(queue, at, effects)
 
     def _offer(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
@@ -575,7 +575,7 @@ class ProducerCore:
             effects.append(InitProducerId(self._producer_id, series.epoch if series.exhausted_id >= 0 else -1))
         return False
 
-    def _start_next_epoch(self, queue: PartitionQueue, series: Series) -> None:
+    def _start_next_epoch(self, queue: PartitionQueue, series: Series, _at: Millis, _effects: list[Effect]) -> None:
         """Start a new epoch once every batch of the old one is settled: it was not written, or its senders got
         CommitUnknown."""
         if any(batch.attempt is not None or batch.unknown_cause is not None for batch in queue.begun):

@@ -1,13 +1,22 @@
-"""The errors that a producer reports for batches without an acknowledgement.
+"""The errors that a producer reports for batches without an acknowledgement, and for records that it does not queue.
 
 Not here: whether a batch has failed (producer_core.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.sequences import PLAIN
-from tidelog.errors import CommitUnknown, DeliveryTimedOut, TidelogError
+from tidelog.errors import (
+    BufferExhausted,
+    CommitUnknown,
+    DeliveryTimedOut,
+    InvalidRequest,
+    RecordTooLarge,
+    TidelogError,
+)
 from tidelog.types import NO_NODE
 
 
@@ -50,3 +59,28 @@ def commit_unknown(batch: PendingBatch, attempt: Attempt, cause: TidelogError) -
 def _about(batch: PendingBatch, error: CommitUnknown) -> CommitUnknown:
     error.topic_partition, error.records = batch.queue.topic_partition, batch.outcome.records
     return error
+
+
+def ensure_fits(topic: str, size: int, limits: Mapping[str, int], record: int | None) -> None:
+    """Raise RecordTooLarge if an encoded record of this size exceeds the smallest limit. record: its index in a call of
+    many."""
+    name, limit = min(limits.items(), key=lambda item: item[1])
+    if size > limit:
+        what = "a record" if record is None else f"record {record}"
+        raise RecordTooLarge(
+            f"{what} for topic {topic!r} takes {size} bytes, {name} allows {limit}: split the record or raise the "
+            "limit. Nothing was queued."
+        )
+
+
+def not_known(topic: str) -> InvalidRequest:
+    """Return the error for a topic without metadata."""
+    return InvalidRequest(f"the metadata of topic {topic!r} are not loaded: await partitions({topic!r}) first")
+
+
+def memory_exhausted(buffer_bytes: int, what: str) -> BufferExhausted:
+    """Return the error for a record that finds no memory. what: what happened to the memory."""
+    return BufferExhausted(
+        f"the producer's memory (buffer_bytes={buffer_bytes}) {what}: records arrive faster than the nodes acknowledge "
+        "them; send more slowly, or raise buffer_bytes. Nothing was queued."
+    )

@@ -6,13 +6,22 @@ Not here: how a partition is chosen (partitioner.py), when a batch is sent (prod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.client.accumulator import PartitionQueue
 from tidelog.client.partitioner import Partitioner
 from tidelog.errors import UnknownTopicOrPartition
+from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.types import NO_NODE
+
+
+def batch_limits(configs: Mapping[str, str], batch_bytes: int, record_bytes_max: int) -> tuple[int, int]:
+    """Return the size of a full batch without its header, and `max.message.bytes` of a topic with these settings. A
+    batch must fit into a segment."""
+    topic_bytes_max = int(configs.get("max.message.bytes", record_bytes_max))
+    segment_bytes = int(configs.get("segment.bytes", topic_bytes_max))
+    return min(batch_bytes, topic_bytes_max, segment_bytes) - HEADER_BYTES, topic_bytes_max
 
 
 @dataclass(slots=True, eq=False)

@@ -65,6 +65,11 @@ class Series:
         """Start the series, or restart it with another id."""
         self.producer_id, self.epoch, self.sequence = producer_id, epoch, 0
 
+    def restart(self, producer_id: ProducerId, epoch: int) -> None:
+        """Start the series of a transaction, which has its own epoch (KIP-890)."""
+        self.begin(producer_id, epoch)
+        self.broken, self.proven_ms = False, None
+
     def renew(self) -> None:
         """Continue in the next epoch; if the epochs are exhausted, `begin` must set another id."""
         self.broken, self.proven_ms = False, None

@@ -1,0 +1,183 @@
+"""The transaction of a producer as applications use it: `async with producer.transaction() as txn`.
+
+Not here: what happens when it begins and ends (transactions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Protocol, Self
+
+from tidelog.client.batch_delivery import BatchDelivery
+from tidelog.client.delivery import Delivery, SendResult
+from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.client.group_offsets import OffsetCommitted
+from tidelog.client.many_arrow import columns_of_table
+from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
+from tidelog.client.options import text, topic_partition, whole_number
+from tidelog.client.transactions import Transactions
+from tidelog.errors import InvalidTxnState, TidelogError
+from tidelog.records.v2.record import Header
+from tidelog.records.v2.varint import INT64_MAX
+from tidelog.types import Offset, TopicPartition
+
+
+class OffsetSource(Protocol):
+    """A consumer with a group."""
+
+    def transaction_offsets(self) -> tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]]:
+        """Return who the consumer is in its group, and its positions. Raises InvalidRequest if it has no group."""
+        ...
+
+
+class RecordSink(Protocol):
+    """The producer."""
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = NO_HEADERS,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery: ...
+
+    async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery: ...
+
+
+class Transaction:
+    """Records and offsets that become visible together, or never. Leaving the block commits; an exception aborts.
+
+    The methods send as those of the producer, which belong to the open transaction as well. Consumers with
+    read_committed see the records after the commit, all others at once. Leaving the block raises TransactionAborted if
+    anything of the transaction failed, also if that error left the block: the failure is its cause. Other exceptions
+    leave the block unchanged. ProducerFenced: another producer has taken over; close this one.
+    TransactionOutcomeUnknown: close this producer; its message says how to continue.
+    """
+
+    def __init__(self, producer: RecordSink, transactions: Transactions) -> None:
+        self._producer, self._transactions = producer, transactions
+        self._is_open = False
+        self._was_opened = False
+
+    async def __aenter__(self) -> Self:
+        if self._was_opened:
+            raise InvalidTxnState("the transaction was opened before: each block needs a transaction() of its own")
+        await self._transactions.begin()
+        self._is_open = self._was_opened = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        if error is None:
+            await self._transactions.commit()
+            return
+        reason = await self._transactions.abort()
+        if reason is not None and isinstance(error, TidelogError) and type(error) is not type(reason):
+            raise reason from error
+
+    async def abort(self) -> None:
+        """Abort the transaction; the rest of its block must send nothing. Nothing of it becomes visible, even if no
+        coordinator can be reached at the moment."""
+        self._ensure_open()
+        self._is_open = False
+        await self._transactions.abort()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = NO_HEADERS,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> SendResult:
+        """Send one record and wait until its position is known, as `Producer.send`. In a loop, use `enqueue`: the end
+        of the block waits for all records."""
+        self._ensure_open()
+        return await (await self._producer.enqueue(topic, value, key, headers, partition, timestamp))
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = NO_HEADERS,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue one record, as `Producer.enqueue`. Its delivery need not be awaited: a failure ends the transaction."""
+        self._ensure_open()
+        return await self._producer.enqueue(topic, value, key, headers, partition, timestamp)
+
+    async def enqueue_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[Iterable[Header]] | None = None,
+        partition: int | None = None,
+        timestamp: int | Iterable[int | None] | None = None,
+    ) -> BatchDelivery:
+        """Queue many records, as `Producer.enqueue_many`."""
+        self._ensure_open()
+        return await self._producer.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
+
+    async def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
+        """Queue the rows of an Arrow table, as `Producer.enqueue_arrow`."""
+        self._ensure_open()
+        return await self._producer.enqueue_columns(topic, columns_of_table(table, partition))
+
+    async def send_offsets(
+        self,
+        source: OffsetSource | Mapping[TopicPartition | tuple[str, int], int | CommittedOffset],
+        group: GroupMetadata | str | None = None,
+    ) -> None:
+        """Commit offsets of a consumer group with the transaction (KIP-447): its input counts as read exactly if its
+        output is visible. Returns when the group's coordinator has them.
+
+        source: a consumer with a group, whose positions are committed in the name of its membership: what it has
+        returned counts as read, and a member that lost its partitions is refused. Or the offset of the next record for
+        each partition, and `group`: the metadata of a member, or the id of a group that has no members. Raises
+        TransactionAborted with the refusal as its cause, ProducerFenced.
+        """
+        self._ensure_open()
+        metadata, offsets = _offsets_of(source, group)
+        if offsets:
+            await self._transactions.add_offsets(metadata, offsets)
+
+    def _ensure_open(self) -> None:
+        if not self._is_open:
+            raise InvalidTxnState("the transaction has ended, or was not entered: use it inside its `async with` block")
+
+
+def _offsets_of(
+    source: object, group: GroupMetadata | str | None
+) -> tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]]:
+    """Return the arguments of `send_offsets`, checked. Raises TypeError, InvalidRequest."""
+    if not isinstance(source, Mapping):
+        if group is not None:
+            raise TypeError("group is given by the consumer: pass it with a mapping of offsets only")
+        if not hasattr(source, "transaction_offsets"):
+            raise TypeError(f"send_offsets needs a consumer or a mapping of offsets, not {type(source).__name__}")
+        found: tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]] = source.transaction_offsets()
+        return found
+    if isinstance(group, str):
+        group = GroupMetadata(text("group", group))
+    if not isinstance(group, GroupMetadata):
+        raise TypeError(f"offsets need a group: the id of one, or the metadata of a member, not {group!r}")
+    return group, {topic_partition(key): _offset(key, offset) for key, offset in source.items()}
+
+
+def _offset(key: object, offset: object) -> OffsetCommitted:
+    if isinstance(offset, CommittedOffset):
+        return OffsetCommitted(offset)
+    number = whole_number(f"the offset of {key}", offset, least=0, most=INT64_MAX)
+    return OffsetCommitted(CommittedOffset(Offset(number)))

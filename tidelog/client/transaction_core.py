@@ -1,0 +1,335 @@
+"""Transaction core: when a transaction of a producer begins and how it ends. Pure: events in, effects out.
+
+    NEW          no producer id, or it has to be asked for again ----> STARTING
+    STARTING     asks the coordinator for producer id and epoch  ----> OPEN, NEW, FAILED
+    READY        no transaction is open                          ----> OPEN
+    OPEN         records and offsets are added                   ----> COMMITTING, ABORTING, ABORT_ONLY, READY, FAILED
+    ABORT_ONLY   something of the transaction failed             ----> ABORTING, READY
+    COMMITTING   asks the coordinator to commit                  ----> READY, NEW, FAILED
+    ABORTING     asks the coordinator to abort                   ----> READY, NEW, FAILED
+    FAILED       fenced, or an outcome is unknown: the producer must end
+
+Invariants:
+  1. A transaction is reported as committed only after the coordinator has said so, and as aborted only if it is certain
+     that it is not committed. Otherwise its outcome is TransactionOutcomeUnknown.
+  2. Once a commit was asked for and may have been applied, only the answer to the same question decides: repeating
+     EndTxn is idempotent, because each transaction has its own epoch (KIP-890). An abort is never asked for then.
+  3. After a failure in a transaction nothing but its end is asked for.
+  4. One call is under way at a time.
+  5. Whether the producer is fenced is decided by the coordinator: a producer whose epoch is refused asks for its next
+     one with its present one, which only the newest producer gets (KIP-360, KIP-588).
+Not here: records (transactional_core.py), who calls whom (transactions.py).
+Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-890; Kafka's TransactionManager, which ends in a fatal error more often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final
+
+from tidelog.client.transaction_events import (
+    Abort,
+    AddOffsets,
+    Ask,
+    AskEnd,
+    AskOffsets,
+    AskProducerId,
+    Begin,
+    Call,
+    CallFailed,
+    Commit,
+    Done,
+    Identified,
+    OffsetsAdded,
+    Opened,
+    RecordsFailed,
+    RecordsRefused,
+    TransactionEffect,
+    TransactionEvent,
+    TransactionPolicy,
+)
+from tidelog.errors import (
+    ConcurrentTransactions,
+    ConnectionFailed,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    ProducerFenced,
+    RebalanceInProgress,
+    RequestTimedOut,
+    Retry,
+    StaleMemberEpoch,
+    TidelogError,
+    TransactionAbortable,
+    TransactionAborted,
+    TransactionOutcomeUnknown,
+)
+from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, ProducerId
+
+CONCURRENT_MS: Final = 20
+"""First pause after ConcurrentTransactions: the coordinator completes the last transaction in some milliseconds."""
+
+_NEED_A_NEW_TRANSACTION: Final = (StaleMemberEpoch, RebalanceInProgress)
+"""The group may have given partitions to another member: their offsets must not be committed as they are."""
+
+_SURELY_NOT_COMMITTED: Final = (InvalidTxnState, TransactionAbortable)
+"""Answers of the coordinator about the transaction of this epoch: nothing was written in it, or it was aborted."""
+
+
+class State(Enum):
+    """State of a transactional producer."""
+
+    NEW = "new"
+    STARTING = "starting"
+    READY = "ready"
+    OPEN = "open"
+    ABORT_ONLY = "abort-only"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    FAILED = "failed"
+
+
+TRANSITIONS: Final = {
+    State.NEW: (State.STARTING,),
+    State.STARTING: (State.OPEN, State.NEW, State.FAILED),
+    State.READY: (State.OPEN,),
+    State.OPEN: (State.COMMITTING, State.ABORTING, State.ABORT_ONLY, State.READY, State.FAILED),
+    State.ABORT_ONLY: (State.ABORTING, State.READY),
+    State.COMMITTING: (State.READY, State.NEW, State.FAILED),
+    State.ABORTING: (State.READY, State.NEW, State.FAILED),
+    State.FAILED: (),
+}
+
+
+def needs_lookup(error: TidelogError) -> bool:
+    """Whether the coordinator may be another node now."""
+    return error.retry is Retry.ELSEWHERE or isinstance(error, ConnectionFailed | RequestTimedOut)
+
+
+@dataclass(slots=True)
+class _Question:
+    """A call to a coordinator that is repeated until it is answered."""
+
+    call: Call
+    until: Millis
+    failures: int = 0
+    may_be_applied: bool = False
+    """An attempt without an answer may have been applied."""
+
+
+class TransactionCore:
+    """State of one transactional producer."""
+
+    def __init__(self, policy: TransactionPolicy, rng: Random) -> None:
+        self.policy = policy
+        self.state = State.NEW
+        self.failure: TidelogError | None = None
+        """Why the open transaction cannot be committed, or why the producer has failed."""
+        self._rng = rng
+        self._producer_id, self._epoch = ProducerId(NO_PRODUCER_ID), NO_PRODUCER_EPOCH
+        self._question: _Question | None = None
+        self._has_offsets = False
+        """Offsets may have been added to the open transaction."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is under way."""
+        return self._question is not None
+
+    def handle(self, event: TransactionEvent) -> list[TransactionEffect]:
+        """Apply an event and return the effects in order. Raises InvalidTxnState, or the reason why the producer has
+        failed, for a call of the application that the state does not allow; nothing has changed then."""
+        match event:
+            case Begin(at):
+                return self._begin(at)
+            case AddOffsets(group, offsets, at):
+                self._ensure(State.OPEN)
+                self._has_offsets = True
+                return self._ask(
+                    AskOffsets(self._producer_id, self._epoch, group, offsets), at, self.policy.max_block_ms
+                )
+            case Commit(has_written, at):
+                self._ensure(State.OPEN)
+                return self._end(State.COMMITTING, at, has_written=has_written)
+            case Abort(has_written, at):
+                self._ensure(State.OPEN, State.ABORT_ONLY)
+                return self._end(State.ABORTING, at, has_written=has_written)
+            case RecordsFailed(error):
+                return self._records_failed(error)
+            case Identified(producer_id, epoch):
+                return self._identified(producer_id, epoch)
+            case OffsetsAdded():
+                self._question = None
+                return [Done(self.reason())]
+            case CallFailed(error, is_applied, at):
+                return self._call_failed(error, is_applied, at)
+
+    # --- what the application asks for --------------------------------------------------------------------------
+
+    def _begin(self, at: Millis) -> list[TransactionEffect]:
+        self._ensure(State.NEW, State.READY)
+        if self.state is State.READY:
+            return self._open()
+        self._move(State.STARTING)
+        return self._ask(AskProducerId(self._producer_id, self._epoch), at, self.policy.max_block_ms)
+
+    def _open(self) -> list[TransactionEffect]:
+        self._move(State.OPEN)
+        self.failure, self._has_offsets = None, False
+        return [Opened(self._producer_id, self._epoch), Done()]
+
+    def _end(self, ending: State, at: Millis, *, has_written: bool) -> list[TransactionEffect]:
+        """Ask for the end of the transaction. The coordinator does not know one without records and offsets."""
+        committed = ending is State.COMMITTING
+        effects: list[TransactionEffect] = [] if committed else [RecordsRefused(self._aborted())]
+        if not has_written and not self._has_offsets:
+            self._move(State.READY)
+            return [*effects, Done()]
+        self._move(ending)
+        limit_ms = self.policy.transaction_timeout_ms if committed else self.policy.max_block_ms
+        return [*effects, *self._ask(AskEnd(self._producer_id, self._epoch, committed), at, limit_ms)]
+
+    def _ensure(self, *states: State) -> None:
+        if self.state not in states or self.is_busy:
+            raise self.refusal()
+
+    def reason(self) -> TidelogError | None:
+        """Return what a call raises because the open transaction or the producer has failed; None: neither has."""
+        if self.state is State.FAILED:
+            assert self.failure is not None, "a producer fails for a reason"
+            again = type(self.failure)(self.failure.message)
+            again.__cause__ = self.failure.__cause__
+            return again
+        return self._aborted() if self.state is State.ABORT_ONLY else None
+
+    def refusal(self) -> TidelogError:
+        """Return what a call raises that the state does not allow."""
+        reason = self.reason()
+        if reason is not None:
+            return reason
+        if self.state in (State.NEW, State.READY):
+            return InvalidTxnState(f"the producer {self._name} has no open transaction: open one with transaction()")
+        return InvalidTxnState(
+            f"the producer {self._name} has a transaction that is {self.state.value}, and it has one at a time: leave "
+            "the block of that one first, or create another producer with another transactional id"
+        )
+
+    # --- what happened ------------------------------------------------------------------------------------------
+
+    def _records_failed(self, error: TidelogError) -> list[TransactionEffect]:
+        """The open transaction can only be aborted; if the producer is fenced, not even that."""
+        if self.state is not State.OPEN:
+            return []
+        if isinstance(error, ProducerFenced):
+            return self._fail(self._fenced(error))
+        self._move(State.ABORT_ONLY)
+        self.failure = error
+        return [RecordsRefused(self._aborted())]
+
+    def _identified(self, producer_id: ProducerId, epoch: int) -> list[TransactionEffect]:
+        self._question = None
+        self._producer_id, self._epoch = producer_id, epoch
+        if self.state is State.STARTING:
+            return self._open()
+        self._move(State.READY)
+        return [Done()]
+
+    def _call_failed(self, error: TidelogError, is_applied: bool | None, at: Millis) -> list[TransactionEffect]:
+        question = self._question
+        assert question is not None, "one call is under way"
+        question.failures += 1
+        question.may_be_applied = question.may_be_applied or is_applied is None
+        is_vain = isinstance(question.call, AskOffsets) and self.state is not State.OPEN
+        if error.retry is not Retry.NEVER and not isinstance(error, _NEED_A_NEW_TRANSACTION) and not is_vain:
+            pause_ms = self._pause_ms(error, question.failures)
+            if at + pause_ms < question.until:
+                return [Ask(question.call, pause_ms, question.until)]
+        self._question = None
+        match question.call:
+            case AskProducerId():
+                return self._not_identified(error)
+            case AskOffsets():
+                effects = self._records_failed(error)
+                return [*effects, Done(self.reason())]
+            case AskEnd(committed=True):
+                return self._not_committed(error, question)
+            case AskEnd():
+                return self._not_aborted(error)
+
+    def _not_identified(self, error: TidelogError) -> list[TransactionEffect]:
+        if isinstance(error, ProducerFenced | InvalidProducerEpoch):
+            return [*self._fail(self._fenced(error)), Done(self.failure)]
+        self._move(State.NEW)
+        return [Done(error)]
+
+    def _not_committed(self, error: TidelogError, question: _Question) -> list[TransactionEffect]:
+        if question.may_be_applied and not isinstance(error, _SURELY_NOT_COMMITTED):
+            unknown = TransactionOutcomeUnknown(
+                f"it is unknown whether the transaction of {self._name} (producer id {self._producer_id}, epoch "
+                f"{self._epoch}) was committed: {error.message} Create a new producer with the same transactional id: "
+                "its first transaction begins after this one has ended. Offsets that were committed with the "
+                "transaction then tell whether it was: continue from the group's committed offsets. "
+                "`tidelog txn describe` shows the state of the transactional id."
+            )
+            unknown.__cause__ = error
+            return [*self._fail(unknown), Done(unknown)]
+        if isinstance(error, ProducerFenced):
+            return [*self._fail(self._fenced(error)), Done(self.failure)]
+        self.failure = error
+        self._move(State.NEW)
+        aborted = self._aborted()
+        return [RecordsRefused(aborted), Done(aborted)]
+
+    def _not_aborted(self, error: TidelogError) -> list[TransactionEffect]:
+        """The coordinator has not confirmed the abort. It is certain nevertheless: nothing ever asked for a commit, and
+        the coordinator aborts when the producer asks for its next epoch, or at the transaction's timeout."""
+        if isinstance(error, ProducerFenced):
+            return [*self._fail(self._fenced(error)), Done()]
+        self._move(State.NEW)
+        return [Done()]
+
+    # --- means --------------------------------------------------------------------------------------------------
+
+    def _ask(self, call: Call, at: Millis, limit_ms: int) -> list[TransactionEffect]:
+        self._question = _Question(call, Millis(at + limit_ms))
+        return [Ask(call, 0, self._question.until)]
+
+    def _fail(self, error: TidelogError) -> list[TransactionEffect]:
+        """The producer cannot be used any more."""
+        self._move(State.FAILED)
+        self.failure = error
+        return [RecordsRefused(error)]
+
+    def _move(self, to: State) -> None:
+        assert to in TRANSITIONS[self.state], f"{self.state} does not lead to {to}"
+        self.state = to
+
+    def _aborted(self) -> TransactionAborted:
+        cause = self.failure
+        why = "" if cause is None else f", because a part of it failed: {cause.message}"
+        error = TransactionAborted(
+            f"the transaction of {self._name} is aborted{why}. Nothing of it is visible to read_committed consumers. "
+            "Run it again, from the input on"
+        )
+        error.__cause__ = cause
+        return error
+
+    def _fenced(self, cause: TidelogError) -> ProducerFenced:
+        error = ProducerFenced(
+            f"the producer {self._name} is fenced: a newer producer with the same transactional id has started, or "
+            f"`tidelog txn abort` was called ({cause.message}). Its open transaction is aborted. Close this producer; "
+            "if no other is to run, create a new one"
+        )
+        error.__cause__ = cause
+        return error
+
+    @property
+    def _name(self) -> str:
+        return repr(self.policy.transactional_id)
+
+    def _pause_ms(self, error: TidelogError, failures: int) -> int:
+        """Return milliseconds before the next attempt: doubling, bounded, with a random variation of a fifth."""
+        first = CONCURRENT_MS if isinstance(error, ConcurrentTransactions) else self.policy.retry_backoff_ms
+        full = min(self.policy.retry_backoff_ms_max, first << min(failures - 1, 20))
+        return max(1, int(full * self._rng.uniform(0.8, 1.2)))

@@ -1,0 +1,323 @@
+"""The driver of a producer's transactions: passes what the application calls to the core, and makes the core's calls to
+the coordinators.
+
+Invariants: a call of the core runs to its end although the caller of the application is cancelled. When a transaction
+ends, each of its records has its outcome and none is waiting.
+Not here: decisions (transaction_core.py), records (transactional_core.py), what applications call (transaction.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.coordinators import ATTEMPT_MS, CoordinatorKind, Coordinators
+from tidelog.client.group_metadata import GroupMetadata
+from tidelog.client.group_offsets import OffsetCommitted
+from tidelog.client.produce_stream import TRANSACTION_VERSION
+from tidelog.client.producer_events import Effect, Flushed, Policy
+from tidelog.client.transaction_core import State, TransactionCore, needs_lookup
+from tidelog.client.transaction_events import (
+    Abort,
+    AddOffsets,
+    Ask,
+    AskEnd,
+    AskOffsets,
+    AskProducerId,
+    Begin,
+    Call,
+    CallFailed,
+    Commit,
+    Done,
+    Identified,
+    OffsetsAdded,
+    Opened,
+    RecordsFailed,
+    RecordsRefused,
+    TransactionEffect,
+    TransactionEvent,
+    TransactionPolicy,
+)
+from tidelog.client.transactional_core import NO_TRANSACTION, TransactionalCore
+from tidelog.clock import Clock
+from tidelog.errors import InvalidTxnState, TidelogError, TransactionOutcomeUnknown
+from tidelog.protocol import methods
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import groups_pb2, transactions_pb2
+from tidelog.types import Endpoint, Millis, ProducerId, TopicPartition
+
+_log = logging.getLogger("tidelog.producer")
+
+_COMMITTING: Final = "the transaction is being committed: send records before its block ends"
+
+
+class Transactions:
+    """The transactions of one producer, one at a time."""
+
+    def __init__(
+        self,
+        policy: TransactionPolicy,
+        of_records: Policy,
+        clock: Clock,
+        rng: Random,
+        execute: Callable[[Sequence[Effect]], None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        has_waiting_calls: Callable[[], bool],
+    ) -> None:
+        """execute: applies effects of the core of the records. spawn: starts a task of the producer. has_waiting_calls:
+        whether a call waits until its records can be queued."""
+        self.records = TransactionalCore(of_records, rng)
+        """The core of the producer's records."""
+        self._core = TransactionCore(policy, rng)
+        self._policy, self._clock, self._rng = policy, clock, rng
+        self._execute, self._spawn, self._has_waiting_calls = execute, spawn, has_waiting_calls
+        self._cluster: Cluster | None = None
+        self._coordinators: Coordinators | None = None
+        self._caller: asyncio.Future[None] | None = None
+        """Of the application's call that is under way; it stays until the call has ended."""
+        self._turn = asyncio.Lock()
+        """Held by the application's call that is under way."""
+
+    def start(self, cluster: Cluster) -> None:
+        """The producer has started."""
+        self._cluster, self._coordinators = cluster, Coordinators(cluster, self._rng)
+
+    def stop(self, reason: TidelogError) -> None:
+        """The producer has ended: a call that is under way gets no answer any more."""
+        if self._caller is not None and not self._caller.done():
+            if self._core.state is State.COMMITTING:
+                error: TidelogError = TransactionOutcomeUnknown(
+                    f"it is unknown whether the transaction of {self._policy.transactional_id!r} was committed: "
+                    f"{reason.message}. A new producer with the same transactional id ends it"
+                )
+                error.__cause__ = reason
+                reason = error
+            self._caller.set_exception(reason)
+            self._caller.exception()  # it is read: a cancelled caller does not wait
+
+    # --- what the application calls -----------------------------------------------------------------------------
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a transaction is open, or ends at this moment."""
+        return self._core.state in (State.OPEN, State.ABORT_ONLY, State.COMMITTING, State.ABORTING)
+
+    async def begin(self) -> None:
+        """Open a transaction: the first one asks for a producer id, which ends what an earlier producer of the same
+        transactional id has left open. Raises the reason after `max_block_ms`; ProducerFenced, InvalidTxnState."""
+        if self._turn.locked():
+            raise self._core.refusal()
+        async with self._turn:
+            await self._settled()
+            try:
+                await self._perform(Begin(self._clock.monotonic_ms()))
+            except asyncio.CancelledError:
+                self._when_settled(self._abandon)
+                raise
+
+    async def add_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetCommitted]) -> None:
+        """Commit offsets of a group with the open transaction. Raises TransactionAborted, ProducerFenced."""
+        async with self._turn:
+            await self._settled()
+            await self._perform(AddOffsets(group, offsets, self._clock.monotonic_ms()))
+
+    async def commit(self) -> None:
+        """Send what is queued, then commit. Raises TransactionAborted, TransactionOutcomeUnknown, ProducerFenced."""
+        try:
+            self.records.refuse_records(InvalidTxnState(_COMMITTING))
+            if self._has_waiting_calls():
+                self.fail(
+                    InvalidTxnState(
+                        "a call was still waiting to queue its records when the block of its transaction ended: await "
+                        "each call inside the block"
+                    )
+                )
+            await self._flush()
+            async with self._turn:
+                await self._settled()
+                if self._core.state is not State.ABORT_ONLY:
+                    await self._perform(Commit(self.records.has_written, self._clock.monotonic_ms()))
+                    return
+        except asyncio.CancelledError:
+            if self._core.state in (State.OPEN, State.ABORT_ONLY):
+                self._when_settled(self._abandon)
+            raise
+        reason = await self.abort()
+        assert reason is not None, "the transaction has failed"
+        raise reason
+
+    async def abort(self) -> TidelogError | None:
+        """Abort the open transaction. Returns the reason if it had failed before, or the producer has. Never raises
+        because of the coordinator: that nothing commits the transaction is certain before it answers."""
+        async with self._turn:
+            await self._settled()
+            reason = self._core.reason()
+            if self._core.state in (State.OPEN, State.ABORT_ONLY):
+                try:
+                    await self._perform(Abort(self.records.has_written, self._clock.monotonic_ms()))
+                except asyncio.CancelledError:
+                    self._when_settled(self._abandon)
+                    raise
+        return reason
+
+    def fail(self, error: TidelogError) -> None:
+        """Something of the open transaction failed: it can only be aborted."""
+        self._handle(RecordsFailed(error, self._clock.monotonic_ms()))
+
+    async def _flush(self) -> None:
+        """Return when each record of the transaction has its outcome."""
+        outcomes = [batch.outcome for batch in self.records.unfinished()]
+        self._execute(self.records.handle(Flushed(self._clock.monotonic_ms())))
+        for outcome in outcomes:
+            outcome.is_read = True  # the error of the transaction reports it
+            await outcome.wait()
+
+    async def _settled(self) -> None:
+        """Wait for the end of a call whose caller was cancelled."""
+        if self._caller is not None:
+            await asyncio.wait([self._caller])
+
+    async def _perform(self, event: TransactionEvent) -> None:
+        caller = self._caller = asyncio.get_running_loop().create_future()
+        try:
+            self._handle(event)
+        except BaseException:
+            self._caller = None
+            raise
+        await asyncio.shield(caller)
+
+    def _when_settled(self, then: Callable[[], None]) -> None:
+        """Call back when the call under way has ended, or at once if there is none."""
+        if self._caller is None:
+            then()
+        else:
+            self._caller.add_done_callback(lambda _: then())
+
+    def _abandon(self) -> None:
+        """The caller that opened the transaction was cancelled: abort it, without a caller that waits."""
+        if self._core.state in (State.OPEN, State.ABORT_ONLY) and not self._core.is_busy and self._cluster is not None:
+            self._caller = asyncio.get_running_loop().create_future()
+            self._handle(Abort(self.records.has_written, self._clock.monotonic_ms()))
+
+    # --- the core and the world ---------------------------------------------------------------------------------
+
+    def _handle(self, event: TransactionEvent) -> None:
+        for effect in self._core.handle(event):
+            self._apply(effect)
+
+    def _apply(self, effect: TransactionEffect) -> None:
+        match effect:
+            case Ask():
+                self._spawn(self._ask(effect), "ask a coordinator")
+            case Opened(producer_id, epoch):
+                self.records.begin_transaction(producer_id, epoch)
+            case RecordsRefused(reason):
+                self._execute(self.records.drop_records(reason, self._clock.monotonic_ms()))
+            case Done(error):
+                self._done(error)
+
+    def _done(self, error: TidelogError | None) -> None:
+        """The application's call has ended."""
+        if self._core.state in (State.NEW, State.READY):
+            self.records.refuse_records(InvalidTxnState(NO_TRANSACTION))
+        caller, self._caller = self._caller, None
+        assert caller is not None, "a call is under way"
+        if caller.done():
+            return
+        if error is None:
+            caller.set_result(None)
+        else:
+            caller.set_exception(error)
+            caller.exception()  # a cancelled caller does not read it
+
+    async def _ask(self, ask: Ask) -> None:
+        assert self._coordinators is not None, "a transaction begins after the start"
+        kind, key = self._coordinator_of(ask.call)
+        if ask.pause_ms:
+            await self._clock.sleep_ms(ask.pause_ms)
+        is_applied: bool | None = False
+        try:
+            endpoint = await self._coordinators.find(kind, key, timeout_ms=self._left_ms(ask.until))
+            try:
+                answer = await self._call(endpoint, ask.call, min(ATTEMPT_MS, self._left_ms(ask.until)))
+            except TidelogError as error:
+                is_applied = error.written
+                if needs_lookup(error):
+                    self._coordinators.forget(kind, key, endpoint)
+                raise
+        except TidelogError as error:
+            self._handle(CallFailed(error, is_applied, self._clock.monotonic_ms()))
+        else:
+            self._handle(answer)
+
+    def _left_ms(self, until: Millis) -> int:
+        return max(1, until - self._clock.monotonic_ms())
+
+    def _coordinator_of(self, call: Call) -> tuple[CoordinatorKind, str]:
+        if isinstance(call, AskOffsets):
+            return CoordinatorKind.GROUP, call.group.group_id
+        return CoordinatorKind.TRANSACTION, self._policy.transactional_id
+
+    async def _call(self, to: Endpoint, call: Call, timeout_ms: int) -> TransactionEvent:
+        """Make one attempt. Raises the error of the answer."""
+        assert self._cluster is not None, "a transaction begins after the start"
+        transport, transactional_id = self._cluster.transport, self._policy.transactional_id
+        match call:
+            case AskProducerId(producer_id, epoch):
+                request = transactions_pb2.InitTransactionalProducerRequest(
+                    transactional_id=transactional_id,
+                    transaction_timeout_ms=self._policy.transaction_timeout_ms,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    transaction_version=TRANSACTION_VERSION,
+                )
+                method = methods.TRANSACTIONS_INIT_PRODUCER_ID
+                given = await transport.call(to, method, request, timeout_ms=timeout_ms)
+                return Identified(ProducerId(given.producer_id), given.producer_epoch, self._clock.monotonic_ms())
+            case AskEnd(producer_id, epoch, committed):
+                end = transactions_pb2.EndTxnRequest(
+                    transactional_id=transactional_id,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    committed=committed,
+                    transaction_version=TRANSACTION_VERSION,
+                )
+                ended = await transport.call(to, methods.TRANSACTIONS_END_TXN, end, timeout_ms=timeout_ms)
+                return Identified(ProducerId(ended.producer_id), ended.producer_epoch, self._clock.monotonic_ms())
+            case AskOffsets():
+                commit = offsets_request(transactional_id, call)
+                answer = await transport.call(to, methods.GROUPS_TXN_OFFSET_COMMIT, commit, timeout_ms=timeout_ms)
+                for partition in answer.partitions:
+                    if partition.HasField("error"):
+                        raise from_proto(partition.error)
+                return OffsetsAdded(self._clock.monotonic_ms())
+
+
+def offsets_request(transactional_id: str, call: AskOffsets) -> groups_pb2.TxnOffsetCommitRequest:
+    """Return the message of a call."""
+    group = call.group
+    return groups_pb2.TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        producer_id=call.producer_id,
+        producer_epoch=call.epoch,
+        transaction_version=TRANSACTION_VERSION,
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        instance_id=group.instance_id,
+        partitions=[
+            groups_pb2.OffsetToCommit(
+                topic=key.topic,
+                topic_id=None if offset.topic_id is None else offset.topic_id.bytes,
+                partition=key.partition,
+                offset=offset.committed.offset,
+                leader_epoch=offset.committed.leader_epoch,
+                metadata=offset.committed.metadata,
+            )
+            for key, offset in call.offsets.items()
+        ],
+    )
