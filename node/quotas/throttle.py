@@ -33,7 +33,7 @@ _FETCH_STREAM: Final = "Data.FetchStream"
 _RECEIVED: Final = dict.fromkeys(("Data.Produce", "Data.ProduceStream"), QuotaType.PRODUCER_BYTE_RATE)
 _SENT: Final = dict.fromkeys(("Data.Fetch", _FETCH_STREAM), QuotaType.CONSUMER_BYTE_RATE)
 _EXEMPT_SERVICES: Final = ("Controller", "Quorum", "Sasl")
-_EXEMPT_APIS: Final = ("Data.GetReplicaLogInfo",)
+_EXEMPT_APIS: Final = ("Data.GetReplicaLogInfo", "Data.WriteTxnMarkers", "Transactions.AddOrVerifyPartitions")
 _PERCENT_SECONDS: Final = 1e-7
 """One nanosecond of a second, in percent."""
 _SMOOTHING: Final = 8

@@ -338,7 +338,15 @@ def test_a_user_whose_calls_wait_leaves_room_for_those_of_others(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "api", ["Controller.CreateTopic", "Quorum.FetchMetadata", "Data.GetReplicaLogInfo", "Sasl.Authenticate"]
+    "api",
+    [
+        "Controller.CreateTopic",
+        "Quorum.FetchMetadata",
+        "Data.GetReplicaLogInfo",
+        "Data.WriteTxnMarkers",
+        "Transactions.AddOrVerifyPartitions",
+        "Sasl.Authenticate",
+    ],
 )
 def test_requests_of_nodes_and_handshakes_are_exempt(api: str) -> None:
     limits = {QuotaEntity("ANONYMOUS", None): 1e-6}

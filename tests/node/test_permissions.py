@@ -24,26 +24,31 @@ from google.protobuf.message import Message
 
 from node.requests.types.api import APIS
 from node.requests.types.context import ANONYMOUS
-from node.security.permissions import CHANGES, PERMISSIONS, Permission, Scope
+from node.security.permissions import CHANGES, PERMISSIONS, Permission
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes
 from tidelog.client.admin import Admin
+from tidelog.clock import MachineClock
 from tidelog.errors import (
     ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
     IllegalSaslState,
+    Retry,
     SaslAuthenticationFailed,
     SaslSessionEnded,
     TidelogError,
     TlsHandshakeFailed,
     TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
 )
 from tidelog.protocol import methods, wire
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.methods import CallKind, Method
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.protocol.status import from_proto, from_rpc_error
-from tidelog.protocol.v1 import acl_pb2, admin_pb2, data_pb2, sasl_pb2
+from tidelog.protocol.v1 import acl_pb2, admin_pb2, data_pb2, groups_pb2, sasl_pb2, transactions_pb2
+from tidelog.records import Record, build_batch
 from tidelog.security.acls import (
     CLUSTER_NAME,
     OPERATIONS,
@@ -57,13 +62,28 @@ from tidelog.security.acls import (
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.scram import ScramClient
 from tidelog.security.tls_files import Tls
-from tidelog.types import Endpoint, Millis, ScramMechanism
+from tidelog.types import INTERNAL_TOPICS, Endpoint, Millis, Offset, ScramMechanism
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 TOPIC: Final = "orders"
+GROUP: Final = "readers"
+TRANSACTIONAL_ID: Final = "billing"
+NOT_THERE: Final = "-that-does-not-exist"
+"""Behind the name of a group, where the request would delete it."""
+
+NAMES: Final = {
+    ResourceType.TOPIC: (TOPIC, PatternType.LITERAL),
+    ResourceType.CLUSTER: (CLUSTER_NAME, PatternType.LITERAL),
+    ResourceType.GROUP: (GROUP, PatternType.PREFIXED),
+    ResourceType.TRANSACTIONAL_ID: (TRANSACTIONAL_ID, PatternType.LITERAL),
+}
+"""What the rules of callers are about."""
+
 SCRAM: Final = ScramMechanism.SCRAM_SHA_256
 FOLLOWER: Final = "Data.FetchStream of a follower"
-"""The one row whose request differs from another one's only by a field."""
+"""The one row whose permission is not in the table of permissions: nodes need it too."""
+
+OF_TRANSACTION: Final = "of a transaction"
 
 MUTUAL: Final = "mutual"
 """The listener that requires certificates of clients."""
@@ -77,9 +97,15 @@ WAYS: Final = ("certificates", "passwords")
 MADE_UP: Final = ((SESSION_KEY, "x" * 43),)
 """What a call carries that has the token of no session."""
 
-REFUSALS: Final = (
+NO_PERMISSION: Final = (
     TopicAuthorizationFailed,
     ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
+
+REFUSALS: Final = (
+    *NO_PERMISSION,
     TlsHandshakeFailed,
     SaslAuthenticationFailed,
     SaslSessionEnded,
@@ -93,6 +119,17 @@ NO_CREDENTIALS, WRONG, WITHOUT_PERMISSION, WITH_PERMISSION, NODE = CALLERS = (
     "node",
 )
 """Kinds of callers: the columns of the table."""
+
+LISTS: Final = ("Groups.ListGroups", "Transactions.ListTransactions")
+"""Requests that everyone may ask: the answer has what the caller may describe."""
+
+TRANSACTIONAL: Final = build_batch(
+    [Record(Offset(0), Millis(0), b"key", b"value")],
+    producer_id=77,
+    producer_epoch=0,
+    base_sequence=0,
+    is_transactional=True,
+)
 
 IMPLYING: Final = {
     "DESCRIBE": {"READ", "WRITE", "DELETE", "ALTER"},
@@ -114,33 +151,43 @@ def table() -> list[dict[str, str]]:
     return rows
 
 
-def shown(needed: Permission) -> str:
+def shown(needed: Permission, variant: str) -> str:
     """A permission as the table shows it."""
-    if needed.scope is Scope.CLUSTER:
-        text = f"{needed.operation.name} of the cluster"
-        if needed.or_topic is not None:
-            text += f", or {needed.or_topic.name} of {'the' if needed.topic_of is not None else 'any'} topic"
-        return text
-    if needed.scope is Scope.NOTHING:
-        return "none"
-    return f"{needed.operation.name} of {'the' if needed.scope is Scope.TOPIC else 'each'} topic"
+    return ", and ".join(str(need) for need in needed.of_variant(variant)) or "none"
 
 
-def sufficient(permission: str) -> set[tuple[ResourceType, AclOperation]]:
-    """The operations on resources of which each is enough."""
+def needs(permission: str) -> list[set[tuple[ResourceType, AclOperation]]]:
+    """The operations on resources of which each is enough, for each need."""
+    return [_sufficient(need) for need in permission.split(", and ") if need != "none"]
+
+
+def _sufficient(need: str) -> set[tuple[ResourceType, AclOperation]]:
     found = set()
-    for part in permission.split(", or ") if permission != "none" else ():
-        operation, kind = re.fullmatch(r"([A-Z_]+) of (?:the|each|any) (cluster|topic)", part).groups()  # type: ignore[union-attr]
-        resource = ResourceType[kind.upper()]
+    for part in need.split(", or "):
+        operation, kind = re.fullmatch(  # type: ignore[union-attr]
+            r"([A-Z_]+) of (?:the|each|every|any) (cluster|topic|group|transactional id)", part
+        ).groups()
+        resource = ResourceType[kind.upper().replace(" ", "_")]
         for each in (operation, *IMPLYING.get(operation, ())):
             if AclOperation[each] in OPERATIONS[resource]:
                 found.add((resource, AclOperation[each]))
     return found
 
 
+def attempts(
+    permission: str,
+) -> Iterator[tuple[set[tuple[ResourceType, AclOperation]], set[tuple[ResourceType, AclOperation]]]]:
+    """What the client with permission has, and what the one without it lacks: every sufficient operation of each need
+    is once the only one of the former, and every need once all that the latter lacks."""
+    wanted = [sorted(need) for need in needs(permission)]
+    for turn in range(max(map(len, wanted), default=1)):
+        with_it = {need[turn % len(need)] for need in wanted}
+        for lacking in wanted or [[]]:
+            yield with_it, set(lacking)
+
+
 def rule(principal: str, kind: ResourceType, operation: AclOperation) -> AclBinding:
-    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else TOPIC
-    return AclBinding(kind, name, PatternType.LITERAL, principal, "*", operation, AclPermission.ALLOW)
+    return AclBinding(kind, *NAMES[kind], principal, "*", operation, AclPermission.ALLOW)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -170,6 +217,15 @@ def request_of(row: str, topic_id: bytes) -> Any:
         timeout_ms=CALL_MS,
         partitions=[wire.PartitionProduce(batch_id=1, topic_id=topic_id, partition=0, leader_epoch=-1, records=b"bad")],
     )
+    transactional = wire.ProduceRequest(
+        acks=1,
+        timeout_ms=CALL_MS,
+        partitions=[
+            wire.PartitionProduce(batch_id=1, topic_id=topic_id, partition=0, leader_epoch=-1, records=TRANSACTIONAL)
+        ],
+        transactional_id=TRANSACTIONAL_ID,
+        transaction_version=2,
+    )
     replica = data_pb2.Replica(node_id=7, incarnation=bytes(16))
     described = admin_pb2.TopicPartitionId(topic=TOPIC, partition=0)
     own: dict[str, Any] = {
@@ -178,6 +234,8 @@ def request_of(row: str, topic_id: bytes) -> Any:
         ),
         "Data.Produce": produced,
         "Data.ProduceStream": produced,
+        f"Data.Produce {OF_TRANSACTION}": transactional,
+        f"Data.ProduceStream {OF_TRANSACTION}": transactional,
         "Data.Fetch": data_pb2.FetchRequest(partitions=[fetched]),
         "Data.FetchStream": data_pb2.FetchRequest(partitions=[fetched]),
         FOLLOWER: data_pb2.FetchRequest(replica=replica, partitions=[fetched]),
@@ -199,12 +257,69 @@ def request_of(row: str, topic_id: bytes) -> Any:
             resource_name=TOPIC,
         ),
     }
+    own |= group_requests() | transaction_requests(topic_id)
     return own[row] if row in own else filled(method_of(row).request())
+
+
+def group_requests() -> dict[str, Message]:
+    """About the group and the topic. None commits anything: the partition does not exist, the member is unknown."""
+    heartbeat = groups_pb2.ConsumerGroupHeartbeatRequest(
+        group_id=GROUP,
+        member_id="nobody",
+        member_epoch=7,
+        rebalance_timeout_ms=-1,
+        subscribed_topic_names=groups_pb2.TopicNames(names=[TOPIC]),
+    )
+    committed = [groups_pb2.OffsetToCommit(topic=TOPIC, partition=99, offset=1, leader_epoch=-1)]
+    gone = GROUP + NOT_THERE
+    asked = [groups_pb2.NamedPartition(topic=TOPIC, partition=0)]
+    transactions = groups_pb2.COORDINATOR_TYPE_TRANSACTION
+    return {
+        "Coordinators.FindCoordinator of groups": groups_pb2.FindCoordinatorRequest(keys=[GROUP]),
+        "Coordinators.FindCoordinator of transactional ids": groups_pb2.FindCoordinatorRequest(
+            type=transactions, keys=[TRANSACTIONAL_ID]
+        ),
+        "Groups.ConsumerGroupHeartbeat": heartbeat,
+        "Groups.ConsumerGroupHeartbeatStream": heartbeat,
+        "Groups.OffsetCommit": groups_pb2.OffsetCommitRequest(group_id=GROUP, member_epoch=-1, partitions=committed),
+        "Groups.TxnOffsetCommit": groups_pb2.TxnOffsetCommitRequest(
+            transactional_id=TRANSACTIONAL_ID,
+            producer_id=77,
+            transaction_version=2,
+            group_id=GROUP,
+            member_epoch=-1,
+            partitions=committed,
+        ),
+        "Groups.OffsetFetch": groups_pb2.OffsetFetchRequest(
+            group_id=GROUP, member_epoch=-1, partitions=groups_pb2.NamedPartitions(partitions=asked)
+        ),
+        "Groups.OffsetDelete": groups_pb2.OffsetDeleteRequest(group_id=gone, partitions=asked),
+        "Groups.DescribeGroups": groups_pb2.DescribeGroupsRequest(group_ids=[GROUP]),
+        "Groups.DeleteGroups": groups_pb2.DeleteGroupsRequest(group_ids=[gone]),
+    }
+
+
+def transaction_requests(topic_id: bytes) -> dict[str, Message]:
+    """About the transactional id and the topic, by a producer that does not exist."""
+    producer: Any = {"transactional_id": TRANSACTIONAL_ID, "producer_id": 77}
+    partition: Any = {"topic_id": topic_id, "partition": 0}
+    asked = [groups_pb2.NamedPartition(topic=TOPIC, partition=0)]
+    return {
+        "Transactions.InitProducerId": transactions_pb2.InitTransactionalProducerRequest(**producer),
+        "Transactions.AddPartitionsToTxn": transactions_pb2.AddPartitionsToTxnRequest(**producer, partitions=asked),
+        "Transactions.AddOffsetsToTxn": transactions_pb2.AddOffsetsToTxnRequest(**producer, group_id=GROUP),
+        "Transactions.EndTxn": transactions_pb2.EndTxnRequest(**producer, committed=True, transaction_version=2),
+        "Transactions.DescribeTransactions": transactions_pb2.DescribeTransactionsRequest(
+            transactional_ids=[TRANSACTIONAL_ID]
+        ),
+        "Data.DescribeProducers": data_pb2.DescribeProducersRequest(partitions=[data_pb2.PartitionId(**partition)]),
+        "Data.AbortTransaction": data_pb2.AbortTransactionRequest(**partition, producer_id=77),
+    }
 
 
 def method_of(row: str) -> Method[Any, Any]:
     by_name = {str(method): method for method in methods.ALL}
-    return by_name[row.removesuffix(" of a follower")]
+    return by_name[row.partition(" ")[0]]
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------------
@@ -212,7 +327,7 @@ def method_of(row: str) -> Method[Any, Any]:
 
 def errors_in(answer: Any) -> Iterator[TidelogError | None]:
     """The error of each part of an answer; None for a part without."""
-    for name in ("partitions", "topics"):
+    for name in ("partitions", "topics", "coordinators", "groups", "transactions"):
         parts = getattr(answer, name, ())
         for part in () if isinstance(parts, int) else parts:
             error = getattr(part, "error", None)
@@ -239,7 +354,9 @@ async def let_in(transport: GrpcTransport, address: Endpoint, row: str, request:
         return method is methods.SASL_AUTHENTICATE
     except TidelogError:
         return True
-    refused = [isinstance(error, TopicAuthorizationFailed | ClusterAuthorizationFailed) for error in errors_in(answer)]
+    refused = [isinstance(error, NO_PERMISSION) for error in errors_in(answer)]
+    if row in LISTS:
+        return bool(refused)
     return not (refused and all(refused))
 
 
@@ -278,10 +395,54 @@ async def world(home: Path, way: str) -> AsyncIterator[World]:
                 await admin.set_password(user, f"{user} password", iterations=4_096)
             await admin.create_topic(TOPIC, partitions=1, replication_factor=1)
             described = await admin.describe_topic(TOPIC)
+            await make_group_and_transaction(nodes)
             yield World(nodes, admin, described.topic_id.bytes, callers, listeners)
         finally:
             for transport in callers.values():
                 await transport.close()
+
+
+async def make_group_and_transaction(nodes: RealNodes) -> None:
+    """So that the lists have something to show. A new internal topic is led after a moment."""
+    at = nodes.further[OPERATOR][0]
+    committed = groups_pb2.OffsetCommitRequest(
+        group_id=GROUP,
+        member_epoch=-1,
+        partitions=[groups_pb2.OffsetToCommit(topic=TOPIC, partition=0, offset=0, leader_epoch=-1)],
+    )
+    producer = transactions_pb2.InitTransactionalProducerRequest(
+        transactional_id=TRANSACTIONAL_ID,
+        transaction_timeout_ms=60_000,
+        producer_id=-1,
+        producer_epoch=-1,
+        transaction_version=2,
+    )
+    asked: list[tuple[Any, Any, Any]] = [
+        (groups_pb2.COORDINATOR_TYPE_GROUP, methods.GROUPS_OFFSET_COMMIT, committed),
+        (groups_pb2.COORDINATOR_TYPE_TRANSACTION, methods.TRANSACTIONS_INIT_PRODUCER_ID, producer),
+    ]
+    for kind, method, request in asked:
+        key = GROUP if kind == groups_pb2.COORDINATOR_TYPE_GROUP else TRANSACTIONAL_ID
+        find = groups_pb2.FindCoordinatorRequest(type=kind, keys=[key])
+        await _until_led(nodes, at, methods.COORDINATORS_FIND_COORDINATOR, find)
+        await _until_led(nodes, at, method, request)
+
+
+async def _until_led(nodes: RealNodes, at: Endpoint, method: Method[Any, Any], request: Any) -> None:
+    clock = MachineClock()
+    while True:
+        try:
+            answer = await nodes.transport.call(at, method, request, timeout_ms=CALL_MS)
+        except TidelogError as error:
+            if error.retry is Retry.NEVER:
+                raise
+        else:
+            failed = [error for error in errors_in(answer) if error is not None]
+            assert all(error.retry is not Retry.NEVER for error in failed), failed
+            if not failed:
+                return
+        nodes.ensure_running()
+        await clock.sleep_ms(10)
 
 
 def with_certificates(home: Path, own: Authority) -> dict[str, GrpcTransport]:
@@ -322,22 +483,20 @@ def test_who_is_let_in_is_what_the_document_says(tmp_path: Path, way: str) -> No
         found: dict[str, dict[str, str]] = {}
         async with world(tmp_path, way) as here:
             nodes, admin = here.nodes, here.admin
+            every = {each for kind in NAMES for each in product([kind], OPERATIONS[kind])}
             for row in table():
-                enough = sufficient(row["permission"])
-                others = set(product([ResourceType.TOPIC], OPERATIONS[ResourceType.TOPIC]))
-                others |= set(product([ResourceType.CLUSTER], OPERATIONS[ResourceType.CLUSTER]))
                 request = request_of(row["request"], here.topic_id)
                 outcomes: dict[str, set[bool]] = {caller: set() for caller in CALLERS}
-                for ways in [{each} for each in sorted(enough)] or [set()]:
-                    rules = [rule(who, *each) for who in (without_it, ANONYMOUS) for each in sorted(others - enough)]
-                    await admin.create_acls([*rules, *(rule(with_it, *each) for each in ways)])
+                for enough, lacking in attempts(row["permission"]):
+                    rules = [rule(who, *each) for who in (without_it, ANONYMOUS) for each in sorted(every - lacking)]
+                    await admin.create_acls([*rules, *(rule(with_it, *each) for each in sorted(enough))])
                     for caller in CALLERS:
                         outcomes[caller].add(await here.let_in(caller, row["request"], request))
                     await admin.delete_acls([AclFilter()])
-                assert all(len(each) == 1 for each in outcomes.values()), f"{row['request']}: {outcomes} by {enough}"
+                assert all(len(each) == 1 for each in outcomes.values()), f"{row['request']}: {outcomes}"
                 found[row["request"]] = {caller: "yes" if True in each else "no" for caller, each in outcomes.items()}
                 nodes.ensure_running()
-            assert [topic.name for topic in await admin.list_topics()] == [TOPIC]
+            assert {topic.name for topic in await admin.list_topics()} - INTERNAL_TOPICS == {TOPIC}
             assert nodes.nodes[0].defects == []
         return found
 
@@ -380,10 +539,13 @@ def test_the_document_has_every_request_with_its_permission_and_every_caller() -
     assert set(PERMISSIONS) == rpcs, "node/security/permissions.py"
     assert set(APIS) == rpcs
     rows = table()
-    assert {row["request"] for row in rows} == rpcs | {FOLLOWER}
-    assert {row["request"]: row["permission"] for row in rows if row["request"] != FOLLOWER} == {
-        name: shown(needed) for name, needed in PERMISSIONS.items()
+    permissions = {
+        f"{name} {variant}".rstrip(): shown(needed, variant)
+        for name, needed in PERMISSIONS.items()
+        for variant in needed.variants
     }
+    assert {row["request"]: row["permission"] for row in rows if row["request"] != FOLLOWER} == permissions
+    assert {row["request"] for row in rows} == {*permissions, FOLLOWER}
     assert {name for row in rows for name in row} == {"request", "permission", *CALLERS}
 
 
@@ -396,6 +558,9 @@ def test_all_that_changes_the_cluster_for_an_operator_is_recorded() -> None:
 
 
 def test_what_only_nodes_ask_needs_cluster_action() -> None:
-    found = {name for name, needed in PERMISSIONS.items() if needed.operation is AclOperation.CLUSTER_ACTION}
-    for_nodes = {name for name in PERMISSIONS if name.startswith(("Controller.", "Quorum."))}
-    assert found == for_nodes | {"Data.GetReplicaLogInfo"}
+    found = {
+        name
+        for name, needed in PERMISSIONS.items()
+        if any(need.operation is AclOperation.CLUSTER_ACTION for need in needed.needs)
+    }
+    assert found == {str(method) for method in methods.ALL if methods.is_for_nodes(method)}

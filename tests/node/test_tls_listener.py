@@ -509,7 +509,8 @@ def test_a_listener_does_not_start_with_files_that_cannot_be_used(tmp_path: Path
 
 
 def is_for_nodes(method: object) -> bool:
-    return str(method).startswith(("Quorum.", "Controller.")) or str(method) == "Data.GetReplicaLogInfo"
+    single = ("Data.GetReplicaLogInfo", "Data.WriteTxnMarkers", "Transactions.AddOrVerifyPartitions")
+    return str(method).startswith(("Quorum.", "Controller.")) or str(method) in single
 
 
 async def answers_to_garbage(at: Endpoint, tls: Tls | None) -> dict[str, str]:
