@@ -85,9 +85,7 @@ async def listening(
     made = None if tls is None else ServerTls("client", tls, clock or MachineClock())
     server = GrpcServer("client", boundary=boundary, for_nodes=for_nodes, tls=made)
     address = server.bind(LOOPBACK)
-    server.serve(
-        dict.fromkeys((methods.DATA, methods.ADMIN, methods.SASL, methods.CONTROLLER, methods.QUORUM), service)
-    )
+    server.serve(dict.fromkeys({method.service for method in methods.ALL}, service))
     await server.start()
     try:
         yield address, service, boundary
