@@ -1,0 +1,117 @@
+"""The internal topics of the coordinators: created on first use, by the node that is asked.
+
+Invariant: a topic is created once, however many nodes are asked at the same time: the controller refuses the second
+creation, and every node then waits until it has applied the first one.
+Not here: who may write to the topics (storage/log/log_writer.py, node/requests/internal_topic_rules.py).
+Source: Kafka's AutoTopicCreationManager, GroupCoordinatorService and TransactionCoordinator (`offsetsTopicConfigs`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from replication.controller.events import CreateTopic
+from replication.controller.image import ClusterImage, TopicState
+from replication.coordination.partitioning import partition_of
+from tidelog.errors import CoordinatorNotAvailable, TidelogError, TopicExists
+from tidelog.types import PartitionIndex
+
+CREATE_MS: Final = 10_000
+"""How long a request waits until its internal topic exists."""
+
+REPLICATION_FACTOR: Final = 3
+"""Kafka's default of the replication factor, for clusters with as many nodes."""
+
+BATCH_BYTES_MAX: Final = 16 << 20
+"""`max.message.bytes` of internal topics. A decision is one batch: the new assignment of a group with thousands of
+members is larger than the default of 1 MiB. Only coordinators write to these topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """How an internal topic is created. replication_factor: -1: three, or as many as there are nodes. configs: topic
+    settings."""
+
+    name: str
+    partitions: int = 50
+    replication_factor: int = -1
+    segment_bytes: int = 100 << 20
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def request(self, nodes: int) -> CreateTopic:
+        """The request to the controller. nodes: registered in the cluster."""
+        factor = min(REPLICATION_FACTOR, nodes) if self.replication_factor < 0 else self.replication_factor
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "durability": "fsync",
+            "max.message.bytes": str(BATCH_BYTES_MAX),
+            "message.format": "v2",
+            "message.timestamp.type": "CreateTime",
+            "segment.bytes": str(self.segment_bytes),
+            "unclean.leader.election.enable": "false",
+            **self.configs,
+        }
+        return CreateTopic(self.name, self.partitions, factor, configs)
+
+
+class Metadata(Protocol):
+    """The metadata log of the node."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    async def wait_until(self, condition: Callable[[], bool], /) -> None: ...
+
+
+class InternalTopics:
+    """Finds the internal topics, and creates those that are missing."""
+
+    def __init__(self, metadata: Metadata, create: Callable[[CreateTopic], Awaitable[object]]) -> None:
+        """create: asks the controller; may raise TopicExists."""
+        self._metadata, self._create = metadata, create
+        self._creating = asyncio.Lock()
+
+    async def ensure(self, topic: InternalTopic) -> TopicState:
+        """The topic, created if it is missing. Raises CoordinatorNotAvailable if it cannot be created now."""
+        found = self._metadata.image.topic(topic.name)
+        if found is not None:
+            return found
+        try:
+            async with asyncio.timeout(CREATE_MS / 1_000), self._creating:
+                return await self._created(topic)
+        except TimeoutError:
+            raise CoordinatorNotAvailable(
+                f"the internal topic {topic.name} is being created, and this node has not seen it within {CREATE_MS} "
+                "ms: try again"
+            ) from None
+
+    async def _created(self, topic: InternalTopic) -> TopicState:
+        image = self._metadata.image
+        if topic.name not in image.topic_ids:
+            try:
+                await self._create(topic.request(len(image.nodes)))
+            except TopicExists:
+                pass  # another node was faster
+            except TidelogError as error:
+                raise CoordinatorNotAvailable(
+                    f"the internal topic {topic.name} does not exist and cannot be created now: {error.message}"
+                ) from error
+        await self._metadata.wait_until(lambda: topic.name in self._metadata.image.topic_ids)
+        found = self._metadata.image.topic(topic.name)
+        assert found is not None, "it was in the image in this turn of the loop"
+        return found
+
+    def partition_of(self, topic: str, key: str) -> PartitionIndex:
+        """The partition of a group id or transactional id. Raises CoordinatorNotAvailable if the topic does not exist
+        yet."""
+        found = self._metadata.image.topic(topic)
+        if found is None:
+            raise CoordinatorNotAvailable(
+                f"the internal topic {topic} does not exist, as far as this node knows: look the coordinator up, which "
+                "creates it"
+            )
+        return PartitionIndex(partition_of(key, len(found.partitions)))

@@ -1,0 +1,147 @@
+"""Checks of requests to group coordinators, before a coordinator gets them: a name or number that no correct client
+sends is refused, and costs no coordinator memory.
+
+Not here: what a coordinator refuses because of its state (replication/coordination/groups/), permissions
+(node/security/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from node.runtime.limits import ENTRIES_MAX, ensure_few
+from replication.controller.image import ClusterImage
+from replication.coordination.group_requests import (
+    NO_MEMBER_EPOCH,
+    ConsumerGroupHeartbeat,
+    NamedPartition,
+    OffsetToCommit,
+)
+from tidelog.errors import (
+    InconsistentTopicId,
+    InvalidGroupId,
+    InvalidRegularExpression,
+    InvalidRequest,
+    InvalidTopic,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
+from tidelog.types import TOPIC_NAME_LENGTH_MAX, TOPIC_NAME_RULE, is_topic_name
+
+ID_BYTES_MAX: Final = 1_024
+"""Limit of group ids and transactional ids. Kafka's format allows 32 KiB."""
+
+NAME_BYTES_MAX: Final = 255
+"""Limit of member ids, instance ids, racks and assignors."""
+
+REGEX_BYTES_MAX: Final = 4_096
+"""Limit of a pattern for topics."""
+
+EPOCH_MAX: Final = 32_767
+"""The largest producer epoch."""
+
+
+def ensure_group_id(group_id: str) -> None:
+    """Raise InvalidGroupId if no group can have this id."""
+    if not group_id:
+        raise InvalidGroupId("the group id is empty: name the group")
+    if len(group_id.encode()) > ID_BYTES_MAX:
+        raise InvalidGroupId(f"the group id has {len(group_id.encode())} bytes: at most {ID_BYTES_MAX} are allowed")
+
+
+def ensure_transactional_id(transactional_id: str) -> None:
+    """Raise InvalidRequest if no producer can have this transactional id."""
+    if not transactional_id:
+        raise InvalidRequest("the transactional id is empty: name it")
+    ensure_short(transactional_id, "transactional id", ID_BYTES_MAX)
+
+
+def ensure_short(name: str | None, what: str, bytes_max: int = NAME_BYTES_MAX) -> None:
+    """Raise InvalidRequest if a name is too long."""
+    if name is not None and len(name.encode()) > bytes_max:
+        raise InvalidRequest(f"the {what} has {len(name.encode())} bytes: at most {bytes_max} are allowed")
+
+
+def ensure_heartbeat(request: ConsumerGroupHeartbeat) -> None:
+    """Raise InvalidGroupId, InvalidRequest, InvalidTopic or InvalidRegularExpression for what no member sends."""
+    ensure_group_id(request.group_id)
+    if not request.member_id:
+        raise InvalidRequest("the member id is empty: a member chooses a random one when it starts")
+    _ensure_names(request.member_id, request.instance_id)
+    ensure_short(request.rack_id, "rack")
+    ensure_short(request.server_assignor, "assignor")
+    if request.rebalance_timeout_ms < -1:
+        raise InvalidRequest(f"the rebalance timeout is {request.rebalance_timeout_ms} ms: use 0 or more")
+    if request.subscribed_topic_regex is not None and len(request.subscribed_topic_regex.encode()) > REGEX_BYTES_MAX:
+        raise InvalidRegularExpression(f"the pattern for topics is longer than {REGEX_BYTES_MAX} bytes: shorten it")
+    _ensure_subscription(request.subscribed_topic_names or ())
+    owned = request.topic_partitions or ()
+    ensure_few(owned, "topics")
+    count = sum(len(topic.partitions) for topic in owned)
+    if count > ENTRIES_MAX:
+        raise InvalidRequest(f"the member has {count} partitions: at most {ENTRIES_MAX} are allowed")
+    if any(partition < 0 for topic in owned for partition in topic.partitions):
+        raise InvalidRequest("the member has a partition with a negative index: they are numbered from 0")
+
+
+def _ensure_subscription(names: Iterable[str]) -> None:
+    known: set[str] = set()
+    for name in names:
+        if not is_topic_name(name):
+            raise InvalidTopic(f"invalid topic name {name[: TOPIC_NAME_LENGTH_MAX + 1]!r}: {TOPIC_NAME_RULE}")
+        known.add(name)
+    ensure_few(known, "topics")
+
+
+def ensure_committer(group_id: str, member_id: str, member_epoch: int, instance_id: str | None) -> None:
+    """Raise InvalidGroupId or InvalidRequest for a committer that cannot be."""
+    ensure_group_id(group_id)
+    _ensure_names(member_id, instance_id)
+    if member_epoch < NO_MEMBER_EPOCH:
+        raise InvalidRequest(f"the member epoch is {member_epoch}: use that of the last heartbeat, or -1 for no member")
+
+
+def ensure_producer(transactional_id: str, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+    """Raise InvalidRequest for a producer that cannot be."""
+    ensure_transactional_id(transactional_id)
+    if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
+        raise InvalidRequest(
+            f"no producer has id {producer_id} and epoch {producer_epoch}: ids begin with 0, epochs are 0..{EPOCH_MAX}"
+        )
+    if not 0 <= transaction_version <= 2:
+        raise InvalidRequest(f"transaction version {transaction_version} is unknown: use 0, 1 or 2")
+
+
+def _ensure_names(member_id: str, instance_id: str | None) -> None:
+    ensure_short(member_id, "member id")
+    ensure_short(instance_id, "instance id")
+    if instance_id == "":
+        raise InvalidRequest("the instance id is empty: name it, or omit it for a dynamic member")
+
+
+def ensure_distinct(partitions: Iterable[NamedPartition | OffsetToCommit]) -> None:
+    """Raise InvalidRequest if a partition is named twice."""
+    seen: set[tuple[str, int]] = set()
+    for each in partitions:
+        place = each.topic, each.partition
+        if place in seen:
+            raise InvalidRequest(f"partition {each.topic[:TOPIC_NAME_LENGTH_MAX]}-{each.partition} is named twice")
+        seen.add(place)
+
+
+def why_not_committed(image: ClusterImage, asked: OffsetToCommit) -> TidelogError | None:
+    """Why an offset of this partition cannot be committed; None if it can."""
+    topic = image.topic(asked.topic)
+    if topic is None or not 0 <= asked.partition < len(topic.partitions):
+        return UnknownTopicOrPartition(
+            f"partition {asked.topic[:TOPIC_NAME_LENGTH_MAX]!r}-{asked.partition} does not exist, as far as this node "
+            "knows: its offset was not committed"
+        )
+    if asked.topic_id is not None and asked.topic_id != topic.topic_id:
+        return InconsistentTopicId(
+            f"topic {asked.topic} was deleted and created again: the offset is for its former id {asked.topic_id}"
+        )
+    if asked.offset < 0:
+        return InvalidRequest(f"offset {asked.offset} of partition {asked.topic}-{asked.partition} is negative")
+    return None

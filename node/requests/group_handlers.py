@@ -1,0 +1,426 @@
+"""Handlers of the Groups service: requests to the group coordinators of this node.
+
+A request that is about several groups is divided by their partitions. Entries that are refused before a coordinator
+decides (a topic that does not exist, or that the caller may not use) are answered in their place.
+
+Not here: the coordinators (node/coordinators/, replication/coordination/groups/), their lookup
+(coordinator_handlers.py), checks of fields (group_checks.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from node.coordinators.internal_topics import InternalTopics
+from node.coordinators.member_streams import MemberStream, MemberStreams
+from node.coordinators.runtime import CoordinatorRuntime
+from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
+from node.requests.group_checks import (
+    ensure_committer,
+    ensure_distinct,
+    ensure_group_id,
+    ensure_heartbeat,
+    ensure_producer,
+    ensure_short,
+    why_not_committed,
+)
+from node.requests.types import coordinator_requests as apis
+from node.requests.types.api import Api
+from node.requests.types.context import RequestContext
+from node.runtime.duplex import run_duplex
+from node.runtime.limits import ensure_few
+from node.runtime.peers import ValueStream
+from replication.controller.image import ClusterImage
+from replication.coordination.group_requests import (
+    CommittedPartition,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatAnswer,
+    DeletedGroup,
+    DeleteGroups,
+    DeleteGroupsAnswer,
+    DescribedGroup,
+    DescribeGroups,
+    DescribeGroupsAnswer,
+    FetchedOffset,
+    ListGroups,
+    ListGroupsAnswer,
+    MemberHeartbeat,
+    MemberNudged,
+    NamedPartition,
+    OffsetCommit,
+    OffsetCommitAnswer,
+    OffsetDelete,
+    OffsetDeleteAnswer,
+    OffsetFetch,
+    OffsetFetchAnswer,
+    OffsetToCommit,
+    TxnOffsetCommit,
+    TxnOffsetCommitAnswer,
+)
+from storage.producers.verification import UNVERIFIED, VERSION_2, TransactionCheck
+from tidelog.clock import Clock
+from tidelog.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    NotCoordinator,
+    TidelogError,
+    UnreadableCoordinatorRecord,
+)
+from tidelog.security.acls import AclOperation, ResourceType
+from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex
+
+Entry = TypeVar("Entry")
+Result = TypeVar("Result")
+
+CLIENT_NAME_MAX: Final = 255
+"""Characters of the client's own name that a member keeps."""
+
+VERIFY_MS: Final = 5_000
+"""How long a transactional commit waits until its partition is part of the transaction."""
+
+_OF_COORDINATOR: Final = (
+    NotCoordinator,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    UnreadableCoordinatorRecord,
+)
+"""Errors that concern the coordinator, not the member: they end a stream."""
+
+
+class GroupHandlers:
+    """One method for each API of the Groups service."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime,
+        topics: InternalTopics,
+        streams: MemberStreams,
+        verifier: TransactionVerifier | None,
+        *,
+        image: Callable[[], ClusterImage],
+        clock: Clock,
+    ) -> None:
+        """verifier: None: transactional commits are not verified. image: the newest image of this node."""
+        self._runtime, self._topics, self._streams, self._verifier = runtime, topics, streams, verifier
+        self._image, self._clock = image, clock
+
+    def _partition_of(self, group_id: str) -> PartitionIndex:
+        return self._topics.partition_of(OFFSETS_TOPIC, group_id)
+
+    async def _ask(
+        self, group_id: str, request: Any, context: RequestContext, check: TransactionCheck = UNVERIFIED
+    ) -> Any:
+        """The answer of the group's coordinator. NotCoordinator names the node of the coordinator, if it is known."""
+        partition = self._partition_of(group_id)
+        try:
+            return await self._runtime.submit(partition, request, check)
+        except NotCoordinator as error:
+            raise self._runtime.with_leader(error, partition, context.listener) from None
+
+    # --- members ---
+
+    async def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeat, context: RequestContext
+    ) -> ConsumerGroupHeartbeatAnswer:
+        """Decide on the heartbeat of a member."""
+        ensure_heartbeat(request)
+        answer: ConsumerGroupHeartbeatAnswer = await self._ask(request.group_id, _with_host(request, context), context)
+        return answer
+
+    async def consumer_group_heartbeat_stream(
+        self, stream: ValueStream[ConsumerGroupHeartbeatAnswer, ConsumerGroupHeartbeat], context: RequestContext
+    ) -> None:
+        """Answer the heartbeats of one member, and tell it of a new assignment at once."""
+        first = await stream.receive()
+        if first is None:
+            return
+        ensure_heartbeat(first)
+        partition = self._partition_of(first.group_id)
+        member = self._streams.open(partition, first.group_id, first.member_id)
+        try:
+            await run_duplex(
+                self._answer_heartbeats(stream, first, member, context), self._answer_nudges(stream, member, context)
+            )
+        except NotCoordinator as error:
+            raise self._runtime.with_leader(error, partition, context.listener) from None
+        finally:
+            self._streams.close(member)
+
+    async def _answer_heartbeats(
+        self,
+        stream: ValueStream[ConsumerGroupHeartbeatAnswer, ConsumerGroupHeartbeat],
+        first: ConsumerGroupHeartbeat,
+        member: MemberStream,
+        context: RequestContext,
+    ) -> None:
+        request: ConsumerGroupHeartbeat | None = first
+        while request is not None:
+            ensure_heartbeat(request)
+            if (request.group_id, request.member_id) != (member.group_id, member.member_id):
+                raise InvalidRequest(
+                    f"this stream serves member {member.member_id!r} of group {member.group_id!r}: open another one "
+                    f"for member {request.member_id!r} of group {request.group_id!r}"
+                )
+            with context.begin():
+                await self._answer(stream, _with_host(request, context), member, request.member_epoch, context)
+            request = await stream.receive()
+
+    async def _answer_nudges(
+        self,
+        stream: ValueStream[ConsumerGroupHeartbeatAnswer, ConsumerGroupHeartbeat],
+        member: MemberStream,
+        context: RequestContext,
+    ) -> None:
+        while True:
+            await member.wait_nudged()
+            await self._answer(stream, MemberNudged(member.group_id, member.member_id), member, -1, context)
+
+    async def _answer(
+        self,
+        stream: ValueStream[ConsumerGroupHeartbeatAnswer, ConsumerGroupHeartbeat],
+        request: MemberHeartbeat | MemberNudged,
+        member: MemberStream,
+        member_epoch: int,
+        context: RequestContext,
+    ) -> None:
+        """Ask the coordinator, and send the answer, if there is one."""
+        async with member.turn:
+            try:
+                answer = await self._runtime.submit(member.partition, request)
+            except _OF_COORDINATOR:
+                raise
+            except TidelogError as error:
+                context.meter.count_error(error)
+                answer = ConsumerGroupHeartbeatAnswer(error, member.member_id, member_epoch, 0)
+            if answer is not None:
+                await stream.send(answer)
+
+    # --- offsets ---
+
+    async def offset_commit(self, request: OffsetCommit, context: RequestContext) -> OffsetCommitAnswer:
+        """Commit offsets of partitions that exist, and that the caller may read."""
+        ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
+        ensure_few(request.partitions, "partitions")
+        ensure_distinct(request.partitions)
+        refused = self._not_committed(request.partitions, apis.GROUPS_OFFSET_COMMIT, context)
+
+        async def commit(partitions: tuple[OffsetToCommit, ...]) -> Sequence[CommittedPartition]:
+            wanted = replace(request, partitions=partitions)
+            answer: OffsetCommitAnswer = await self._ask(request.group_id, wanted, context)
+            return answer.partitions
+
+        return OffsetCommitAnswer(await _divided(request.partitions, refused, _not_done, commit))
+
+    async def txn_offset_commit(self, request: TxnOffsetCommit, context: RequestContext) -> TxnOffsetCommitAnswer:
+        """Commit offsets in a transaction, of which the group's partition must be part (KIP-447, KIP-890)."""
+        ensure_producer(
+            request.transactional_id, request.producer_id, request.producer_epoch, request.transaction_version
+        )
+        ensure_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
+        ensure_few(request.partitions, "partitions")
+        ensure_distinct(request.partitions)
+        refused = self._not_committed(request.partitions, apis.GROUPS_TXN_OFFSET_COMMIT, context)
+
+        async def commit(partitions: tuple[OffsetToCommit, ...]) -> Sequence[CommittedPartition]:
+            check = await self._verified(request)
+            wanted = replace(request, partitions=partitions)
+            answer: TxnOffsetCommitAnswer = await self._ask(request.group_id, wanted, context, check)
+            return answer.partitions
+
+        return TxnOffsetCommitAnswer(await _divided(request.partitions, refused, _not_done, commit))
+
+    async def _verified(self, request: TxnOffsetCommit) -> TransactionCheck:
+        """The check with which the offsets may be appended: the transaction coordinator has confirmed, or with version
+        2 added, the partition of the group. Raises its refusal, and as `CoordinatorRuntime.coordinator`."""
+        partition = self._partition_of(request.group_id)
+        producers = self._runtime.coordinator(partition).log.producers.state
+        if self._verifier is None:
+            return TransactionCheck(request.transaction_version)
+        guard = await self._verifier.verify(
+            TransactionOf(
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                request.transaction_version < VERSION_2,
+            ),
+            NamedPartition(OFFSETS_TOPIC, partition),
+            lambda: producers.begin_verification(request.producer_id, request.producer_epoch),
+            Millis(self._clock.monotonic_ms() + VERIFY_MS),
+        )
+        return TransactionCheck(request.transaction_version, guard)
+
+    def _not_committed(
+        self, partitions: Iterable[OffsetToCommit], api: Api[Any, Any], context: RequestContext
+    ) -> dict[int, TidelogError]:
+        """The refused entries, by position."""
+        refusal = _refusals(partitions, api, context)
+        image = self._image()
+        for at, asked in enumerate(partitions):
+            if at not in refusal and (why := why_not_committed(image, asked)) is not None:
+                refusal[at] = why
+        return refusal
+
+    async def offset_fetch(self, request: OffsetFetch, context: RequestContext) -> OffsetFetchAnswer:
+        """Committed offsets of partitions that the caller may describe."""
+        ensure_committer(request.group_id, request.member_id, request.member_epoch, None)
+        if request.partitions is None:
+            answer: OffsetFetchAnswer = await self._ask(request.group_id, request, context)
+            allows = context.authorizer.allows_topic
+            topics = {each.topic for each in answer.partitions}
+            shown = {topic for topic in topics if allows(context, AclOperation.DESCRIBE, topic)}
+            return OffsetFetchAnswer(tuple(each for each in answer.partitions if each.topic in shown))
+        ensure_few(request.partitions, "partitions")
+        refused = _refusals(request.partitions, apis.GROUPS_OFFSET_FETCH, context)
+
+        async def fetch(partitions: tuple[NamedPartition, ...]) -> Sequence[FetchedOffset]:
+            wanted = replace(request, partitions=partitions)
+            answer: OffsetFetchAnswer = await self._ask(request.group_id, wanted, context)
+            return answer.partitions
+
+        return OffsetFetchAnswer(await _divided(request.partitions, refused, _not_fetched, fetch))
+
+    async def offset_delete(self, request: OffsetDelete, context: RequestContext) -> OffsetDeleteAnswer:
+        """Delete committed offsets of partitions that the caller may read."""
+        ensure_group_id(request.group_id)
+        ensure_few(request.partitions, "partitions")
+        ensure_distinct(request.partitions)
+        refused = _refusals(request.partitions, apis.GROUPS_OFFSET_DELETE, context)
+
+        async def delete(partitions: tuple[NamedPartition, ...]) -> Sequence[CommittedPartition]:
+            wanted = replace(request, partitions=partitions)
+            answer: OffsetDeleteAnswer = await self._ask(request.group_id, wanted, context)
+            return answer.partitions
+
+        return OffsetDeleteAnswer(await _divided(request.partitions, refused, _not_done, delete))
+
+    # --- groups ---
+
+    async def list_groups(self, request: ListGroups, context: RequestContext) -> ListGroupsAnswer:
+        """The groups that this node coordinates and that the caller may describe. Raises CoordinatorLoadInProgress
+        while some of them are loaded."""
+        ensure_few(request.states, "states")
+        ensure_few(request.types, "types")
+        for name in (*request.states, *request.types):
+            ensure_short(name, "state or type")
+        answers = await _all(self._runtime.submit(each, request) for each in self._runtime.partitions)
+        groups = [group for answer in answers for group in answer.groups]
+        allows = context.authorizer.allows
+        shown = (each for each in groups if allows(context, AclOperation.DESCRIBE, ResourceType.GROUP, each.group_id))
+        return ListGroupsAnswer(tuple(sorted(shown, key=lambda group: group.group_id)))
+
+    async def describe_groups(self, request: DescribeGroups, context: RequestContext) -> DescribeGroupsAnswer:
+        """The state of groups; an error in the place of those that have none here."""
+
+        async def describe(group_ids: tuple[str, ...]) -> Sequence[DescribedGroup]:
+            answer: DescribeGroupsAnswer = await self._ask(group_ids[0], DescribeGroups(group_ids), context)
+            return answer.groups
+
+        found = await self._of_each_group(
+            request.group_ids,
+            describe,
+            DescribedGroup,
+            lambda group_id: _group_refusal(group_id, AclOperation.DESCRIBE, apis.GROUPS_DESCRIBE_GROUPS, context),
+        )
+        return DescribeGroupsAnswer(tuple(found))
+
+    async def delete_groups(self, request: DeleteGroups, context: RequestContext) -> DeleteGroupsAnswer:
+        """Delete empty groups with their offsets."""
+
+        async def delete(group_ids: tuple[str, ...]) -> Sequence[DeletedGroup]:
+            answer: DeleteGroupsAnswer = await self._ask(group_ids[0], DeleteGroups(group_ids), context)
+            return answer.groups
+
+        found = await self._of_each_group(
+            request.group_ids,
+            delete,
+            DeletedGroup,
+            lambda group_id: _group_refusal(group_id, AclOperation.DELETE, apis.GROUPS_DELETE_GROUPS, context),
+        )
+        return DeleteGroupsAnswer(tuple(found))
+
+    async def _of_each_group(
+        self,
+        group_ids: Sequence[str],
+        ask: Callable[[tuple[str, ...]], Any],
+        refused: Callable[[str, TidelogError], Result],
+        refusal_of: Callable[[str], TidelogError | None],
+    ) -> list[Result]:
+        """One result for each group, in order. ask: asks the coordinator of groups of one partition."""
+        ensure_few(group_ids, "groups")
+        results: dict[str, Result] = {}
+        by_partition: dict[PartitionIndex, list[str]] = {}
+        for group_id in dict.fromkeys(group_ids):
+            try:
+                ensure_group_id(group_id)
+                if (refusal := refusal_of(group_id)) is not None:
+                    raise refusal
+                by_partition.setdefault(self._partition_of(group_id), []).append(group_id)
+            except TidelogError as error:
+                results[group_id] = refused(group_id, error)
+
+        async def ask_one(wanted: tuple[str, ...]) -> None:
+            try:
+                results.update(zip(wanted, await ask(wanted), strict=True))
+            except TidelogError as error:
+                results.update({group_id: refused(group_id, error) for group_id in wanted})
+
+        await _all(ask_one(tuple(wanted)) for _, wanted in sorted(by_partition.items()))
+        return [results[group_id] for group_id in group_ids]
+
+
+def _with_host(request: ConsumerGroupHeartbeat, context: RequestContext) -> MemberHeartbeat:
+    return MemberHeartbeat(request, context.client_id[:CLIENT_NAME_MAX], context.host)
+
+
+def _group_refusal(
+    group_id: str, operation: AclOperation, api: Api[Any, Any], context: RequestContext
+) -> TidelogError | None:
+    return context.authorizer.resource_refusal(context, api, operation, ResourceType.GROUP, group_id)
+
+
+def _refusals(
+    entries: Iterable[OffsetToCommit | NamedPartition], api: Api[Any, Any], context: RequestContext
+) -> dict[int, TidelogError]:
+    """The entries whose topic the caller may not use, by position. Each topic is checked once."""
+    by_topic: dict[str, TidelogError | None] = {}
+    refused: dict[int, TidelogError] = {}
+    for at, entry in enumerate(entries):
+        if entry.topic not in by_topic:
+            by_topic[entry.topic] = context.authorizer.topic_refusal(context, api, entry.topic)
+        refusal = by_topic[entry.topic]
+        if refusal is not None:
+            refused[at] = refusal
+    return refused
+
+
+async def _divided(
+    entries: tuple[Entry, ...],
+    refused: Mapping[int, TidelogError],
+    refuse: Callable[[Entry, TidelogError], Result],
+    ask: Callable[[tuple[Entry, ...]], Any],
+) -> tuple[Result, ...]:
+    """The result of each entry, in order: of `ask` for those that were not refused. It is asked even if there are none, so that the caller learns what is wrong with the request as a whole."""
+    results = iter(await ask(tuple(entry for at, entry in enumerate(entries) if at not in refused)))
+    return tuple(refuse(entry, refused[at]) if at in refused else next(results) for at, entry in enumerate(entries))
+
+
+def _not_done(entry: OffsetToCommit | NamedPartition, error: TidelogError) -> CommittedPartition:
+    return CommittedPartition(entry.topic, entry.partition, error)
+
+
+def _not_fetched(entry: NamedPartition, error: TidelogError) -> FetchedOffset:
+    return FetchedOffset(entry.topic, entry.partition, error)
+
+
+async def _all(calls: Iterable[Any]) -> list[Any]:
+    """The results of concurrent calls. Raises the error of the first that failed."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(call) for call in calls]
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    return [task.result() for task in running]
