@@ -34,12 +34,19 @@ from node.requests.topic_settings import TopicSettings
 from node.requests.types.controller_requests import (
     CONTROLLER_ALLOCATE_PRODUCER_IDS,
     CONTROLLER_ALTER_PARTITION,
+    CONTROLLER_CREATE_TOPIC,
     AlterPartitionAnswer,
 )
 from node.runtime.peers import Peers
 from node.runtime.work import run_in
 from replication.controller.controller import Controller, ControllerConfig
-from replication.controller.events import AllocateProducerIds, AlterPartition, ProducerIdBlock
+from replication.controller.events import (
+    AllocateProducerIds,
+    AlterPartition,
+    CreateTopic,
+    ProducerIdBlock,
+    TopicCreated,
+)
 from replication.controller.image import ClusterImage
 from replication.controller.node_state import NodeCause
 from replication.raft.quorum import QuorumTimes
@@ -56,6 +63,7 @@ _log = logging.getLogger("node.metadata")
 
 ALTER_PARTITION_MS: Final = 3_000
 ALLOCATE_MS: Final = 3_000
+CREATE_TOPIC_MS: Final = 10_000
 
 SNAPSHOT_AGAIN_MS: Final = 10_000
 """Pause before the next attempt after a snapshot failed on a full disk."""
@@ -191,6 +199,10 @@ class MetadataNode:
             raise NodeNotAvailable("the node has no producer ids, because it is not registered yet: use another node")
         asked = AllocateProducerIds(self._identity.node_id, number)
         return await self.client.call(CONTROLLER_ALLOCATE_PRODUCER_IDS, asked, timeout_ms=ALLOCATE_MS)
+
+    async def create_topic(self, request: CreateTopic) -> TopicCreated:
+        """Create an internal topic. Raises TopicExists, InvalidReplicationFactor, NotController, RequestTimedOut."""
+        return await self.client.call(CONTROLLER_CREATE_TOPIC, request, timeout_ms=CREATE_TOPIC_MS)
 
     async def run_controller(self) -> None:
         """Run the controller's timers until cancelled."""

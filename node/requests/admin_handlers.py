@@ -16,6 +16,7 @@ from uuid import UUID
 from node.controller.controller_client import ControllerClient
 from node.metadata.metadata_log import MetadataLog
 from node.quorum.state import QuorumView
+from node.requests.internal_topic_rules import KEPT_SETTINGS, ensure_not_internal
 from node.requests.log_dirs import LogDirs
 from node.requests.topic_settings import TopicSettings
 from node.requests.types import controller_requests as controller_apis
@@ -222,6 +223,7 @@ class AdminHandlers:
 
     async def create_topic(self, request: CreateTopic, context: RequestContext) -> TopicCreated:
         """Forward; respond when this node has applied the topic."""
+        ensure_not_internal(request.name, "it is created when a client first looks a coordinator up")
         with context.throttle.mutation(0 if request.validate_only else request.partitions):
             answer = await self._forward(controller_apis.CONTROLLER_CREATE_TOPIC, request)
         topic_id = answer.topic_id
@@ -234,6 +236,8 @@ class AdminHandlers:
         known = self._metadata.image.topic_ids.get(request.name)
         meant = known if request.topic_id is None else request.topic_id
         topic = None if meant is None else self._metadata.image.topics.get(meant)
+        for name in (request.name, "" if topic is None else topic.name):
+            ensure_not_internal(name, "it holds the state of groups or transactions; delete groups instead")
         with context.throttle.mutation(0 if topic is None else len(topic.partitions)):
             answer = await self._forward(controller_apis.CONTROLLER_DELETE_TOPIC, request)
         await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
@@ -272,10 +276,14 @@ class AdminHandlers:
 
     async def incremental_alter_configs(self, request: AlterConfigs, _context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the settings."""
+        for change in request.changes:
+            if change.key in KEPT_SETTINGS:
+                ensure_not_internal(request.topic, f"its setting {change.key} cannot be changed")
         return await self._alter(controller_apis.CONTROLLER_INCREMENTAL_ALTER_CONFIGS, request)
 
     async def create_partitions(self, request: CreatePartitions, context: RequestContext) -> TopicAltered:
         """Forward; respond when this node has applied the partitions."""
+        ensure_not_internal(request.topic, "the number of its partitions decides which group is in which partition")
         topic = self._metadata.image.topic(request.topic)
         added = 0 if topic is None or request.validate_only else request.count - len(topic.partitions)
         with context.throttle.mutation(added):

@@ -403,7 +403,8 @@ async def _divided(
     refuse: Callable[[Entry, TidelogError], Result],
     ask: Callable[[tuple[Entry, ...]], Any],
 ) -> tuple[Result, ...]:
-    """The result of each entry, in order: of `ask` for those that were not refused. It is asked even if there are none, so that the caller learns what is wrong with the request as a whole."""
+    """The result of each entry, in order: of `ask` for those that were not refused. It is asked even if there are
+    none, so that the caller learns what is wrong with the request as a whole."""
     results = iter(await ask(tuple(entry for at, entry in enumerate(entries) if at not in refused)))
     return tuple(refuse(entry, refused[at]) if at in refused else next(results) for at, entry in enumerate(entries))
 
