@@ -1,4 +1,4 @@
-"""Which node coordinates a transactional id, as far as this node knows.
+"""Which node coordinates a transactional id, and which leads a partition, as far as this node knows.
 
 Source: Kafka's TransactionStateManager.partitionFor.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replication.controller.image import ClusterImage
+from replication.coordination.group_requests import NamedPartition
 from replication.coordination.partitioning import partition_of
 from tidelog.errors import ConnectionFailed, CoordinatorNotAvailable
 from tidelog.types import NO_NODE, TRANSACTIONS_TOPIC, Endpoint, NodeId, PartitionIndex
@@ -23,9 +24,7 @@ class TransactionLocation:
 
     def partition_of(self, transactional_id: str) -> PartitionIndex:
         """The partition of `__transaction_state`. Raises CoordinatorNotAvailable: the topic does not exist yet."""
-        image = self._image()
-        topic_id = image.topic_ids.get(TRANSACTIONS_TOPIC)
-        topic = None if topic_id is None else image.topics.get(topic_id)
+        topic = self._image().topic(TRANSACTIONS_TOPIC)
         if topic is None or not topic.partitions:
             raise CoordinatorNotAvailable(
                 f"topic {TRANSACTIONS_TOPIC} does not exist, as far as this node knows: it is created when a producer "
@@ -36,14 +35,25 @@ class TransactionLocation:
     def node_of(self, transactional_id: str) -> NodeId:
         """The node of the coordinator. Raises CoordinatorNotAvailable: there is none at present."""
         index = self.partition_of(transactional_id)
-        image = self._image()
-        leader = image.topics[image.topic_ids[TRANSACTIONS_TOPIC]].partitions[index].leader
-        if leader == NO_NODE:
+        leader = self.leader_of(NamedPartition(TRANSACTIONS_TOPIC, index))
+        if leader is None or leader == NO_NODE:
             raise CoordinatorNotAvailable(
                 f"partition {TRANSACTIONS_TOPIC}-{index}, which coordinates transactional id {transactional_id!r}, "
                 "has no leader at present: try again later"
             )
         return leader
+
+    def leader_of(self, partition: NamedPartition) -> NodeId | None:
+        """The leader of a partition, NO_NODE if it has none; None if the partition does not exist."""
+        topic = self._image().topic(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition].leader
+
+    def topic_id(self, partition: NamedPartition) -> bytes:
+        """The topic id of a partition; of a topic that does not exist any more, one that no topic has."""
+        topic = self._image().topic(partition.topic)
+        return bytes(16) if topic is None else topic.topic_id.bytes
 
     def endpoint(self, node: NodeId) -> Endpoint:
         """The address of a node for requests between nodes. Raises ConnectionFailed if it has none."""

@@ -1,0 +1,298 @@
+"""Has the leaders of partitions append the markers of decided transactions, until all of them have.
+
+Invariants:
+  1. A transaction is reported as marked once each of its markers is committed or its partition no longer exists.
+  2. Markers are repeated, also to a new leader, until then, or until the coordinator that decided is dropped.
+  3. A partition has markers of at most one request under way: those that wait for a slow or absent leader delay no
+     other partition. A node gets at most `REQUESTS_MAX` requests at once.
+
+A topic that this node does not know was deleted: a coordinator has applied the metadata of its own election, which
+follows the creation of every topic that its partition of `__transaction_state` can name.
+Not here: the decision (replication/coordination/transactions), how a leader appends (node/requests/marker_handlers.py).
+Source: KIP-98; Kafka's TransactionMarkerChannelManager and TransactionMarkerRequestCompletionHandler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from node.coordinators.transactions.transaction_location import TransactionLocation
+from node.requests.types.marker_requests import (
+    DATA_WRITE_TXN_MARKERS,
+    PartitionId,
+    TransactionMarker,
+    WriteTxnMarkersAnswer,
+    WriteTxnMarkersRequest,
+)
+from node.runtime.peers import Peers
+from replication.coordination.group_requests import NamedPartition
+from replication.coordination.transaction_requests import MarkersRefused, MarkersWritten, WriteMarkers
+from tidelog.clock import Clock
+from tidelog.errors import (
+    InvalidProducerEpoch,
+    TidelogError,
+    TransactionCoordinatorFenced,
+    UnknownServerError,
+    UnsupportedForMessageFormat,
+)
+from tidelog.types import NO_NODE, NodeId, PartitionIndex
+
+_log = logging.getLogger("node.transactions")
+
+REQUESTS_MAX: Final = 8
+"""Requests that are under way to one node."""
+
+MARKERS_MAX: Final = 1_000
+"""Markers in one request, each for one partition: some 100 ms of the leader's loop, in several turns."""
+
+CALL_TIMEOUT_MS: Final = 5_000
+"""How long a request is waited for. A leader answers earlier (MARKER_WAIT_MS in node/requests/marker_handlers.py)."""
+
+PAUSE_MS_MIN: Final = 10
+PAUSE_MS_MAX: Final = 500
+"""The pause before a marker is sent again doubles from the minimum to the maximum."""
+
+WARN_AFTER: Final = 20
+"""Attempts after which the failures of a marker are logged, some 6 s; then again after twice as many."""
+
+Report: TypeAlias = Callable[[PartitionIndex, MarkersWritten | MarkersRefused], None]
+"""Tells the coordinator of this partition of `__transaction_state` about a transaction that it decided."""
+
+
+@dataclass(eq=False, slots=True)
+class _Transaction:
+    """A decided transaction. missing: the partitions whose markers are not committed yet. ended: nothing more is to be
+    done for it here."""
+
+    coordinator: PartitionIndex
+    markers: WriteMarkers
+    missing: set[NamedPartition]
+    ended: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Marker:
+    """The marker of a transaction for one partition. attempts: that failed."""
+
+    transaction: _Transaction
+    partition: NamedPartition
+    attempts: int = 0
+
+
+@dataclass(slots=True)
+class _Channel:
+    """The markers for one node: those that wait, by partition, and the partitions with markers under way."""
+
+    waiting: dict[NamedPartition, list[_Marker]] = field(default_factory=dict)
+    under_way: set[NamedPartition] = field(default_factory=set)
+    requests: int = 0
+    scheduled: bool = False
+
+    def take(self) -> list[_Marker]:
+        """The markers of the next request, in order for each partition; their partitions are under way from now on."""
+        taken: list[_Marker] = []
+        for partition in [each for each in self.waiting if each not in self.under_way]:
+            if taken and len(taken) + len(self.waiting[partition]) > MARKERS_MAX:
+                break
+            taken += [marker for marker in self.waiting.pop(partition) if not marker.transaction.ended]
+        self.under_way.update(marker.partition for marker in taken)
+        return taken
+
+
+class MarkerSender:
+    """The markers of all coordinators of a node."""
+
+    def __init__(
+        self,
+        location: TransactionLocation,
+        *,
+        clock: Clock,
+        peers: Peers,
+        local: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]],
+        report: Report,
+    ) -> None:
+        """location: for the leaders of partitions. local: the handler of this node. report: must not wait."""
+        self._location, self._clock, self._peers = location, clock, peers
+        self._local, self._report = local, report
+        self._transactions: dict[PartitionIndex, dict[_Transaction, None]] = {}
+        self._channels: dict[NodeId, _Channel] = {}
+        self._early: list[_Marker] = []
+        """Markers that were asked for before `run`."""
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Markers that are not committed yet."""
+        return sum(len(each.missing) for found in self._transactions.values() for each in found)
+
+    def write(self, coordinator: PartitionIndex, markers: WriteMarkers) -> None:
+        """Write these markers. coordinator: the partition of `__transaction_state` that decided."""
+        transaction = _Transaction(coordinator, markers, set(markers.partitions))
+        self._transactions.setdefault(coordinator, {})[transaction] = None
+        if not transaction.missing:
+            self._end(transaction, MarkersWritten(markers))
+            return
+        self._route([_Marker(transaction, partition) for partition in markers.partitions])
+
+    def cancel(self, coordinator: PartitionIndex) -> None:
+        """The coordinator was dropped. If it is loaded again, it asks for its markers again."""
+        for transaction in self._transactions.pop(coordinator, {}):
+            transaction.ended = True
+
+    async def run(self) -> None:
+        """Send markers until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            early, self._early = self._early, []
+            self._route(early)
+            try:
+                await asyncio.get_running_loop().create_future()  # until cancelled
+            finally:
+                self._tasks = None
+
+    # --- sending ---
+
+    def _route(self, markers: Iterable[_Marker]) -> None:
+        """Give each marker to the channel of its leader; those without one wait for a pause."""
+        if self._tasks is None:
+            self._early += markers
+            return
+        leaderless: list[_Marker] = []
+        channels: dict[NodeId, _Channel] = {}
+        for marker in markers:
+            if marker.transaction.ended:
+                continue
+            leader = self._location.leader_of(marker.partition)
+            if leader is None:
+                self._written(marker)
+            elif leader == NO_NODE:
+                self._failed(marker, "its partition has no leader")
+                leaderless.append(marker)
+            else:
+                channel = channels[leader] = self._channels.setdefault(leader, _Channel())
+                channel.waiting.setdefault(marker.partition, []).append(marker)
+        if leaderless:
+            self._tasks.create_task(self._route_later(leaderless))
+        for node, channel in channels.items():
+            self._schedule(node, channel)
+
+    async def _route_later(self, markers: list[_Marker]) -> None:
+        attempts = min(marker.attempts for marker in markers)
+        await self._clock.sleep_ms(min(PAUSE_MS_MIN << min(attempts, 10), PAUSE_MS_MAX))
+        self._route(markers)
+
+    def _schedule(self, node: NodeId, channel: _Channel) -> None:
+        """Send in the next turn of the loop, all that is asked for in this one together."""
+        if self._tasks is not None and channel.waiting and not channel.scheduled:
+            channel.scheduled = True
+            self._tasks.create_task(self._send_waiting(node, channel))
+
+    async def _send_waiting(self, node: NodeId, channel: _Channel) -> None:
+        channel.scheduled = False
+        while self._tasks is not None and channel.requests < REQUESTS_MAX and (markers := channel.take()):
+            channel.requests += 1
+            self._tasks.create_task(self._send(node, channel, markers))
+
+    async def _send(self, node: NodeId, channel: _Channel, markers: list[_Marker]) -> None:
+        """Send one request, and settle its markers."""
+        try:
+            outcomes = await self._outcomes(node, markers)
+        finally:
+            channel.requests -= 1
+            channel.under_way.difference_update(marker.partition for marker in markers)
+        again = [marker for marker, error in zip(markers, outcomes, strict=True) if not self._settled(marker, error)]
+        if again and self._tasks is not None:
+            self._tasks.create_task(self._route_later(again))
+        self._schedule(node, channel)
+
+    async def _outcomes(self, node: NodeId, markers: list[_Marker]) -> list[TidelogError | None]:
+        """The outcome of each marker; None: it is committed."""
+        grouped: dict[_Transaction, list[_Marker]] = {}
+        for marker in markers:
+            grouped.setdefault(marker.transaction, []).append(marker)
+        request = WriteTxnMarkersRequest(tuple(self._message(*each) for each in grouped.items()))
+        try:
+            answer = await self._call(node, request)
+        except TidelogError as error:
+            return [error] * len(markers)
+        found: dict[_Marker, TidelogError | None] = {}
+        for written, sent in zip(answer.markers, grouped.values(), strict=False):
+            for partition, marker in zip(written.partitions, sent, strict=False):
+                found[marker] = partition.error
+        missing = UnknownServerError(f"node {node} did not answer what it was asked: check its version")
+        return [found.get(marker, missing) for marker in markers]
+
+    def _message(self, transaction: _Transaction, sent: list[_Marker]) -> TransactionMarker:
+        markers = transaction.markers
+        return TransactionMarker(
+            markers.producer_id,
+            markers.producer_epoch,
+            markers.coordinator_epoch,
+            markers.committed,
+            tuple(PartitionId(self._location.topic_id(each.partition), each.partition.partition) for each in sent),
+            markers.transaction_version,
+        )
+
+    async def _call(self, node: NodeId, request: WriteTxnMarkersRequest) -> WriteTxnMarkersAnswer:
+        if node == self._location.me:
+            return await self._local(request)
+        endpoint = self._location.endpoint(node)
+        return await self._peers.call(endpoint, DATA_WRITE_TXN_MARKERS, request, timeout_ms=CALL_TIMEOUT_MS)
+
+    # --- outcomes ---
+
+    def _settled(self, marker: _Marker, error: TidelogError | None) -> bool:
+        """Apply an outcome. Returns False if the marker must be sent again."""
+        transaction = marker.transaction
+        if transaction.ended:
+            return True
+        match error:
+            case None | UnsupportedForMessageFormat():
+                self._written(marker)
+            case InvalidProducerEpoch():
+                _log.warning(
+                    "transaction %r: partition %s-%d needs no marker, since its producer has a newer epoch there: %s",
+                    transaction.markers.transactional_id,
+                    marker.partition.topic,
+                    marker.partition.partition,
+                    error.message,
+                )
+                self._written(marker)
+            case TransactionCoordinatorFenced():
+                self._end(transaction, MarkersRefused(transaction.markers, error))
+            case _:
+                self._failed(marker, error.message)
+                return False
+        return True
+
+    def _failed(self, marker: _Marker, why: str) -> None:
+        marker.attempts += 1
+        doubled = marker.attempts // WARN_AFTER
+        if marker.attempts % WARN_AFTER == 0 and doubled & (doubled - 1) == 0:
+            _log.warning(
+                "transaction %r: the marker for partition %s-%d is not written after %d attempts, and is tried again: "
+                "%s",
+                marker.transaction.markers.transactional_id,
+                marker.partition.topic,
+                marker.partition.partition,
+                marker.attempts,
+                why,
+            )
+
+    def _written(self, marker: _Marker) -> None:
+        transaction = marker.transaction
+        transaction.missing.discard(marker.partition)
+        if not transaction.missing:
+            self._end(transaction, MarkersWritten(transaction.markers))
+
+    def _end(self, transaction: _Transaction, outcome: MarkersWritten | MarkersRefused) -> None:
+        transaction.ended = True
+        found = self._transactions[transaction.coordinator]
+        del found[transaction]
+        if not found:
+            del self._transactions[transaction.coordinator]
+        self._report(transaction.coordinator, outcome)

@@ -1,0 +1,216 @@
+"""The transaction coordinators of a node, with what they need to carry out their decisions: markers, producer ids.
+
+Invariants:
+  1. A decided transaction is completed when its markers are written. If the coordinator is dropped before, its next
+     load asks for the markers again, on this node or another one.
+  2. A producer id that a decision needs is taken before the decision: a taken id that is not used is lost, never used
+     twice.
+Not here: decisions (replication/coordination/transactions), loading and appending (node/coordinators/runtime.py).
+Source: KIP-98, KIP-890; Kafka's TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.runtime import CoordinatorRuntime
+from node.coordinators.transactions.marker_sender import MarkerSender
+from node.coordinators.transactions.transaction_location import TransactionLocation
+from node.coordinators.transactions.transaction_verifier import TransactionVerifier
+from node.replicas.replica_manager import ReplicaManager
+from node.requests.types.marker_requests import WriteTxnMarkersAnswer, WriteTxnMarkersRequest
+from node.runtime.peers import Peers
+from replication.coordination.formats.transaction_formats import decode_transaction, encode_transaction
+from replication.coordination.group_requests import CommittedPartition
+from replication.coordination.transaction_requests import (
+    AddOrVerifyPartitions,
+    AddOrVerifyPartitionsAnswer,
+    EndTxn,
+    EndTxnAnswer,
+    InitTransactionalProducer,
+    InitTransactionalProducerAnswer,
+    InitWithProducerId,
+    MarkersRefused,
+    MarkersWritten,
+    ProducerIdNeeded,
+    TransactionToVerify,
+    VerifiedTransaction,
+    WriteMarkers,
+)
+from replication.coordination.transactions.config import TransactionConfig
+from replication.coordination.transactions.machine import TransactionMachine
+from tidelog.clock import Clock
+from tidelog.errors import CoordinatorNotAvailable, NodeNotAvailable, TidelogError
+from tidelog.types import TRANSACTIONS_TOPIC, Millis, PartitionIndex, ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFigures:
+    """The transactions that a node coordinates. open_transactions: open, or decided and not complete. oldest_age_ms:
+    of these; 0 if there is none. markers_waiting: that are not committed yet."""
+
+    transactional_ids: int
+    open_transactions: int
+    oldest_age_ms: int
+    markers_waiting: int
+
+
+class TransactionCoordinators:
+    """The coordinators of the transactional ids whose partitions this node leads."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        location: TransactionLocation,
+        *,
+        clock: Clock,
+        peers: Peers,
+        call_soon: Callable[[Callable[[], None]], object],
+        config: TransactionConfig,
+        take_producer_id: Callable[[], Awaitable[ProducerId]],
+    ) -> None:
+        """call_soon: of the event loop. take_producer_id: an unused one; may raise a TidelogError."""
+        self.location = location
+        self._clock, self._config, self._take = clock, config, take_producer_id
+        self._machines: dict[PartitionIndex, TransactionMachine] = {}
+        """By partition: loaded, or being loaded. For metrics."""
+        self._write: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]] | None = None
+        kind = CoordinatorKind(
+            "transaction",
+            TRANSACTIONS_TOPIC,
+            self._new_machine,
+            encode_transaction,
+            decode_transaction,
+            self._carry_out,
+            self._unloaded,
+        )
+        self.runtime = CoordinatorRuntime(kind, replicas, clock=clock, call_soon=call_soon)
+        self.verifier = TransactionVerifier(location, clock=clock, peers=peers, local=self.add_or_verify)
+        """For the leaders of partitions on this node."""
+        self.markers = MarkerSender(
+            location, clock=clock, peers=peers, local=self._write_here, report=self._report_markers
+        )
+
+    def write_markers_with(self, write: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]]) -> None:
+        """Let this append markers to the partitions that this node leads."""
+        self._write = write
+
+    async def run(self) -> None:
+        """Load coordinators, verify transactions and send markers until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.runtime.run())
+            tasks.create_task(self.verifier.run())
+            tasks.create_task(self.markers.run())
+
+    # --- requests ---
+
+    async def submit(self, transactional_id: str, request: Any) -> Any:
+        """The answer of the coordinator of this id. Raises as `CoordinatorRuntime.submit`, and CoordinatorNotAvailable
+        if the topic does not exist."""
+        return await self.runtime.submit(self.location.partition_of(transactional_id), request)
+
+    async def initialize(self, request: InitTransactionalProducer) -> InitTransactionalProducerAnswer:
+        """The producer id and epoch of a transactional id. Raises as `submit`."""
+        answer: InitTransactionalProducerAnswer = await self._with_producer_id(request)
+        return answer
+
+    async def end(self, request: EndTxn) -> EndTxnAnswer:
+        """Commit or abort a transaction. Raises as `submit`."""
+        answer: EndTxnAnswer = await self._with_producer_id(request)
+        return answer
+
+    async def _with_producer_id(self, request: InitTransactionalProducer | EndTxn) -> Any:
+        """The answer to a request that may need a producer id that was never assigned."""
+        answer = await self.submit(request.transactional_id, request)
+        while isinstance(answer, ProducerIdNeeded):
+            try:
+                fresh = await self._take()
+            except TidelogError as error:
+                raise CoordinatorNotAvailable(
+                    f"no producer id for transactional id {request.transactional_id!r}: {error.message}"
+                ) from error
+            answer = await self.submit(request.transactional_id, InitWithProducerId(request, fresh))
+        return answer
+
+    async def add_or_verify(self, request: AddOrVerifyPartitions) -> AddOrVerifyPartitionsAnswer:
+        """Decide on each entry; what a coordinator cannot decide now is answered in its place."""
+        decisions = [self._begun(entry) for entry in request.transactions]
+        waiting = [each for each in decisions if isinstance(each, asyncio.Future)]
+        if waiting:
+            await asyncio.wait(waiting)
+        entries = zip(request.transactions, decisions, strict=True)
+        return AddOrVerifyPartitionsAnswer(tuple(_verified(entry, decision) for entry, decision in entries))
+
+    def _begun(self, entry: TransactionToVerify) -> asyncio.Future[Any] | TidelogError:
+        try:
+            partition = self.location.partition_of(entry.transactional_id)
+            decision = self.runtime.coordinator(partition).submit(entry)
+        except TidelogError as error:
+            return error
+        decision.add_done_callback(_note_seen)
+        return decision
+
+    # --- machines ---
+
+    def _new_machine(self, partition: PartitionIndex) -> TransactionMachine:
+        machine = self._machines[partition] = TransactionMachine(self._config)
+        return machine
+
+    def _carry_out(self, partition: PartitionIndex, effect: object) -> None:
+        assert isinstance(effect, WriteMarkers), f"transactions have no effect {effect}"
+        self.markers.write(partition, effect)
+
+    def _unloaded(self, partition: PartitionIndex) -> None:
+        self._machines.pop(partition, None)
+        self.markers.cancel(partition)
+
+    def _report_markers(self, partition: PartitionIndex, outcome: MarkersWritten | MarkersRefused) -> None:
+        """Tell the coordinator; if it cannot append now, it is loaded again, and asks for the markers again."""
+        try:
+            decision = self.runtime.coordinator(partition).submit(outcome)
+        except TidelogError:
+            return
+        decision.add_done_callback(_note_seen)
+
+    async def _write_here(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersAnswer:
+        if self._write is None:
+            raise NodeNotAvailable("this node is starting and appends no markers yet")
+        return await self._write(request)
+
+    # --- metrics ---
+
+    def figures(self) -> TransactionFigures:
+        """The present state, for the metrics."""
+        machines = self._machines.values()
+        starts = [start for machine in machines if (start := machine.oldest_open_start()) is not None]
+        return TransactionFigures(
+            sum(len(machine.values) for machine in machines),
+            sum(machine.open_transactions for machine in machines),
+            max(0, Millis(self._clock.wall_ms() - min(starts))) if starts else 0,
+            self.markers.waiting,
+        )
+
+
+def _note_seen(decision: asyncio.Future[Any]) -> None:
+    """Read the error of a decision whose caller may be gone, so that the loop does not report it."""
+    if not decision.cancelled():
+        decision.exception()
+
+
+def _verified(entry: TransactionToVerify, decision: asyncio.Future[Any] | TidelogError) -> VerifiedTransaction:
+    error = decision if isinstance(decision, TidelogError) else decision.exception()
+    if error is None:
+        assert isinstance(decision, asyncio.Future), "it is no error"
+        verified: VerifiedTransaction = decision.result()
+        return verified
+    if not isinstance(error, TidelogError):
+        raise error
+    return VerifiedTransaction(entry.transactional_id, _refused(entry, error))
+
+
+def _refused(entry: TransactionToVerify, error: TidelogError) -> tuple[CommittedPartition, ...]:
+    return tuple(CommittedPartition(each.topic, each.partition, error) for each in entry.partitions)

@@ -1,0 +1,198 @@
+"""Handlers of the Transactions service: requests to the transaction coordinators of this node.
+
+Not here: the coordinators (node/coordinators/transactions, replication/coordination/transactions), their lookup
+(coordinator_handlers.py), markers and verification by leaders (marker_handlers.py, transactional_entries.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
+from node.requests.group_checks import (
+    ensure_distinct,
+    ensure_group_id,
+    ensure_producer,
+    ensure_short,
+    ensure_transactional_id,
+)
+from node.requests.types import coordinator_requests as apis
+from node.requests.types.context import RequestContext
+from node.runtime.limits import ensure_few
+from replication.coordination.group_requests import CommittedPartition, NamedPartition
+from replication.coordination.transaction_requests import (
+    AddOffsetsToTxn,
+    AddOffsetsToTxnAnswer,
+    AddOrVerifyPartitions,
+    AddOrVerifyPartitionsAnswer,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnAnswer,
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsAnswer,
+    EndTxn,
+    EndTxnAnswer,
+    InitTransactionalProducer,
+    InitTransactionalProducerAnswer,
+    ListedTransaction,
+    ListTransactions,
+    ListTransactionsAnswer,
+)
+from tidelog.errors import (
+    InvalidRequest,
+    NotCoordinator,
+    OperationNotAttempted,
+    TidelogError,
+    UnreadableCoordinatorRecord,
+)
+from tidelog.security.acls import AclOperation, ResourceType
+
+Answer = TypeVar("Answer")
+
+
+class TransactionHandlers:
+    """One method for each API of the Transactions service."""
+
+    def __init__(self, coordinators: TransactionCoordinators) -> None:
+        self._coordinators = coordinators
+
+    # --- producers ---
+
+    async def init_producer_id(
+        self, request: InitTransactionalProducer, context: RequestContext
+    ) -> InitTransactionalProducerAnswer:
+        """The producer id and epoch of a transactional id; fences the former producer."""
+        ensure_transactional_id(request.transactional_id)
+        if (request.producer_id < 0) is not (request.producer_epoch < 0):
+            raise InvalidRequest(
+                f"producer id {request.producer_id} and epoch {request.producer_epoch} are those of no producer: send "
+                "both of a producer that continues, or -1 for both"
+            )
+        return await self._located(request.transactional_id, context, self._coordinators.initialize(request))
+
+    async def add_partitions_to_txn(
+        self, request: AddPartitionsToTxn, context: RequestContext
+    ) -> AddPartitionsToTxnAnswer:
+        """Add partitions to the transaction: all of them, or none (version 1)."""
+        ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch, 1)
+        ensure_few(request.partitions, "partitions")
+        ensure_distinct(request.partitions)
+        refused = _refused_topics(request.partitions, context)
+        if refused:
+            return AddPartitionsToTxnAnswer(
+                tuple(
+                    CommittedPartition(each.topic, each.partition, refused.get(each.topic) or _not_attempted(each))
+                    for each in request.partitions
+                )
+            )
+        answer: AddPartitionsToTxnAnswer = await self._ask(request.transactional_id, request, context)
+        return answer
+
+    async def add_offsets_to_txn(self, request: AddOffsetsToTxn, context: RequestContext) -> AddOffsetsToTxnAnswer:
+        """Add the partition of a group's offsets to the transaction (version 1)."""
+        ensure_producer(request.transactional_id, request.producer_id, request.producer_epoch, 1)
+        ensure_group_id(request.group_id)
+        answer: AddOffsetsToTxnAnswer = await self._ask(request.transactional_id, request, context)
+        return answer
+
+    async def end_txn(self, request: EndTxn, context: RequestContext) -> EndTxnAnswer:
+        """Commit or abort the open transaction. The answer follows the commit of the decision; the markers come later."""
+        ensure_producer(
+            request.transactional_id, request.producer_id, request.producer_epoch, request.transaction_version
+        )
+        return await self._located(request.transactional_id, context, self._coordinators.end(request))
+
+    # --- tools (KIP-664) ---
+
+    async def list_transactions(self, request: ListTransactions, context: RequestContext) -> ListTransactionsAnswer:
+        """The transactional ids that this node coordinates and that the caller may describe. Raises
+        CoordinatorLoadInProgress or CoordinatorNotAvailable while some of them cannot be read."""
+        ensure_few(request.states, "states")
+        ensure_few(request.producer_ids, "producer ids")
+        for state in request.states:
+            ensure_short(state, "state")
+        runtime = self._coordinators.runtime
+        found: list[ListedTransaction] = []
+        for partition in runtime.partitions:
+            try:
+                answer: ListTransactionsAnswer = await runtime.submit(partition, request)
+            except (NotCoordinator, UnreadableCoordinatorRecord):
+                continue  # another node coordinates these, or none does
+            found += answer.transactions
+        shown = (each for each in found if _may_describe(context, each.transactional_id))
+        return ListTransactionsAnswer(tuple(sorted(shown, key=lambda each: each.transactional_id)))
+
+    async def describe_transactions(
+        self, request: DescribeTransactions, context: RequestContext
+    ) -> DescribeTransactionsAnswer:
+        """The state of transactional ids; an error in the place of those that have none here."""
+        ensure_few(request.transactional_ids, "transactional ids")
+        described = {each: await self._described(each, context) for each in dict.fromkeys(request.transactional_ids)}
+        return DescribeTransactionsAnswer(tuple(described[each] for each in request.transactional_ids))
+
+    async def _described(self, transactional_id: str, context: RequestContext) -> DescribedTransaction:
+        try:
+            ensure_transactional_id(transactional_id)
+            refusal = context.authorizer.resource_refusal(
+                context,
+                apis.TRANSACTIONS_DESCRIBE_TRANSACTIONS,
+                AclOperation.DESCRIBE,
+                ResourceType.TRANSACTIONAL_ID,
+                transactional_id,
+            )
+            if refusal is not None:
+                raise refusal
+            asked = DescribeTransactions((transactional_id,))
+            answer: DescribeTransactionsAnswer = await self._ask(transactional_id, asked, context)
+        except TidelogError as error:
+            return DescribedTransaction(transactional_id, error)
+        [described] = answer.transactions
+        allows = context.authorizer.allows_topic
+        topics = {each.topic for each in described.partitions}
+        shown = {topic for topic in topics if allows(context, AclOperation.DESCRIBE, topic)}
+        return replace(described, partitions=tuple(each for each in described.partitions if each.topic in shown))
+
+    # --- leaders ---
+
+    async def add_or_verify_partitions(
+        self, request: AddOrVerifyPartitions, context: RequestContext
+    ) -> AddOrVerifyPartitionsAnswer:
+        """Add partitions to transactions before their first batch, or confirm that they were added. Every error is that
+        of a partition."""
+        context.ensure_for_nodes(apis.TRANSACTIONS_ADD_OR_VERIFY_PARTITIONS)
+        ensure_few([each for entry in request.transactions for each in entry.partitions], "partitions")
+        return await self._coordinators.add_or_verify(request)
+
+    # --- coordinators ---
+
+    async def _ask(self, transactional_id: str, request: Any, context: RequestContext) -> Any:
+        """The answer of the coordinator. NotCoordinator names the node of the coordinator, if it is known."""
+        return await self._located(transactional_id, context, self._coordinators.submit(transactional_id, request))
+
+    async def _located(self, transactional_id: str, context: RequestContext, work: Awaitable[Answer]) -> Answer:
+        try:
+            return await work
+        except NotCoordinator as error:
+            partition = self._coordinators.location.partition_of(transactional_id)
+            raise self._coordinators.runtime.with_leader(error, partition, context.listener) from None
+
+
+def _refused_topics(partitions: Iterable[NamedPartition], context: RequestContext) -> dict[str, TidelogError]:
+    """The topics that the caller may not write to."""
+    topics = dict.fromkeys(each.topic for each in partitions)
+    api = apis.TRANSACTIONS_ADD_PARTITIONS_TO_TXN
+    refusals = {topic: context.authorizer.topic_refusal(context, api, topic) for topic in topics}
+    return {topic: refusal for topic, refusal in refusals.items() if refusal is not None}
+
+
+def _not_attempted(partition: NamedPartition) -> OperationNotAttempted:
+    return OperationNotAttempted(
+        f"{partition.topic}-{partition.partition} was not added to the transaction, because the caller may not write "
+        "to another topic of the request"
+    )
+
+
+def _may_describe(context: RequestContext, transactional_id: str) -> bool:
+    return context.authorizer.allows(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
