@@ -98,7 +98,7 @@ class TransactionHandlers:
         return answer
 
     async def end_txn(self, request: EndTxn, context: RequestContext) -> EndTxnAnswer:
-        """Commit or abort the open transaction. The answer follows the commit of the decision; the markers come later."""
+        """Commit or abort the transaction. The answer follows the commit of the decision, the markers come later."""
         ensure_producer(
             request.transactional_id, request.producer_id, request.producer_epoch, request.transaction_version
         )
