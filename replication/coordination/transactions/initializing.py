@@ -98,7 +98,6 @@ def _first(request: InitTransactionalProducer, fresh: ProducerId | None, now: In
         transaction_partitions=None,
         transaction_last_update_timestamp_ms=now.wall_ms,
         transaction_start_timestamp_ms=NO_TIMESTAMP,
-        client_transaction_version=steps.recorded_version(request.transaction_version),
     )
     return Decision(InitTransactionalProducerAnswer(fresh, 0), (steps.record(request.transactional_id, value),))
 
