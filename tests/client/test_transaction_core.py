@@ -139,12 +139,12 @@ def error_of(application: Application) -> TidelogError:
 def test_the_first_transaction_asks_for_a_producer_id_and_the_next_one_has_the_epoch_of_the_last_answer() -> None:
     application = Application()
     application.begin()
-    assert application.asked[-1].call == AskProducerId(ProducerId(-1), -1)
     assert application.done == []
     application.identify(7, 4)
     assert application.opened == [(7, 4)]
     application.commit()
-    assert application.asked[-1].call == AskEnd(ProducerId(7), 4, committed=True)
+    calls = [ask.call for ask in application.asked]
+    assert calls == [AskProducerId(ProducerId(-1), -1), AskEnd(ProducerId(7), 4, committed=True)]
     application.identify(7, 5)
     application.begin()
     assert application.opened == [(7, 4), (7, 5)]

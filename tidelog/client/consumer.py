@@ -25,6 +25,7 @@ from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import FetchPolicy, Sought, Taken
 from tidelog.client.group_member import GroupMember
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.group_options import PartitionsCallback, group_options
 from tidelog.client.offset_lookup import LATEST, timestamp_of
 from tidelog.client.options import (
@@ -273,6 +274,23 @@ class Consumer(FetchClient):
     def offsets_to_commit(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions of all assigned partitions, as `commit()` would store them."""
         return self._member.positions()
+
+    def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
+        """Return what `Transaction.send_offsets` commits: the member, and the positions of all assigned partitions.
+        Raises CommitFailed if records were returned of partitions that now belong to another member, InvalidRequest if
+        the consumer commits by itself."""
+        return self._member.transaction_offsets()
+
+    def transaction_committed(self) -> None:
+        """The positions are committed by a transaction."""
+        self._member.settle()
+
+    async def rewind(self) -> None:
+        """Return again what was returned since the last commit: call it after an aborted transaction. Needs a group and
+        auto_commit=False. Partitions that now belong to another member are read there."""
+        for key, position in self._member.rewind().items():
+            if key in self._core.cursors:
+                await self.seek(key, position.committed.offset, leader_epoch=position.committed.leader_epoch)
 
     @property
     def _member(self) -> GroupMember:

@@ -47,7 +47,15 @@ from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted, commit_failed
 from tidelog.client.group_options import GroupOptions, PartitionsCallback
 from tidelog.client.group_session import GroupSession
-from tidelog.errors import CommitFailed, NoCommittedOffset, Retry, TidelogError, UnknownMemberId
+from tidelog.errors import (
+    CommitFailed,
+    InvalidRequest,
+    NoCommittedOffset,
+    RebalanceInProgress,
+    Retry,
+    TidelogError,
+    UnknownMemberId,
+)
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1.groups_pb2 import (
     AssignedPartitions,
@@ -96,6 +104,12 @@ class GroupMember:
         self._names: dict[TopicId, str] = {}
         self._returned: dict[TopicPartition, OffsetCommitted] = {}
         """The positions before the records that were returned and are being processed."""
+        self._unsettled: dict[TopicPartition, OffsetCommitted] = {}
+        """Without auto_commit: the positions before the first records that were returned and are not committed."""
+        self._given_up: set[TopicPartition] = set()
+        """Partitions that were given up with records that were returned and are not committed."""
+        self._has_transactions = False
+        """The offsets are committed in transactions."""
         self._stored: dict[TopicPartition, CommittedOffset] = {}
         """What the coordinator is known to have."""
         self._processed = asyncio.Event()
@@ -129,6 +143,8 @@ class GroupMember:
             position = _position_of(cursor)
             if position is not None:
                 self._returned[cursor.topic_partition] = position
+                if not self.options.auto_commit:
+                    self._unsettled.setdefault(cursor.topic_partition, position)
 
     def metadata(self) -> GroupMetadata:
         """Return who commits. Raises CommitFailed if the consumer is not a member now."""
@@ -142,6 +158,36 @@ class GroupMember:
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
         """Commit the offsets, or the positions of all assigned partitions. Errors are those of GroupOffsets.commit."""
         await self._commit(lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets))
+        if offsets is None:
+            self.settle()
+
+    def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
+        """Return who commits, and the positions of all assigned partitions, for a transaction. Raises CommitFailed if
+        records were returned of partitions that the consumer does not have any more, InvalidRequest."""
+        if self.options.is_subscription and self.options.auto_commit:
+            raise InvalidRequest(
+                f"the consumer of group {self.options.group_id!r} commits by itself: create it with auto_commit=False "
+                "to commit its offsets in transactions"
+            )
+        self._has_transactions = True
+        if self._given_up:
+            lost = ", ".join(str(key) for key in sorted(self._given_up))
+            raise commit_failed(self.options.group_id, RebalanceInProgress(f"{lost} went to another member"))
+        return self.metadata(), self._positions(self._fetching.cursors)
+
+    def settle(self) -> None:
+        """The positions are committed."""
+        self._unsettled.clear()
+        self._given_up.clear()
+        self._processed.set()
+
+    def rewind(self) -> dict[TopicPartition, OffsetCommitted]:
+        """Return the positions of the assigned partitions before the first record that is not committed; they count as
+        not returned."""
+        begun = dict(self._unsettled)
+        self._returned.clear()
+        self.settle()
+        return begun
 
     def positions(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions of all assigned partitions."""
@@ -330,7 +376,8 @@ class GroupMember:
         """Wait until what was returned is processed, commit, call back."""
         keys = [key for key in keys if key in self._fetching.cursors]
         self._hold(keys)
-        while not self._is_closing and self._core.is_member and not self._returned.keys().isdisjoint(keys):
+        processing = self._unsettled if self._has_transactions else self._returned
+        while not self._is_closing and self._core.is_member and not processing.keys().isdisjoint(keys):
             self._processed.clear()
             await self._processed.wait()
         if self.options.auto_commit:
@@ -370,6 +417,8 @@ class GroupMember:
         for key in keys:
             self._returned.pop(key, None)
             self._stored.pop(key, None)
+            if self._unsettled.pop(key, None) is not None:
+                self._given_up.add(key)
         self._changed()
 
     # --- commits ------------------------------------------------------------------------------------------------

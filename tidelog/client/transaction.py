@@ -17,7 +17,7 @@ from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
 from tidelog.client.options import text, topic_partition, whole_number
 from tidelog.client.transactions import Transactions
-from tidelog.errors import InvalidTxnState, TidelogError
+from tidelog.errors import CommitFailed, InvalidTxnState, TidelogError
 from tidelog.records.v2.record import Header
 from tidelog.records.v2.varint import INT64_MAX
 from tidelog.types import Offset, TopicPartition
@@ -27,7 +27,11 @@ class OffsetSource(Protocol):
     """A consumer with a group."""
 
     def transaction_offsets(self) -> tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]]:
-        """Return who the consumer is in its group, and its positions. Raises InvalidRequest if it has no group."""
+        """Return who the consumer is in its group, and its positions. Raises CommitFailed, InvalidRequest."""
+        ...
+
+    def transaction_committed(self) -> None:
+        """The transaction with these positions is committed."""
         ...
 
 
@@ -61,6 +65,8 @@ class Transaction:
         self._producer, self._transactions = producer, transactions
         self._is_open = False
         self._was_opened = False
+        self._source: OffsetSource | None = None
+        """The consumer whose positions are committed with the transaction."""
 
     async def __aenter__(self) -> Self:
         if self._was_opened:
@@ -77,6 +83,8 @@ class Transaction:
         self._is_open = False
         if error is None:
             await self._transactions.commit()
+            if self._source is not None:
+                self._source.transaction_committed()
             return
         reason = await self._transactions.abort()
         if reason is not None and isinstance(error, TidelogError) and type(error) is not type(reason):
@@ -143,13 +151,27 @@ class Transaction:
         """Commit offsets of a consumer group with the transaction (KIP-447): its input counts as read exactly if its
         output is visible. Returns when the group's coordinator has them.
 
-        source: a consumer with a group, whose positions are committed in the name of its membership: what it has
-        returned counts as read, and a member that lost its partitions is refused. Or the offset of the next record for
-        each partition, and `group`: the metadata of a member, or the id of a group that has no members. Raises
-        TransactionAborted with the refusal as its cause, ProducerFenced.
+        source: a consumer with a group and auto_commit=False, whose positions are committed in the name of its
+        membership: all that it has returned counts as read, and a member that lost its partitions is refused. Or the
+        offset of the next record for each partition, and `group`: the metadata of a member, or the id of a group
+        without members. Raises TransactionAborted with the refusal as its cause, ProducerFenced.
         """
         self._ensure_open()
-        metadata, offsets = _offsets_of(source, group)
+        offsets: Mapping[TopicPartition, OffsetCommitted]
+        if isinstance(source, Mapping):
+            metadata, offsets = _checked(source, group)
+        else:
+            if group is not None or not hasattr(source, "transaction_offsets"):
+                raise TypeError(
+                    "send_offsets needs a consumer with a group, or a mapping of offsets and a group, not "
+                    f"{type(source).__name__} and {group!r}"
+                )
+            try:
+                metadata, offsets = source.transaction_offsets()
+            except CommitFailed as error:
+                self._transactions.fail(error)
+                raise self._transactions.refusal() from error
+            self._source = source
         if offsets:
             await self._transactions.add_offsets(metadata, offsets)
 
@@ -158,22 +180,15 @@ class Transaction:
             raise InvalidTxnState("the transaction has ended, or was not entered: use it inside its `async with` block")
 
 
-def _offsets_of(
-    source: object, group: GroupMetadata | str | None
-) -> tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]]:
-    """Return the arguments of `send_offsets`, checked. Raises TypeError, InvalidRequest."""
-    if not isinstance(source, Mapping):
-        if group is not None:
-            raise TypeError("group is given by the consumer: pass it with a mapping of offsets only")
-        if not hasattr(source, "transaction_offsets"):
-            raise TypeError(f"send_offsets needs a consumer or a mapping of offsets, not {type(source).__name__}")
-        found: tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]] = source.transaction_offsets()
-        return found
+def _checked(
+    offsets: Mapping[TopicPartition | tuple[str, int], int | CommittedOffset], group: object
+) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
+    """Return the arguments of `send_offsets`. Raises TypeError, InvalidRequest."""
     if isinstance(group, str):
         group = GroupMetadata(text("group", group))
     if not isinstance(group, GroupMetadata):
         raise TypeError(f"offsets need a group: the id of one, or the metadata of a member, not {group!r}")
-    return group, {topic_partition(key): _offset(key, offset) for key, offset in source.items()}
+    return group, {topic_partition(key): _offset(key, offset) for key, offset in offsets.items()}
 
 
 def _offset(key: object, offset: object) -> OffsetCommitted:

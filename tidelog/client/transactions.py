@@ -168,6 +168,10 @@ class Transactions:
         """Something of the open transaction failed: it can only be aborted."""
         self._handle(RecordsFailed(error, self._clock.monotonic_ms()))
 
+    def refusal(self) -> TidelogError:
+        """Return what a call raises that is not possible now."""
+        return self._core.refusal()
+
     async def _flush(self) -> None:
         """Return when each record of the transaction has its outcome."""
         outcomes = [batch.outcome for batch in self.records.unfinished()]
