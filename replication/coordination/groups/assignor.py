@@ -1,0 +1,43 @@
+"""What an assignor gets and gives: the members, their topics, and the partitions that each is to have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
+
+from replication.coordination.groups.assignments import Assignment
+from replication.coordination.groups.topic_catalog import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSpec:
+    """A member. topics: the ids of the existing topics that it subscribes to. target: what it was to have so far."""
+
+    instance_id: str | None
+    rack: str | None
+    topics: frozenset[UUID]
+    target: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """members: at least one, by member id in ascending order. topics: every topic that a member subscribes to, by id
+    in the order of names."""
+
+    members: Mapping[str, MemberSpec]
+    topics: Mapping[UUID, Topic]
+
+    def is_homogeneous(self) -> bool:
+        """Whether all members subscribe to the same topics."""
+        members = iter(self.members.values())
+        topics = next(members).topics
+        return all(member.topics is topics or member.topics == topics for member in members)
+
+
+GroupAssignment: TypeAlias = Mapping[str, Mapping[UUID, set[int]]]
+"""The partitions of each member. A member without partitions may be absent."""
+
+Assignor: TypeAlias = Callable[[GroupSpec], GroupAssignment]
+"""Deterministic: equal specs give equal assignments. Each partition of a subscribed topic goes to one subscriber."""

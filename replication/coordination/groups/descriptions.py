@@ -1,0 +1,134 @@
+"""Answers about groups: the list of all, and descriptions of some."""
+
+from __future__ import annotations
+
+from replication.coordination.group_records import MemberMetadata as ClassicMember
+from replication.coordination.group_requests import (
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroups,
+    DescribeGroupsAnswer,
+    ListedGroup,
+    ListGroups,
+    ListGroupsAnswer,
+)
+from replication.coordination.groups.classic_group import ClassicGroup
+from replication.coordination.groups.consumer_group import ConsumerGroup
+from replication.coordination.groups.group_config import GroupConfig
+from replication.coordination.groups.groups_state import GroupsState
+from replication.coordination.groups.heartbeat_checks import check_group_id
+from replication.coordination.groups.member import Member
+from replication.coordination.groups.states import GroupState
+from replication.coordination.groups.target_assignment import preferred_assignor
+from tidelog.errors import GroupIdNotFound, TidelogError
+
+CONSUMER = "consumer"
+CLASSIC = "classic"
+
+
+def list_groups(state: GroupsState, request: ListGroups) -> ListGroupsAnswer:
+    """The groups in the states and of the types asked for; their case does not matter."""
+    states = {each.lower() for each in request.states}
+    types = {each.lower() for each in request.types}
+    listed = (_listed(state, group_id) for group_id in state.group_ids())
+    return ListGroupsAnswer(
+        tuple(
+            group
+            for group in listed
+            if (not states or group.state.lower() in states) and (not types or group.type in types)
+        )
+    )
+
+
+def _listed(state: GroupsState, group_id: str) -> ListedGroup:
+    group, classic = state.consumer.get(group_id), state.classic.get(group_id)
+    if group is not None:
+        return ListedGroup(group_id, CONSUMER, group.state().value, len(group.members))
+    if classic is not None:
+        return ListedGroup(group_id, CLASSIC, classic.state(), len(classic.value.members))
+    return ListedGroup(group_id, CLASSIC, GroupState.EMPTY.value, 0)
+
+
+def describe_groups(state: GroupsState, config: GroupConfig, request: DescribeGroups) -> DescribeGroupsAnswer:
+    """Each group, or why it cannot be described."""
+    return DescribeGroupsAnswer(tuple(_described(state, config, group_id) for group_id in request.group_ids))
+
+
+def _described(state: GroupsState, config: GroupConfig, group_id: str) -> DescribedGroup:
+    try:
+        check_group_id(group_id)
+    except TidelogError as error:
+        return DescribedGroup(group_id, error)
+    group, classic = state.consumer.get(group_id), state.classic.get(group_id)
+    if group is not None:
+        return _consumer_group(group, config)
+    if classic is not None:
+        return _classic_group(classic)
+    if state.offsets.has(group_id):
+        return DescribedGroup(group_id, None, CLASSIC, GroupState.EMPTY.value)
+    return DescribedGroup(group_id, GroupIdNotFound(f"there is no group {group_id!r}"), state=GroupState.DEAD.value)
+
+
+def _consumer_group(group: ConsumerGroup, config: GroupConfig) -> DescribedGroup:
+    metadata = [member.metadata for member in group.members.values() if member.metadata is not None]
+    return DescribedGroup(
+        group.group_id,
+        None,
+        CONSUMER,
+        group.state().value,
+        group.epoch,
+        group.assignment_epoch,
+        preferred_assignor(metadata, config.consumer_assignors),
+        tuple(_member(group, group.members[member_id]) for member_id in sorted(group.members)),
+    )
+
+
+def _member(group: ConsumerGroup, member: Member) -> DescribedMember:
+    """assignment: also what it has been asked to give up."""
+    said, current = member.metadata, member.assignment
+    return DescribedMember(
+        member.member_id,
+        None if said is None else said.instance_id,
+        None if said is None else said.rack_id,
+        "" if said is None else said.client_id,
+        "" if said is None else said.client_host,
+        current.member_epoch,
+        () if said is None else said.subscribed_topic_names,
+        None if said is None else said.subscribed_topic_regex,
+        current.assigned_partitions,
+        group.target_of(member.member_id),
+    )
+
+
+def _classic_group(group: ClassicGroup) -> DescribedGroup:
+    """The generation stands for the epochs. Subscriptions and assignments are bytes of the clients' protocol."""
+    value = group.value
+    return DescribedGroup(
+        group.group_id,
+        None,
+        CLASSIC,
+        group.state(),
+        value.generation,
+        value.generation,
+        value.protocol or "",
+        tuple(_classic_member(member, value.generation) for member in sorted(value.members, key=_member_id)),
+    )
+
+
+def _member_id(member: ClassicMember) -> str:
+    return member.member_id
+
+
+def _classic_member(member: ClassicMember, generation: int) -> DescribedMember:
+    return DescribedMember(
+        member.member_id,
+        member.group_instance_id,
+        None,
+        member.client_id,
+        member.client_host,
+        generation,
+        (),
+        None,
+        (),
+        (),
+    )

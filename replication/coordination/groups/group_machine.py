@@ -1,0 +1,263 @@
+"""The state machine of one partition of `__consumer_offsets`: groups, their members and their offsets.
+
+It implements replication/coordination/machine.py. Its requests are the classes of group_requests.py. Its only effect is
+NudgeMembers.
+
+Invariants:
+  1. Decisions do not change the state; only `apply` and `apply_marker` do, and they alone give it again on replay.
+  2. A partition has at most one member that has it, or has been asked to give it up.
+  3. Epochs of groups never decrease while the group exists.
+  4. A change of members, subscriptions or topics leads to a new target assignment without any heartbeat: `deadline`
+     gives its time, `tick` computes it, and NudgeMembers names the members that are concerned.
+Timers and pushes (member_timers.py, pushes.py) are not recorded and may change while deciding: they start again when a
+machine is loaded.
+
+Errors: a refusal is the answer of the decision, and no records come with it. A MemberNudged for a member that was
+removed is answered by UnknownMemberId, so that the stream can tell it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from replication.controller.image import ClusterImage
+from replication.coordination.group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    GroupRecord,
+)
+from replication.coordination.group_requests import (
+    DeleteGroups,
+    DescribeGroups,
+    ListGroups,
+    MemberHeartbeat,
+    MemberNudged,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    TxnOffsetCommit,
+)
+from replication.coordination.groups.consumer_group import ConsumerGroup
+from replication.coordination.groups.descriptions import describe_groups, list_groups
+from replication.coordination.groups.group_config import GroupConfig
+from replication.coordination.groups.group_deletion import (
+    OffsetExpiry,
+    delete_groups,
+    forget_topics,
+    vanished_topics,
+)
+from replication.coordination.groups.groups_state import GroupsState
+from replication.coordination.groups.heartbeats import Heartbeats, nudge
+from replication.coordination.groups.member_timers import MemberTimers, TimerKey, TimerKind
+from replication.coordination.groups.membership import remove_members, waiting_members
+from replication.coordination.groups.metadata_changes import MetadataChanges
+from replication.coordination.groups.offset_requests import OffsetRequests
+from replication.coordination.groups.pushes import Pushes
+from replication.coordination.groups.target_assignment import compute_targets
+from replication.coordination.groups.topic_patterns import CompilePattern, TopicPatterns
+from replication.coordination.machine import Decision, Instant, TransactionalProducer
+from tidelog.errors import TidelogError
+from tidelog.types import Millis, Offset
+
+_PAUSE_OF_SEARCH_MS = 10
+
+
+class GroupMachine:
+    """The machine. compile_pattern: the library for patterns of topic names (RE2), see topic_patterns.py."""
+
+    def __init__(self, config: GroupConfig, compile_pattern: CompilePattern) -> None:
+        self._config = config
+        self._state = GroupsState()
+        self._timers = MemberTimers(config)
+        self._pushes = Pushes()
+        patterns = TopicPatterns(compile_pattern)
+        self._heartbeats = Heartbeats(self._state, config, self._timers, self._pushes, patterns)
+        self._offsets = OffsetRequests(self._state, config)
+        self._changes = MetadataChanges(self._state, patterns)
+        self._expiry = OffsetExpiry(self._state, config)
+        self._is_loaded = False
+        self._wall_ms = Millis(0)
+
+    # --- state ---
+
+    def apply(self, record: GroupRecord, _offset: Offset, producer: TransactionalProducer | None, /) -> None:
+        """Apply a record; see CoordinatorMachine."""
+        group = self._state.apply(record, producer)
+        if self._is_loaded:
+            self._follow(record, group)
+
+    def apply_marker(self, producer: TransactionalProducer, /, *, committed: bool) -> None:
+        """Apply the end of a transaction; no effect if it committed no offsets here."""
+        self._state.offsets.end_transaction(producer.producer_id, committed=committed)
+
+    def _follow(self, record: GroupRecord, group: ConsumerGroup | None) -> None:
+        """Keep the timers in line with a record that was applied."""
+        key = record.key
+        match key:
+            case ConsumerGroupMetadataKey(group_id) if group is None:
+                self._timers.forget_group(group_id)
+            case ConsumerGroupMetadataKey() | ConsumerGroupTargetAssignmentMetadataKey() if group is not None:
+                self._timers.expect_assignment(group)
+            case ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id) | ConsumerGroupMemberMetadataKey(
+                group_id, member_id
+            ):
+                member = None if group is None else group.members.get(member_id)
+                if group is not None and member is not None:
+                    group.empty_since = None
+                    if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+                        self._timers.expect_revocation(group, member)
+                    return
+                self._timers.forget_member(group_id, member_id)
+                self._pushes.forget(group_id, member_id)
+                if group is not None and not group.members:
+                    group.empty_since = self._wall_ms
+            case _:
+                pass
+
+    # --- events ---
+
+    def loaded(self, image: ClusterImage, _coordinator_epoch: int, now: Instant, /) -> Sequence[Decision[Any]]:
+        """The replay has ended: sessions and timeouts start, and what changed in the meantime is decided."""
+        self._set_time(now)
+        self._is_loaded = True
+        self._state.catalog.update(image, ())
+        decisions: list[Decision[Any]] = []
+        for group_id in sorted(self._state.consumer):
+            group = self._state.consumer[group_id]
+            broken = [member_id for member_id, member in sorted(group.members.items()) if member.metadata is None]
+            if broken:
+                decisions.append(self._removal(group, broken))
+            for member in group.members.values():
+                self._timers.expect_heartbeat(group, group_id, member.member_id)
+                self._timers.expect_revocation(group, member)
+            self._timers.expect_assignment(group)
+        for group_id, classic in sorted(self._state.classic.items()):
+            for classic_member in classic.value.members:
+                self._timers.expect_classic(group_id, classic_member.member_id, classic_member.session_timeout)
+        removing = {key.group_id for decision in decisions for record in decision.records if (key := record.key)}
+        decisions += [
+            decision
+            for decision in self._changes.refresh_all(now.wall_ms)
+            if decision.records[0].key.group_id not in removing
+        ]
+        decisions += forget_topics(self._state, vanished_topics(self._state))
+        self._timers.plan_expiry(self._config.offsets_retention_check_interval_ms)
+        return decisions
+
+    def handle(self, request: Any, now: Instant, /) -> Decision[Any]:
+        """Decide on a request."""
+        self._set_time(now)
+        try:
+            return self._decide(request, now)
+        except TidelogError as error:
+            return Decision(error)
+
+    def _decide(self, request: Any, now: Instant) -> Decision[Any]:
+        match request:
+            case OffsetCommit():
+                return self._offsets.commit(request, now)
+            case MemberHeartbeat():
+                return self._heartbeats.decide(request, now)
+            case MemberNudged():
+                return self._heartbeats.push(request)
+            case TxnOffsetCommit():
+                return self._offsets.commit_in_transaction(request, now)
+            case OffsetFetch():
+                return self._offsets.fetch(request)
+            case OffsetDelete():
+                return self._offsets.delete(request)
+            case ListGroups():
+                return Decision(list_groups(self._state, request))
+            case DescribeGroups():
+                return Decision(describe_groups(self._state, self._config, request))
+            case DeleteGroups():
+                return delete_groups(self._state, request)
+            case _:
+                raise AssertionError(f"a group coordinator gets no {type(request).__name__}")
+
+    def on_image(self, image: ClusterImage, now: Instant, /) -> Sequence[Decision[Any]]:
+        """The metadata changed: groups with changed topics get a new epoch, offsets of deleted topics are deleted."""
+        self._set_time(now)
+        before = self._state.catalog.image
+        changed = self._state.catalog.update(image, self._state.index)
+        deleted: list[tuple[str, Any]] = []
+        added: frozenset[str] = frozenset()
+        if image.topic_ids is not before.topic_ids:
+            added = frozenset(image.topic_ids.keys() - before.topic_ids.keys())
+            gone = before.topics.keys() - image.topics.keys()
+            deleted = sorted((before.topics[topic_id].name, topic_id) for topic_id in gone)
+        return [*self._changes.refresh(changed, added, now.wall_ms), *forget_topics(self._state, deleted)]
+
+    def tick(self, now: Instant, /) -> Sequence[Decision[Any]]:
+        """Decide what is due: members that timed out are removed, then target assignments computed, offsets expired."""
+        self._set_time(now)
+        due = self._timers.pop_due()
+        timed_out: dict[str, list[str]] = {}
+        classic: dict[str, list[str]] = {}
+        decisions: list[Decision[Any]] = []
+        for key in due:
+            if key.kind in (TimerKind.SESSION, TimerKind.REBALANCE):
+                timed_out.setdefault(key.group_id, []).append(key.member_id)
+            elif key.kind is TimerKind.CLASSIC_SESSION:
+                classic.setdefault(key.group_id, []).append(key.member_id)
+        for group_id, member_ids in timed_out.items():
+            group = self._state.consumer.get(group_id)
+            known = [] if group is None else [each for each in dict.fromkeys(member_ids) if each in group.members]
+            if group is not None and known:
+                decisions.append(self._removal(group, known))
+        for group_id, member_ids in classic.items():
+            classic_group = self._state.classic.get(group_id)
+            if classic_group is not None:
+                gone = frozenset(each for each in member_ids if classic_group.member(each) is not None)
+                if gone:
+                    decisions.append(Decision(None, (classic_group.without(gone, now.wall_ms),)))
+        for key in due:
+            if key.kind is TimerKind.ASSIGNMENT:
+                decisions += self._assign(key, timed_out)
+            elif key.kind is TimerKind.EXPIRY:
+                decisions += self._expire(now)
+        return decisions
+
+    def deadline(self) -> Millis | None:
+        """Monotonic time at which something is due."""
+        return self._timers.next()
+
+    # --- decisions ---
+
+    def _removal(self, group: ConsumerGroup, member_ids: Sequence[str]) -> Decision[None]:
+        """Remove members, and tell them and those that wait for their partitions."""
+        records = remove_members(group, member_ids, self._state.catalog)
+        concerned = waiting_members(group, member_ids).union(member_ids)
+        return Decision(None, tuple(records), effects=nudge(group.group_id, concerned))
+
+    def _assign(self, key: TimerKey, timed_out: dict[str, list[str]]) -> list[Decision[None]]:
+        group = self._state.consumer.get(key.group_id)
+        if group is None:
+            return []
+        if key.group_id in timed_out:
+            self._timers.again(key)  # once the removal is applied
+            return []
+        if group.epoch <= group.assignment_epoch or not group.members:
+            return []
+        assignment = compute_targets(
+            group.group_id,
+            group.epoch,
+            {member_id: each.metadata for member_id, each in group.members.items() if each.metadata is not None},
+            lambda pattern: () if (known := group.patterns.get(pattern)) is None else known.topics,
+            group.targets,
+            self._state.catalog,
+            self._config.consumer_assignors,
+        )
+        self._timers.note_assignment(group.group_id)
+        return [Decision(None, assignment.records, effects=nudge(group.group_id, assignment.changed))]
+
+    def _expire(self, now: Instant) -> list[Decision[None]]:
+        decisions, ended = self._expiry.step(now.wall_ms)
+        self._timers.plan_expiry(self._config.offsets_retention_check_interval_ms if ended else _PAUSE_OF_SEARCH_MS)
+        return decisions
+
+    def _set_time(self, now: Instant) -> None:
+        self._timers.now, self._wall_ms = now.monotonic_ms, now.wall_ms

@@ -1,0 +1,110 @@
+"""All groups and offsets of one partition of `__consumer_offsets`: the state that its records give.
+
+Every kind of record is accepted in any order: after compaction, tombstones may lack what they delete, and a member's
+assignment may come before its metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from replication.coordination.group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+    GroupValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from replication.coordination.groups.classic_group import ClassicGroup
+from replication.coordination.groups.consumer_group import ConsumerGroup, TopicIndex
+from replication.coordination.groups.offset_store import OffsetStore
+from replication.coordination.groups.topic_catalog import TopicCatalog
+from replication.coordination.machine import TransactionalProducer
+
+V = TypeVar("V", bound=GroupValue)
+
+
+class GroupsState:
+    """The groups by id. A group with nothing but offsets has no object: `OffsetStore.has` knows it."""
+
+    def __init__(self) -> None:
+        self.consumer: dict[str, ConsumerGroup] = {}
+        self.classic: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetStore()
+        self.index: TopicIndex = {}
+        """The consumer groups that subscribe to a topic, by topic name."""
+        self.catalog = TopicCatalog()
+
+    def exists(self, group_id: str) -> bool:
+        """Whether there is a group, or an offset of one."""
+        return group_id in self.consumer or group_id in self.classic or self.offsets.has(group_id)
+
+    def group_ids(self) -> list[str]:
+        """All groups, sorted."""
+        return sorted({*self.consumer, *self.classic, *self.offsets.groups()})
+
+    def apply(self, record: GroupRecord, producer: TransactionalProducer | None) -> ConsumerGroup | None:
+        """Take in one record. Returns the consumer group that it changed, if it exists."""
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            self.offsets.apply(key, _kind(value, OffsetCommitValue), None if producer is None else producer.producer_id)
+            return None
+        if isinstance(key, GroupMetadataKey):
+            self._set_classic(key.group, _kind(value, GroupMetadataValue))
+            return None
+        group = self.consumer.get(key.group_id)
+        if group is None:
+            if value is None:
+                return None
+            group = self.consumer[key.group_id] = ConsumerGroup(key.group_id, self.index)
+        match key:
+            case ConsumerGroupMetadataKey():
+                return self._set_epoch(group, _kind(value, ConsumerGroupMetadataValue))
+            case ConsumerGroupMemberMetadataKey(_, member_id):
+                group.set_metadata(member_id, _kind(value, ConsumerGroupMemberMetadataValue))
+            case ConsumerGroupCurrentMemberAssignmentKey(_, member_id):
+                group.set_current(member_id, _kind(value, ConsumerGroupCurrentMemberAssignmentValue))
+            case ConsumerGroupTargetAssignmentMemberKey(_, member_id):
+                target = _kind(value, ConsumerGroupTargetAssignmentMemberValue)
+                group.set_target(member_id, None if target is None else target.topic_partitions)
+            case ConsumerGroupTargetAssignmentMetadataKey():
+                assigned = _kind(value, ConsumerGroupTargetAssignmentMetadataValue)
+                group.assignment_epoch = 0 if assigned is None else assigned.assignment_epoch
+            case ConsumerGroupRegularExpressionKey(_, pattern):
+                group.set_pattern(pattern, _kind(value, ConsumerGroupRegularExpressionValue))
+            case ConsumerGroupPartitionMetadataKey():
+                group.has_old_metadata = value is not None
+        return group
+
+    def _set_epoch(self, group: ConsumerGroup, value: ConsumerGroupMetadataValue | None) -> ConsumerGroup | None:
+        if value is None:
+            group.forget()
+            del self.consumer[group.group_id]
+            return None
+        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        return group
+
+    def _set_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if value is None:
+            self.classic.pop(group_id, None)
+        else:
+            self.classic[group_id] = ClassicGroup(group_id, value)
+
+
+def _kind(value: GroupValue | None, kind: type[V]) -> V | None:
+    assert value is None or isinstance(value, kind), f"a {type(value).__name__} is no {kind.__name__}"
+    return value

@@ -1,0 +1,114 @@
+"""What is due when: sessions, rebalance timeouts, target assignments and the search for expired offsets.
+
+Nothing of this is recorded: when a coordinator is replaced, sessions and timeouts start again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from replication.coordination.groups.consumer_group import ConsumerGroup
+from replication.coordination.groups.group_config import GroupConfig
+from replication.coordination.groups.member import Member
+from replication.coordination.groups.states import MemberState
+from replication.coordination.groups.timers import Timers
+from tidelog.types import Millis
+
+
+class TimerKind(Enum):
+    """What is due."""
+
+    SESSION = "a member sent no heartbeat for the session timeout"
+    REBALANCE = "a member did not give partitions up within its rebalance timeout"
+    CLASSIC_SESSION = "as SESSION, of a classic group"
+    ASSIGNMENT = "the target assignment of a group is older than its epoch"
+    EXPIRY = "search for expired offsets"
+
+
+class TimerKey(NamedTuple):
+    """A timer. member_id: empty for a whole group. group_id: empty for all."""
+
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
+
+
+class MemberTimers:
+    """The timers of a partition. `now` is the time of the last event."""
+
+    def __init__(self, config: GroupConfig) -> None:
+        self._config = config
+        self._timers: Timers[TimerKey] = Timers()
+        self._assigned_at: dict[str, Millis] = {}
+        self.now = Millis(0)
+
+    def next(self) -> Millis | None:
+        """When something is due; None: never."""
+        return self._timers.next()
+
+    def pop_due(self) -> list[TimerKey]:
+        """What is due by now."""
+        return self._timers.pop_due(self.now)
+
+    def again(self, key: TimerKey) -> None:
+        """What was due could not be done: it is due still."""
+        self._timers.schedule(key, self.now)
+
+    def expect_heartbeat(self, group: ConsumerGroup | None, group_id: str, member_id: str) -> None:
+        """The member is alive: its session starts again. group: None if it is about to be created."""
+        timeout = self._config.consumer_session_timeout_ms
+        member = None if group is None else group.members.get(member_id)
+        if member is not None and member.metadata is not None and member.metadata.classic_member_metadata is not None:
+            timeout = member.metadata.classic_member_metadata.session_timeout_ms
+        self._timers.schedule(TimerKey(TimerKind.SESSION, group_id, member_id), Millis(self.now + timeout))
+
+    def expect_classic(self, group_id: str, member_id: str, session_timeout_ms: int) -> None:
+        """A member of a classic group was loaded."""
+        key = TimerKey(TimerKind.CLASSIC_SESSION, group_id, member_id)
+        self._timers.schedule(key, Millis(self.now + session_timeout_ms))
+
+    def expect_revocation(self, group: ConsumerGroup, member: Member) -> None:
+        """The member's assignment has changed: start or end its rebalance timeout."""
+        key = TimerKey(TimerKind.REBALANCE, group.group_id, member.member_id)
+        if member.metadata is not None and member.assignment.state == MemberState.UNREVOKED_PARTITIONS:
+            self._timers.schedule(key, Millis(self.now + max(0, member.metadata.rebalance_timeout_ms)))
+        else:
+            self._timers.cancel(key)
+
+    def forget_member(self, group_id: str, member_id: str) -> None:
+        """The member is gone."""
+        self._timers.cancel(TimerKey(TimerKind.SESSION, group_id, member_id))
+        self._timers.cancel(TimerKey(TimerKind.REBALANCE, group_id, member_id))
+
+    def may_assign(self, group: ConsumerGroup) -> bool:
+        """Whether the pause since the last target assignment of the group is over."""
+        return group.assignment_epoch <= 0 or self._assignment_time(group) <= self.now
+
+    def expect_assignment(self, group: ConsumerGroup) -> None:
+        """The group epoch or the target assignment has changed: plan the next assignment, or drop the plan."""
+        key = TimerKey(TimerKind.ASSIGNMENT, group.group_id)
+        if group.epoch > group.assignment_epoch and group.members:
+            self._timers.schedule(key, max(self.now, self._assignment_time(group)))
+        else:
+            self._timers.cancel(key)
+
+    def note_assignment(self, group_id: str) -> None:
+        """A target assignment of the group was computed."""
+        self._assigned_at[group_id] = self.now
+
+    def forget_group(self, group_id: str) -> None:
+        """The group is gone."""
+        self._assigned_at.pop(group_id, None)
+        self._timers.cancel(TimerKey(TimerKind.ASSIGNMENT, group_id))
+
+    def plan_expiry(self, delay_ms: int) -> None:
+        """Search for expired offsets after this time."""
+        self._timers.schedule(TimerKey(TimerKind.EXPIRY), Millis(self.now + delay_ms))
+
+    def _assignment_time(self, group: ConsumerGroup) -> Millis:
+        last = self._assigned_at.get(group.group_id)
+        if last is None:
+            return Millis(0)
+        pause = min(len(group.members) // 10, self._config.consumer_assignment_interval_max_ms)
+        return Millis(last + pause)

@@ -1,0 +1,211 @@
+"""Decisions on commits, fetches and deletions of offsets.
+
+Differences to Kafka 4.1: the coordinator itself checks that the topic and the partition exist; an offset that was
+committed for an earlier incarnation of a topic is not returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from replication.coordination.coordinator_record import CoordinatorRecord
+from replication.coordination.group_records import NO_TOPIC_ID, GroupRecord, OffsetCommitKey, OffsetCommitValue
+from replication.coordination.group_requests import (
+    CommittedPartition,
+    FetchedOffset,
+    NamedPartition,
+    OffsetCommit,
+    OffsetCommitAnswer,
+    OffsetDelete,
+    OffsetDeleteAnswer,
+    OffsetFetch,
+    OffsetFetchAnswer,
+    OffsetToCommit,
+    TxnOffsetCommit,
+    TxnOffsetCommitAnswer,
+)
+from replication.coordination.groups.group_config import GroupConfig
+from replication.coordination.groups.groups_state import GroupsState
+from replication.coordination.groups.heartbeat_checks import check_group_id
+from replication.coordination.groups.heartbeats import check_instance
+from replication.coordination.groups.topic_catalog import Topic
+from replication.coordination.machine import Decision, Instant, TransactionalProducer
+from tidelog.errors import (
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    IllegalGeneration,
+    InvalidRequest,
+    NonEmptyGroup,
+    OffsetMetadataTooLarge,
+    StaleMemberEpoch,
+    TidelogError,
+    UnknownMemberId,
+    UnknownTopicOrPartition,
+    UnstableOffsetCommit,
+)
+from tidelog.types import Millis, PartitionIndex, TopicId
+
+
+class OffsetRequests:
+    """Decides on requests about offsets."""
+
+    def __init__(self, state: GroupsState, config: GroupConfig) -> None:
+        self._state = state
+        self._config = config
+
+    def commit(self, request: OffsetCommit, now: Instant) -> Decision[OffsetCommitAnswer]:
+        """Raises GroupIdNotFound, UnknownMemberId, FencedInstanceId, StaleMemberEpoch or IllegalGeneration."""
+        self._check_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
+        outcomes, records = self._commit(request.group_id, request.partitions, now.wall_ms)
+        return Decision(OffsetCommitAnswer(tuple(outcomes)), tuple(records))
+
+    def commit_in_transaction(self, request: TxnOffsetCommit, now: Instant) -> Decision[TxnOffsetCommitAnswer]:
+        """The offsets count once the transaction commits. Raises UnknownMemberId, FencedInstanceId or, for a member
+        epoch that is not the current one, IllegalGeneration, on which producers abort."""
+        try:
+            self._check_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
+        except (GroupIdNotFound, StaleMemberEpoch) as cause:
+            raise IllegalGeneration(cause.message) from cause
+        outcomes, records = self._commit(request.group_id, request.partitions, now.wall_ms)
+        producer = TransactionalProducer(request.producer_id, request.producer_epoch)
+        return Decision(TxnOffsetCommitAnswer(tuple(outcomes)), tuple(records), producer if records else None)
+
+    def _commit(
+        self, group_id: str, partitions: Sequence[OffsetToCommit], wall_ms: Millis
+    ) -> tuple[list[CommittedPartition], list[GroupRecord]]:
+        outcomes: list[CommittedPartition] = []
+        records: list[GroupRecord] = []
+        metadata_max = self._config.offset_metadata_max_bytes
+        name, topic = "", None
+        for each in partitions:
+            if each.topic != name:
+                name, topic = each.topic, self._state.catalog.get(each.topic)
+            error = _commit_error(each, topic, metadata_max)
+            outcomes.append(CommittedPartition(name, each.partition, error))
+            if error is None and topic is not None:
+                records.append(
+                    CoordinatorRecord(
+                        OffsetCommitKey(group_id, name, each.partition),
+                        OffsetCommitValue(
+                            each.offset,
+                            each.metadata,
+                            wall_ms,
+                            each.leader_epoch,
+                            topic_id=topic.topic_id,
+                        ),
+                    )
+                )
+        return outcomes, records
+
+    def _check_committer(self, group_id: str, member_id: str, epoch: int, instance_id: str | None) -> None:
+        """A group without members accepts commits of anyone who claims no membership; else members commit."""
+        check_group_id(group_id)
+        group = self._state.consumer.get(group_id)
+        if group is not None:
+            if not group.members and epoch < 0:
+                return
+            if instance_id is not None:
+                check_instance(group, instance_id, member_id)
+            self._check_member(group_id, member_id, epoch)
+            return
+        classic = self._state.classic.get(group_id)
+        if classic is not None and classic.value.members:
+            member = classic.member(member_id)
+            if member is None:
+                raise UnknownMemberId(_not_a_member(group_id, member_id))
+            if epoch != classic.value.generation:
+                raise IllegalGeneration(f"group {group_id!r} is in generation {classic.value.generation}, not {epoch}")
+        elif epoch >= 0 or member_id:
+            if self._state.exists(group_id):
+                raise UnknownMemberId(_not_a_member(group_id, member_id))
+            raise GroupIdNotFound(f"there is no group {group_id!r} of which {member_id!r} could be a member")
+
+    def _check_member(self, group_id: str, member_id: str, epoch: int) -> None:
+        """Raises UnknownMemberId, StaleMemberEpoch or, for members of the classic protocol, IllegalGeneration."""
+        member = self._state.consumer[group_id].members.get(member_id)
+        if member is None or member.metadata is None:
+            raise UnknownMemberId(_not_a_member(group_id, member_id))
+        if epoch != member.epoch:
+            kind = StaleMemberEpoch if member.metadata.classic_member_metadata is None else IllegalGeneration
+            raise kind(f"member {member_id!r} of group {group_id!r} is in epoch {member.epoch}, not {epoch}")
+
+    # --- fetch ---
+
+    def fetch(self, request: OffsetFetch) -> Decision[OffsetFetchAnswer]:
+        """Raises UnknownMemberId or StaleMemberEpoch. A group that does not exist has no offsets."""
+        check_group_id(request.group_id)
+        if (request.member_id or request.member_epoch >= 0) and request.group_id in self._state.consumer:
+            self._check_member(request.group_id, request.member_id, request.member_epoch)
+        partitions: Sequence[NamedPartition]
+        if request.partitions is None:
+            known = sorted(self._state.offsets.of_group(request.group_id))
+            partitions = [NamedPartition(topic, PartitionIndex(partition)) for topic, partition in known]
+        else:
+            partitions = request.partitions
+        fetched = tuple(self._fetched(request, each) for each in partitions)
+        return Decision(OffsetFetchAnswer(fetched))
+
+    def _fetched(self, request: OffsetFetch, partition: NamedPartition) -> FetchedOffset:
+        offsets = self._state.offsets
+        name, index = partition.topic, partition.partition
+        if request.require_stable and offsets.is_pending(OffsetCommitKey(request.group_id, name, index)):
+            reason = f"an open transaction may change the offset of group {request.group_id!r} for {name}-{index}"
+            return FetchedOffset(name, index, UnstableOffsetCommit(f"{reason}; ask again once it has ended"))
+        value = offsets.get(request.group_id, name, index)
+        if value is None:
+            return FetchedOffset(name, index)
+        topic_id = None if value.topic_id == NO_TOPIC_ID else TopicId(value.topic_id)
+        if topic_id is not None and self._state.catalog.ids.get(name) != topic_id:
+            return FetchedOffset(name, index)
+        return FetchedOffset(name, index, None, value.offset, value.leader_epoch, value.metadata, topic_id)
+
+    # --- delete ---
+
+    def delete(self, request: OffsetDelete) -> Decision[OffsetDeleteAnswer]:
+        """Raises GroupIdNotFound or, for a classic group with members, NonEmptyGroup."""
+        check_group_id(request.group_id)
+        if not self._state.exists(request.group_id):
+            raise GroupIdNotFound(f"there is no group {request.group_id!r}")
+        group = self._state.consumer.get(request.group_id)
+        classic = self._state.classic.get(request.group_id)
+        if group is None and classic is not None and classic.value.members:
+            raise NonEmptyGroup(
+                f"classic group {request.group_id!r} has {len(classic.value.members)} members: stop them first"
+            )
+        outcomes: list[CommittedPartition] = []
+        records: list[GroupRecord] = []
+        for each in request.partitions:
+            key = OffsetCommitKey(request.group_id, each.topic, each.partition)
+            if group is not None and each.topic in group.topics:
+                error = GroupSubscribedToTopic(f"members of group {request.group_id!r} subscribe to {each.topic!r}")
+                outcomes.append(CommittedPartition(each.topic, each.partition, error))
+                continue
+            outcomes.append(CommittedPartition(each.topic, each.partition))
+            known = self._state.offsets.get(request.group_id, each.topic, each.partition)
+            if known is not None or self._state.offsets.is_pending(key):
+                records.append(CoordinatorRecord(key, None))
+        return Decision(OffsetDeleteAnswer(tuple(outcomes)), tuple(records))
+
+
+def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int) -> TidelogError | None:
+    """Why an offset is refused; None if it is not."""
+    metadata = commit.metadata
+    if len(metadata) * 4 > metadata_max and len(metadata.encode()) > metadata_max:
+        return OffsetMetadataTooLarge(
+            f"the metadata of the offset for {commit.topic}-{commit.partition} has {len(metadata.encode())} bytes; "
+            f"offset.metadata.max.bytes is {metadata_max}"
+        )
+    if topic is None or not 0 <= commit.partition < topic.partitions:
+        return UnknownTopicOrPartition(f"there is no partition {commit.topic}-{commit.partition}")
+    if commit.topic_id is not None and commit.topic_id != topic.topic_id:
+        return UnknownTopicOrPartition(
+            f"topic {commit.topic!r} was deleted and created again: its id is {topic.topic_id}, not {commit.topic_id}"
+        )
+    if commit.offset < 0:
+        return InvalidRequest(f"offset {commit.offset} of {commit.topic}-{commit.partition} is negative")
+    return None
+
+
+def _not_a_member(group_id: str, member_id: str) -> str:
+    who = repr(member_id) if member_id else "a caller without member id"
+    return f"{who} is no member of group {group_id!r}; join the group again, or stop its members first"

@@ -1,0 +1,157 @@
+"""Committed offsets, and those of open transactions, changed only by records and markers.
+
+The offset of a transaction counts from its marker on, in the order of the records: a record that was appended after it,
+committed at once or by another transaction, prevails although its marker comes later (KIP-98, as Kafka compares the
+offsets of the records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from replication.coordination.group_records import OffsetCommitKey, OffsetCommitValue
+from tidelog.types import ProducerId
+
+TopicIndexOfOffsets = dict[str, dict[str, int]]
+Partition = tuple[str, int]
+"""Topic name and partition."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An offset of an open transaction. superseded: a later record has committed another one already."""
+
+    value: OffsetCommitValue
+    sequence: int
+    superseded: bool = False
+
+
+class OffsetStore:
+    """The offsets of all groups of the partition."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[Partition, OffsetCommitValue]] = {}
+        self._by_topic: TopicIndexOfOffsets = {}
+        self._pending: dict[ProducerId, dict[OffsetCommitKey, _Pending]] = {}
+        self._producers: dict[OffsetCommitKey, dict[ProducerId, _Pending]] = {}
+        self._open: dict[str, int] = {}  # number of pending offsets by group
+        self._sequence = 0
+
+    # --- questions ---
+
+    def groups(self) -> Iterable[str]:
+        """The ids of the groups that have offsets, also pending ones."""
+        return dict.fromkeys((*self._committed, *self._open))
+
+    def has(self, group_id: str) -> bool:
+        """Whether the group has an offset, or a pending one."""
+        return group_id in self._committed or group_id in self._open
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether an open transaction has an offset of the group."""
+        return group_id in self._open
+
+    def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
+        """The committed offset."""
+        offsets = self._committed.get(group_id)
+        return None if offsets is None else offsets.get((topic, partition))
+
+    def of_group(self, group_id: str) -> Mapping[Partition, OffsetCommitValue]:
+        """All committed offsets of a group."""
+        return self._committed.get(group_id, {})
+
+    def is_pending(self, key: OffsetCommitKey) -> bool:
+        """Whether an open transaction may change the offset."""
+        return key in self._producers
+
+    def pending_of_group(self, group_id: str) -> list[OffsetCommitKey]:
+        """The keys of the group in open transactions."""
+        if group_id not in self._open:
+            return []
+        return [key for key in self._producers if key.group == group_id]
+
+    def groups_with(self, topic: str) -> list[str]:
+        """The groups with committed offsets of a topic."""
+        return list(self._by_topic.get(topic, ()))
+
+    def pending_with(self, topic: str) -> list[OffsetCommitKey]:
+        """The keys of a topic in open transactions."""
+        return [key for key in self._producers if key.topic == topic]
+
+    @property
+    def topics(self) -> Iterable[str]:
+        """The topics with committed offsets."""
+        return self._by_topic.keys()
+
+    def open_producers(self) -> int:
+        """How many producers have a transaction open here."""
+        return len(self._pending)
+
+    # --- changes ---
+
+    def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: ProducerId | None) -> None:
+        """Take in a record. producer: it belongs to a transaction of this producer."""
+        self._sequence += 1
+        if value is None:
+            self._remove(key)
+        elif producer is not None:
+            self._add_pending(key, value, producer)
+        else:
+            self._put(key, value, self._sequence)
+
+    def end_transaction(self, producer: ProducerId, *, committed: bool) -> None:
+        """Take in the marker that ends the transaction of a producer; no effect if none is open here."""
+        for key, pending in self._pending.pop(producer, {}).items():
+            self._drop_producer(key, producer)
+            if committed and not pending.superseded:
+                self._put(key, pending.value, pending.sequence)
+
+    def _put(self, key: OffsetCommitKey, value: OffsetCommitValue, sequence: int) -> None:
+        offsets = self._committed.get(key.group)
+        if offsets is None:
+            offsets = self._committed[key.group] = {}
+        partition = key.topic, key.partition
+        if partition not in offsets:
+            groups = self._by_topic.setdefault(key.topic, {})
+            groups[key.group] = groups.get(key.group, 0) + 1
+        offsets[partition] = value
+        if self._producers:
+            for pending in self._producers.get(key, {}).values():
+                if pending.sequence < sequence:
+                    pending.superseded = True
+
+    def _remove(self, key: OffsetCommitKey) -> None:
+        offsets = self._committed.get(key.group)
+        if offsets is not None and offsets.pop((key.topic, key.partition), None) is not None:
+            if not offsets:
+                del self._committed[key.group]
+            groups = self._by_topic[key.topic]
+            groups[key.group] -= 1
+            if not groups[key.group]:
+                del groups[key.group]
+                if not groups:
+                    del self._by_topic[key.topic]
+        for producer in list(self._producers.get(key, ())):
+            self._drop_producer(key, producer)
+            offsets_of_producer = self._pending[producer]
+            del offsets_of_producer[key]
+            if not offsets_of_producer:
+                del self._pending[producer]
+
+    def _add_pending(self, key: OffsetCommitKey, value: OffsetCommitValue, producer: ProducerId) -> None:
+        pending = _Pending(value, self._sequence)
+        offsets = self._pending.setdefault(producer, {})
+        if key not in offsets:
+            self._open[key.group] = self._open.get(key.group, 0) + 1
+        offsets[key] = pending
+        self._producers.setdefault(key, {})[producer] = pending
+
+    def _drop_producer(self, key: OffsetCommitKey, producer: ProducerId) -> None:
+        producers = self._producers[key]
+        del producers[producer]
+        if not producers:
+            del self._producers[key]
+        self._open[key.group] -= 1
+        if not self._open[key.group]:
+            del self._open[key.group]
