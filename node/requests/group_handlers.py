@@ -70,7 +70,7 @@ from tidelog.errors import (
     TidelogError,
     UnreadableCoordinatorRecord,
 )
-from tidelog.security.acls import AclOperation, ResourceType
+from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex
 
 Entry = TypeVar("Entry")
@@ -300,8 +300,8 @@ class GroupHandlers:
     # --- groups ---
 
     async def list_groups(self, request: ListGroups, context: RequestContext) -> ListGroupsAnswer:
-        """The groups that this node coordinates and that the caller may describe. Raises CoordinatorLoadInProgress
-        while some of them are loaded."""
+        """The groups that this node coordinates, all or those that the caller may describe. Raises
+        CoordinatorLoadInProgress while some of them are loaded."""
         ensure_few(request.states, "states")
         ensure_few(request.types, "types")
         for name in (*request.states, *request.types):
@@ -309,8 +309,10 @@ class GroupHandlers:
         answers = await _all(self._runtime.submit(each, request) for each in self._runtime.partitions)
         groups = [group for answer in answers for group in answer.groups]
         allows = context.authorizer.allows
-        shown = (each for each in groups if allows(context, AclOperation.DESCRIBE, ResourceType.GROUP, each.group_id))
-        return ListGroupsAnswer(tuple(sorted(shown, key=lambda group: group.group_id)))
+        if not allows(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+            described = AclOperation.DESCRIBE, ResourceType.GROUP
+            groups = [each for each in groups if allows(context, *described, each.group_id)]
+        return ListGroupsAnswer(tuple(sorted(groups, key=lambda group: group.group_id)))
 
     async def describe_groups(self, request: DescribeGroups, context: RequestContext) -> DescribeGroupsAnswer:
         """The state of groups; an error in the place of those that have none here."""
