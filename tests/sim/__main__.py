@@ -4,6 +4,7 @@ python -m tests.sim --seeds 200                that many new worlds on all cores
   python -m tests.sim --seed 4711                one world, with its plan and its trace
   python -m tests.sim --seed 4711 --without 3,5  the same world without some of its faults
   python -m tests.sim --seeds 200 --nodes 5      worlds of that size, with three voters
+  python -m tests.sim --seeds 200 --coordinators worlds with groups and transactions
 
 The exit code is 1 if a world failed. Each failure is shown with as few faults as it needs, and with the command that
 replays it.
@@ -18,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from tests.sim.judged import plan_of, run_one
+from tests.sim.judged import Selected, plan_of, run_one
 from tests.sim.random_world import Outcome, run
 
 
@@ -30,17 +31,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="replay this world with its trace")
     parser.add_argument("--without", default="", help="with --seed: leave out these faults of the plan, by number")
     parser.add_argument("--nodes", type=int, help="nodes of every world; with 5 there are three voters")
+    parser.add_argument(
+        "--coordinators",
+        action=argparse.BooleanOptionalAction,
+        help="all worlds have coordinators with groups and transactions, or none has (as their seeds have it)",
+    )
     given = parser.parse_args(arguments)
+    selected = Selected(given.nodes, given.coordinators)
     if given.seed is not None:
-        return replay(given.seed, frozenset(int(number) for number in given.without.split(",") if number), given.nodes)
+        return replay(given.seed, frozenset(int(number) for number in given.without.split(",") if number), selected)
     first = int.from_bytes(os.urandom(4)) if given.first is None else given.first  # noqa: TID251 - new worlds
-    return run_many(range(first, first + given.seeds), given.jobs, given.nodes)
+    return run_many(range(first, first + given.seeds), given.jobs, selected)
 
 
-def replay(seed: int, dropped: frozenset[int], nodes: int | None) -> int:
+def replay(seed: int, dropped: frozenset[int], selected: Selected) -> int:
     """Run one world and show everything."""
-    plan = plan_of(seed, nodes)
+    plan = plan_of(seed, selected)
     print(f"seed {seed}: {plan.nodes} nodes, topics {', '.join(map(str, plan.topics))}")
+    if plan.coordinators is not None:
+        print(f"  {plan.coordinators}")
     for number, fault in enumerate(plan.faults):
         print(f"  {number:3d} {'(left out) ' if number in dropped else ''}{fault}")
     outcome = run(plan.without(dropped), show=print)
@@ -50,12 +59,12 @@ def replay(seed: int, dropped: frozenset[int], nodes: int | None) -> int:
     return 1 if outcome.failure else 0
 
 
-def run_many(seeds: range, jobs: int, nodes: int | None) -> int:
+def run_many(seeds: range, jobs: int, selected: Selected) -> int:
     """Run all worlds, `jobs` of them in parallel."""
     print(f"{len(seeds)} worlds from seed {seeds.start} on, {jobs} in parallel", file=sys.stderr)
     done: list[Outcome] = []
     with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=50) as pool:
-        for outcome, shown in pool.imap_unordered(partial(run_one, nodes=nodes), seeds):
+        for outcome, shown in pool.imap_unordered(partial(run_one, selected=selected), seeds):
             done.append(outcome)
             if shown:
                 print(shown, flush=True)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.listeners.grpc.codecs import grpc_services
 from node.process.node import Node
 from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
@@ -32,7 +33,7 @@ from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import CURRENT, Process, ProcessState
 from tidelog.errors import DiskFull, KafkaStorageError
-from tidelog.types import Durability, Endpoint, NodeId, PartitionKey
+from tidelog.types import Durability, Endpoint, Millis, NodeId, PartitionKey
 
 PORT = 9092
 COLD_SHARES = (0.0, 0.0, 0.02, 0.5)
@@ -40,6 +41,33 @@ COLD_SHARES = (0.0, 0.0, 0.02, 0.5)
 RESERVES = (0, 8_192)
 """With 0, a node reaches the end of its disk; with the other value, the free-space watermark comes first."""
 DIRECTORIES = ("/data", "/more")
+
+
+def coordinator_settings(
+    *, partitions: int = 2, verification: bool = True, segment_bytes: int = 1 << 20, session_ms: int = 3_000
+) -> CoordinatorSettings:
+    """The settings of coordinators in a world: small internal topics and short timeouts. verification: leaders ask the
+    coordinator about each transaction (KIP-890); a scripted one (transactions.py) is not asked."""
+    return CoordinatorSettings(
+        GroupSettings(
+            consumer_session_timeout_ms=session_ms,
+            consumer_min_session_timeout_ms=100,
+            consumer_heartbeat_interval_ms=500,
+            consumer_min_heartbeat_interval_ms=100,
+            partitions=partitions,
+            segment_bytes=segment_bytes,
+        ),
+        TransactionSettings(
+            abort_timed_out_interval_ms=Millis(500),
+            partitions=partitions,
+            segment_bytes=segment_bytes,
+            verification=verification,
+        ),
+    )
+
+
+SCRIPTED = coordinator_settings(verification=False)
+"""The settings of worlds that may have transactions of a scripted coordinator."""
 
 
 def machine_name(node_id: int) -> str:
@@ -77,6 +105,7 @@ class Machine:
         rack: str = "",
         replication: ReplicationConfig | None = None,
         cleaning: bool = False,
+        coordinators: CoordinatorSettings = SCRIPTED,
     ) -> None:
         self.node_id = node_id
         self.name = machine_name(node_id)
@@ -108,6 +137,7 @@ class Machine:
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
+            coordinators=coordinators,
             maintenance=MaintenanceConfig(
                 reserve_bytes=RESERVES[node_id % len(RESERVES)],
                 scrub_interval_ms=30_000,

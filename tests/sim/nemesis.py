@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from tests.sim import operators
+from tests.sim.coordinated_workload import CoordinatedWorkload
 from tests.sim.loop import MICROS
 from tests.sim.machine import machine_name
-from tests.sim.plan import POWER_FAULTS, Fault, Kind, Plan
+from tests.sim.plan import CLIENTS, POWER_FAULTS, Fault, Kind, Plan
 from tests.sim.rot import Rot
 from tests.sim.volumes import Volumes
 from tests.sim.world import Simulation
@@ -43,8 +44,9 @@ HANGS: Final = (0.4, 0.6, 0.8, 1.0)
 class Nemesis:
     """Carries out a plan. Faults may overlap; the end of one may end another of its kind early."""
 
-    def __init__(self, sim: Simulation, plan: Plan) -> None:
-        self._sim = sim
+    def __init__(self, sim: Simulation, plan: Plan, coordinated: CoordinatedWorkload | None = None) -> None:
+        """coordinated: the clients of coordinators; None: the world has none."""
+        self._sim, self._coordinated = sim, coordinated
         self._over = False
         self._volumes = Volumes(sim)
         self._rot = Rot(sim)
@@ -63,6 +65,8 @@ class Nemesis:
                 self._rot.flip_in_log(fault)
             elif fault.kind is Kind.ROT_BESIDE:
                 self._rot.flip_beside_logs(fault)
+            elif fault.kind in CLIENTS and self._coordinated is not None:
+                self._coordinated.begin(fault)
             else:
                 BEGIN[fault.kind](self._sim, fault)
             if fault.kind in POWER_FAULTS:
@@ -77,6 +81,8 @@ class Nemesis:
             self._sim.restart(fault.node)
         elif not self._over and fault.kind is Kind.ROT:
             self._rot.scrub(fault)
+        elif not self._over and fault.kind in CLIENTS and self._coordinated is not None:
+            self._coordinated.end(fault)
 
 
 def _each(act: Callable[[Simulation, int], object]) -> Act:
@@ -161,6 +167,7 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.05 * fault.amount}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.1 * fault.amount, "duplicate": 0.2 * fault.amount}),
     Kind.REASSIGN: operators.reassign,
+    Kind.MOVE_COORDINATOR: operators.move_coordinator,
     Kind.ALTER: operators.alter,
     Kind.GROW: operators.grow,
     Kind.PREFER: operators.prefer,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from replication.controller.image import PartitionState, TopicState
 from tests.sim import views
+from tests.sim.coordination import GROUPS, TRANSACTIONS
 from tests.sim.loop import MICROS
 from tests.sim.plan import Fault
 from tests.sim.process import ProcessState
@@ -75,6 +76,18 @@ def reassign(sim: Simulation, fault: Fault) -> None:
     rng = _chance(fault)
     replicas = rng.sample(sim.nodes, rng.choice((2, min(3, len(sim.nodes)))))
     _ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, _reassignment(name, state, replicas))
+
+
+def move_coordinator(sim: Simulation, fault: Fault) -> None:
+    """Start the reassignment of a partition of an internal topic to three nodes: its coordinator moves with it."""
+    rng = _chance(fault)
+    image = sim.image()
+    topics = [topic for name in (GROUPS, TRANSACTIONS) if (topic := image.topic(name)) is not None and topic.partitions]
+    if topics:
+        topic = rng.choice(topics)
+        replicas = rng.sample(sim.nodes, min(3, len(sim.nodes)))
+        request = _reassignment(topic.name, rng.choice(topic.partitions), replicas)
+        _ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request)
 
 
 def end_reassignment(sim: Simulation, fault: Fault) -> None:

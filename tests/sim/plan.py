@@ -43,6 +43,10 @@ class Kind(Enum):
     DELETE = "delete the oldest records of a partition, if the topic has retention"
     UNCLEAN = "elect the longest log where no replica may lead, if the topic allows that"
     REMOVE_VOTER = "kill the process, and remove its node from the voters while it is down"
+    CLIENT_KILL = "kill a client of a coordinator; later another one takes its place"
+    CLIENT_PAUSE = "pause a client of a coordinator; sometimes another one takes its place meanwhile"
+    CLIENT_STOP = "close a client of a coordinator; later another one takes its place"
+    MOVE_COORDINATOR = "move a partition of an internal topic to other nodes"
 
 
 OPERATORS: Final = (
@@ -55,6 +59,12 @@ OPERATORS: Final = (
     Kind.REMOVE_VOTER,
 )
 """Actions of operators that run beside the faults."""
+CLIENTS: Final = (Kind.CLIENT_KILL, Kind.CLIENT_PAUSE, Kind.CLIENT_STOP)
+"""Faults of clients of coordinators."""
+COORDINATED: Final = (*CLIENTS, Kind.MOVE_COORDINATOR)
+"""Kinds of worlds that have coordinators."""
+COORDINATED_SHARE: Final = 0.35
+"""The share of worlds with coordinators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,7 @@ class Fault:
     def __str__(self) -> str:
         link = f"{self.node}->{self.other}" if self.kind in LINK_FAULTS else f"node {self.node}"
         link = "operator" if self.kind in OPERATORS and self.kind is not Kind.REMOVE_VOTER else link
+        link = "client" if self.kind in CLIENTS else link
         return f"{self.at:7.3f} s  {self.kind.name:<13} {link:<8} for {self.lasts:.3f} s ({self.amount:.2f})"
 
 
@@ -156,6 +167,24 @@ class TopicPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorPlan:
+    """The coordinators of a world and their clients."""
+
+    partitions: int  # of each internal topic
+    segment_bytes: int  # of internal topics
+    members: int  # of a group that reads all topics
+    static: int  # how many of them have an instance id
+    workers: int  # of a pipeline between two topics
+    transactors: int  # number of transactional ids
+
+    def __str__(self) -> str:
+        return (
+            f"coordinators ({self.partitions} partitions, {self.members} members, {self.static} of them static, "
+            f"{self.workers} workers, {self.transactors} transactional ids)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A random world: its size, its topics, its clients and its faults."""
 
@@ -175,6 +204,7 @@ class Plan:
     snapshot_bytes: int  # bytes of the metadata log between two snapshots
     churn: bool  # one more topic is created and deleted repeatedly
     faults: tuple[Fault, ...]
+    coordinators: CoordinatorPlan | None = None  # None: no client uses them
 
     def without(self, dropped: frozenset[int]) -> Plan:
         """The same world without some of its faults, given by index."""
@@ -182,9 +212,46 @@ class Plan:
         return replace(self, faults=kept)
 
 
-def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Plan:
-    """The plan of a seed."""
-    return _of_another_kind(_plan(seed, nodes, seconds), random.Random(f"kinds {seed}"))
+def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0, *, coordinated: bool | None = None) -> Plan:
+    """The plan of a seed. coordinated: whether it has coordinators; None: as the seed has it."""
+    plan = _of_another_kind(_plan(seed, nodes, seconds), random.Random(f"kinds {seed}"))
+    rng = random.Random(f"coordinators {seed}")
+    share = rng.random() < COORDINATED_SHARE
+    return _with_coordinators(plan, rng) if (share if coordinated is None else coordinated) else plan
+
+
+def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
+    """The world with coordinators, their clients and the faults of those; it has fewer other clients. Worlds of older
+    formats, and those that may lose what was acknowledged, have none."""
+    special = {"message.format", "durability"}
+    if any(key in special for topic in plan.topics for key, _ in topic.configs):
+        return plan
+    coordinators = CoordinatorPlan(
+        partitions=rng.randint(1, 3),
+        segment_bytes=rng.choice((2_048, 16_384, 1 << 20)),
+        members=rng.randint(1, 3),
+        static=rng.choice((0, 0, 1, 2)),
+        workers=rng.choice((0, 1, 2)),
+        transactors=rng.choice((0, 1, 1, 2)),
+    )
+    lengths: Callable[[], float] = rng.choice((lambda: rng.uniform(0.2, 2.0), lambda: rng.uniform(1.0, 6.0)))
+    faults, at, pace = list(plan.faults), rng.expovariate(0.5), rng.choice((1.0, 3.0))
+    while at < plan.seconds:
+        kind = rng.choices(COORDINATED, (4, 4, 3, 2))[0]
+        node = rng.randrange(plan.nodes)
+        other = (node + rng.randrange(1, plan.nodes)) % plan.nodes
+        faults.append(Fault(round(at, 3), kind, node, other, round(lengths(), 3), round(rng.random(), 2)))
+        at += rng.expovariate(1 / pace)
+    return replace(
+        plan,
+        coordinators=coordinators,
+        producers=1,
+        idempotent=1,
+        transactional=0,
+        readers=0,
+        consumers=1,
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+    )
 
 
 def _plan(seed: int, nodes: int | None, seconds: float) -> Plan:
@@ -266,7 +333,7 @@ def _length(kind: Kind, lengths: Callable[[], float]) -> float:
 
 def _faults(rng: random.Random, nodes: int, seconds: float, cleanings: set[Cleaning]) -> tuple[Fault, ...]:
     """Draw the faults: kinds and rate first, so that some worlds have few kinds and others many."""
-    sensible = [kind for kind in Kind if NEEDS.get(kind) in (None, *cleanings)]
+    sensible = [kind for kind in Kind if NEEDS.get(kind) in (None, *cleanings) and kind not in COORDINATED]
     kinds = [kind for kind in sensible if rng.random() < (0.4 if kind in OPERATORS else 0.6)] or sensible
     pace = rng.choice((0.3, 0.8, 2.0))
     lengths: Callable[[], float] = rng.choice(

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from node.coordinator_settings import CoordinatorSettings
 from storage.log.log import Log
 from tests.sim.availability import Availability
 from tests.sim.consumers import SimConsumer
+from tests.sim.coordinated_workload import CoordinatedWorkload
 from tests.sim.loop import MICROS, SimulationError
+from tests.sim.machine import SCRIPTED, coordinator_settings
 from tests.sim.nemesis import Nemesis
-from tests.sim.plan import DECIDABLE, Cleaning, Plan, make_plan
+from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Plan, make_plan
 from tests.sim.producers import SimProducer
 from tests.sim.readings import Reading
 from tests.sim.transactions import Coordinator
@@ -275,6 +278,10 @@ class CleaningWatch:
         sim.loop.call_world_later_us(MICROS, self._look)
 
 
+def _settings(coordinators: CoordinatorPlan) -> CoordinatorSettings:
+    return coordinator_settings(partitions=coordinators.partitions, segment_bytes=coordinators.segment_bytes)
+
+
 def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
     """Run the world of a plan. A violation is an outcome, not an exception."""
     began = time.perf_counter()  # noqa: TID251 - the report contains the real duration
@@ -290,6 +297,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
                 snapshot_bytes=plan.snapshot_bytes,
                 racks=tuple(f"rack-{number % plan.racks}" for number in range(plan.nodes)) if plan.racks else (),
                 cleaning=any(topic.cleaning in (Cleaning.COMPACTED, Cleaning.EXPIRING) for topic in plan.topics),
+                coordinators=SCRIPTED if plan.coordinators is None else _settings(plan.coordinators),
             )
             for topic in plan.topics:
                 sim.create_topic(
@@ -300,12 +308,18 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
                     configs=dict(topic.configs),
                 )
             workload = Workload(sim, plan)
+            coordinated = None if plan.coordinators is None else CoordinatedWorkload(sim, plan, plan.coordinators)
             CleaningWatch(sim, {topic.name for topic in plan.topics if topic.cleaning is Cleaning.COMPACTED})
-            nemesis = Nemesis(sim, plan)
+            nemesis = Nemesis(sim, plan, coordinated)
             sim.run_for(plan.seconds)
             nemesis.stop()
             sim.heal_everything()
+            if coordinated is not None:
+                coordinated.recover()
+                coordinated.stop_transactors(within=60)
             workload.stop(within=60)
+            if coordinated is not None:
+                coordinated.finish(within=60)
             sim.must_heal()
             workload.all_is_read(within=60)
     except (SimulationError, Exception) as error:  # noqa: BLE001 - any error that ends a world is its outcome

@@ -29,6 +29,11 @@ class OpenTransaction:
         self.is_aborted = False
         self._transactor = transactor
 
+    @property
+    def client(self) -> Client:
+        """The process of its producer."""
+        return self._transactor.client
+
     async def send(self, topic: str, value: bytes, partition: int = 0, key: bytes | None = None) -> Sent:
         """Queue a record of the transaction."""
         return await self._transactor.producer.enqueue(topic, value, partition, key, transaction=self.judged)

@@ -28,8 +28,9 @@ from tidelog.types import Endpoint
 class WatchedTransport:
     """See tidelog/protocol/network.py.
 
-    name: of the client. given_to: up to which offset its application was given a partition; None: not known. instance:
-    of a transactional producer. resets: it is an operator's tool, which sets offsets to any value.
+    name: of the client. given_to: up to which offset its application was given a partition, for an offset that it
+    commits; None: not known. instance: of a transactional producer. resets: it is an operator's tool, which sets
+    offsets to any value.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class WatchedTransport:
         coordination: Coordination,
         *,
         name: str,
-        given_to: Callable[[Place], int | None] = lambda place: None,
+        given_to: Callable[[Place, int], int | None] = lambda place, offset: None,
         instance: Instance | None = None,
         resets: bool = False,
     ) -> None:
@@ -88,7 +89,7 @@ class WatchedTransport:
                 client=self._name,
                 member_id=request.member_id,
                 member_epoch=request.member_epoch,
-                given_to=self._given_to(place),
+                given_to=self._given_to(place, each.offset),
                 resets=self._resets,
                 now_us=self._loop.now_us,
             )

@@ -20,6 +20,7 @@ from uuid import UUID
 import pytest
 
 from node.config import SNAPSHOT_BYTES, ReplicationConfig
+from node.coordinator_settings import CoordinatorSettings
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.isolation import FetchIsolation
 from storage.log import recent_appends
@@ -32,7 +33,7 @@ from tests.sim.executor import JobLock
 from tests.sim.healing import must_heal
 from tests.sim.ledger import Ledger
 from tests.sim.loop import MICROS, SimLoop
-from tests.sim.machine import Machine, endpoint_of, machine_name
+from tests.sim.machine import SCRIPTED, Machine, endpoint_of, machine_name
 from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
 from tests.sim.producers import SimProducer
@@ -157,12 +158,13 @@ class Simulation:
         racks: Sequence[str] = (),
         replication: ReplicationConfig | None = None,
         cleaning: bool = False,
+        coordinators: CoordinatorSettings = SCRIPTED,
         **configs: str,
     ) -> None:
         """Start a cluster of that many nodes and wait until all are unfenced and the topics are in sync. Each topic
         has up to three replicas. voters: size of the metadata quorum (None: as given to the constructor); with one
         voter the controller stays on node 0. racks: one for each node, or none. cleaning: retention and compaction
-        run every second."""
+        run every second. coordinators: settings of group and transaction coordinators."""
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
@@ -181,6 +183,7 @@ class Simulation:
                 rack=racks[number] if racks else "",
                 replication=replication,
                 cleaning=cleaning,
+                coordinators=coordinators,
             )
         for number in self.nodes:
             self.restart(number)

@@ -1,0 +1,302 @@
+"""The clients of coordinators in a random world: members of a group, workers of a pipeline, transactional producers.
+
+Each has a slot. A fault kills, pauses or stops the client of a slot; another one takes the slot, with the same
+transactional id or instance id, at once or when the fault ends. A paused client continues beside its successor: it is a
+zombie that has to be fenced. Once faults have ended, every partition has an owner again, every record its result, and
+every transaction an end.
+
+Not here: the rules (coordination.py), the choice of the clients and faults (plan.py).
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from tests.sim import client_faults
+from tests.sim.commit_attempts import Place
+from tests.sim.members import SimGroup, SimMember
+from tests.sim.pipelines import Pipeline, SimWorker
+from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Fault, Kind, Plan
+from tests.sim.transactors import OpenTransaction, SimTransactor
+from tests.sim.workload import Client
+
+if TYPE_CHECKING:
+    from tests.sim.world import Simulation
+
+RESULTS: Final = "results"
+"""The topic that the pipeline writes."""
+OWNED_WITHIN: Final = 30.0
+"""Seconds until every partition has an owner once faults have ended: a session, an election, and a join."""
+KEYS: Final = 6
+
+
+class Slot(ABC):
+    """The place of one client, and the clients that had it before."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._paused: list[Client] = []
+
+    @property
+    @abstractmethod
+    def client(self) -> Client:
+        """The process of the present client."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Put a new client here."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Tell the present client to end."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill the present client."""
+
+    @property
+    @abstractmethod
+    def is_over(self) -> bool:
+        """Whether the present client has ended after `stop`."""
+
+    def pause(self, *, replaced: bool) -> None:
+        """Pause the present client. replaced: a successor starts meanwhile."""
+        client_faults.pause_client(self._sim, self.client)
+        self._paused.append(self.client)
+        if replaced:
+            self.stop()  # it ends with what it was doing once it continues
+            self.start()
+
+    def resume(self) -> None:
+        """Let all paused clients continue."""
+        for client in self._paused:
+            client_faults.resume_client(self._sim, client)
+        self._paused.clear()
+
+    def restart(self) -> None:
+        """Put a new client here if the present one has ended or is ending."""
+        if not self.client.process.alive or self.is_over:
+            self.start()
+
+
+class MemberSlot(Slot):
+    """A member of a group. instance_id: of a static member."""
+
+    def __init__(self, sim: Simulation, group: SimGroup, number: int, *, instance_id: str | None) -> None:
+        super().__init__(sim)
+        self._group, self._number, self._instance_id = group, number, instance_id
+        self.start()
+
+    def start(self) -> None:
+        rng = self._sim.rng
+        self.member: SimMember = self._group.join(
+            decided=self._number % 2 == 0, auto_commit=rng.random() < 0.7, instance_id=self._instance_id
+        )
+
+    @property
+    def client(self) -> Client:
+        return self.member.client
+
+    @property
+    def is_over(self) -> bool:
+        return self.member.is_over
+
+    def stop(self) -> None:
+        self.member.stop()
+
+    def kill(self) -> None:
+        self.member.kill()
+
+
+class WorkerSlot(Slot):
+    """A worker of a pipeline."""
+
+    def __init__(self, sim: Simulation, pipeline: Pipeline, number: int) -> None:
+        super().__init__(sim)
+        self._pipeline, self._number = pipeline, number
+        self.start()
+
+    def start(self) -> None:
+        self.worker: SimWorker = self._pipeline.worker(self._number, pause=self._sim.rng.choice((0.0, 0.0, 0.5)))
+
+    @property
+    def client(self) -> Client:
+        return self.worker.client
+
+    @property
+    def is_over(self) -> bool:
+        return self.worker.is_over
+
+    def stop(self) -> None:
+        self.worker.stop()
+
+    def kill(self) -> None:
+        self.worker.kill()
+
+
+class TransactorSlot(Slot):
+    """A transactional id whose instances write to some partitions."""
+
+    def __init__(self, sim: Simulation, number: int, places: list[tuple[Place, bool]], pace: float) -> None:
+        """places: the partitions, and whether their records have keys. pace: as of Plan."""
+        super().__init__(sim)
+        self._name, self._places, self._pace = f"transactor-{number}", places, pace
+        self._is_stopping, self._count = False, 0
+        self.start()
+
+    def start(self) -> None:
+        self._client = self._sim.client()
+        self._over = self._is_stopping = False
+        self._client.start(self._run(self._client), f"produces as {self._name}")
+
+    @property
+    def client(self) -> Client:
+        return self._client
+
+    @property
+    def is_over(self) -> bool:
+        return self._over
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    def kill(self) -> None:
+        client_faults.kill_client(self._sim, self._client)
+
+    async def _run(self, client: Client) -> None:
+        """One instance after the other in this process, until the slot has another client or is stopped."""
+        while client is self._client and not self._is_stopping:
+            await self._run_instance(client)
+            await client.pause()
+        if client is self._client:
+            self._over = True
+
+    async def _run_instance(self, client: Client) -> None:
+        rng = client.rng
+        transactor = SimTransactor(
+            self._sim,
+            self._name,
+            client=client,
+            batch_bytes=rng.choice((300, 16_384)),
+            linger_ms=rng.choice((0, 5)),
+            request_timeout_ms=rng.choice((800, 3_000)),
+            delivery_timeout_ms=rng.choice((3_000, 10_000)),
+            max_block_ms=5_000,
+            transaction_timeout_ms=rng.choice((1_500, 4_000, 10_000)),
+        )
+        await transactor.start()
+        while transactor.over is None and client is self._client and not self._is_stopping:
+            await transactor.transact(self._fill)
+            await client.sleep(rng.uniform(0, 4 * self._pace))
+        await transactor.stop()
+
+    async def _fill(self, opened: OpenTransaction) -> None:
+        client = opened.client
+        rng = client.rng
+        for _ in range(rng.randint(1, 6)):
+            self._count += 1
+            (topic, partition), keyed = rng.choice(self._places)
+            value = f"{client.process.name}-{self._count} ".encode() + b"." * rng.choice((0, 100))
+            await opened.send(topic, value, partition, b"key-%d" % rng.randrange(KEYS) if keyed else None)
+            await client.sleep(rng.choice((0.0, 0.0, rng.uniform(0, 2 * self._pace))))
+        if rng.random() < 0.2:
+            await opened.abort()
+
+
+class CoordinatedWorkload:
+    """All clients of coordinators in a world."""
+
+    def __init__(self, sim: Simulation, plan: Plan, coordinators: CoordinatorPlan) -> None:
+        self._sim = sim
+        clean = [topic for topic in plan.topics if topic.cleaning is not Cleaning.UNCLEAN]
+        whole = [topic for topic in clean if topic.cleaning is Cleaning.NOTHING]
+        self.group = SimGroup(sim, "readers", [topic.name for topic in clean])
+        self.pipeline: Pipeline | None = None
+        names = [f"static-{number}" for number in range(coordinators.static)]
+        instances = (*names, *(None for _ in range(coordinators.members)))
+        self._members: list[Slot] = [
+            MemberSlot(sim, self.group, number, instance_id=instances[number]) for number in range(coordinators.members)
+        ]
+        self._workers: list[Slot] = []
+        if whole and coordinators.workers:
+            first = whole[0]
+            sim.create_topic(RESULTS, partitions=2, replicas=first.replicas, min_insync=first.min_insync)
+            self.pipeline = Pipeline(sim, first.name, RESULTS)
+            self._workers = [WorkerSlot(sim, self.pipeline, number) for number in range(coordinators.workers)]
+        places = [
+            ((topic.name, partition), topic.cleaning is Cleaning.COMPACTED)
+            for topic in plan.topics
+            if topic.cleaning in DECIDABLE
+            for partition in range(topic.partitions)
+        ]
+        count = coordinators.transactors if places else 0
+        self._transactors: list[Slot] = [TransactorSlot(sim, number, places, plan.pace) for number in range(count)]
+
+    @property
+    def _slots(self) -> list[Slot]:
+        return [*self._members, *self._workers, *self._transactors]
+
+    # --- faults ---
+
+    def _slot(self, fault: Fault) -> Slot:
+        return random.Random(str(fault)).choice(self._slots)
+
+    def begin(self, fault: Fault) -> None:
+        """Begin the fault of a client."""
+        slot = self._slot(fault)
+        match fault.kind:
+            case Kind.CLIENT_KILL:
+                slot.kill()
+            case Kind.CLIENT_PAUSE:
+                slot.pause(replaced=fault.amount < 0.5 and not isinstance(slot, MemberSlot))
+            case Kind.CLIENT_STOP:
+                slot.stop()
+
+    def end(self, fault: Fault) -> None:
+        """End the fault of a client."""
+        slot = self._slot(fault)
+        slot.resume()
+        slot.restart()
+
+    # --- the end ---
+
+    def recover(self) -> None:
+        """All faults have ended: paused clients continue, and every partition must have an owner again."""
+        for slot in self._slots:
+            slot.resume()
+            slot.restart()
+        self.group.settle(OWNED_WITHIN)
+        if self.pipeline is not None:
+            self.pipeline.group.settle(OWNED_WITHIN)
+
+    def stop_transactors(self, within: float) -> None:
+        """Every instance ends its transaction, and none begins another one."""
+        for slot in self._transactors:
+            slot.stop()
+        self._sim.run_until(
+            lambda: all(slot.is_over for slot in self._transactors), within=within, what="every transaction has its end"
+        )
+
+    def finish(self, within: float) -> None:
+        """Once nothing is written any more: everything is read and transformed, then all clients leave."""
+        if self.pipeline is not None:
+            self.pipeline.finish(within)
+        self._sim.run_until(lambda: not self._unread(), within=within, what=lambda: f"all is read: {self._unread()}")
+        readers = [*self.group.members, *(() if self.pipeline is None else self.pipeline.workers)]
+        running = [reader for reader in readers if reader.client.process.alive]
+        for reader in running:
+            reader.stop()
+        self._sim.run_until(
+            lambda: all(reader.is_over for reader in running), within=within, what="every member has left"
+        )
+
+    def _unread(self) -> list[str]:
+        """The partitions of which the group has not read everything that is decided, for messages."""
+        found = []
+        for place in self.group.places():
+            ledger, committed = self._sim.ledger(*place), self.group.committed(place)
+            if ledger.passed_over(max(0, committed), ledger.stable, decided=True) is not None:
+                found.append(f"{ledger.name} at {committed}")
+        return found

@@ -1,0 +1,162 @@
+"""Consume-transform-produce with real clients: members of a group that write one result for each record that they read,
+in transactions that commit the offsets too (KIP-447).
+
+A worker whose transaction did not commit starts again with a new consumer and a new producer, from the committed
+offsets. Its process may be killed or paused at any moment; the next one with its number takes over its transactional
+id.
+Not here: the comparison of results with records (exactly_once.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.sim import client_faults
+from tests.sim.exactly_once import ExactlyOnce, result_of
+from tests.sim.ledger import Ledger
+from tests.sim.members import SimGroup, SimMember
+from tests.sim.transactors import OpenTransaction, SimTransactor
+from tests.sim.workload import Client
+from tidelog.client.consumer_record import ConsumerRecord
+from tidelog.errors import Retry, TidelogError
+
+if TYPE_CHECKING:
+    from tests.sim.world import Simulation
+
+
+class Pipeline:
+    """All workers between two topics. source, target: their names; target has records of this pipeline only."""
+
+    def __init__(self, sim: Simulation, source: str, target: str, *, name: str = "pipeline") -> None:
+        self.sim, self.source, self.target = sim, source, target
+        self.group = SimGroup(sim, name, [source])
+        self.results = ExactlyOnce(name)
+        self.workers: list[SimWorker] = []
+        sim.coordination.pipelines.append(self.results)
+
+    def worker(self, number: int, **options: Any) -> SimWorker:
+        """Start a worker; it takes over the transactional id of that number. options: as of SimWorker."""
+        found = SimWorker(self, number, **options)
+        self.workers.append(found)
+        found.client.start(found.run(), f"works in {self.group.name}")
+        return found
+
+    @property
+    def alive(self) -> list[SimWorker]:
+        """The workers whose processes run."""
+        return [worker for worker in self.workers if worker.client.process.alive and not worker.is_stopping]
+
+    def _ledgers(self, topic: str) -> list[Ledger]:
+        return [self.sim.ledger(*place) for place in self.group.places([topic])]
+
+    def finish(self, within: float = 60.0) -> None:
+        """Run the world until every decided record has its result, and compare all of them."""
+        self.sim.run_until(
+            lambda: not self.results.missing(self._ledgers(self.source)),
+            within=within,
+            what=lambda: f"every record has its result: {self.results.missing(self._ledgers(self.source))[:3]}",
+        )
+        self.results.judge(self._ledgers(self.source), self._ledgers(self.target))
+
+
+class SimWorker:
+    """One worker in its own client process."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        number: int,
+        *,
+        client: Client | None = None,
+        transaction_timeout_ms: int = 5_000,
+        records_max: int = 20,
+        pause: float = 0.0,
+        **options: Any,
+    ) -> None:
+        """pause: a transaction stays open for up to that many seconds before its offsets are sent. options: as of
+        tidelog.Consumer."""
+        self.pipeline, self.number = pipeline, number
+        self.client = pipeline.sim.client() if client is None else client
+        self.is_stopping, self.is_over = False, False
+        self.committed = 0
+        self._timeout_ms, self._records_max, self._pause, self._options = (
+            transaction_timeout_ms,
+            records_max,
+            pause,
+            options,
+        )
+        self._attempts = itertools.count()
+        self.member: SimMember | None = None
+        self.transactor: SimTransactor | None = None
+
+    async def run(self) -> None:
+        """Work until `stop`."""
+        while not self.is_stopping:
+            await self._work()
+            await self.client.pause()
+        self.is_over = True
+
+    async def _work(self) -> None:
+        """Work with one consumer and one producer until a transaction does not commit."""
+        member = self.member = self.pipeline.group.member(
+            client=self.client, decided=True, auto_commit=False, **self._options
+        )
+        transactor = self.transactor = SimTransactor(
+            self.pipeline.sim,
+            f"{self.pipeline.group.name}-{self.number}",
+            client=self.client,
+            transaction_timeout_ms=self._timeout_ms,
+            max_block_ms=5_000,
+            delivery_timeout_ms=5_000,
+            request_timeout_ms=2_000,
+        )
+        await member.consumer.start()
+        await transactor.start()
+        try:
+            while not self.is_stopping:
+                records = await member.consumer.poll(max_records=self._records_max, timeout=0.5)
+                member.got(records)
+                if records and not await self._transform(member, transactor, records):
+                    return
+        except TidelogError as error:
+            if error.retry is Retry.NEVER and error.written is not False:
+                raise
+        finally:
+            member.is_stopping = True
+            await member.consumer.close()
+            await transactor.stop()
+
+    async def _transform(self, member: SimMember, transactor: SimTransactor, records: Sequence[ConsumerRecord]) -> bool:
+        """Write the results in a transaction. Returns whether it committed."""
+
+        async def fill(opened: OpenTransaction) -> None:
+            targets = self.pipeline.group.places([self.pipeline.target])
+            for record in records:
+                worker = f"{self.client.process.name}/{next(self._attempts)}"
+                value = result_of(str(record.topic), int(record.partition), int(record.offset), worker)
+                topic, partition = self.client.rng.choice(targets)
+                await opened.send(topic, value, partition)
+            if self._pause:
+                await self.client.sleep(self.client.rng.uniform(0, self._pause))
+            await opened.real.send_offsets(member.consumer)
+
+        judged = await transactor.transact(fill)
+        self.committed += judged.told is True
+        return judged.told is True
+
+    def stop(self) -> None:
+        """End after the present transaction."""
+        self.is_stopping = True
+
+    def kill(self) -> None:
+        client_faults.kill_client(self.pipeline.sim, self.client)
+        if self.member is not None:
+            self.pipeline.group.owners.ended(self.member.member_id)
+
+    def pause(self) -> None:
+        client_faults.pause_client(self.pipeline.sim, self.client)
+
+    def resume(self) -> None:
+        client_faults.resume_client(self.pipeline.sim, self.client)
