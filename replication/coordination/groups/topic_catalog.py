@@ -15,9 +15,6 @@ import xxhash
 from replication.controller.image import EMPTY, ClusterImage, TopicState
 from tidelog.types import NodeId, TopicId
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics of coordinators. No pattern matches them."""
-
 _BITS: Final = 64
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from replication.coordination.groups.topic_catalog import INTERNAL_TOPICS
 from tidelog.errors import InvalidRegularExpression
+from tidelog.types import INTERNAL_TOPICS
 
 Matcher: TypeAlias = Callable[[str], bool]
 """Whether a whole topic name matches."""
