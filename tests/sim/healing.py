@@ -12,6 +12,7 @@ from replication.controller.image import PartitionState, TopicState
 from storage.log.log import Log
 from storage.segment.segment import LogSegment
 from tests.sim import views
+from tests.sim.coordinator_answers import coordinators_agree
 from tests.sim.ledger import Ledger, Violation
 from tidelog.errors import LeadershipLost
 from tidelog.records import iter_batches
@@ -41,6 +42,7 @@ def must_heal(sim: Simulation, within: float, *, lossy: bool) -> None:
     if not lossy:
         sim.checkers.all_sent_are_accounted_for()
         sim.coordination.transactions.all_or_nothing(sim.checkers.ledgers.values())
+    coordinators_agree(sim)
 
 
 def _partitions(sim: Simulation) -> list[tuple[str, PartitionState]]:
