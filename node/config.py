@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, Final, NoReturn
 
+from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from node.listener_settings import (
     OF_LISTENERS,
     PREFIX,
@@ -25,8 +26,7 @@ from node.listener_settings import (
     SecurityProtocol,
     is_wildcard,
 )
-from node.quotas.client_quotas import SAMPLE_MS, SAMPLES
-from node.quotas.open_calls import CALLS_MAX
+from node.quotas.quota_config import QuotaConfig
 from node.security.sasl_settings import OAuthBearerConfig, SaslConfig
 from node.security.security_settings import AuditConfig, AuthorizerConfig
 from node.setting_hints import NO_EFFECT, name_hint, value_hint
@@ -198,21 +198,6 @@ class ReplicationConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaConfig:
-    """The window of client quotas, and limits of open calls."""
-
-    samples: int = setting("quota.window.num", SAMPLES, number(2, 1_000))
-    """an idle client may use the quota of so many intervals at once (security.md, Quotas)"""
-    sample_ms: Millis = setting("quota.window.size.seconds", SAMPLE_MS, number(1, 3_600, unit="s", scale=1_000))
-    """the length of one interval"""
-    calls_per_ip: int = setting("max.open.calls.per.ip", CALLS_MAX, number(1, INT32_MAX))
-    """open calls and streams of one peer address; further ones are refused with `THROTTLING_QUOTA_EXCEEDED`"""
-    calls_per_principal: int = setting("max.open.calls.per.principal", CALLS_MAX, number(1, INT32_MAX))
-    """open calls and streams of one authenticated principal; further ones are refused with
-    `THROTTLING_QUOTA_EXCEEDED`"""
-
-
-@dataclass(frozen=True, slots=True)
 class NodeConfig:
     """The configuration of a node. log_defaults: defaults of topic settings, by the topic's key."""
 
@@ -251,6 +236,7 @@ class NodeConfig:
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    coordinators: CoordinatorSettings = field(default_factory=CoordinatorSettings)
     sasl: SaslConfig = field(default_factory=SaslConfig)
     slow_request_ms: Millis = setting("slow.request.log.threshold.ms", 1_000, millis(0, 600_000))
     """a request is logged as slow if its work, or its total time minus the wait that it requested, exceeds this; 0:
@@ -326,6 +312,8 @@ _DECLARED: Final = (
     *settings_of(ReplicationConfig).values(),
     *settings_of(MaintenanceConfig).values(),
     *settings_of(QuotaConfig).values(),
+    *settings_of(GroupSettings).values(),
+    *settings_of(TransactionSettings).values(),
     *settings_of(SaslConfig).values(),
     *settings_of(OAuthBearerConfig).values(),
     *settings_of(LogConfig).values(),
@@ -401,6 +389,7 @@ def parse(
         authorizer=_authorizer(file, values, listeners),
         audit=AuditConfig(**given_fields(AuditConfig, values)),
         quotas=QuotaConfig(**given_fields(QuotaConfig, values)),
+        coordinators=CoordinatorSettings.given(values, source),
         sasl=SaslConfig(
             **given_fields(SaslConfig, values), oauth=OAuthBearerConfig(**given_fields(OAuthBearerConfig, values))
         ),

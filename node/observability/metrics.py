@@ -16,7 +16,9 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from node.observability import directory_metrics
+from node.coordinators.group_lag import NO_GROUPS, GroupsCollected
+from node.observability import coordinator_metrics, directory_metrics
+from node.observability.coordinator_metrics import CoordinationFigures, groups_text
 from node.observability.directory_metrics import DirectoryFigures
 from node.observability.meters.request_meter import RequestMeters
 from node.observability.meters.topic_meter import TopicMeter
@@ -44,6 +46,8 @@ class NodeFigures:
     memory: MemoryFigures | None = None
     """None while the node starts."""
     producers_forgotten: int = 0
+    coordination: CoordinationFigures | None = None
+    """None while the node starts."""
 
 
 class NodeMetrics:
@@ -54,6 +58,7 @@ class NodeMetrics:
         self.registry.register(RequestCollector(requests))
         self._partitions: Callable[[], Iterator[PartitionFigures]] = lambda: iter(())
         self._topics: Callable[[], Iterator[tuple[str, TopicMeter]]] = lambda: iter(())
+        self._groups: Callable[[], Awaitable[GroupsCollected]] = _no_groups
         self._disk_seconds = Histogram(
             "tidelog_directory_work_seconds",
             "Time of one piece of work on a log directory's writer; directory with suffix ' sync': of one fsync of a "
@@ -73,10 +78,12 @@ class NodeMetrics:
         look: Callable[[], NodeFigures],
         partitions: Callable[[], Iterator[PartitionFigures]],
         topics: Callable[[], Iterator[tuple[str, TopicMeter]]],
+        groups: Callable[[], Awaitable[GroupsCollected]] | None = None,
     ) -> None:
-        """Collect the node's state, and its partitions and topics one by one, whenever the metrics are read."""
+        """Collect the node's state, its partitions and topics one by one, and its groups, whenever the metrics are
+        read."""
         self.registry.register(_NodeCollector(look))
-        self._partitions, self._topics = partitions, topics
+        self._partitions, self._topics, self._groups = partitions, topics, groups or _no_groups
 
     async def text(self, turn: Callable[[], Awaitable[None]]) -> bytes:
         """All metrics in Prometheus' text format. turn: yields to the other tasks of the event loop."""
@@ -85,8 +92,13 @@ class NodeMetrics:
                 generate_latest(self.registry),
                 await partition_text(self._partitions(), turn),
                 await topic_text(self._topics(), turn),
+                await groups_text(await self._groups(), turn),
             )
         )
+
+
+async def _no_groups() -> GroupsCollected:
+    return NO_GROUPS
 
 
 class _NodeCollector(Collector):
@@ -120,6 +132,8 @@ class _NodeCollector(Collector):
         yield offline
         yield from directory_metrics.collect(now.working_directories)
         yield from _memory(now)
+        if now.coordination is not None:
+            yield from coordinator_metrics.collect(now.coordination)
 
 
 def _memory(now: NodeFigures) -> Iterator[Metric]:

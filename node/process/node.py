@@ -20,12 +20,14 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 from node.config import NodeConfig
+from node.coordinators.group_lag import NO_GROUPS, GroupsCollected
 from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
 from node.observability.directory_metrics import figures_of as directory_figures
 from node.observability.meters.topic_meter import TopicMeter
 from node.observability.metrics import NodeFigures
 from node.observability.partition_metrics import PartitionFigures
+from node.process.coordination import NodeCoordinators
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.quotas.throttle import Quotas
 from node.replicas.log_maintenance import LogMaintenance
@@ -36,6 +38,7 @@ from node.requests.data_handlers import DataHandlers
 from node.requests.fetch_session import FetchSessions
 from node.requests.gate import Gate
 from node.requests.producer_ids import ProducerIds
+from node.requests.types.context import RequestContext
 from node.runtime.memory_budget import PRODUCER_BYTES, STATE_EIGHTHS
 from node.runtime.work import finished, run_in
 from node.security.sasl_authenticator import SaslAuthenticator
@@ -54,7 +57,7 @@ from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.lifecycle")
 
-SERVICES: Final = ("Data", "Admin", "Controller", "Quorum", "Sasl")
+SERVICES: Final = ("Data", "Admin", "Controller", "Quorum", "Sasl", "Coordinators", "Groups", "Transactions")
 
 SYNCS_AT_ONCE: Final = 8
 """Concurrent fsyncs in one log directory. They share writes of the file system's journal. More threads gain little."""
@@ -120,6 +123,7 @@ class Node:
         self._metadata: MetadataNode | None = None
         self._quorum_executor: Executor | None = None
         self._replicas: ReplicaManager | None = None
+        self._coordinators: NodeCoordinators | None = None
         self._stop = asyncio.Event()
         self._ready_changed: ReadyChanged | None = None
         self._image_changed: Callable[[ClusterImage], None] | None = None
@@ -179,6 +183,7 @@ class Node:
             ),
             memory=None if self._replicas is None else self._replicas.memory.figures,
             producers_forgotten=0 if self._maintenance is None else self._maintenance.producers_forgotten,
+            coordination=None if self._coordinators is None else self._coordinators.figures(),
         )
 
     def partition_figures(self) -> Iterator[PartitionFigures]:
@@ -187,6 +192,10 @@ class Node:
         if metadata is not None and replicas is not None:
             for replica in list(replicas.partitions()):
                 yield _figures_of(replica, metadata.image)
+
+    async def groups(self) -> GroupsCollected:
+        """The groups that this node coordinates with their lag, for its metrics."""
+        return NO_GROUPS if self._coordinators is None else await self._coordinators.lag.collect()
 
     def topic_meters(self) -> Iterator[tuple[str, TopicMeter]]:
         """The meters of the topics with replicas on this node; none while the logs are recovered."""
@@ -208,7 +217,7 @@ class Node:
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
-    async def _open(self) -> tuple[MetadataNode, ReplicaManager, FetchSessions]:
+    async def _open(self) -> tuple[MetadataNode, ReplicaManager, NodeCoordinators, FetchSessions]:
         """Open the log directories, recover the logs and open the gates of the services."""
         logs, paths = self._logs, self._config.log_directories
         writers = {path: self._executors(path) for path in paths}
@@ -313,8 +322,8 @@ class Node:
         self._gates["Sasl"].open(self.sasl)
         return metadata
 
-    def _replicate(self, metadata: MetadataNode) -> tuple[ReplicaManager, FetchSessions]:
-        """Create the replica manager and open the gate of the Data service."""
+    def _replicate(self, metadata: MetadataNode) -> tuple[ReplicaManager, NodeCoordinators, FetchSessions]:
+        """Create the replica manager and the coordinators, and open the gates of their services."""
         config = ReplicaConfig(
             self._config.replication,
             self._config.memory_bytes,
@@ -332,21 +341,41 @@ class Node:
             config=config,
             call_soon=asyncio.get_running_loop().call_soon,
         )
+        producer_ids = ProducerIds(metadata.allocate_producer_ids)
+        coordinators = self._coordinators = NodeCoordinators(
+            self._config,
+            metadata,
+            replicas,
+            clock=self._clock,
+            peers=self._peers,
+            call_soon=asyncio.get_running_loop().call_soon,
+            take_producer_id=producer_ids.take,
+        )
         sessions = FetchSessions(replicas, clock=self._clock, config=config)
         data = DataHandlers(
             replicas,
             sessions,
-            ProducerIds(metadata.allocate_producer_ids),
+            producer_ids,
             clock=self._clock,
             config=config,
             inspectors=self._executors("records"),
+            verifier=coordinators.verifier,
         )
-        self._gates["Data"].open(data)
-        return replicas, sessions
+        context = RequestContext("local", f"node {self._config.node_id}")
+        coordinators.transactions.write_markers_with(lambda markers: data.write_txn_markers(markers, context))
+        for name, handlers in {"Data": data, **coordinators.services}.items():
+            self._gates[name].open(handlers)
+        return replicas, coordinators, sessions
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    async def _live(self, metadata: MetadataNode, replicas: ReplicaManager, sessions: FetchSessions) -> None:
+    async def _live(
+        self,
+        metadata: MetadataNode,
+        replicas: ReplicaManager,
+        coordinators: NodeCoordinators,
+        sessions: FetchSessions,
+    ) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(metadata.run_quorum(), name="quorum"),
@@ -356,8 +385,10 @@ class Node:
                 tasks.create_task(self.sasl.run(), name="sasl"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
+            coordinating = tasks.create_task(coordinators.run(), name="coordinators")
             maintaining = tasks.create_task(self._maintain_logs(replicas), name="maintenance")
             metadata.subscribe(replicas.on_image)
+            metadata.subscribe(coordinators.on_image)
             if self._quotas is not None:
                 metadata.subscribe(self._quotas.on_image)
             await self._stop.wait()
@@ -366,6 +397,7 @@ class Node:
             maintaining.cancel()
             await replicas.stop()
             sessions.stop()
+            coordinating.cancel()
             await replicating
             if self._before_close is not None:
                 await self._before_close()

@@ -163,7 +163,7 @@ class NodeProcess:
             certificates = [each.expiry for each in self._tls]
             self._metrics.registry.register(SecurityCollector(self._audit, node.sasl, certificates))
             await stack.enter_async_context(self._watching_certificates())
-            self._metrics.watch(node.figures, node.partition_figures, node.topic_meters)
+            self._metrics.watch(node.figures, node.partition_figures, node.topic_meters, node.groups)
             if self._authorizer is not None:
                 node.on_image(self._authorizer.follow)
             await self._serve(node, config, stack)

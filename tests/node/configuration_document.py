@@ -41,6 +41,8 @@ def _meanings() -> dict[str, str]:
     found = {}
     for module in (
         "node/config.py",
+        "node/coordinator_settings.py",
+        "node/quotas/quota_config.py",
         "node/listener_settings.py",
         "node/security/security_settings.py",
         "node/security/sasl_settings.py",

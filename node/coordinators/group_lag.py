@@ -1,0 +1,175 @@
+"""The lag of the groups that a node coordinates: how far the offsets that they committed are behind the committed ends
+of the partitions.
+
+Collected when it is asked for, in particular when the metrics are read, at most once in `FRESH_MS`; otherwise it costs
+nothing. Ends of partitions that have a replica on this node are those of the replica; for others the leaders are asked.
+
+Limits: `GROUPS_MAX` groups and `OFFSETS_MAX` offsets, in the order of their names; what is beyond, and partitions whose
+leader does not answer, are counted as unknown.
+Not here: the text of the metrics (node/observability/group_metrics.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from node.coordinators.runtime import CoordinatorRuntime
+from node.replicas.replica_manager import ReplicaManager
+from node.requests.types.offsets import DATA_LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest
+from node.runtime.peers import Peers
+from replication.controller.image import ClusterImage
+from replication.coordination.group_requests import (
+    NO_MEMBER_EPOCH,
+    FetchedOffset,
+    ListedGroup,
+    ListGroups,
+    OffsetFetch,
+)
+from tidelog.clock import Clock
+from tidelog.errors import TidelogError
+from tidelog.types import NO_LEADER_EPOCH, NO_NODE, Isolation, Millis, NodeId, Offset, PartitionIndex, PartitionKey
+
+GROUPS_MAX: Final = 1_000
+OFFSETS_MAX: Final = 10_000
+FRESH_MS: Final = 5_000
+ASK_MS: Final = 1_000
+"""How long a leader may take; short, since a reader of the metrics waits."""
+GROUPS_PER_TURN: Final = 50
+_LATEST: Final = Millis(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """A group. offsets: committed, with topic and partition. lag: over the partitions whose end is known."""
+
+    group: ListedGroup
+    offsets: tuple[FetchedOffset, ...]
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsCollected:
+    """unknown: groups and offsets that are left out, and offsets of partitions whose end is not known."""
+
+    groups: tuple[GroupFigures, ...]
+    unknown: int
+
+
+NO_GROUPS: Final = GroupsCollected((), 0)
+"""For a node that is starting."""
+
+
+class GroupLag:
+    """Collects the lag of groups."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime,
+        replicas: ReplicaManager,
+        *,
+        image: Callable[[], ClusterImage],
+        listener: str,
+        clock: Clock,
+        peers: Peers,
+    ) -> None:
+        """image: the newest image. listener: of the addresses for requests between nodes."""
+        self._runtime, self._replicas, self._image, self._listener = runtime, replicas, image, listener
+        self._clock, self._peers = clock, peers
+        self._collecting = asyncio.Lock()
+        self._latest = NO_GROUPS
+        self._fresh_until = Millis(0)
+
+    async def collect(self) -> GroupsCollected:
+        """The groups of this node. Those of coordinators that are being loaded are missing."""
+        async with self._collecting:
+            if self._clock.monotonic_ms() >= self._fresh_until:
+                self._latest = await self._collect()
+                self._fresh_until = Millis(self._clock.monotonic_ms() + FRESH_MS)
+            return self._latest
+
+    async def _collect(self) -> GroupsCollected:
+        listed, unknown = await self._groups()
+        committed: list[tuple[ListedGroup, tuple[FetchedOffset, ...]]] = []
+        left = OFFSETS_MAX
+        for number, (partition, group) in enumerate(listed, 1):
+            offsets = await self._offsets(partition, group.group_id)
+            unknown += max(0, len(offsets) - left)
+            committed.append((group, offsets[:left]))
+            left -= len(committed[-1][1])
+            if number % GROUPS_PER_TURN == 0:
+                await self._clock.sleep_ms(0)
+        image = self._image()
+        keys = {key for _, offsets in committed for each in offsets if (key := _key(image, each)) is not None}
+        ends = await self._ends(image, keys)
+        figures = []
+        for group, offsets in committed:
+            known = [(each, ends.get(key)) for each in offsets if (key := _key(image, each)) is not None]
+            unknown += sum(end is None for _, end in known)
+            lag = sum(max(0, end - each.offset) for each, end in known if end is not None)
+            figures.append(GroupFigures(group, offsets, lag))
+        return GroupsCollected(tuple(figures), unknown)
+
+    async def _groups(self) -> tuple[list[tuple[PartitionIndex, ListedGroup]], int]:
+        """The groups, with the partitions of their coordinators, and the number of those that are left out."""
+        found: list[tuple[PartitionIndex, ListedGroup]] = []
+        for partition in self._runtime.partitions:
+            try:
+                answer = await self._runtime.submit(partition, ListGroups())
+            except TidelogError:
+                continue  # it is being loaded, or moves to another node
+            found += [(partition, group) for group in answer.groups]
+        found.sort(key=lambda each: each[1].group_id)
+        return found[:GROUPS_MAX], max(0, len(found) - GROUPS_MAX)
+
+    async def _offsets(self, partition: PartitionIndex, group_id: str) -> tuple[FetchedOffset, ...]:
+        try:
+            answer = await self._runtime.submit(partition, OffsetFetch(group_id, "", NO_MEMBER_EPOCH, None))
+        except TidelogError:
+            return ()
+        return tuple(each for each in answer.partitions if each.error is None and each.offset >= 0)
+
+    async def _ends(self, image: ClusterImage, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Offset]:
+        """The high watermarks that are known here, or that leaders answer."""
+        ends: dict[PartitionKey, Offset] = {}
+        elsewhere: dict[NodeId, list[PartitionKey]] = {}
+        for key in sorted(keys):
+            replica = self._replicas.registry.by_key.get(key)
+            state = image.partition(key)
+            if replica is not None and replica.role is not None:
+                ends[key] = replica.log.high_watermark
+            elif state is not None and state.leader != NO_NODE:
+                elsewhere.setdefault(state.leader, []).append(key)
+        async with asyncio.TaskGroup() as tasks:
+            for node, wanted in sorted(elsewhere.items()):
+                tasks.create_task(self._ask(image, node, wanted, ends))
+        return ends
+
+    async def _ask(
+        self, image: ClusterImage, node: NodeId, keys: list[PartitionKey], ends: dict[PartitionKey, Offset]
+    ) -> None:
+        registration = image.nodes.get(node)
+        endpoint = None if registration is None or registration.fenced else registration.listeners.get(self._listener)
+        if endpoint is None:
+            return
+        questions = tuple(
+            ListOffsetsPartition(key.topic_id.bytes, key.partition, NO_LEADER_EPOCH, _LATEST) for key in keys
+        )
+        request = ListOffsetsRequest(Isolation.READ_UNCOMMITTED, questions)
+        try:
+            answer = await self._peers.call(endpoint, DATA_LIST_OFFSETS, request, timeout_ms=ASK_MS)
+        except TidelogError:
+            return
+        for key, listed in zip(keys, answer.partitions, strict=False):
+            if listed.error is None:
+                ends[key] = listed.offset
+
+
+def _key(image: ClusterImage, offset: FetchedOffset) -> PartitionKey | None:
+    """The partition for which the offset was committed; None if it does not exist any more."""
+    topic = image.topic(offset.topic)
+    if topic is None or offset.partition >= len(topic.partitions) or offset.topic_id not in (None, topic.topic_id):
+        return None
+    return PartitionKey(topic.topic_id, offset.partition)

@@ -1,0 +1,136 @@
+"""The coordinators of a node, wired to its replicas, metadata and listeners.
+
+Not here: how a coordinator runs (node/coordinators/), what it decides (replication/coordination/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from node.config import NodeConfig
+from node.coordinator_settings import GroupSettings, TransactionSettings
+from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.group_lag import GroupLag
+from node.coordinators.internal_topics import InternalTopic, InternalTopics
+from node.coordinators.member_streams import MemberStreams
+from node.coordinators.runtime import CoordinatorRuntime
+from node.coordinators.topic_patterns import compile_pattern
+from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
+from node.coordinators.transactions.transaction_location import TransactionLocation
+from node.observability.coordinator_metrics import CoordinationFigures
+from node.process.metadata_node import MetadataNode
+from node.replicas.replica_manager import ReplicaManager
+from node.requests.coordinator_handlers import CoordinatorHandlers, CoordinatorTopics
+from node.requests.group_handlers import GroupHandlers
+from node.requests.transaction_handlers import TransactionHandlers
+from node.runtime.peers import Peers
+from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage
+from replication.coordination.formats import decode_group, encode_group
+from replication.coordination.group_requests import NudgeMembers
+from replication.coordination.groups.machine import GroupMachine
+from tidelog.clock import Clock
+from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, PartitionIndex, ProducerId
+
+
+class NodeCoordinators:
+    """The coordinators of one incarnation of a node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        metadata: MetadataNode,
+        replicas: ReplicaManager,
+        *,
+        clock: Clock,
+        peers: Peers,
+        call_soon: Callable[[Callable[[], None]], object],
+        take_producer_id: Callable[[], Awaitable[ProducerId]],
+    ) -> None:
+        """call_soon: of the event loop. take_producer_id: an unused producer id."""
+        settings = config.coordinators
+        self._streams = MemberStreams()
+        topics = InternalTopics(metadata.metadata, metadata.create_topic)
+
+        def image() -> ClusterImage:
+            return metadata.image
+
+        self.groups = CoordinatorRuntime(
+            self._group_kind(settings.groups),
+            replicas,
+            clock=clock,
+            call_soon=call_soon,
+            commit_ms_max=settings.groups.commit_timeout_ms,
+        )
+        self.transactions = TransactionCoordinators(
+            replicas,
+            TransactionLocation(config.node_id, image, config.inter_listener),
+            clock=clock,
+            peers=peers,
+            call_soon=call_soon,
+            config=settings.transactions.machine_config(),
+            take_producer_id=take_producer_id,
+        )
+        self.verifier = self.transactions.verifier if settings.transactions.verification else None
+        """Verifies transactions before the first batch in a partition; None if that is switched off."""
+        self.lag = GroupLag(
+            self.groups, replicas, image=image, listener=config.inter_listener, clock=clock, peers=peers
+        )
+        created = CoordinatorTopics(_offsets_topic(settings.groups), _transactions_topic(settings.transactions))
+        groups = GroupHandlers(self.groups, topics, self._streams, self.transactions.verifier, image=image, clock=clock)
+        self.services: Mapping[str, object] = {
+            "Coordinators": CoordinatorHandlers(topics, created, image=image),
+            "Groups": groups,
+            "Transactions": TransactionHandlers(self.transactions),
+        }
+        """The handlers, by service."""
+
+    def _group_kind(self, settings: GroupSettings) -> CoordinatorKind:
+        config = settings.machine_config()
+
+        def carry_out(partition: PartitionIndex, effect: object) -> None:
+            assert isinstance(effect, NudgeMembers), f"groups have no effect {effect}"
+            self._streams.nudge(partition, effect.group_id, effect.member_ids)
+
+        return CoordinatorKind(
+            "group",
+            OFFSETS_TOPIC,
+            lambda _partition: GroupMachine(config, compile_pattern),
+            encode_group,
+            decode_group,
+            carry_out,
+            self._streams.unloaded,
+        )
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Let the coordinators see a new image."""
+        self.groups.on_image(image)
+        self.transactions.runtime.on_image(image)
+
+    async def run(self) -> None:
+        """Run the coordinators until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.groups.run(), name="group coordinators")
+            tasks.create_task(self.transactions.run(), name="transaction coordinators")
+
+    def figures(self) -> CoordinationFigures:
+        """The present state, for the metrics."""
+        return CoordinationFigures(
+            (self.groups.figures(), self.transactions.runtime.figures()),
+            len(self._streams),
+            self.transactions.figures(),
+        )
+
+
+def _offsets_topic(settings: GroupSettings) -> InternalTopic:
+    return InternalTopic(OFFSETS_TOPIC, settings.partitions, settings.replication_factor, settings.segment_bytes)
+
+
+def _transactions_topic(settings: TransactionSettings) -> InternalTopic:
+    return InternalTopic(
+        TRANSACTIONS_TOPIC,
+        settings.partitions,
+        settings.replication_factor,
+        settings.segment_bytes,
+        {MIN_INSYNC_REPLICAS: str(settings.min_isr)},
+    )
