@@ -18,6 +18,7 @@ from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
+from tests.client.memory_groups import MemoryGroups, MemoryGroupsService
 from tests.client.producer_states import ProducerStates
 from tidelog.client.machine import LoopThread
 from tidelog.clock import MachineClock
@@ -176,7 +177,10 @@ class MemoryNode:
             "client", boundary=Boundary(), tls=None if tls is None else ServerTls("client", tls, MachineClock())
         )
         self.endpoint = self.server.bind(self.endpoint)
-        self.server.serve({"tidelog.v1.Data": self, "tidelog.v1.Admin": self})
+        groups = MemoryGroupsService(self)
+        self.server.serve(
+            {"tidelog.v1.Data": self, "tidelog.v1.Admin": self, methods.COORDINATORS: groups, methods.GROUPS: groups}
+        )
         await self.server.start()
 
     async def stop(self) -> None:
@@ -402,6 +406,7 @@ class MemoryCluster:
     def __init__(self, nodes: int) -> None:
         self.nodes = [MemoryNode(self, number) for number in range(nodes)]
         self.topics: dict[str, MemoryTopic] = {}
+        self.groups = MemoryGroups(self)
         self.users: dict[tuple[str, int], sasl_pb2.ScramCredentialUpsertion] = {}
         self.version = 0
         self.cluster_id = "memory"
@@ -469,7 +474,9 @@ class MemoryCluster:
         for node in self.nodes:
             if node.server is not None:
                 answer.nodes.add(node_id=node.node_id, host=node.endpoint.host, port=node.endpoint.port)
-        for name in sorted(self.topics) if request.all_topics else request.topics:
+        by_id = {topic.topic_id.bytes: name for name, topic in self.topics.items()}
+        named = [by_id[topic_id] for topic_id in request.topic_ids if topic_id in by_id]
+        for name in sorted(self.topics) if request.all_topics else [*request.topics, *named]:
             reported = answer.topics.add(name=name)
             topic = self.topics.get(name)
             if topic is None:

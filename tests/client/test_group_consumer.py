@@ -1,0 +1,563 @@
+"""Consumers in a group over real connections: each record is read, and only what was processed is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.client.memory_cluster import MemoryCluster, memory_cluster, run, start, until
+from tests.client.memory_groups import is_settled
+from tidelog.client.consumer import CommittedOffset, Consumer, ConsumerRecord, GroupMetadata
+from tidelog.clock import MachineClock
+from tidelog.errors import (
+    CommitFailed,
+    CoordinatorLoadInProgress,
+    FencedInstanceId,
+    GroupAuthorizationFailed,
+    InvalidConfig,
+    InvalidRequest,
+    InvalidTopic,
+    NoCommittedOffset,
+    NotCoordinator,
+    OffsetMetadataTooLarge,
+    StaleMemberEpoch,
+    TidelogError,
+    UnsupportedAssignor,
+)
+from tidelog.protocol.v1 import groups_pb2 as pb
+from tidelog.records import build_batch
+from tidelog.records.v2.record import Record
+from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
+
+
+class AtTenSeconds(MachineClock):
+    """A clock whose wall time stands still."""
+
+    def wall_ms(self) -> Millis:
+        return Millis(10_000)
+
+
+def place(topic: str, index: int) -> TopicPartition:
+    return TopicPartition(topic, PartitionIndex(index))
+
+
+def fill(cluster: MemoryCluster, topic: str, index: int, count: int) -> None:
+    """Append `count` records; the value of each is its offset, its timestamp the offset times 1000."""
+    partition = cluster.topics[topic].partitions[index]
+    first = partition.end
+    records = [
+        Record(Offset(number), Millis((first + number) * 1000), None, b"%d" % (first + number))
+        for number in range(count)
+    ]
+    partition.append(build_batch(records, Codec.NONE, base_offset=0))
+
+
+def stored(cluster: MemoryCluster, topic: str = "orders") -> dict[int, int]:
+    group = cluster.groups.groups["g"]
+    return {index: each.offset for (name, index), each in sorted(group.offsets.items()) if name == topic}
+
+
+async def settled(cluster: MemoryCluster, members: int) -> None:
+    await until(lambda: is_settled(cluster.groups, "g", members))
+
+
+async def collect(consumer: Consumer, into: list[ConsumerRecord]) -> None:
+    async for record in consumer:
+        into.append(record)  # noqa: PERF401 - the story looks at it meanwhile
+
+
+@contextlib.asynccontextmanager
+async def reading(consumer: Consumer, into: list[ConsumerRecord]) -> Any:
+    """Read beside the story."""
+    task = start(collect(consumer, into))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def group_of(cluster: MemoryCluster, **options: Any) -> Consumer:
+    return Consumer(cluster.bootstrap, group="g", topics=["orders"], max_wait_ms=100, **options)
+
+
+def test_members_share_the_partitions_and_read_everything_once() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders", 4)
+            one, two = list[ConsumerRecord](), list[ConsumerRecord]()
+            async with group_of(cluster) as first, group_of(cluster) as second:
+                async with reading(first, one), reading(second, two):
+                    await settled(cluster, 2)
+                    for index in range(4):
+                        fill(cluster, "orders", index, 10)
+                    await until(lambda: len(one) + len(two) >= 40)
+                    assert sorted((*first.assignment, *second.assignment)) == [place("orders", i) for i in range(4)]
+                assert len(first.assignment) == len(second.assignment) == 2
+            seen = sorted((record.partition, record.offset) for record in (*one, *two))
+            assert seen == [(index, offset) for index in range(4) for offset in range(10)]
+            assert stored(cluster) == dict.fromkeys(range(4), 10)
+
+    run(story())
+
+
+def test_a_closed_members_partitions_are_read_on_from_what_it_processed() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            for index in range(2):
+                fill(cluster, "orders", index, 6)
+            later = list[ConsumerRecord]()
+            position: dict[int, int] = {}
+            async with group_of(cluster) as first:
+                async for record in first:
+                    if record.offset == 3:
+                        break
+                for key in first.assignment:
+                    position[key.partition] = await first.position(key)
+            assert stored(cluster) == position, "leaving the block without an error: what was returned is processed"
+            async with group_of(cluster) as second, reading(second, later):
+                await until(lambda: len(later) == 12 - sum(position.values()))
+            assert min(record.offset for record in later if record.partition == 0) == position[0]
+
+    run(story())
+
+
+def test_a_record_whose_processing_failed_is_not_committed() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 6)
+            with pytest.raises(ZeroDivisionError):
+                async with group_of(cluster) as consumer:
+                    async for record in consumer:
+                        if record.offset == 3:
+                            1 / 0  # noqa: B018
+            assert stored(cluster) == {0: 3}
+            with pytest.raises(ZeroDivisionError):
+                async with group_of(cluster) as consumer:
+                    assert [record.offset for record in await consumer.poll(2, timeout=5)] == [3, 4]
+                    raise ZeroDivisionError
+            assert stored(cluster) == {0: 3}
+            async with group_of(cluster) as consumer:
+                assert [record.offset for record in await consumer.poll(2, timeout=5)] == [3, 4]
+
+    run(story())
+
+
+def test_commits_follow_the_processing_and_never_precede_it() -> None:
+    """Records of a poll are committed by themselves only once the next poll has begun, by rows as by objects."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 10)
+            async with group_of(cluster, auto_commit_interval_ms=5) as consumer:
+                assert len(await consumer.poll(4, timeout=5)) == 4
+                await until(lambda: stored(cluster) == {0: 0})
+                seen = len(cluster.groups.commits)
+                await asyncio.sleep(0.05)  # noqa: TID251 - several intervals without a step
+                assert stored(cluster) == {0: 0}
+                assert len(cluster.groups.commits) == seen, "nothing new is committed again"
+                assert (await consumer.poll_arrow(3, timeout=5)).num_rows == 3
+                await until(lambda: stored(cluster) == {0: 4})
+                assert len(await consumer.poll(2, timeout=5)) == 2
+                await until(lambda: stored(cluster) == {0: 7})
+                await consumer.commit()
+                assert stored(cluster) == {0: 9}, "commit() counts everything that was returned"
+
+    run(story())
+
+
+def test_a_partition_is_given_up_after_its_records_are_processed() -> None:
+    """The second member waits until the first has processed the record that it has in hand, and nothing is read twice.
+    Records that were fetched but not returned are never returned after on_revoked."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            for index in range(2):
+                for _ in range(100):
+                    fill(cluster, "orders", index, 5)
+            log: list[str] = []
+
+            def note(what: str) -> Callable[[list[TopicPartition]], None]:
+                return lambda partitions: log.append(f"{what} {[key.partition for key in partitions]}")
+
+            async with group_of(cluster, on_assigned=note("assigned"), on_revoked=note("revoked")) as first:
+                iterator = aiter(first)
+                first_record = await anext(iterator)
+                await until(lambda: log == ["assigned [0, 1]"])
+                later = list[ConsumerRecord]()
+                async with group_of(cluster) as second, reading(second, later):
+                    members = cluster.groups.groups["g"].members
+                    await until(lambda: len(members) == 2 and any(len(each.given) == 1 for each in members.values()))
+                    (kept,) = next({index for _, index in each.given} for each in members.values() if each.given)
+                    revoked = 1 - kept
+                    mine = [first_record]
+                    if first_record.partition == revoked:
+                        await asyncio.sleep(0.05)  # noqa: TID251 - the record is being processed
+                        assert log == ["assigned [0, 1]"]
+                    while f"revoked [{revoked}]" not in log:
+                        mine.append(await anext(iterator))
+                    after = [await anext(iterator) for _ in range(20)]
+                    assert {record.partition for record in after} == {kept}
+                    processed = [record.offset for record in mine if record.partition == revoked]
+                    await until(lambda: len(later) == 500 - len(processed))
+                    offsets = [record.offset for record in later]
+                    assert offsets == list(range(len(processed), 500)), "nothing is lost, nothing is read twice"
+
+    run(story())
+
+
+def test_a_fenced_member_gives_up_everything_and_joins_again() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 1)
+            fill(cluster, "orders", 0, 5)
+            lost: list[list[TopicPartition]] = []
+            refused: list[TidelogError] = []
+
+            async def on_lost(partitions: list[TopicPartition]) -> None:
+                lost.append(partitions)
+                with pytest.raises(CommitFailed) as caught:
+                    await consumer.commit()
+                refused.append(caught.value)
+
+            async with group_of(cluster, on_lost=on_lost, auto_commit=False) as consumer:
+                assert len(await consumer.poll(3, timeout=5)) == 3
+                await consumer.commit({place("orders", 0): 2})
+                assert len(await consumer.poll(2, timeout=5)) == 2
+                (member_id,) = cluster.groups.groups["g"].members
+                await cluster.groups.fence("g", member_id)
+                await until(lambda: lost)
+                assert lost == [[place("orders", 0)]]
+                assert [record.offset for record in await consumer.poll(timeout=5)] == [2, 3, 4], "read again"
+                assert "not the member that it was" in refused[0].message
+                assert stored(cluster) == {0: 2}
+                with pytest.raises(CommitFailed, match="not assigned"):
+                    await consumer.commit({place("orders", 7): 2})
+
+    run(story())
+
+
+def test_a_moved_coordinator_is_found_and_the_member_stays() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders", 2)
+            log: list[str] = []
+            async with group_of(
+                cluster, on_assigned=lambda _: log.append("assigned"), on_revoked=lambda _: log.append("revoked")
+            ) as consumer:
+                await consumer.poll(timeout=0)
+                await settled(cluster, 1)
+                epoch = consumer.group_metadata().member_epoch
+                cluster.groups.node = 1
+                beats = len(cluster.groups.heartbeats)
+                await until(lambda: len(cluster.groups.heartbeats) > beats + 2)
+                fill(cluster, "orders", 1, 1)
+                assert len(await consumer.poll(timeout=5)) == 1
+                await consumer.commit()
+                assert stored(cluster) == {0: 0, 1: 1}
+                assert consumer.group_metadata().member_epoch == epoch
+                assert log == ["assigned"]
+                await cluster.nodes[1].stop()
+                cluster.groups.node = 0
+                await until(lambda: stored(cluster) == {0: 0, 1: 1} and is_settled(cluster.groups, "g", 1))
+                assert log == ["assigned"]
+            assert not cluster.groups.groups["g"].members
+
+    run(story())
+
+
+def test_new_topics_and_partitions_of_a_pattern_are_read() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders-eu", 1)
+            found = list[ConsumerRecord]()
+            consumer = Consumer(cluster.bootstrap, group="g", topic_pattern="orders-.*", max_wait_ms=100)
+            async with consumer, reading(consumer, found):
+                await settled(cluster, 1)
+                cluster.create("orders-us", 1)
+                cluster.create("payments", 1)
+                for topic in ("orders-us", "payments", "orders-eu"):
+                    fill(cluster, topic, 0, 1)
+                await cluster.groups.changed("g")
+                await until(lambda: len(found) == 2)
+                assert {record.topic for record in found} == {"orders-eu", "orders-us"}
+                cluster.delete("orders-eu")
+                await cluster.groups.changed("g")
+                await until(lambda: consumer.assignment == [place("orders-us", 0)])
+                cluster.create("orders-eu", 1)
+                fill(cluster, "orders-eu", 0, 1)
+                await cluster.groups.changed("g")
+                await until(lambda: len(found) == 3)
+                assert found[2].offset == 0, "the offset that was committed for the deleted topic does not count"
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("reset", "first"), [("earliest", 0), ("latest", 10), ("by_duration:PT5S", 5), ("by_duration:P1D", 0)]
+)
+def test_a_group_without_offsets_begins_where_it_is_told(reset: str, first: int) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 10)
+            async with group_of(cluster, auto_offset_reset=reset, clock=AtTenSeconds()) as consumer:
+                await settled(cluster, 1)
+                await until(lambda: consumer.assignment)
+                assert await consumer.position(place("orders", 0)) == first
+            assert stored(cluster) == {0: first}
+
+    run(story())
+
+
+def test_a_group_without_offsets_raises_if_it_is_told_so() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 10)
+            async with group_of(cluster, auto_offset_reset="none") as consumer:
+                with pytest.raises(NoCommittedOffset, match="auto_offset_reset"):
+                    await consumer.poll(timeout=5)
+                await consumer.seek(place("orders", 0), 7)
+                assert [record.offset for record in await consumer.poll(timeout=5)] == [7, 8, 9]
+            assert stored(cluster) == {0: 10}
+
+            async def from_five(partitions: list[TopicPartition]) -> None:
+                for partition in partitions:
+                    await consumer.seek(partition, 5)
+
+            cluster.groups.groups.clear()
+            async with group_of(cluster, auto_offset_reset="none", on_assigned=from_five) as consumer:
+                assert [record.offset for record in await consumer.poll(timeout=5)] == [5, 6, 7, 8, 9]
+
+    run(story())
+
+
+def test_offsets_have_epochs_and_metadata() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            cluster.lead("orders", 0, 0)
+            fill(cluster, "orders", 0, 4)
+            async with group_of(cluster, auto_commit=False) as consumer:
+                assert len(await consumer.poll(timeout=5)) == 4
+                await consumer.commit()
+                found = await consumer.committed([("orders", 0), ("orders", 1)])
+                assert found[place("orders", 0)] == CommittedOffset(Offset(4), LeaderEpoch(1))
+                assert consumer.offsets_to_commit() == found
+                marked = CommittedOffset(Offset(2), LeaderEpoch(1), "half of it")
+                await consumer.commit({("orders", 0): marked, ("orders", 1): 0})
+                assert (await consumer.committed([("orders", 0)])) == {place("orders", 0): marked}
+            async with group_of(cluster) as consumer:
+                assert [record.offset for record in await consumer.poll(timeout=5)] == [2, 3]
+
+    run(story())
+
+
+def test_a_paused_partition_is_not_read_until_it_is_resumed() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            for index in range(2):
+                fill(cluster, "orders", index, 3)
+            consumer: Consumer = group_of(cluster, on_assigned=lambda keys: consumer.pause(keys[:1]))
+            async with consumer:
+                assert {record.partition for record in await consumer.poll(timeout=5)} == {1}
+                assert consumer.paused == [place("orders", 0)]
+                assert await consumer.poll(timeout=0.05) == []
+                assert (await consumer.poll_arrow(timeout=0.05)).num_rows == 0
+                consumer.resume([place("orders", 0)])
+                assert {record.partition for record in await consumer.poll(timeout=5)} == {0}
+                with pytest.raises(InvalidRequest, match="not assigned"):
+                    consumer.pause([("orders", 9)])
+
+    run(story())
+
+
+def test_a_static_member_keeps_its_place_unless_it_leaves_for_good() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            fill(cluster, "orders", 0, 2)
+            async with group_of(cluster, instance_id="one") as consumer:
+                assert len(await consumer.poll(timeout=5)) == 2
+            (member,) = cluster.groups.groups["g"].members.values()
+            assert (member.is_away, len(member.given)) == (True, 2)
+            assert stored(cluster) == {0: 2, 1: 0}
+            async with group_of(cluster, instance_id="one") as consumer:
+                await settled(cluster, 1)
+                (again,) = cluster.groups.groups["g"].members.values()
+                assert again.member_id != member.member_id
+                await until(lambda: len(consumer.assignment) == 2)
+                assert consumer.group_metadata() == GroupMetadata("g", again.member_id, again.epoch, "one")
+                await consumer.close(leave_group=True)
+            assert cluster.groups.groups["g"].members == {}
+
+    run(story())
+
+
+@pytest.mark.parametrize("error", [FencedInstanceId, UnsupportedAssignor, InvalidRequest])
+def test_a_refusal_that_does_not_go_away_is_raised_by_every_poll(error: type[TidelogError]) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            lost: list[TopicPartition] = []
+            async with group_of(cluster, on_lost=lost.extend) as consumer:
+                await settled(cluster, 1)
+                cluster.groups.refuse = lambda _request: error("because; do this")
+                for _ in range(2):
+                    with pytest.raises(error, match="because; do this"):
+                        await consumer.poll(timeout=5)
+                with pytest.raises(CommitFailed):
+                    await consumer.commit({("orders", 0): 0})
+                assert lost == [place("orders", 0)]
+
+    run(story())
+
+
+def test_a_member_that_may_not_read_the_group_learns_it_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.client.group_core.REFUSED_MS", 300)
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            cluster.groups.refuse = lambda request: (
+                GroupAuthorizationFailed("alice may not read group 'g'")
+                if isinstance(request, pb.ConsumerGroupHeartbeatRequest)
+                else None
+            )
+            async with group_of(cluster) as consumer:
+                with pytest.raises(GroupAuthorizationFailed):
+                    await consumer.poll(timeout=5)
+            assert len(cluster.groups.heartbeats) > 1, "a node may not know a new rule yet"
+
+    run(story())
+
+
+@pytest.mark.parametrize("which", ["on_assigned", "on_revoked"])
+def test_an_error_of_a_callback_is_raised_by_the_next_poll(which: str) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            fill(cluster, "orders", 0, 1)
+            fill(cluster, "orders", 1, 1)
+
+            def fail(_partitions: list[TopicPartition]) -> None:
+                raise ZeroDivisionError("mine")
+
+            async with group_of(cluster, **{which: fail}) as consumer:
+                if which == "on_revoked":
+                    await until(lambda: is_settled(cluster.groups, "g", 1))
+                    async with group_of(cluster):
+                        await settled(cluster, 2)
+                with pytest.raises(ZeroDivisionError, match="mine"):
+                    while True:
+                        await consumer.poll(timeout=5)
+
+    run(story())
+
+
+def test_a_group_without_a_subscription_commits_and_fetches_offsets() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            fill(cluster, "orders", 0, 5)
+            async with Consumer(cluster.bootstrap, group="simple") as consumer:
+                consumer.assign([("orders", 0)])
+                assert await consumer.committed([("orders", 0)]) == {place("orders", 0): None}
+                assert len(await consumer.poll(3, timeout=5)) == 3
+                await consumer.commit()
+                await consumer.commit({("orders", 1): 7})
+                found = await consumer.committed([("orders", 0), ("orders", 1)])
+                assert [each and each.offset for each in found.values()] == [3, 7]
+                assert consumer.group_metadata() == GroupMetadata("simple")
+            assert cluster.groups.heartbeats == []
+            async with Consumer(cluster.bootstrap) as consumer:
+                for call in (consumer.commit(), consumer.committed([("orders", 0)])):
+                    with pytest.raises(InvalidRequest, match='create it with group="'):
+                        await call
+
+    run(story())
+
+
+def test_a_refused_offset_is_raised_and_a_busy_coordinator_is_asked_again() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with group_of(cluster, auto_commit=False) as consumer:
+                await settled(cluster, 1)
+                await until(lambda: consumer.assignment)
+                cluster.groups.refuse = lambda request: (
+                    OffsetMetadataTooLarge("5000 bytes")
+                    if isinstance(request, pb.OffsetCommitRequest) and len(request.partitions[0].metadata) > 10
+                    else None
+                )
+                with pytest.raises(OffsetMetadataTooLarge, match=r"orders-0 was not committed for group 'g'"):
+                    await consumer.commit({("orders", 0): CommittedOffset(Offset(0), metadata="much too long")})
+                busy = [CoordinatorLoadInProgress("loading"), NotCoordinator("elsewhere"), StaleMemberEpoch("old")]
+                cluster.groups.refuse = lambda request: (
+                    busy.pop() if busy and isinstance(request, pb.OffsetCommitRequest) else None
+                )
+                await consumer.commit()
+                assert (busy, stored(cluster)) == ([], {0: 0})
+
+    run(story())
+
+
+def test_commits_are_stored_in_the_order_of_their_calls() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 10)
+            async with group_of(cluster, auto_commit=False) as consumer:
+                await consumer.poll(timeout=5)
+                first = [CoordinatorLoadInProgress("loading")]
+                cluster.groups.refuse = lambda request: (
+                    first.pop() if first and isinstance(request, pb.OffsetCommitRequest) else None
+                )
+                async with asyncio.TaskGroup() as tasks:
+                    for offset in range(1, 6):
+                        tasks.create_task(consumer.commit({("orders", 0): offset}))
+                assert [each.partitions[0].offset for each in cluster.groups.commits] == [1, 1, 2, 3, 4, 5]
+
+    run(story())
+
+
+def test_arguments_are_checked() -> None:
+    for options, error, says in (
+        ({"topics": ["a"]}, InvalidConfig, 'name it with group="'),
+        ({"group": "g", "topics": ["a"], "topic_pattern": "b"}, InvalidConfig, "not to both"),
+        ({"group": "g", "topics": []}, InvalidConfig, "subscribes to nothing"),
+        ({"group": "", "topics": ["a"]}, InvalidConfig, "group=''"),
+        ({"group": "g", "topics": "a"}, TypeError, "list of names"),
+        ({"group": "g", "topics": ["a b"]}, InvalidTopic, "a b"),
+        ({"group": "g", "topics": ["a"], "auto_commit": "false"}, InvalidConfig, "True or False"),
+        ({"group": "g", "topics": ["a"], "auto_offset_reset": "now"}, InvalidConfig, "by_duration:PT1H"),
+        ({"group": "g", "topics": ["a"], "auto_offset_reset": "by_duration:1h"}, InvalidConfig, "ISO 8601"),
+        ({"group": "g", "topics": ["a"], "on_revoked": 3}, TypeError, "on_revoked must be a function"),
+        ({"group": "g", "topics": ["a"], "rebalance_timeout_ms": 0}, InvalidConfig, "rebalance_timeout_ms=0"),
+    ):
+        with pytest.raises(error, match=says):
+            Consumer("127.0.0.1:1", **options)
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with group_of(cluster) as consumer:
+                with pytest.raises(InvalidRequest, match="the group assigns the partitions"):
+                    consumer.assign([("orders", 0)])
+                with pytest.raises(TypeError, match="mapping of partitions"):
+                    await consumer.commit([("orders", 0)])  # type: ignore[arg-type]
+                with pytest.raises(InvalidRequest, match="offset=-1"):
+                    await consumer.commit({("orders", 0): -1})
+
+    run(story())
