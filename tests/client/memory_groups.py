@@ -196,7 +196,8 @@ class MemoryGroups:
 
     # --- offsets ------------------------------------------------------------------------------------------------
 
-    def _committer(self, request: Any) -> TidelogError | None:
+    def committer_error(self, request: Any) -> TidelogError | None:
+        """Return why the sender of a request may not commit; None if it may."""
         error = self.refuse(request)
         group = self.groups.setdefault(request.group_id, Group())
         if error is not None or (not request.member_id and not group.members):
@@ -208,7 +209,7 @@ class MemoryGroups:
 
     def commit(self, request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
         self.commits.append(request)
-        error = self._committer(request)
+        error = self.committer_error(request)
         answer = pb.OffsetCommitResponse()
         for each in request.partitions:
             result = answer.partitions.add(topic=each.topic, partition=each.partition)
@@ -220,7 +221,7 @@ class MemoryGroups:
 
     def fetch(self, request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
         offsets = self.groups.setdefault(request.group_id, Group()).offsets
-        error = self._committer(request) if request.member_id else self.refuse(request)
+        error = self.committer_error(request) if request.member_id else self.refuse(request)
         wanted = [(each.topic, each.partition) for each in request.partitions.partitions]
         answer = pb.OffsetFetchResponse()
         for topic, index in wanted if request.HasField("partitions") else sorted(offsets):
@@ -272,7 +273,8 @@ class MemoryGroupsService:
         raise UnsupportedVersion("members in memory have streams")
 
     async def txn_offset_commit(self, request: Any, context: RequestContext) -> Any:
-        raise UnsupportedVersion("a coordinator in memory has no transactions")
+        self._ensure_coordinator()
+        return self._node.cluster.transactions.commit_offsets(request)
 
     async def offset_commit(self, request: pb.OffsetCommitRequest, context: RequestContext) -> Any:
         self._ensure_coordinator()

@@ -14,12 +14,13 @@ from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
 from tidelog.client.acl_messages import binding_message, binding_of, decision_of, filter_message, question_message
-from tidelog.client.admin_calls import AdminCalls
 from tidelog.client.cluster import BACKOFF_MS
+from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import LATEST, list_positions, timestamp_of
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.client.read_message import read_message
+from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
 from tidelog.errors import ResourceNotFound, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
@@ -192,7 +193,7 @@ Place: TypeAlias = TopicPartition | tuple[str, int]
 """A partition: topic name and index."""
 
 
-class Admin(AdminCalls):
+class Admin(GroupAdmin, TransactionAdmin):
     """Queries and changes the cluster. Use it inside `async with`.
 
     bootstrap: addresses of some nodes, "host:port,host:port". request_timeout_ms: timeout of one request.

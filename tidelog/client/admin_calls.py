@@ -2,7 +2,7 @@
 
 Queries go to any node that answers. A change is sent once: if the connection breaks before the answer, the change may
 or may not have been applied. The error states this, and the client does not retry.
-Not here: the queries and changes (admin.py, admin_groups.py).
+Not here: the queries and changes (admin.py, group_admin.py, transaction_admin.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from random import Random
 
 from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.connection import Service
+from tidelog.client.coordinators import Coordinators
 from tidelog.client.options import at_least
 from tidelog.clock import Clock
 from tidelog.errors import (
@@ -47,6 +48,13 @@ class AdminCalls(Service):
         at_least(1, request_timeout_ms=request_timeout_ms)
         at_least(0, patience_ms=patience_ms)
         self._timeout_ms, self._patience_ms = request_timeout_ms, patience_ms
+        self._coordinators_or_none: Coordinators | None = None
+
+    @property
+    def _coordinators(self) -> Coordinators:
+        if self._coordinators_or_none is None:
+            self._coordinators_or_none = Coordinators(self._cluster, self._rng)
+        return self._coordinators_or_none
 
     async def _query(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Query the nodes in turn until one answers. Raises ConnectionFailed after `patience_ms`."""

@@ -30,6 +30,7 @@ from tidelog.client.group_options import PartitionsCallback, group_options
 from tidelog.client.offset_lookup import LATEST, timestamp_of
 from tidelog.client.options import (
     at_least,
+    offsets_to_commit,
     seconds,
     text,
     topic_name,
@@ -257,7 +258,7 @@ class Consumer(FetchClient):
         TopicAuthorizationFailed for a partition (others may be committed); RequestTimedOut, ConnectionFailed and
         CoordinatorNotAvailable after `request_timeout_ms`, when it is unknown.
         """
-        await self._member.commit(None if offsets is None else _offsets_to_commit(offsets))
+        await self._member.commit(None if offsets is None else offsets_to_commit(offsets))
 
     async def committed(
         self, partitions: Iterable[TopicPartition | tuple[str, int]]
@@ -548,20 +549,3 @@ class Consumer(FetchClient):
         if cursor is None:
             raise InvalidRequest(f"{key} is not assigned to this consumer: assign it first")
         return cursor
-
-
-def _offsets_to_commit(offsets: Any) -> dict[TopicPartition, CommittedOffset]:
-    """Return checked offsets. Raises TypeError, InvalidRequest."""
-    if not isinstance(offsets, Mapping):
-        raise TypeError(
-            f"offsets must be a mapping of partitions to offsets, not {type(offsets).__name__}: {offsets!r}"
-        )
-    checked = {}
-    for partition, offset in offsets.items():
-        given = offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
-        checked[topic_partition(partition)] = CommittedOffset(
-            Offset(whole_number("offset", given.offset, least=0, most=INT64_MAX)),
-            LeaderEpoch(whole_number("leader_epoch", given.leader_epoch, least=NO_LEADER_EPOCH)),
-            text("metadata", given.metadata),
-        )
-    return checked

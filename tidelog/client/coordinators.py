@@ -194,7 +194,7 @@ class Coordinators:
         wanted = list(dict.fromkeys(keys))
         outcomes: dict[str, Outcome | TidelogError] = {}
         while True:
-            left = [key for key in wanted if key not in outcomes or _helps_again(outcomes[key])]
+            left = [key for key in wanted if key not in outcomes or helps_again(outcomes[key])]
             if not left or (failures and clock.monotonic_ms() - start >= timeout_ms):
                 return {key: outcomes[key] for key in wanted}
             if failures:
@@ -218,7 +218,7 @@ class Coordinators:
                 outcomes.update(answered)
                 for key in theirs:
                     outcome = answered[key]
-                    if _helps_again(outcome) and not isinstance(outcome, CoordinatorLoadInProgress):
+                    if helps_again(outcome) and not isinstance(outcome, CoordinatorLoadInProgress):
                         self.forget(kind, key, endpoint)
 
     async def _ask(self, request: groups_pb2.FindCoordinatorRequest) -> groups_pb2.FindCoordinatorResponse:
@@ -239,5 +239,6 @@ class Coordinators:
         raise self._cluster.no_answer(failures)
 
 
-def _helps_again(outcome: object) -> bool:
+def helps_again(outcome: object) -> bool:
+    """Whether a request that may be repeated can succeed when it is sent again, possibly to another node."""
     return isinstance(outcome, TidelogError) and (is_not_handled(outcome) or may_be_applied(outcome))

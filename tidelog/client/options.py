@@ -6,10 +6,11 @@ value and the expected values. An accepted value fits into every message that ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import index
 from typing import Any, Final
 
+from tidelog.client.group_metadata import CommittedOffset
 from tidelog.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -21,11 +22,14 @@ from tidelog.errors import (
 )
 from tidelog.records.v2.varint import INT32_MAX, INT64_MAX
 from tidelog.types import (
+    NO_LEADER_EPOCH,
     TOPIC_NAME_LENGTH_MAX,
     TOPIC_NAME_RULE,
     Acks,
     Codec,
+    LeaderEpoch,
     Millis,
+    Offset,
     PartitionIndex,
     TopicPartition,
     is_topic_name,
@@ -176,3 +180,20 @@ def timestamp_ms(value: Any) -> Millis:
         ) from cause
     except InvalidRequest as cause:
         raise InvalidTimestamp(f"timestamp {value}: use milliseconds since 1970, or None for now") from cause
+
+
+def offsets_to_commit(offsets: Any) -> dict[TopicPartition, CommittedOffset]:
+    """Return checked offsets. Raises TypeError, InvalidRequest."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"offsets must be a mapping of partitions to offsets, not {type(offsets).__name__}: {offsets!r}"
+        )
+    checked = {}
+    for partition, offset in offsets.items():
+        given = offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+        checked[topic_partition(partition)] = CommittedOffset(
+            Offset(whole_number("offset", given.offset, least=0, most=INT64_MAX)),
+            LeaderEpoch(whole_number("leader_epoch", given.leader_epoch, least=NO_LEADER_EPOCH)),
+            text("metadata", given.metadata),
+        )
+    return checked

@@ -1,0 +1,326 @@
+"""Admin calls about consumer groups: list, describe, delete; committed offsets and lag.
+
+Each group is asked about at its coordinator, for at most `patience_ms`. A change whose answer is lost is sent again: the
+same change twice leaves the same state, although a second deletion finds no group.
+Not here: members (group_member.py), the commands (cli/group_commands.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from tidelog.client.admin_calls import AdminCalls
+from tidelog.client.cluster import QUERY_TIMEOUT_MS
+from tidelog.client.coordinators import CoordinatorKind, helps_again
+from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted
+from tidelog.client.offset_lookup import LATEST, list_positions
+from tidelog.client.options import offsets_to_commit, text, topic_partitions
+from tidelog.errors import CommitFailed, NonEmptyGroup, TidelogError, UnknownTopicOrPartition
+from tidelog.protocol import methods
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import admin_pb2, groups_pb2
+from tidelog.types import Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
+
+_GROUP = CoordinatorKind.GROUP
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group. type: "consumer" or "classic". state: "Empty", "Assigning", "Reconciling", "Stable" or "Dead"."""
+
+    group_id: str
+    type: str
+    state: str
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member. assignment: what it has. target: what it is to have. member_epoch: the group epoch it has reached."""
+
+    member_id: str
+    instance_id: str | None
+    rack: str
+    client_id: str
+    client_host: str
+    member_epoch: int
+    topics: tuple[str, ...]
+    topic_pattern: str
+    assignment: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group. group_epoch: raised by each change of members, subscriptions or topics. assignment_epoch: the group
+    epoch of the target assignment. assignor: "uniform" or "range"."""
+
+    group_id: str
+    type: str
+    state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group is behind in a partition. committed: None if nothing is committed. end: one past the last
+    committed record; None if the partition has no leader. lag: records between the two; None if one is unknown. The
+    other fields are those of the member that has the partition, empty if none has."""
+
+    partition: TopicPartition
+    committed: CommittedOffset | None
+    end: Offset | None
+    lag: int | None
+    member_id: str = ""
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+class GroupAdmin(AdminCalls):
+    """The part of Admin about groups."""
+
+    async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """Return the groups of all coordinators, sorted by id. states, types: only those; empty: all.
+
+        Raises the error of a node that does not answer: a part of the groups would be missing.
+        """
+        request = groups_pb2.ListGroupsRequest(
+            states=[text("a state", state) for state in states], types=[text("a type", kind) for kind in types]
+        )
+        found = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
+        listed: dict[str, GroupListing] = {}
+        for node in found.nodes:
+            answer = await self._ask_node(Endpoint(node.host, node.port), request)
+            for group in answer.groups:
+                listed[group.group_id] = GroupListing(group.group_id, group.type, group.state, group.members)
+        return [listed[group_id] for group_id in sorted(listed)]
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | TidelogError]:
+        """Return the description of each group, or why there is none: GroupIdNotFound, GroupAuthorizationFailed."""
+
+        async def ask(node: Endpoint, theirs: list[str]) -> dict[str, groups_pb2.DescribedGroup | TidelogError]:
+            answer = await self._cluster.transport.call(
+                node,
+                methods.GROUPS_DESCRIBE_GROUPS,
+                groups_pb2.DescribeGroupsRequest(group_ids=theirs),
+                timeout_ms=min(self._timeout_ms, QUERY_TIMEOUT_MS),
+            )
+            return {
+                key: from_proto(each.error) if each.HasField("error") else each
+                for key, each in zip(theirs, answer.groups, strict=True)
+            }
+
+        found = await self._coordinators.call_each(_GROUP, _ids(group_ids), ask, timeout_ms=self._patience_ms)
+        names = await self._topic_names(
+            topic.topic_id
+            for group in found.values()
+            if isinstance(group, groups_pb2.DescribedGroup)
+            for member in group.members
+            for topic in (*member.assignment, *member.target)
+        )
+        return {
+            key: group if isinstance(group, TidelogError) else _described_group(group, names)
+            for key, group in found.items()
+        }
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, TidelogError | None]:
+        """Delete groups without members, with their offsets. Returns None for each group that was deleted, or why it
+        was not: NonEmptyGroup, GroupIdNotFound, GroupAuthorizationFailed."""
+
+        async def ask(node: Endpoint, theirs: list[str]) -> dict[str, bool | TidelogError]:
+            answer = await self._cluster.transport.call(
+                node,
+                methods.GROUPS_DELETE_GROUPS,
+                groups_pb2.DeleteGroupsRequest(group_ids=theirs),
+                timeout_ms=self._timeout_ms,
+            )
+            return {
+                key: from_proto(each.error) if each.HasField("error") else True
+                for key, each in zip(theirs, answer.groups, strict=True)
+            }
+
+        found = await self._coordinators.call_each(_GROUP, _ids(group_ids), ask, timeout_ms=self._patience_ms)
+        return {key: outcome if isinstance(outcome, TidelogError) else None for key, outcome in found.items()}
+
+    async def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return the committed offsets of a group; None where there is none. partitions: None: all that have an offset.
+        An offset that an open transaction may change is the one before it. Raises GroupAuthorizationFailed."""
+        wanted = None if partitions is None else topic_partitions(partitions)
+        who = GroupMetadata(text("group_id", group_id))
+        found = await self._group_offsets.fetch(group_id, wanted, lambda: who, require_stable=False)
+        return {key: None if each is None else each.committed for key, each in sorted(found.items())}
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition | tuple[str, int], int | CommittedOffset]
+    ) -> None:
+        """Set committed offsets of a group without members. Creates the group if there is none.
+
+        Raises NonEmptyGroup while the group has members, OffsetMetadataTooLarge, UnknownTopicOrPartition,
+        GroupAuthorizationFailed, TopicAuthorizationFailed; then other partitions may have been changed.
+        """
+        who = GroupMetadata(text("group_id", group_id))
+        wanted = {key: OffsetCommitted(offset) for key, offset in offsets_to_commit(offsets).items()}
+        try:
+            await self._group_offsets.commit(group_id, wanted, lambda: who)
+        except CommitFailed as error:
+            raise NonEmptyGroup(
+                f"group {group_id!r} has members, which commit their own offsets: stop them, then change its offsets"
+            ) from error
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, TidelogError | None]:
+        """Delete committed offsets of partitions to which no member subscribes. Returns None for each that was deleted,
+        or why it was not: GroupSubscribedToTopic. Raises GroupIdNotFound, GroupAuthorizationFailed."""
+        keys = topic_partitions(partitions)
+        request = groups_pb2.OffsetDeleteRequest(
+            group_id=text("group_id", group_id),
+            partitions=[groups_pb2.NamedPartition(topic=key.topic, partition=key.partition) for key in keys],
+        )
+        answer = await self._coordinators.call(
+            _GROUP,
+            group_id,
+            methods.GROUPS_OFFSET_DELETE,
+            request,
+            error_of=lambda _answer: None,
+            timeout_ms=self._patience_ms,
+        )
+        return {
+            key: from_proto(each.error) if each.HasField("error") else None
+            for key, each in zip(keys, answer.partitions, strict=True)
+        }
+
+    async def group_lag(self, group_id: str) -> list[PartitionLag]:
+        """Return how far a group is behind: each partition that a member has or that has a committed offset, sorted.
+
+        A group that only commits offsets has no members. Raises GroupIdNotFound, GroupAuthorizationFailed.
+        """
+        found = (await self.describe_groups([group_id]))[group_id]
+        if isinstance(found, TidelogError):
+            raise found
+        owners = {key: member for member in found.members for key in member.assignment}
+        committed = await self.list_group_offsets(group_id)
+        keys = sorted({*owners, *committed})
+        ends = await self._ends(keys)
+        lags = []
+        for key in keys:
+            offset, end, owner = committed.get(key), ends.get(key), owners.get(key)
+            lag = None if offset is None or end is None else max(0, end - offset.offset)
+            if owner is None:
+                lags.append(PartitionLag(key, offset, end, lag))
+            else:
+                lags.append(
+                    PartitionLag(
+                        key,
+                        offset,
+                        end,
+                        lag,
+                        owner.member_id,
+                        owner.instance_id,
+                        owner.client_id,
+                        owner.client_host,
+                    )
+                )
+        return lags
+
+    async def _ends(self, keys: list[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """The ends of the partitions that have a leader. One without does not hide the others."""
+        view = await self._query(
+            methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=sorted({key.topic for key in keys}))
+        )
+        led = {
+            TopicPartition(topic.name, PartitionIndex(partition.partition))
+            for topic in view.topics
+            for partition in topic.partitions
+            if partition.leader >= 0
+        }
+        wanted = dict.fromkeys((key for key in keys if key in led), LATEST)
+        try:
+            ends = await list_positions(self._cluster, wanted, timeout_ms=self._patience_ms)
+        except UnknownTopicOrPartition:  # deleted meanwhile
+            return {}
+        return {key: position.end_offset for key, position in ends.items()}
+
+    async def _topic_names(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
+        wanted = sorted(set(topic_ids))
+        if not wanted:
+            return {}
+        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topic_ids=wanted))
+        return {topic.topic_id: topic.name for topic in answer.topics if not topic.HasField("error")}
+
+    async def _ask_node(self, node: Endpoint, request: groups_pb2.ListGroupsRequest) -> groups_pb2.ListGroupsResponse:
+        """Ask one node for its groups, again while it starts or loads them."""
+        start, failures = self._clock.monotonic_ms(), 0
+        while True:
+            try:
+                return await self._cluster.transport.call(
+                    node, methods.GROUPS_LIST_GROUPS, request, timeout_ms=min(self._timeout_ms, QUERY_TIMEOUT_MS)
+                )
+            except TidelogError as error:
+                failures += 1
+                pause_ms = self._coordinators.pause_ms(failures)
+                late = self._clock.monotonic_ms() + pause_ms - start >= self._patience_ms
+                if late or not helps_again(error):
+                    raise
+            await self._clock.sleep_ms(pause_ms)
+
+    @property
+    def _group_offsets(self) -> GroupOffsets:
+        return GroupOffsets(self._coordinators, self._clock, self._patience_ms)
+
+
+def _ids(group_ids: Iterable[str]) -> list[str]:
+    if isinstance(group_ids, str):
+        raise TypeError(f"group_ids must be a list of ids, not a str: {group_ids!r}")
+    return [text("a group id", group_id) for group_id in group_ids]
+
+
+def _described_group(group: groups_pb2.DescribedGroup, names: Mapping[bytes, str]) -> GroupDescription:
+    return GroupDescription(
+        group.group_id,
+        group.type,
+        group.state,
+        group.group_epoch,
+        group.assignment_epoch,
+        group.assignor,
+        tuple(
+            MemberDescription(
+                member.member_id,
+                member.instance_id if member.HasField("instance_id") else None,
+                member.rack_id,
+                member.client_id,
+                member.client_host,
+                member.member_epoch,
+                tuple(member.subscribed_topic_names),
+                member.subscribed_topic_regex,
+                _named(member.assignment, names),
+                _named(member.target, names),
+            )
+            for member in group.members
+        ),
+    )
+
+
+def _named(topics: Iterable[groups_pb2.TopicPartitionList], names: Mapping[bytes, str]) -> tuple[TopicPartition, ...]:
+    """Partitions by name; those of a deleted topic by its id."""
+    return tuple(
+        sorted(
+            TopicPartition(
+                names.get(topic.topic_id, str(TopicId(UUID(bytes=topic.topic_id)))), PartitionIndex(partition)
+            )
+            for topic in topics
+            for partition in topic.partitions
+        )
+    )
