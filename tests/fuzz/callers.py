@@ -15,6 +15,7 @@ import grpc
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
 from tests.fuzz.refused import everything
+from tests.node.real_coordinators import make_group_and_transaction
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes
 from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
@@ -24,13 +25,17 @@ from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
 from tidelog.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.types import Endpoint, Offset, ProducerId
+from tidelog.types import INTERNAL_TOPICS, Endpoint, Offset, ProducerId
 
 WAYS: Final = ("certificates", "passwords")
 """How callers prove who they are."""
 
 PERMITTED: Final = "orders"
 """The topic that one of the clients may use."""
+
+GROUP: Final = "readers"
+TRANSACTIONAL_ID: Final = "billing"
+"""The group and the transactional id that this client may use. The group has an offset of the secret topic."""
 
 SECRET: Final = "plans-of-others"
 """A topic that none of them may use. Its records contain its name."""
@@ -76,13 +81,25 @@ class Protected:
     async def prepare(self) -> None:
         """Make the users, the rules and the secret topic. The permitted topic exists."""
         at = str(self.nodes.further[OPERATOR][0])
-        allowed = (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS)
+        rights: list[tuple[ResourceType, str, AclOperation]] = [
+            (ResourceType.TOPIC, PERMITTED, AclOperation.READ),
+            (ResourceType.TOPIC, PERMITTED, AclOperation.WRITE),
+            (ResourceType.TOPIC, PERMITTED, AclOperation.DESCRIBE_CONFIGS),
+            (ResourceType.GROUP, GROUP, AclOperation.READ),
+            (ResourceType.GROUP, GROUP, AclOperation.DELETE),
+            (ResourceType.TRANSACTIONAL_ID, TRANSACTIONAL_ID, AclOperation.WRITE),
+        ]
+        principal = self._principals["with"]
+        rules = [
+            AclBinding(kind, name, PatternType.LITERAL, principal, "*", operation, AclPermission.ALLOW)
+            for kind, name, operation in rights
+        ]
         async with Admin(at) as admin:
             for user in self._principals:
                 await admin.set_password(user, f"{user} password", iterations=4_096)
             await admin.create_topic(SECRET, partitions=1, replication_factor=1)
-            topic = (ResourceType.TOPIC, PERMITTED, PatternType.LITERAL, self._principals["with"], "*")
-            await admin.create_acls([AclBinding(*topic, each, AclPermission.ALLOW) for each in allowed])
+            await admin.create_acls(rules)
+            await make_group_and_transaction(self.nodes, GROUP, TRANSACTIONAL_ID, SECRET)
         async with Producer(at) as producer:
             await producer.send(SECRET, SECRET.encode())
 
@@ -105,7 +122,8 @@ class Protected:
         """What the callers may not change, by name."""
         state: dict[str, Any] = everything(self.nodes.nodes[0])
         topics = state["the metadata"].topic_ids  # the logs of topics deleted before the round are closed later
-        ends = [each for each in state["the ends of the logs"] if each[0] in topics]
+        coordinated = INTERNAL_TOPICS  # members and transactions of an earlier round time out
+        ends = [each for each in state["the ends of the logs"] if each[0] in topics and each[0] not in coordinated]
         if not permitted:
             return {**state, "the ends of the logs": ends}
         del state["the end of the metadata log"]  # producer ids are allocated

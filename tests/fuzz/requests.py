@@ -32,7 +32,7 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from tests.fuzz.callers import WAYS, Caller, Protected, protected
+from tests.fuzz.callers import GROUP, TRANSACTIONAL_ID, WAYS, Caller, Protected, protected
 from tests.fuzz.footprint import Footprint, footprint
 from tests.fuzz.mutator import mutated
 from tests.fuzz.refused import everything, refusing_listener
@@ -68,6 +68,7 @@ TEXTS: Final = (
     "orders",
     "0",
     "__cluster_metadata",
+    "__consumer_offsets",
     "../..",
     "a" * 300,
     "ä\x00\n",
@@ -231,7 +232,11 @@ class Assault:
             ("node_id leader_id partition replicas", [each.node_id for each in who]),
             ("epoch leader_epoch current_leader_epoch last_fetched_epoch partition_epoch", [-1, 0, 1, 2]),
             ("fetch_offset durable_offset metadata_offset end_offset log_end", [0, *offsets]),
-            ("name topic topics", [topic.name for topic in reported.topics]),
+            ("name topic topics names", [topic.name for topic in reported.topics]),
+            ("group_id group_ids", [GROUP, "others"]),
+            ("transactional_id transactional_ids", [TRANSACTIONAL_ID, "others"]),
+            ("producer_id producer_ids", [0, 1, 2, 1_000]),
+            ("member_epoch", [-2, -1, 0, 1, 2]),
         ]
         return {
             **{name: values for names, values in by_value for name in names.split()},
@@ -243,6 +248,14 @@ class Assault:
             "records": [batch(b"fuzz"), batch(b"")],
             "max_bytes": [1 << 20],
             "acks": [-1, 0, 1],
+            "keys": [GROUP, TRANSACTIONAL_ID],
+            "member_id": ["", "a", "b"],
+            "subscribed_topic_regex": ["ord.*", "(", ""],
+            "server_assignor": ["uniform", "range"],
+            "rebalance_timeout_ms": [-1, 1_000, 300_000],
+            "transaction_timeout_ms": [60_000],
+            "producer_epoch": [-1, 0, 1],
+            "transaction_version": [1, 2],
         }
 
     async def _one(self, method: Method[Any, Any], caller: Caller, pieces: list[bytes], *, ends: bool) -> None:

@@ -27,14 +27,13 @@ from node.requests.types.context import ANONYMOUS
 from node.security.permissions import CHANGES, PERMISSIONS, Permission
 from node.security.sasl_settings import SaslConfig
 from tests.certificates import Authority
+from tests.node.real_coordinators import errors_in, make_group_and_transaction
 from tests.node.real_nodes import CALL_MS, OPERATOR, OUTSIDE, RealNodes, real_nodes
 from tidelog.client.admin import Admin
-from tidelog.clock import MachineClock
 from tidelog.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
     IllegalSaslState,
-    Retry,
     SaslAuthenticationFailed,
     SaslSessionEnded,
     TidelogError,
@@ -46,7 +45,7 @@ from tidelog.protocol import methods, wire
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.methods import CallKind, Method
 from tidelog.protocol.sasl_client import SESSION_KEY, SaslClient
-from tidelog.protocol.status import from_proto, from_rpc_error
+from tidelog.protocol.status import from_rpc_error
 from tidelog.protocol.v1 import acl_pb2, admin_pb2, data_pb2, groups_pb2, sasl_pb2, transactions_pb2
 from tidelog.records import Record, build_batch
 from tidelog.security.acls import (
@@ -208,7 +207,7 @@ def filled(message: Message) -> Message:
     return message
 
 
-def request_of(row: str, topic_id: bytes) -> Any:
+def request_of(row: str, topic_id: bytes, producer: transactions_pb2.InitTransactionalProducerResponse) -> Any:
     """A request about the topic that changes nothing in the cluster even if it is allowed."""
     place = {"topic_id": topic_id, "partition": 0}
     fetched = data_pb2.FetchPartition(fetch_id=1, current_leader_epoch=-1, last_fetched_epoch=-1, **place)  # type: ignore[arg-type]
@@ -257,12 +256,13 @@ def request_of(row: str, topic_id: bytes) -> Any:
             resource_name=TOPIC,
         ),
     }
-    own |= group_requests() | transaction_requests(topic_id)
+    own |= group_requests(producer) | transaction_requests(topic_id)
     return own[row] if row in own else filled(method_of(row).request())
 
 
-def group_requests() -> dict[str, Message]:
-    """About the group and the topic. None commits anything: the partition does not exist, the member is unknown."""
+def group_requests(producer: transactions_pb2.InitTransactionalProducerResponse) -> dict[str, Message]:
+    """About the group and the topic. None commits anything: the partition does not exist, the member is unknown.
+    producer: of the transactional id."""
     heartbeat = groups_pb2.ConsumerGroupHeartbeatRequest(
         group_id=GROUP,
         member_id="nobody",
@@ -271,7 +271,6 @@ def group_requests() -> dict[str, Message]:
         subscribed_topic_names=groups_pb2.TopicNames(names=[TOPIC]),
     )
     committed = [groups_pb2.OffsetToCommit(topic=TOPIC, partition=99, offset=1, leader_epoch=-1)]
-    gone = GROUP + NOT_THERE
     asked = [groups_pb2.NamedPartition(topic=TOPIC, partition=0)]
     transactions = groups_pb2.COORDINATOR_TYPE_TRANSACTION
     return {
@@ -284,7 +283,8 @@ def group_requests() -> dict[str, Message]:
         "Groups.OffsetCommit": groups_pb2.OffsetCommitRequest(group_id=GROUP, member_epoch=-1, partitions=committed),
         "Groups.TxnOffsetCommit": groups_pb2.TxnOffsetCommitRequest(
             transactional_id=TRANSACTIONAL_ID,
-            producer_id=77,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
             transaction_version=2,
             group_id=GROUP,
             member_epoch=-1,
@@ -293,9 +293,11 @@ def group_requests() -> dict[str, Message]:
         "Groups.OffsetFetch": groups_pb2.OffsetFetchRequest(
             group_id=GROUP, member_epoch=-1, partitions=groups_pb2.NamedPartitions(partitions=asked)
         ),
-        "Groups.OffsetDelete": groups_pb2.OffsetDeleteRequest(group_id=gone, partitions=asked),
+        "Groups.OffsetDelete": groups_pb2.OffsetDeleteRequest(
+            group_id=GROUP, partitions=[groups_pb2.NamedPartition(topic=TOPIC, partition=99)]
+        ),
         "Groups.DescribeGroups": groups_pb2.DescribeGroupsRequest(group_ids=[GROUP]),
-        "Groups.DeleteGroups": groups_pb2.DeleteGroupsRequest(group_ids=[gone]),
+        "Groups.DeleteGroups": groups_pb2.DeleteGroupsRequest(group_ids=[GROUP + NOT_THERE]),
     }
 
 
@@ -325,16 +327,6 @@ def method_of(row: str) -> Method[Any, Any]:
 # --- outcomes ---------------------------------------------------------------------------------------------------------
 
 
-def errors_in(answer: Any) -> Iterator[TidelogError | None]:
-    """The error of each part of an answer; None for a part without."""
-    for name in ("partitions", "topics", "coordinators", "groups", "transactions"):
-        parts = getattr(answer, name, ())
-        for part in () if isinstance(parts, int) else parts:
-            error = getattr(part, "error", None)
-            absent = error is None or (isinstance(error, Message) and not part.HasField("error"))
-            yield None if absent else from_proto(error)  # type: ignore[arg-type]
-
-
 async def let_in(transport: GrpcTransport, address: Endpoint, row: str, request: Any) -> bool:
     """Whether the request passes the boundary."""
     method = method_of(row)
@@ -361,8 +353,9 @@ async def let_in(transport: GrpcTransport, address: Endpoint, row: str, request:
 
 
 class World:
-    """A real node with a topic, an operator, and a caller of each kind. listeners: where callers connect, if not at the
-    listener between nodes."""
+    """A real node with a topic, a group and a transactional id, an operator, and a caller of each kind.
+
+    listeners: where callers connect, if not at the listener between nodes. producer: of the transactional id."""
 
     def __init__(
         self,
@@ -371,9 +364,13 @@ class World:
         topic_id: bytes,
         callers: Mapping[str, GrpcTransport],
         listeners: Mapping[str, str],
+        producer: transactions_pb2.InitTransactionalProducerResponse,
     ) -> None:
-        self.nodes, self.admin, self.topic_id = nodes, admin, topic_id
+        self.nodes, self.admin, self.topic_id, self.producer = nodes, admin, topic_id, producer
         self._callers, self._listeners = callers, listeners
+
+    def request_of(self, row: str) -> Any:
+        return request_of(row, self.topic_id, self.producer)
 
     async def let_in(self, caller: str, row: str, request: Any) -> bool:
         listener = self._listeners.get(caller)
@@ -395,54 +392,11 @@ async def world(home: Path, way: str) -> AsyncIterator[World]:
                 await admin.set_password(user, f"{user} password", iterations=4_096)
             await admin.create_topic(TOPIC, partitions=1, replication_factor=1)
             described = await admin.describe_topic(TOPIC)
-            await make_group_and_transaction(nodes)
-            yield World(nodes, admin, described.topic_id.bytes, callers, listeners)
+            producer = await make_group_and_transaction(nodes, GROUP, TRANSACTIONAL_ID, TOPIC)
+            yield World(nodes, admin, described.topic_id.bytes, callers, listeners, producer)
         finally:
             for transport in callers.values():
                 await transport.close()
-
-
-async def make_group_and_transaction(nodes: RealNodes) -> None:
-    """So that the lists have something to show. A new internal topic is led after a moment."""
-    at = nodes.further[OPERATOR][0]
-    committed = groups_pb2.OffsetCommitRequest(
-        group_id=GROUP,
-        member_epoch=-1,
-        partitions=[groups_pb2.OffsetToCommit(topic=TOPIC, partition=0, offset=0, leader_epoch=-1)],
-    )
-    producer = transactions_pb2.InitTransactionalProducerRequest(
-        transactional_id=TRANSACTIONAL_ID,
-        transaction_timeout_ms=60_000,
-        producer_id=-1,
-        producer_epoch=-1,
-        transaction_version=2,
-    )
-    asked: list[tuple[Any, Any, Any]] = [
-        (groups_pb2.COORDINATOR_TYPE_GROUP, methods.GROUPS_OFFSET_COMMIT, committed),
-        (groups_pb2.COORDINATOR_TYPE_TRANSACTION, methods.TRANSACTIONS_INIT_PRODUCER_ID, producer),
-    ]
-    for kind, method, request in asked:
-        key = GROUP if kind == groups_pb2.COORDINATOR_TYPE_GROUP else TRANSACTIONAL_ID
-        find = groups_pb2.FindCoordinatorRequest(type=kind, keys=[key])
-        await _until_led(nodes, at, methods.COORDINATORS_FIND_COORDINATOR, find)
-        await _until_led(nodes, at, method, request)
-
-
-async def _until_led(nodes: RealNodes, at: Endpoint, method: Method[Any, Any], request: Any) -> None:
-    clock = MachineClock()
-    while True:
-        try:
-            answer = await nodes.transport.call(at, method, request, timeout_ms=CALL_MS)
-        except TidelogError as error:
-            if error.retry is Retry.NEVER:
-                raise
-        else:
-            failed = [error for error in errors_in(answer) if error is not None]
-            assert all(error.retry is not Retry.NEVER for error in failed), failed
-            if not failed:
-                return
-        nodes.ensure_running()
-        await clock.sleep_ms(10)
 
 
 def with_certificates(home: Path, own: Authority) -> dict[str, GrpcTransport]:
@@ -485,7 +439,7 @@ def test_who_is_let_in_is_what_the_document_says(tmp_path: Path, way: str) -> No
             nodes, admin = here.nodes, here.admin
             every = {each for kind in NAMES for each in product([kind], OPERATIONS[kind])}
             for row in table():
-                request = request_of(row["request"], here.topic_id)
+                request = here.request_of(row["request"])
                 outcomes: dict[str, set[bool]] = {caller: set() for caller in CALLERS}
                 for enough, lacking in attempts(row["permission"]):
                     rules = [rule(who, *each) for who in (without_it, ANONYMOUS) for each in sorted(every - lacking)]
@@ -525,7 +479,7 @@ def test_a_token_of_no_session_opens_nothing(tmp_path: Path) -> None:
             at = here.nodes.outside[0]
             authority = grpc.ssl_channel_credentials((tmp_path / "own" / "ca.pem").read_bytes())
             async with grpc.aio.secure_channel(str(at), authority) as channel:
-                asked = {row["request"]: request_of(row["request"], here.topic_id) for row in table()}
+                asked = {row["request"]: here.request_of(row["request"]) for row in table()}
                 found = {row: await refusal(channel, at, row, request) for row, request in asked.items()}
             assert found.pop("Sasl.Authenticate") == "let in"
             assert set(found.values()) == {"SaslSessionEnded"}
