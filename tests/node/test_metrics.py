@@ -12,6 +12,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from node.coordinators.coordinator_figures import CoordinatorFigures, CoordinatorMeter
+from node.coordinators.coordinator_state import CoordinatorState
+from node.coordinators.group_lag import GroupFigures, GroupsCollected
+from node.coordinators.transactions.transaction_coordinators import TransactionFigures
+from node.observability.coordinator_metrics import CoordinationFigures
 from node.observability.directory_metrics import DirectoryFigures
 from node.observability.meters.request_meter import RequestMeters
 from node.observability.meters.topic_meter import TopicMeters
@@ -27,17 +32,36 @@ from node.requests.types.context import RequestContext
 from node.runtime.memory_budget import Kind, MemoryFigures
 from node.security.certificate_expiry import CertificateExpiry
 from replication.controller.image import EMPTY
+from replication.coordination.group_requests import FetchedOffset, ListedGroup
 from tests.node.test_audit_log import World as AuditWorld
 from tests.node.test_sasl_authenticator import World as SaslWorld
 from tidelog.errors import InvalidConfig, NotLeaderOrFollower, TidelogError
 from tidelog.security.certificates import create_authority
-from tidelog.types import Endpoint, QuotaEntity, QuotaType, QuotaValue
+from tidelog.types import Endpoint, Offset, PartitionIndex, QuotaEntity, QuotaType, QuotaValue
 
 LEADER = PartitionFigures(
     "orders", 3, leads=True, isr_size=2, replicas=3, log_start=0, log_end=110, high_watermark=100, durable_offset=105
 )
 FOLLOWER = PartitionFigures(
     "orders", 4, leads=False, isr_size=3, replicas=3, log_start=0, log_end=50, high_watermark=50, durable_offset=50
+)
+METER = CoordinatorMeter(requests=20, batches=4)
+METER.loaded(1_500, 300)
+METER.loaded(500, 10)
+COORDINATION = CoordinationFigures(
+    (CoordinatorFigures("group", {CoordinatorState.ACTIVE: 49, CoordinatorState.LOADING: 1}, 3, METER),),
+    member_streams=7,
+    transactions=TransactionFigures(5, 2, 4_500, 1),
+)
+GROUPS = GroupsCollected(
+    (
+        GroupFigures(
+            ListedGroup('the "first"\\', "consumer", "Stable", 2),
+            (FetchedOffset("orders", PartitionIndex(0), offset=Offset(40)),),
+            60,
+        ),
+    ),
+    unknown=1,
 )
 FIGURES = NodeFigures(
     ready=True,
@@ -47,6 +71,7 @@ FIGURES = NodeFigures(
     directories=("/a", "/b"),
     memory=MemoryFigures(1 << 26, {Kind.CONSUMER_FETCH: 4096, Kind.PRODUCE: 0}, {Kind.CONSUMER_FETCH: 3}),
     producers_forgotten=5,
+    coordination=COORDINATION,
     working_directories=(
         DirectoryFigures(
             "/a",
@@ -79,6 +104,10 @@ class Nanoseconds:
         self.now += ms * 1_000_000
 
 
+async def some_groups() -> GroupsCollected:
+    return GROUPS
+
+
 def answer(meters: RequestMeters, clock: Nanoseconds, api: str, ms: int, error: TidelogError | None = None) -> None:
     """A call that waits so long for its answer."""
     request = RequestContext("client", "here", meter=meters.of(api)).begin()
@@ -102,7 +131,7 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
         clock = Nanoseconds()
         meters, topics = RequestMeters(clock), TopicMeters()
         metrics = NodeMetrics(meters)
-        metrics.watch(lambda: FIGURES, lambda: iter((LEADER, FOLLOWER)), lambda: iter(topics))
+        metrics.watch(lambda: FIGURES, lambda: iter((LEADER, FOLLOWER)), lambda: iter(topics), some_groups)
         answer(meters, clock, "Data.Fetch", 3)
         answer(meters, clock, "Data.Produce", 200, NotLeaderOrFollower("elsewhere"))
         meters.of("Data.FetchStream").streams_open += 1
@@ -157,6 +186,15 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_partition_uncommitted", "3", "leader", "orders"] == 10
     assert samples["tidelog_partition_not_durable", "3", "leader", "orders"] == 5
     assert samples["tidelog_partition_high_watermark", "4", "follower", "orders"] == 50
+    assert samples["tidelog_coordinator_partitions", "active", "group"] == 49
+    assert samples["tidelog_coordinator_load_seconds_total", "group"] == 2
+    assert samples["tidelog_coordinator_load_seconds_max", "group"] == 1.5
+    assert samples["tidelog_coordinator_uncommitted", "group"] == 3
+    assert samples[("tidelog_transaction_oldest_seconds",)] == 4.5
+    assert samples["tidelog_group_members", "Stable", 'the "first"\\'] == 2
+    assert samples["tidelog_group_lag", 'the "first"\\'] == 60
+    assert samples["tidelog_group_committed_offset", "0", "orders", 'the "first"\\'] == 40
+    assert samples[("tidelog_group_lag_unknown",)] == 1
 
 
 def test_two_nodes_in_one_process_count_apart() -> None:
