@@ -19,6 +19,7 @@ from node.listeners.grpc.server_tls import ServerTls
 from node.requests.boundary import Boundary
 from node.requests.types.context import RequestContext
 from tests.client.memory_groups import MemoryGroups, MemoryGroupsService
+from tests.client.memory_transactions import MemoryTransactions, MemoryTransactionsService
 from tests.client.producer_states import ProducerStates
 from tidelog.client.machine import LoopThread
 from tidelog.clock import MachineClock
@@ -179,7 +180,13 @@ class MemoryNode:
         self.endpoint = self.server.bind(self.endpoint)
         groups = MemoryGroupsService(self)
         self.server.serve(
-            {"tidelog.v1.Data": self, "tidelog.v1.Admin": self, methods.COORDINATORS: groups, methods.GROUPS: groups}
+            {
+                "tidelog.v1.Data": self,
+                "tidelog.v1.Admin": self,
+                methods.COORDINATORS: groups,
+                methods.GROUPS: groups,
+                methods.TRANSACTIONS: MemoryTransactionsService(self),
+            }
         )
         await self.server.start()
 
@@ -204,7 +211,10 @@ class MemoryNode:
                 try:
                     if isinstance(wish, TidelogError):
                         raise wish
-                    answer.base_offset = self.cluster.led(self, entry).produce(entry.records)
+                    partition = self.cluster.led(self, entry)
+                    if request.transactional_id:
+                        self.cluster.transactions.verify(request.transactional_id, partition, entry.records)
+                    answer.base_offset = partition.produce(entry.records)
                 except TidelogError as error:
                     answer.error.CopyFrom(to_proto(error))
                     answer.record_errors.extend(
@@ -407,6 +417,7 @@ class MemoryCluster:
         self.nodes = [MemoryNode(self, number) for number in range(nodes)]
         self.topics: dict[str, MemoryTopic] = {}
         self.groups = MemoryGroups(self)
+        self.transactions = MemoryTransactions(self)
         self.users: dict[tuple[str, int], sasl_pb2.ScramCredentialUpsertion] = {}
         self.version = 0
         self.cluster_id = "memory"

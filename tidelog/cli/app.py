@@ -42,6 +42,9 @@ from tidelog.cli import (
     topic_commands as topic,
 )
 from tidelog.cli import (
+    transaction_commands as transaction,
+)
+from tidelog.cli import (
     up,
 )
 from tidelog.cli import (
@@ -96,6 +99,7 @@ app.add_typer(acl.app, name="acl")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(quota.app, name="quota")
+app.add_typer(transaction.app, name="txn")
 app.add_typer(log.app, name="log")
 app.add_typer(user.app, name="user")
 app.add_typer(certs.app, name="certs")

@@ -1,4 +1,4 @@
-"""`tidelog partition why-unavailable|elect|reassign|moves`."""
+"""`tidelog partition why-unavailable|who-holds-lso|elect|reassign|moves`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query, say
+from tidelog.cli.partition_names import partition_of
+from tidelog.cli.transaction_commands import who_holds_lso
 from tidelog.client.admin import Admin, PartitionExplanation, PartitionResult
 from tidelog.errors import InvalidRequest
-from tidelog.types import PartitionIndex, TopicPartition
 
 app = typer.Typer(help="Single partitions: problems, leaders, replicas.", no_args_is_help=True)
 Names = Annotated[
@@ -17,17 +18,10 @@ Names = Annotated[
 ]
 
 
-def _partition(name: str) -> TopicPartition:
-    topic, dash, index = name.rpartition("-")
-    if not dash or not topic or not index.isdecimal():
-        raise InvalidRequest(f"{name!r} is not a partition: write TOPIC-NUMBER, for example orders-0")
-    return TopicPartition(topic, PartitionIndex(int(index)))
-
-
 @app.command("why-unavailable")
 def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
     """Show why partitions cannot be read or written, and what to do. Exit code 1: some cannot, or it is unknown."""
-    wanted = [_partition(name) for name in names or ()]
+    wanted = [partition_of(name) for name in names or ()]
 
     async def explain(admin: Admin) -> tuple[list[PartitionExplanation], str]:
         return await admin.explain_partitions(wanted), (await admin.describe_cluster()).trouble
@@ -44,6 +38,16 @@ def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRA
             say("no problems found")
     if trouble or any(each.error or not each.writable for each in explanations):
         raise typer.Exit(1)
+
+
+@app.command("who-holds-lso")
+def holders_of_lso(
+    name: Annotated[str, typer.Argument(help="The partition as TOPIC-N.", show_default=False)],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Show which open transaction read_committed consumers wait for, whose it is, and what to do."""
+    who_holds_lso(name, bootstrap, as_json=as_json)
 
 
 def _say_explanation(explanation: PartitionExplanation) -> None:
@@ -73,7 +77,7 @@ def elect(
 ) -> None:
     """Elect preferred leaders, or with --unclean any available replica. Exit code 1: an election was rejected or not
     confirmed. With --unclean and --json but without --yes: show the loss and change nothing."""
-    wanted = [_partition(name) for name in names or ()]
+    wanted = [partition_of(name) for name in names or ()]
     if unclean and not wanted:
         raise InvalidRequest("--unclean loses records: name the partitions as TOPIC-N")
 
@@ -121,7 +125,7 @@ def reassign(
     if cancel == bool(nodes) or not all(node.strip().isdecimal() for node in nodes):
         raise InvalidRequest("pass --replicas with node ids (1,2,3), or --cancel")
     target = None if cancel else [int(node) for node in nodes]
-    partition = _partition(name)
+    partition = partition_of(name)
     _show(query(bootstrap, lambda admin: admin.reassign({partition: target})), as_json=as_json)
 
 

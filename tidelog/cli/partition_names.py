@@ -1,0 +1,14 @@
+"""Partitions as arguments of commands: TOPIC-N."""
+
+from __future__ import annotations
+
+from tidelog.errors import InvalidRequest
+from tidelog.types import PartitionIndex, TopicPartition
+
+
+def partition_of(name: str) -> TopicPartition:
+    """Return the partition. Raises InvalidRequest."""
+    topic, dash, index = name.rpartition("-")
+    if not dash or not topic or not index.isdecimal():
+        raise InvalidRequest(f"{name!r} is not a partition: write TOPIC-NUMBER, for example orders-0")
+    return TopicPartition(topic, PartitionIndex(int(index)))

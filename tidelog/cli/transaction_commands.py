@@ -1,0 +1,249 @@
+"""`tidelog txn list|describe|find-hanging|abort`, and the texts of `tidelog partition who-holds-lso` (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    counted,
+    print_json,
+    print_table,
+    query,
+    report,
+    say,
+)
+from tidelog.cli.partition_names import partition_of
+from tidelog.client.admin import Admin
+from tidelog.client.transaction_admin import MAX_TIMEOUT_MS, OpenTransaction, TransactionDescription
+from tidelog.clock import MachineClock
+from tidelog.errors import InvalidRequest, TidelogError
+
+app = typer.Typer(help="Transactions: open, hanging, and how to end them.", no_args_is_help=True)
+MAX_TIMEOUT_HELP = "How long a transaction must have had no write; at least the nodes' transaction.max.timeout.ms."
+
+
+@app.command("list")
+def list_transactions(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only in this state, for example Ongoing; repeatable.")
+    ] = None,
+    producer_id: Annotated[list[int] | None, typer.Option("--producer-id", help="Only of this producer id.")] = None,
+    open_for_ms: Annotated[
+        int, typer.Option("--open-for-ms", help="Only transactions that are open for at least this time.")
+    ] = -1,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List the transactional ids of all coordinators."""
+    found = query(
+        bootstrap,
+        lambda admin: admin.list_transactions(
+            states=state or (), producer_ids=producer_id or (), duration_ms_min=open_for_ms
+        ),
+    )
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (each.transactional_id, each.coordinator, each.producer_id, each.state, _open_for(each.start_ms))
+        for each in found
+    ]
+    columns = ("transactional id", "coordinator", "producer id", "state", "open for")
+    print_table(counted(len(found), "transactional id"), columns, rows)
+
+
+@app.command()
+def describe(
+    transactional_ids: Annotated[list[str], typer.Argument(help="Transactional ids.", show_default=False)],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Show producer, state and partitions of transactional ids. Exit code 1: one is not known."""
+    found = query(bootstrap, lambda admin: admin.describe_transactions(transactional_ids))
+    known = [each for each in found.values() if isinstance(each, TransactionDescription)]
+    failures = {name: each for name, each in found.items() if isinstance(each, TidelogError)}
+    if as_json:
+        errors = [
+            {"transactional_id": name, "error": {"name": type(error).__name__, "message": error.message}}
+            for name, error in failures.items()
+        ]
+        print_json([*known, *errors])
+    else:
+        for error in failures.values():
+            say(error.message)
+        rows = [
+            (
+                each.transactional_id,
+                each.coordinator,
+                each.producer_id,
+                each.producer_epoch,
+                each.state,
+                duration(each.transaction_timeout_ms),
+                _open_for(each.start_ms),
+                tuple(str(partition) for partition in each.partitions),
+            )
+            for each in known
+        ]
+        columns = (
+            "transactional id",
+            "coordinator",
+            "producer id",
+            "epoch",
+            "state",
+            "timeout",
+            "open for",
+            "partitions",
+        )
+        print_table(counted(len(known), "transactional id"), columns, rows)
+    if failures:
+        raise typer.Exit(1)
+
+
+@app.command("find-hanging")
+def find_hanging(
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only in this topic; repeatable.")] = None,
+    max_timeout_ms: Annotated[int, typer.Option("--max-timeout-ms", help=MAX_TIMEOUT_HELP)] = MAX_TIMEOUT_MS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Find transactions that are open in a partition but unknown to their coordinator: read_committed consumers wait
+    for them for ever. Exit code 1: there are some."""
+    found = query(
+        bootstrap, lambda admin: admin.find_hanging_transactions(topic or None, max_timeout_ms=max_timeout_ms)
+    )
+    if as_json:
+        print_json(found)
+    elif not found:
+        say("no transaction hangs")
+    else:
+        rows = [
+            (
+                str(each.partition),
+                each.start_offset,
+                each.producer_id,
+                each.producer_epoch,
+                _ago(each.last_write_ms),
+                abort_command(each),
+            )
+            for each in found
+        ]
+        columns = ("partition", "first offset", "producer id", "epoch", "last write", "command that ends it")
+        print_table(counted(len(found), "hanging transaction"), columns, rows)
+    if found:
+        raise typer.Exit(1)
+
+
+@app.command()
+def abort(
+    transactional_id: Annotated[
+        str | None, typer.Argument(help="Transactional id whose open transaction to abort.", show_default=False)
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="Partition of a hanging transaction, as TOPIC-N.")
+    ] = None,
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", help="First offset of the hanging transaction.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Abort the open transaction of a transactional id, and fence its producer: the application has to start it again.
+
+    With --partition and --start-offset: abort a hanging transaction in its partition (see find-hanging).
+    """
+    if transactional_id is not None and partition is None and start_offset is None:
+        name = transactional_id
+        before = query(bootstrap, lambda admin: admin.abort_transaction(name))
+        what = "its open transaction is aborted" if before.start_ms >= 0 else "it had no open transaction"
+        report(
+            {"transactional_id": name, "producer_id": before.producer_id, "was_open": before.start_ms >= 0},
+            f"transactional id {name!r}: {what}, its producer {before.producer_id} is fenced",
+            as_json=as_json,
+        )
+    elif transactional_id is None and partition is not None and start_offset is not None:
+        key, offset = partition_of(partition), start_offset
+        producer = query(bootstrap, lambda admin: admin.abort_hanging_transaction(key, offset))
+        report(
+            {"partition": str(key), "start_offset": offset, "producer_id": producer.producer_id},
+            f"{key}: the transaction of producer {producer.producer_id} since offset {offset} is aborted",
+            as_json=as_json,
+        )
+    else:
+        raise InvalidRequest("give a transactional id, or --partition and --start-offset of a hanging transaction")
+
+
+def who_holds_lso(name: str, bootstrap: str, *, as_json: bool) -> None:
+    """Print which transaction read_committed consumers of a partition wait for."""
+    key = partition_of(name)
+
+    async def ask(admin: Admin) -> tuple[int, int, list[OpenTransaction]]:
+        found = await admin.open_transactions([key])
+        stable = (await admin.describe_producers([key]))[key].last_stable_offset
+        return stable, (await admin.list_offsets([key]))[key], found
+
+    stable, end, found = query(bootstrap, ask)
+    if as_json:
+        print_json({"partition": str(key), "last_stable_offset": stable, "end_offset": end, "transactions": found})
+        return
+    if not found:
+        say(f"{key}: no transaction is open; the last stable offset is {stable}, the end is {end}")
+        return
+    waiting = counted(max(0, end - stable), "offset")
+    say(f"{key}: the last stable offset is {stable}, {waiting} before the end {end}")
+    for each in found:
+        for line in _explanation(each):
+            say(line)
+
+
+def _explanation(each: OpenTransaction) -> list[str]:
+    """Who has the transaction, and what to do."""
+    since = f"since offset {each.start_offset}: producer {each.producer_id} in epoch {each.producer_epoch}"
+    written = f"last write {_ago(each.last_write_ms)}"
+    known = each.description
+    if each.is_hanging:
+        why = (
+            "no coordinator knows this producer id"
+            if known is None
+            else f"transactional id {known.transactional_id!r} (coordinator: node {known.coordinator}, state "
+            f"{known.state}) does not have this partition in its transaction"
+        )
+        limit = f"{duration(MAX_TIMEOUT_MS)} (transaction.max.timeout.ms)"
+        return [
+            f"  {since}, {written}; {why}: it hangs",
+            f"  do:  if there is no write for {limit}: {abort_command(each)}",
+        ]
+    assert known is not None, "a transaction without description hangs"
+    whose = f"transactional id {known.transactional_id!r}, coordinator: node {known.coordinator}"
+    limit = f"its timeout of {duration(known.transaction_timeout_ms)}"
+    return [
+        f"  {since}, {known.state} for {_open_for(known.start_ms)}, {written}; {whose}",
+        f"  do:  {limit} ends it; at once, which fences its producer: {abort_command(each)}",
+    ]
+
+
+def abort_command(each: OpenTransaction) -> str:
+    """The command that ends the transaction."""
+    if each.is_hanging or each.description is None:
+        return f"tidelog txn abort --partition {each.partition} --start-offset {each.start_offset}"
+    return f"tidelog txn abort {each.description.transactional_id}"
+
+
+def duration(ms: int) -> str:
+    """Return a time for people: 850 ms, 12 s, 3 min, 2 h."""
+    for size, unit in ((3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+        if ms >= 2 * size or (ms >= size and ms % size == 0):
+            return f"{ms // size} {unit}"
+    return f"{ms} ms"
+
+
+def _open_for(start_ms: int) -> str:
+    return "" if start_ms < 0 else duration(max(0, MachineClock().wall_ms() - start_ms))
+
+
+def _ago(at_ms: int) -> str:
+    return "unknown" if at_ms < 0 else f"{duration(max(0, MachineClock().wall_ms() - at_ms))} ago"

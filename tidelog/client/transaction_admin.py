@@ -1,0 +1,401 @@
+"""What an Admin client does with transactions: list and describe them, find those that hang, end them (KIP-664).
+
+A transaction hangs if it is open in a partition although its coordinator does not know that: no timeout ends it, and
+read_committed consumers wait at its first offset. With transaction version 2 the protocol excludes that; producers of
+older versions can cause it.
+Source: KIP-664; Kafka's TransactionsCommand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from tidelog.client.admin_calls import AdminCalls
+from tidelog.client.cluster import BACKOFF_MS
+from tidelog.client.coordinators import CoordinatorKind
+from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
+from tidelog.client.produce_stream import TRANSACTION_VERSION
+from tidelog.errors import (
+    ConcurrentTransactions,
+    ConnectionFailed,
+    CoordinatorLoadInProgress,
+    InvalidRequest,
+    RequestTimedOut,
+    Retry,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
+from tidelog.protocol import methods
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import admin_pb2, data_pb2, transactions_pb2
+from tidelog.types import (
+    NO_NODE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Endpoint,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicPartition,
+)
+
+MAX_TIMEOUT_MS: Final = 900_000
+"""Default of the nodes' `transaction.max.timeout.ms`: no transaction with a coordinator is open for longer."""
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id. start_ms: when its open transaction began (since 1970); -1 if none is open."""
+
+    transactional_id: str
+    coordinator: NodeId
+    producer_id: ProducerId
+    state: str
+    start_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id. producer_epoch: the present one. start_ms: when its open transaction began (since 1970);
+    -1 if none is open. partitions: of the open transaction; those of `__consumer_offsets` are the offsets of groups."""
+
+    transactional_id: str
+    coordinator: NodeId
+    coordinator_epoch: int
+    state: str
+    producer_id: ProducerId
+    producer_epoch: int
+    transaction_timeout_ms: int
+    start_ms: Millis
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer that a partition knows. last_timestamp_ms: of its last record. transaction_start: first offset of its
+    open transaction; -1 if none is open. coordinator_epoch: of its last marker; -1 none."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: Millis
+    coordinator_epoch: int
+    transaction_start: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProducers:
+    """The producers of a partition, by producer id. No transaction is open below the last stable offset."""
+
+    partition: TopicPartition
+    last_stable_offset: Offset
+    producers: tuple[ActiveProducer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that is open in a partition. description: what its coordinator knows of the transactional id; None
+    if no coordinator has one with this producer id. is_hanging: its coordinator does not know that it is open here.
+    last_write_ms: timestamp of its last record."""
+
+    partition: TopicPartition
+    start_offset: Offset
+    producer_id: ProducerId
+    producer_epoch: int
+    last_write_ms: Millis
+    description: TransactionDescription | None
+    is_hanging: bool
+
+
+class TransactionAdmin(AdminCalls):
+    """The part of Admin for transactions."""
+
+    async def list_transactions(
+        self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), duration_ms_min: int = -1
+    ) -> list[TransactionListing]:
+        """Return the transactional ids of all coordinators, sorted. states: only in one of these, as "Ongoing".
+        producer_ids: only of one of these producers. duration_ms_min: only transactions that are open for at least this
+        time. Raises the error of a node that does not answer within `request_timeout_ms`."""
+        request = transactions_pb2.ListTransactionsRequest(
+            states=[text("a state", state) for state in states],
+            producer_ids=[whole_number("a producer id", each, least=0, most=(1 << 63) - 1) for each in producer_ids],
+            duration_ms_min=whole_number("duration_ms_min", duration_ms_min, most=(1 << 63) - 1),
+        )
+        cluster = await self._query(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
+        nodes = [
+            (NodeId(node.address.node_id), Endpoint(node.address.host, node.address.port))
+            for node in cluster.nodes
+            if not node.fenced
+        ]
+        found = await asyncio.gather(*(self._list_of(node, endpoint, request) for node, endpoint in nodes))
+        return sorted((each for listed in found for each in listed), key=lambda each: each.transactional_id)
+
+    async def _list_of(
+        self, node: NodeId, to: Endpoint, request: transactions_pb2.ListTransactionsRequest
+    ) -> list[TransactionListing]:
+        async def ask(timeout_ms: int) -> list[TransactionListing]:
+            answer = await self._cluster.transport.call(
+                to, methods.TRANSACTIONS_LIST_TRANSACTIONS, request, timeout_ms=timeout_ms
+            )
+            return [
+                TransactionListing(
+                    each.transactional_id, node, ProducerId(each.producer_id), each.state, Millis(each.start_ms)
+                )
+                for each in answer.transactions
+            ]
+
+        return await self._again(ask, lambda error: isinstance(error, CoordinatorLoadInProgress | ConnectionFailed))
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> dict[str, TransactionDescription | TidelogError]:
+        """Return what the coordinators know of these transactional ids, or why it is not known:
+        TransactionalIdNotFound, TransactionalIdAuthorizationFailed, the last error after `request_timeout_ms`."""
+        names = [text("a transactional id", name) for name in transactional_ids]
+        nodes = {endpoint: node for node, endpoint in (await self._refreshed_nodes()).items()}
+
+        async def ask(to: Endpoint, names: list[str]) -> dict[str, TransactionDescription | TidelogError]:
+            request = transactions_pb2.DescribeTransactionsRequest(transactional_ids=names)
+            answer = await self._cluster.transport.call(
+                to, methods.TRANSACTIONS_DESCRIBE_TRANSACTIONS, request, timeout_ms=self._timeout_ms
+            )
+            node = nodes.get(to, NO_NODE)
+            return {each.transactional_id: _described(each, node) for each in answer.transactions}
+
+        return await self._coordinators.call_each(
+            CoordinatorKind.TRANSACTION, names, ask, timeout_ms=min(self._timeout_ms, self._patience_ms)
+        )
+
+    async def _refreshed_nodes(self) -> dict[NodeId, Endpoint]:
+        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
+        return {NodeId(node.node_id): Endpoint(node.host, node.port) for node in answer.nodes}
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]]
+    ) -> dict[TopicPartition, PartitionProducers]:
+        """Return the producers that the leaders of these partitions know. Raises UnknownTopicOrPartition,
+        TopicAuthorizationFailed; the last error after `request_timeout_ms`."""
+        wanted = topic_partitions(partitions)
+        found: dict[TopicPartition, PartitionProducers] = {}
+
+        async def ask(timeout_ms: int) -> dict[TopicPartition, PartitionProducers]:
+            by_leader: dict[Endpoint, list[tuple[TopicPartition, data_pb2.PartitionId]]] = {}
+            for key in wanted:
+                if key not in found:
+                    endpoint, topic_id = await self._leader_of(key, timeout_ms)
+                    entry = data_pb2.PartitionId(topic_id=topic_id, partition=key.partition)
+                    by_leader.setdefault(endpoint, []).append((key, entry))
+            for endpoint, entries in by_leader.items():
+                request = data_pb2.DescribeProducersRequest(partitions=[entry for _, entry in entries])
+                answer = await self._cluster.transport.call(
+                    endpoint, methods.DATA_DESCRIBE_PRODUCERS, request, timeout_ms=timeout_ms
+                )
+                for (key, _), each in zip(entries, answer.partitions, strict=True):
+                    if each.HasField("error"):
+                        raise from_proto(each.error)
+                    found[key] = _producers_of(key, each)
+            return {key: found[key] for key in wanted}
+
+        return await self._again(ask, _helps_again)
+
+    async def open_transactions(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> list[OpenTransaction]:
+        """Return the transactions that are open in these partitions, with what their coordinators know of them, by
+        partition and first offset: the first one of a partition is its last stable offset."""
+        described = await self.describe_producers(partitions)
+        active = [
+            (key, producer)
+            for key, each in described.items()
+            for producer in sorted(each.producers, key=lambda producer: producer.transaction_start)
+            if producer.transaction_start >= 0
+        ]
+        ids = sorted({producer.producer_id for _, producer in active})
+        listed = await self.list_transactions(producer_ids=ids) if ids else []
+        names = {each.producer_id: each.transactional_id for each in listed}
+        descriptions = await self.describe_transactions(names.values())
+        found = []
+        for key, producer in active:
+            description = descriptions.get(names.get(producer.producer_id, ""))
+            if isinstance(description, TidelogError):
+                raise description
+            is_known = description is not None and key in description.partitions
+            found.append(
+                OpenTransaction(
+                    key,
+                    producer.transaction_start,
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    producer.last_timestamp_ms,
+                    description,
+                    is_hanging=not is_known,
+                )
+            )
+        return await self._still_open(found)
+
+    async def _still_open(self, found: list[OpenTransaction]) -> list[OpenTransaction]:
+        """Leave out transactions that seem to hang because they ended while their coordinator was asked."""
+        hanging = list(dict.fromkeys(each.partition for each in found if each.is_hanging))
+        if not hanging:
+            return found
+        still = {
+            (key, producer.producer_id, producer.transaction_start)
+            for key, each in (await self.describe_producers(hanging)).items()
+            for producer in each.producers
+        }
+        return [
+            each
+            for each in found
+            if not each.is_hanging or (each.partition, each.producer_id, each.start_offset) in still
+        ]
+
+    async def find_hanging_transactions(
+        self, topics: Iterable[str] | None = None, *, max_timeout_ms: int = MAX_TIMEOUT_MS
+    ) -> list[OpenTransaction]:
+        """Return the transactions that are open in a partition, had no write for `max_timeout_ms`, and are unknown to
+        their coordinator. topics: None: all. max_timeout_ms: at least the nodes' `transaction.max.timeout.ms`."""
+        max_timeout_ms = whole_number("max_timeout_ms", max_timeout_ms, least=0)
+        wanted = None if topics is None else [topic_name(topic) for topic in topics]
+        request = admin_pb2.GetMetadataRequest(all_topics=wanted is None, topics=wanted or ())
+        answer = await self._query(methods.ADMIN_GET_METADATA, request)
+        partitions = []
+        for topic in answer.topics:
+            if topic.HasField("error"):
+                raise from_proto(topic.error)
+            partitions += [
+                TopicPartition(topic.name, PartitionIndex(each.partition))
+                for each in topic.partitions
+                if each.leader >= 0
+            ]
+        silent_since = self._clock.wall_ms() - max_timeout_ms
+        found = await self.open_transactions(sorted(partitions)) if partitions else []
+        return [each for each in found if each.is_hanging and each.last_write_ms <= silent_since]
+
+    async def abort_hanging_transaction(
+        self, partition: TopicPartition | tuple[str, int], start_offset: int
+    ) -> ActiveProducer:
+        """Abort the transaction that begins at this offset, in this partition only, and return its producer. It must
+        hang: if a coordinator knows it, it may be committed in other partitions at the same time.
+
+        Raises InvalidRequest if no transaction begins there; RequestTimedOut or ConnectionLost if the outcome is
+        unknown: `describe_producers` tells.
+        """
+        key = topic_partition(partition)
+        start_offset = whole_number("start_offset", start_offset, least=0, most=(1 << 63) - 1)
+        producers = (await self.describe_producers([key]))[key].producers
+        chosen = next((each for each in producers if each.transaction_start == start_offset), None)
+        if chosen is None:
+            begin = sorted(each.transaction_start for each in producers if each.transaction_start >= 0)
+            known = f"transactions begin at {begin}" if begin else "none is open"
+            raise InvalidRequest(f"no open transaction of {key} begins at offset {start_offset}: {known}")
+        endpoint, topic_id = await self._leader_of(key, self._timeout_ms)
+        request = data_pb2.AbortTransactionRequest(
+            topic_id=topic_id,
+            partition=key.partition,
+            producer_id=chosen.producer_id,
+            producer_epoch=chosen.producer_epoch,
+            transaction_start=chosen.transaction_start,
+        )
+        await self._cluster.transport.call(
+            endpoint, methods.DATA_ABORT_TRANSACTION, request, timeout_ms=self._timeout_ms
+        )
+        return chosen
+
+    async def abort_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Abort the open transaction of a transactional id and fence its producer; return what was known before. The
+        producer gets ProducerFenced, and an application that restarts it continues.
+
+        Raises TransactionalIdNotFound, TransactionalIdAuthorizationFailed; the last error after `request_timeout_ms`.
+        """
+        name = text("transactional_id", transactional_id)
+        before = (await self.describe_transactions([name]))[name]
+        if isinstance(before, TidelogError):
+            raise before
+        request = transactions_pb2.InitTransactionalProducerRequest(
+            transactional_id=name,
+            transaction_timeout_ms=before.transaction_timeout_ms,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            transaction_version=TRANSACTION_VERSION,
+        )
+
+        async def fence(timeout_ms: int) -> None:
+            await self._coordinators.call(
+                CoordinatorKind.TRANSACTION,
+                name,
+                methods.TRANSACTIONS_INIT_PRODUCER_ID,
+                request,
+                error_of=lambda _answer: None,
+                timeout_ms=timeout_ms,
+            )
+
+        await self._again(fence, lambda error: isinstance(error, ConcurrentTransactions))
+        return before
+
+    async def _leader_of(self, key: TopicPartition, timeout_ms: int) -> tuple[Endpoint, bytes]:
+        """Return the leader's address and the topic's id, as a node knows them now."""
+        await self._cluster.wait_topic(key.topic, timeout_ms=timeout_ms)
+        endpoint, _ = self._cluster.view.leader(key)
+        return endpoint, self._cluster.view.topic(key.topic).topic_id.bytes
+
+    async def _again(self, ask: Callable[[int], Awaitable[Found]], can_help: Callable[[TidelogError], bool]) -> Found:
+        """Ask until it succeeds, at most for `patience_ms` and `request_timeout_ms`. ask: gets the time left."""
+        start = self._clock.monotonic_ms()
+        limit_ms = min(self._timeout_ms, max(self._patience_ms, BACKOFF_MS))
+        while True:
+            left_ms = max(1, start + limit_ms - self._clock.monotonic_ms())
+            try:
+                return await ask(left_ms)
+            except TidelogError as error:
+                is_late = self._clock.monotonic_ms() + BACKOFF_MS - start >= limit_ms
+                if is_late or not (can_help(error) or isinstance(error, RequestTimedOut)):
+                    raise
+                if error.retry is Retry.ELSEWHERE:
+                    await self._refresh_leaders()
+            await self._clock.sleep_ms(BACKOFF_MS)
+
+    async def _refresh_leaders(self) -> None:
+        for topic in sorted(self._cluster.view.topics):
+            await self._cluster.refresh(topic)
+
+
+def _helps_again(error: TidelogError) -> bool:
+    return error.retry is not Retry.NEVER and not isinstance(error, UnknownTopicOrPartition)
+
+
+def _described(
+    each: transactions_pb2.DescribedTransaction, coordinator: NodeId
+) -> TransactionDescription | TidelogError:
+    if each.HasField("error"):
+        return from_proto(each.error)
+    return TransactionDescription(
+        each.transactional_id,
+        coordinator,
+        each.coordinator_epoch,
+        each.state,
+        ProducerId(each.producer_id),
+        each.producer_epoch,
+        each.transaction_timeout_ms,
+        Millis(each.start_ms),
+        tuple(sorted(TopicPartition(one.topic, PartitionIndex(one.partition)) for one in each.partitions)),
+    )
+
+
+def _producers_of(key: TopicPartition, each: data_pb2.DescribedProducers) -> PartitionProducers:
+    producers: Sequence[ActiveProducer] = [
+        ActiveProducer(
+            ProducerId(one.producer_id),
+            one.producer_epoch,
+            one.last_sequence,
+            Millis(one.last_timestamp_ms),
+            one.coordinator_epoch,
+            Offset(one.transaction_start),
+        )
+        for one in each.producers
+    ]
+    return PartitionProducers(key, Offset(each.last_stable_offset), tuple(producers))
