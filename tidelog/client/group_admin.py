@@ -1,7 +1,7 @@
 """Admin calls about consumer groups: list, describe, delete; committed offsets and lag.
 
-Each group is asked about at its coordinator, for at most `patience_ms`. A change whose answer is lost is sent again: the
-same change twice leaves the same state, although a second deletion finds no group.
+Each group is asked about at its coordinator, for at most `patience_ms`. A change whose answer is lost is sent again:
+the same change twice leaves the same state, although a second deletion finds no group.
 Not here: members (group_member.py), the commands (cli/group_commands.py).
 """
 
