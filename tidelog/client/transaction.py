@@ -87,7 +87,7 @@ class Transaction:
                 self._source.transaction_committed()
             return
         reason = await self._transactions.abort()
-        if reason is not None and isinstance(error, TidelogError) and type(error) is not type(reason):
+        if reason is not None and isinstance(error, TidelogError) and error.message != reason.message:
             raise reason from error
 
     async def abort(self) -> None:

@@ -81,6 +81,8 @@ class Transactions:
         """Of the application's call that is under way; it stays until the call has ended."""
         self._turn = asyncio.Lock()
         """Held by the application's call that is under way."""
+        self._stopped: TidelogError | None = None
+        """Why the producer has ended; None: it has not."""
 
     def start(self, cluster: Cluster) -> None:
         """The producer has started."""
@@ -88,6 +90,7 @@ class Transactions:
 
     def stop(self, reason: TidelogError) -> None:
         """The producer has ended: a call that is under way gets no answer any more."""
+        self._stopped = reason
         if self._caller is not None and not self._caller.done():
             if self._core.state is State.COMMITTING:
                 error: TidelogError = TransactionOutcomeUnknown(
@@ -188,6 +191,8 @@ class Transactions:
     async def _perform(self, event: TransactionEvent) -> None:
         caller = self._caller = asyncio.get_running_loop().create_future()
         try:
+            if self._stopped is not None:
+                raise type(self._stopped)(self._stopped.message) from self._stopped.__cause__
             self._handle(event)
         except BaseException:
             self._caller = None
