@@ -291,6 +291,7 @@ def test_streams_end_with_the_coordinator_and_the_next_one_continues(tmp_path: P
         )
         await beating.send(beat(answer, "g"))
         again = await beating.receive()
+        assert again is not None
         assert not again.HasField("error"), "the member is known, its epoch too"
         beating.close()
         elsewhere = next(number for number in others if number != now)
