@@ -23,6 +23,7 @@ from tidelog.errors import (
     IllegalGeneration,
     RebalanceInProgress,
     Retry,
+    StaleMemberEpoch,
     TidelogError,
     UnknownMemberId,
 )
@@ -78,23 +79,22 @@ class GroupOffsets:
         start, failures = self._clock.monotonic_ms(), 0
         while True:
             left_ms = max(1, start + self._timeout_ms - self._clock.monotonic_ms())
-            answer = await self._coordinators.call(
-                GROUP, group_id, methods.GROUPS_OFFSET_COMMIT, request, error_of=_commit_error, timeout_ms=left_ms
-            )
-            errors = [(each, from_proto(each.error)) for each in answer.partitions if each.HasField("error")]
-            if not errors:
+            try:
+                answer = await self._coordinators.call(
+                    GROUP, group_id, methods.GROUPS_OFFSET_COMMIT, request, error_of=_commit_error, timeout_ms=left_ms
+                )
+            except (*_FENCED, StaleMemberEpoch) as refusal:  # of the whole request
+                error: TidelogError | None = refusal
+            else:
+                error = _refusal(group_id, answer)
+            if error is None:
                 return
-            for _, error in errors:
-                if isinstance(error, _FENCED):
-                    raise commit_failed(group_id, error)
-            place, error = next((found for found in errors if found[1].retry is not Retry.LATER), errors[0])
+            if isinstance(error, _FENCED):
+                raise commit_failed(group_id, error)
             failures += 1
             pause_ms = self._coordinators.pause_ms(failures)
             if error.retry is not Retry.LATER or self._clock.monotonic_ms() + pause_ms - start >= self._timeout_ms:
-                raise type(error)(
-                    f"the offset of {place.topic}-{place.partition} was not committed for group {group_id!r}: "
-                    f"{error.message}"
-                ) from error
+                raise error
             await self._clock.sleep_ms(pause_ms)
 
     async def fetch(
@@ -150,6 +150,21 @@ def commit_failed(group_id: str, cause: TidelogError) -> CommitFailed:
     )
     failed.__cause__ = cause
     return failed
+
+
+def _refusal(group_id: str, answer: groups_pb2.OffsetCommitResponse) -> TidelogError | None:
+    """Why some partition was not committed: the committer was fenced; or a reason that no repetition changes; or another
+    one. None if all were committed."""
+    refused = [(each, from_proto(each.error)) for each in answer.partitions if each.HasField("error")]
+    fenced = next((error for _, error in refused if isinstance(error, _FENCED)), None)
+    if fenced is not None or not refused:
+        return fenced
+    place, cause = next((found for found in refused if found[1].retry is not Retry.LATER), refused[0])
+    error = type(cause)(
+        f"the offset of {place.topic}-{place.partition} was not committed for group {group_id!r}: {cause.message}"
+    )
+    error.__cause__ = cause
+    return error
 
 
 def _to_commit(key: TopicPartition, offset: OffsetCommitted) -> groups_pb2.OffsetToCommit:
