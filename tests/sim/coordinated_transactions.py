@@ -11,6 +11,7 @@ Not here: the coordinator's record of its decisions (transaction_log.py), record
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -51,6 +52,7 @@ class CoordinatedTransactions:
 
     def __init__(self) -> None:
         self.all: list[CoordinatedTransaction] = []
+        self.instance_numbers = itertools.count(1)
         self._newest: dict[str, Instance] = {}
 
     def began(self, instance: Instance, producer: tuple[int, int], now_us: int) -> None:

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from replication.coordination import group_records as records
 from replication.coordination.group_records import GroupRecord, OffsetCommitValue, TopicPartitions
+from replication.coordination.group_requests import LEAVE_STATIC_EPOCH
 from tests.sim.commit_attempts import CommitAttempt, CommitAttempts, Place
 from tests.sim.ledger import Violation
 
@@ -35,12 +36,14 @@ def flat(partitions: Iterable[TopicPartitions]) -> frozenset[Owned]:
 
 @dataclass(slots=True)
 class LoggedMember:
-    """A member as the log has it. revoking: partitions that it has been asked to give up and still has."""
+    """A member as the log has it. epoch: LEAVE_STATIC_EPOCH while a static member is away. reached: the highest epoch.
+    revoking: partitions that it has been asked to give up and still has."""
 
     is_registered: bool = False
     instance_id: str | None = None
     topics: tuple[str, ...] = ()
     epoch: int = -1
+    reached: int = -1
     assigned: frozenset[Owned] = frozenset()
     revoking: frozenset[Owned] = frozenset()
     target: frozenset[Owned] = frozenset()
@@ -161,13 +164,16 @@ class GroupLog:
     def _current(self, key: records.ConsumerGroupCurrentMemberAssignmentKey, value: object) -> None:
         member = self.group(key.group_id).member(key.member_id)
         if not isinstance(value, records.ConsumerGroupCurrentMemberAssignmentValue):
-            member.epoch, member.assigned, member.revoking = -1, frozenset(), frozenset()
+            member.epoch = member.reached = -1
+            member.assigned = member.revoking = frozenset()
             return
-        if value.member_epoch < member.epoch:
-            raise Violation(
-                f"{self.name}: the epoch of member {key.member_id} of group {key.group_id} goes back from "
-                f"{member.epoch} to {value.member_epoch}"
-            )
+        if value.member_epoch != LEAVE_STATIC_EPOCH:
+            if value.member_epoch < member.reached:
+                raise Violation(
+                    f"{self.name}: the epoch of member {key.member_id} of group {key.group_id} goes back from "
+                    f"{member.reached} to {value.member_epoch}"
+                )
+            member.reached = value.member_epoch
         member.epoch = value.member_epoch
         member.assigned = flat(value.assigned_partitions)
         member.revoking = flat(value.partitions_pending_revocation)

@@ -7,7 +7,7 @@ process at any moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.sim import client_faults
@@ -114,6 +114,8 @@ class SimMember:
         self.values: list[bytes | None] = []
         self.callbacks: list[tuple[str, list[Place]]] = []
         """What was called, with the partitions, in order."""
+        self.before_revoked: Callable[[], Awaitable[None]] | None = None
+        """Awaited before a revocation takes effect: the application is slow to give partitions up."""
         self._auto_commit = auto_commit
         self.readings = MemberReadings(
             self.client.process.name,
@@ -132,7 +134,7 @@ class SimMember:
         self.consumer = Consumer(
             [str(endpoint) for endpoint in self.client.bootstrap],
             group=group.name,
-            topics=group.topics if topics is None else topics,
+            topics=group.topics if topics is None and "topic_pattern" not in options else topics,
             auto_commit=auto_commit,
             auto_commit_interval_ms=options.pop("auto_commit_interval_ms", 500),
             auto_offset_reset="earliest",
@@ -227,7 +229,9 @@ class SimMember:
         self.readings.assigned(places)
         self.group.owners.assigned(self.member_id, places)
 
-    def _revoked(self, partitions: list[TopicPartition]) -> None:
+    async def _revoked(self, partitions: list[TopicPartition]) -> None:
+        if self.before_revoked is not None:
+            await self.before_revoked()
         self._give_up(self._called("revoked", partitions))
 
     def _lost(self, partitions: list[TopicPartition]) -> None:

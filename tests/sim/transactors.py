@@ -62,6 +62,7 @@ class SimTransactor:
             self.client,
             sim.checkers,
             sim.run_until,
+            run_number=next(self._transactions.instance_numbers),
             transport=transport,
             transactional_id=transactional_id,
             **options,
