@@ -25,8 +25,8 @@ from tidelog.types import NO_TIMESTAMP, Millis, PartitionIndex
 
 RECORDS_PER_BATCH: Final = 1_000
 """Tombstones in one decision, so that a batch stays far below `max.message.bytes`."""
-_OFFSETS_PER_STEP: Final = 2_000
-"""Offsets that one step of a search looks at: about a millisecond."""
+_OFFSETS_PER_STEP: Final = 500
+"""Groups and offsets that one step of a search looks at: some milliseconds."""
 _MS_PER_MINUTE: Final = 60_000
 
 

@@ -5,7 +5,7 @@ Nothing of this is recorded: when a coordinator is replaced, sessions and timeou
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 from replication.coordination.groups.consumer_group import ConsumerGroup
@@ -16,14 +16,19 @@ from replication.coordination.groups.timers import Timers
 from tidelog.types import Millis
 
 
-class TimerKind(Enum):
+class TimerKind(IntEnum):
     """What is due."""
 
-    SESSION = "a member sent no heartbeat for the session timeout"
-    REBALANCE = "a member did not give partitions up within its rebalance timeout"
-    CLASSIC_SESSION = "as SESSION, of a classic group"
-    ASSIGNMENT = "the target assignment of a group is older than its epoch"
-    EXPIRY = "search for expired offsets"
+    SESSION = 0
+    """A member sent no heartbeat for the session timeout."""
+    REBALANCE = 1
+    """A member did not give partitions up within its rebalance timeout."""
+    CLASSIC_SESSION = 2
+    """As SESSION, of a classic group."""
+    ASSIGNMENT = 3
+    """The target assignment of a group is older than its epoch."""
+    EXPIRY = 4
+    """Search for expired offsets."""
 
 
 class TimerKey(NamedTuple):
