@@ -1,23 +1,26 @@
 """Two producers of the same transactional id, in any interleaving, with coordinators that are replaced at any time.
 
-Each producer behaves as a client does: it repeats what was not answered, also long after. Checked: a transaction is
-decided once; a producer that was answered by an error does not see its transaction committed; one that was fenced
-commits nothing more; each decided transaction completes once its markers are written; and what World checks after each
-step (epochs never decrease, transitions of the table, replay equality)."""
+Each producer behaves as a client does: it repeats what was not answered, also long after, and it does not know yet
+whether it is fenced. Checked: a transaction is decided once; a commit is acknowledged only if it was decided; a fenced
+producer gets no producer id, enters no transaction and commits nothing; one that is not fenced is not refused, unless
+the coordinator has aborted its transaction; each decided transaction completes once its markers are written; and what
+World checks after each step (epochs never decrease, transitions of the table, replay equality)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from replication.coordination.transaction_records import TransactionLogValue
 from replication.coordination.transaction_records import TransactionState as State
-from replication.coordination.transaction_requests import EndTxnAnswer, InitTransactionalProducerAnswer, MarkersWritten
+from replication.coordination.transaction_requests import (
+    EndTxnAnswer,
+    InitTransactionalProducerAnswer,
+    MarkersWritten,
+    WriteMarkers,
+)
 from replication.coordination.transactions.states import PREPARED_STATES
 from tests.replication.transaction_world import TXN, World
 from tidelog.errors import (
@@ -31,6 +34,7 @@ from tidelog.errors import (
 
 FENCED = (ProducerFenced, InvalidProducerIdMapping)
 PARTITIONS = ("orders-0", "orders-1", "payments-0")
+Producer = tuple[int, int]
 
 
 @dataclass
@@ -38,11 +42,16 @@ class Client:
     """A producer with the transactional id. producer: what it was answered last; None before."""
 
     version: int
-    producer: tuple[int, int] | None = None
+    producer: Producer | None = None
     wrote: bool = False
     wanted: bool | None = None  # the outcome that it waits for
-    fenced: bool = False
-    late: list[Callable[[], Any]] = field(default_factory=list)  # requests that arrive again
+    fenced: bool = False  # another one has started since; it may not know
+    aborted: bool = False  # the coordinator has aborted its transaction; it may not know
+    sent: list[tuple[Producer, str | bool]] = field(default_factory=list)  # writes (to a partition) and ends
+
+    def got(self, producer: Producer) -> None:
+        assert producer[1] <= 32_766, "nobody may have the largest epoch"
+        self.producer, self.wrote, self.wanted, self.fenced, self.aborted = producer, False, None, False, False
 
 
 class Transactions(RuleBasedStateMachine):
@@ -50,11 +59,12 @@ class Transactions(RuleBasedStateMachine):
     def start(self, first: int, version: int) -> None:
         self.world = World()
         self.world.with_epoch(first)
+        self.version = version
         self.clients = [Client(version), Client(version)]
-        self.decisions: dict[tuple[int, int], State] = {}
+        self.decisions: dict[Producer, State] = {}
         self.seen = 0
-        self.fenced: set[tuple[int, int]] = set()
-        self.committed: set[tuple[int, int]] = set()
+        self.fenced: set[Producer] = set()
+        self.former_markers: list[WriteMarkers] = []
 
     which = st.integers(0, 1)
 
@@ -63,23 +73,25 @@ class Transactions(RuleBasedStateMachine):
     @rule(which=which, continues=st.booleans(), repeated=st.booleans())
     def init(self, which: int, continues: bool, repeated: bool) -> None:
         client = self.clients[which]
-        expected = client.producer if continues and client.producer and not client.fenced else (-1, -1)
-        for _ in range(1 + repeated):
-            self._answered_init(client, self.world.init(expected=expected, version=client.version), expected)
-
-    def _answered_init(self, client: Client, answer: object, expected: tuple[int, int]) -> None:
+        expected = client.producer if continues and client.producer is not None else (-1, -1)
+        was_open = self.world.state() is State.ONGOING
+        answers = [self.world.init(expected=expected, version=self.version) for _ in range(1 + repeated)]
+        if was_open and self.world.state() is not State.ONGOING:
+            self._coordinator_aborted()
+        answer = answers[-1]
         if isinstance(answer, InitTransactionalProducerAnswer):
-            client.producer = (answer.producer_id, answer.producer_epoch)
-            client.wrote, client.wanted, client.fenced = False, None, False
             if expected == (-1, -1):
                 for other in self.clients:
                     if other is not client:
                         other.fenced = True
                         if other.producer is not None:
                             self.fenced.add(other.producer)
+            else:
+                assert not client.fenced, "a fenced producer was given a producer id"
+                assert answers[0] == answer, "KIP-360: a repeated request gets the same answer"
+            client.got((answer.producer_id, answer.producer_epoch))
         elif isinstance(answer, FENCED):
-            assert expected != (-1, -1)
-            client.fenced = True
+            assert client.fenced and expected != (-1, -1)
         else:
             assert isinstance(answer, ConcurrentTransactions)
 
@@ -89,18 +101,19 @@ class Transactions(RuleBasedStateMachine):
         client = self.clients[which]
         if client.producer is None or client.wanted is not None:
             return
-        producer = client.producer
-        if client.version == 2:
-            (error,) = self.world.write(producer, name)
-            client.late.append(lambda: self.world.write(producer, name))
+        error = self._write(client.producer, name)
+        client.sent.append((client.producer, name))
+        if client.fenced or client.aborted:
+            assert error is ConcurrentTransactions or error in FENCED, "a fenced producer entered a transaction"
         else:
-            answer = self.world.add(producer, name)
-            error = type(answer) if isinstance(answer, TidelogError) else None
-            client.late.append(lambda: self.world.verify(producer, name))
-        assert error in (None, ConcurrentTransactions, *FENCED)
-        if client.fenced:
-            assert error is not None, "a fenced producer entered a transaction"
+            assert error is None or error is ConcurrentTransactions, "a producer that is not fenced was refused"
         client.wrote |= error is None
+
+    def _write(self, producer: Producer, name: str) -> type[TidelogError] | None:
+        if self.version == 2:
+            return self.world.write(producer, name)[0]
+        answer = self.world.add(producer, name)
+        return type(answer) if isinstance(answer, TidelogError) else None
 
     @precondition(lambda self: any(client.producer for client in self.clients))
     @rule(which=which, committed=st.booleans(), lost=st.booleans())
@@ -110,12 +123,10 @@ class Transactions(RuleBasedStateMachine):
             return
         if client.wanted is not None:
             committed = client.wanted  # a client repeats what it has asked for
-        elif committed and not client.wrote:
-            return
-        producer, version = client.producer, client.version
-        answer = self.world.end(producer, committed=committed, version=version)
-        if committed:
-            client.late.append(lambda: self.world.end(producer, committed=True, version=version))
+        answer = self.world.end(client.producer, committed=committed, version=self.version)
+        client.sent.append((client.producer, committed))
+        if isinstance(answer, EndTxnAnswer) and self.version == 2:
+            self._was_decided(client.producer, committed=committed)
         if lost:
             client.wanted = committed
             return
@@ -125,47 +136,58 @@ class Transactions(RuleBasedStateMachine):
         assert client.producer is not None
         match answer:
             case EndTxnAnswer():
-                if committed and client.version == 2:
-                    assert self.decisions_of(client.producer) is State.PREPARE_COMMIT
-                    self.committed.add(client.producer)
-                client.producer = (answer.producer_id, answer.producer_epoch)
-                client.wrote, client.wanted = False, None
+                assert not (client.fenced and committed)
+                client.got((answer.producer_id, answer.producer_epoch))
             case ConcurrentTransactions():
                 client.wanted = committed
             case TransactionAbortable():
-                assert client.version == 2 and committed
-                assert self.decisions_of(client.producer) is not State.PREPARE_COMMIT
+                assert self.version == 2 and committed and (client.aborted or client.fenced)
                 client.wanted = False
             case ProducerFenced() | InvalidProducerIdMapping():
-                client.fenced, client.wanted = True, None
+                assert client.fenced or (client.aborted and self.version == 1)
+                client.wanted = None
             case _:
-                assert isinstance(answer, InvalidTxnState) and client.version == 1
-                client.wrote, client.wanted = False, None
+                assert isinstance(answer, InvalidTxnState)
+                assert self.version == 1 or (committed and not client.wrote)
+                client.wanted = None
 
-    def decisions_of(self, producer: tuple[int, int]) -> State | None:
-        """The decision about the transaction of this epoch (version 2)."""
+    def _was_decided(self, producer: Producer, *, committed: bool) -> None:
+        """Version 2: an end that was acknowledged is decided."""
         self._read_log()
-        return self.decisions.get((producer[0], producer[1] + 1))
+        decision = self.decisions.get((producer[0], producer[1] + 1))
+        assert decision is (State.PREPARE_COMMIT if committed else State.PREPARE_ABORT)
 
-    @precondition(lambda self: any(client.late for client in self.clients))
-    @rule(which=which, index=st.integers(0, 20))
-    def late(self, which: int, index: int) -> None:
-        """A request arrives a second time, or after what was sent later."""
+    @precondition(lambda self: any(client.sent for client in self.clients))
+    @rule(which=which, index=st.integers(0, 20), opposite=st.booleans())
+    def late(self, which: int, index: int, opposite: bool) -> None:
+        """A request arrives again, after others; or a defective client asks for the other outcome."""
         client = self.clients[which]
-        if client.late:
-            before = self.world.machine.values[TXN]
-            client.late[index % len(client.late)]()
-            self._stays_decided(before)
-
-    def _stays_decided(self, before: TransactionLogValue) -> None:
-        after = self.world.machine.values[TXN]
+        if not client.sent:
+            return
+        producer, what = client.sent[index % len(client.sent)]
+        before = self.world.machine.values[TXN]
+        if isinstance(what, str):
+            if self.version == 2:
+                self.world.write(producer, what)
+            else:
+                self.world.verify(producer, what)  # an old AddPartitionsToTxn cannot be told from a new one
+        elif self.version == 2:
+            answer = self.world.end(producer, committed=what is not opposite)
+            if isinstance(answer, EndTxnAnswer):
+                self._was_decided(producer, committed=what is not opposite)
         if before.transaction_status in PREPARED_STATES:
-            assert after == before
+            assert self.world.machine.values[TXN] == before, "a decision was changed"
+        for each in self.clients:
+            if each.producer == producer and not each.fenced and self.world.producer() != producer:
+                each.aborted = True  # a late abort of nothing, or of what it has written
+        if producer in self.fenced:
+            assert self.world.machine.values[TXN] == before, "a zombie changed something"
 
     # --- the cluster --------------------------------------------------------------------------------------------
 
     @rule(compacted=st.booleans())
     def replace(self, compacted: bool) -> None:
+        self.former_markers.extend(self.world.markers)
         self.world.replace(compacted=compacted)
 
     @precondition(lambda self: self.world.markers)
@@ -174,15 +196,29 @@ class Transactions(RuleBasedStateMachine):
         markers = self.world.markers.pop(0)
         for _ in range(1 + repeated):
             self.world.decide(MarkersWritten(markers))
+        self.former_markers.append(markers)
+
+    @precondition(lambda self: self.former_markers)
+    @rule(index=st.integers(0, 20))
+    def markers_are_reported_late(self, index: int) -> None:
+        before = self.world.machine.values[TXN]
+        self.world.decide(MarkersWritten(self.former_markers[index % len(self.former_markers)]))
+        assert self.world.machine.values[TXN] == before
 
     @rule(ms=st.sampled_from([1, 20_000, 60_000]))
     def later(self, ms: int) -> None:
+        was_open = self.world.state() is State.ONGOING
         self.world.later(ms)
+        if was_open and self.world.state() is not State.ONGOING:
+            self._coordinator_aborted()
+
+    def _coordinator_aborted(self) -> None:
+        for client in self.clients:
+            client.aborted |= client.producer is not None and not client.fenced
 
     # --- what holds ---------------------------------------------------------------------------------------------
 
     def _read_log(self) -> None:
-        """Each decision is made once, by an epoch of its own in version 2."""
         previous = self.world.log[self.seen - 1].value if self.seen else None
         for record in self.world.log[self.seen :]:
             value = record.value
@@ -202,8 +238,6 @@ class Transactions(RuleBasedStateMachine):
     def decisions_are_made_once(self) -> None:
         if hasattr(self, "world"):
             self._read_log()
-            for producer in self.committed:
-                assert self.decisions_of(producer) is State.PREPARE_COMMIT
 
     @invariant()
     def a_prepared_transaction_has_markers_on_their_way(self) -> None:
