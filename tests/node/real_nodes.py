@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
+from node.coordinator_settings import CoordinatorSettings
 from node.listener_settings import ListenerTls, SecurityProtocol
 from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import GrpcServer
@@ -115,6 +116,8 @@ class RealNodes:
         """The secret of the cluster, for nodes that have one."""
         self.past: list[RealNode] = []
         """Every incarnation of every node, including the present ones."""
+        self.coordinators = CoordinatorSettings()
+        """Of nodes that are started from now on."""
         self.now_ms: Callable[[], int] = MachineClock().monotonic_ms
         """The clock of the client quotas."""
         self.now_ns: Callable[[], int] = lambda: 0
@@ -161,6 +164,7 @@ class RealNodes:
             quorum=QuorumConfig(number == 0, tuple(self.addresses), min(3, count)),
             authorizer=allowed,
             sasl=self.sasl or SaslConfig(),
+            coordinators=self.coordinators,
         )
 
         async def stop_servers(grace_ms: int = ANSWER_GRACE_MS) -> None:
@@ -285,9 +289,11 @@ async def real_nodes(
     principals: Mapping[str, str] | None = None,
     tls: Mapping[str, ListenerTls] | None = None,
     sasl: SaslConfig | None = None,
+    coordinators: CoordinatorSettings | None = None,
 ) -> AsyncIterator[RealNodes]:
     """A cluster of so many nodes, all of them unfenced."""
     nodes = RealNodes(home, count, principals, tls, sasl)
+    nodes.coordinators = coordinators or nodes.coordinators
     try:
         for number in range(count):
             await nodes.start(number)
