@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from replication.controller import node_state as node_standing
+from replication.coordination.transactions import states as transaction_states
 from replication.partition import follower_states, replica_lifecycle
 from replication.raft.roles import TRANSITIONS, Cause
-from tests.replication.pictures import is_drawn
+from tests.replication.pictures import DOCS, is_drawn
 
 EVERYWHERE = {Cause.HIGHER_EPOCH, Cause.LEADER_FOUND}
 
@@ -24,3 +25,13 @@ def test_the_node_s_standings_are_drawn() -> None:
 
 def test_the_lifecycle_of_a_replica_is_drawn() -> None:
     is_drawn("replication.md", ((source, cause, to) for (source, cause), to in replica_lifecycle.TRANSITIONS.items()))
+
+
+def test_the_states_of_a_transaction_are_drawn() -> None:
+    ways = ((source, cause, to) for (source, cause), to in transaction_states.TRANSITIONS.items())
+    is_drawn("transactions.md", ways)
+
+
+def test_the_causes_of_a_transaction_s_states_are_described() -> None:
+    page = (DOCS / "transactions.md").read_text(encoding="utf-8")
+    assert [cause.name for cause in transaction_states.TransactionCause if f"`{cause.name}`" not in page] == []
