@@ -14,10 +14,10 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog.client import fetch_core
-from tidelog.errors import CorruptRecord, RequestTimedOut
+from tidelog.errors import CorruptRecord, OffsetOutOfRange, RequestTimedOut
 from tidelog.protocol import wire
 from tidelog.protocol.v1 import data_pb2
-from tidelog.records import RecordBatch, build_batch
+from tidelog.records import EndTxnMarker, RecordBatch, RecordBatchBuilder, build_batch, control_batch
 from tidelog.records.v2.record import Record
 from tidelog.spark import source
 from tidelog.spark.planning import OffsetRange
@@ -25,7 +25,16 @@ from tidelog.spark.reading import RangeReader
 from tidelog.spark.resolving import resolve
 from tidelog.spark.source import TidelogReader
 from tidelog.spark.source_options import parse_options
-from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
 
 
 def fill(cluster: MemoryCluster, batches: int, records: int = 3, size: int = 1) -> None:
@@ -68,6 +77,64 @@ def test_driver_and_tasks_have_the_client_id_of_the_query() -> None:
         asyncio.run(resolve(asked))
         assert task_offsets(cluster, 0, 3, **named) == [0, 1, 2]
         assert set.union(*(node.client_ids for node in cluster.nodes)) == {"night-load"}
+
+
+def transactions(cluster: MemoryCluster) -> None:
+    """Offsets 0 and 5 outside of transactions, 1 and 2 aborted, 3 the marker, 4 committed, 6 the marker, 7 and 8 open."""
+    partition = cluster.topics["orders"].partitions[0]
+
+    def records(producer: int, count: int, *, txn: bool = True) -> bytes:
+        builder = RecordBatchBuilder(producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=txn)
+        for _ in range(count):
+            builder.append(key=None, value=b"v", timestamp=partition.end)
+        return builder.build()
+
+    def marker(producer: int, *, committed: bool) -> bytes:
+        end = EndTxnMarker(committed=committed, coordinator_epoch=0)
+        return control_batch(end, timestamp=1, producer_id=producer, producer_epoch=0, base_offset=0)
+
+    for make in (
+        lambda: records(1, 1, txn=False),
+        lambda: records(2, 2),
+        lambda: marker(2, committed=False),
+        lambda: records(3, 1),
+        lambda: records(1, 1, txn=False),
+        lambda: marker(3, committed=True),
+        lambda: records(4, 1),
+        lambda: records(1, 1, txn=False),
+    ):
+        partition.append(make())
+    partition.aborted, partition.open_since = [(2, 1)], 7
+
+
+def test_a_query_reads_committed_transactions_up_to_the_first_one_that_is_open() -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("orders")
+        transactions(cluster)
+
+        def planned(**options: str) -> list[tuple[int, int]]:
+            asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **options}
+            return [(one.start, one.end) for one in asyncio.run(resolve(parse_options(asked)))]
+
+        assert planned() == [(0, 7)]
+        assert task_offsets(cluster, 0, 7) == [0, 4, 5]
+        assert task_offsets(cluster, 2, 5) == [4], "the rest of an aborted transaction"
+        assert planned(endingTimestamp="7") == [(0, 7)], "a time behind the open transaction's start is its start"
+        assert planned(startingTimestamp="3") == [(4, 7)]
+        with pytest.raises(OffsetOutOfRange, match="who-holds-lso"):
+            planned(endingOffsets='{"orders": {"0": 8}}')
+        everything = {"kafka.isolation.level": "read_uncommitted"}
+        assert planned(**everything) == [(0, 9)]
+        assert task_offsets(cluster, 0, 9, **everything) == [0, 1, 2, 4, 5, 7, 8]
+
+
+def test_a_pattern_matches_no_internal_topic() -> None:
+    with cluster_in_a_thread() as cluster:
+        for name in ("orders", OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            cluster.create(name)
+            cluster.topics[name].partitions[0].append(build_batch([Record(Offset(0), Millis(1), None, b"x")]))
+        asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribePattern": ".*"}
+        assert [one.topic_partition.topic for one in asyncio.run(resolve(parse_options(asked)))] == ["orders"]
 
 
 @pytest.mark.parametrize("damage", [value_flipped, size_negative])

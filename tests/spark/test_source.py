@@ -129,7 +129,7 @@ def test_offsets_that_never_existed_fail_the_query_unless_loss_is_allowed(
     spark: SparkSession, cluster: LocalCluster
 ) -> None:
     asked = json.dumps({"orders": {"0": 0, "1": 0, "2": 500}})
-    with pytest.raises(Exception, match="never committed or has been truncated"):
+    with pytest.raises(Exception, match="never committed, has been truncated"):
         read(spark, cluster, startingOffsets=asked).collect()
     assert 2 not in offsets(read(spark, cluster, startingOffsets=asked, failOnDataLoss="false"))
 
@@ -147,6 +147,42 @@ def test_an_invalid_option_is_explained(
 ) -> None:
     with pytest.raises(Exception, match=said):
         read(spark, cluster, **options).collect()
+
+
+def test_records_of_aborted_and_of_open_transactions_are_not_in_the_frame(
+    spark: SparkSession, cluster: LocalCluster
+) -> None:
+    """Each transaction writes to both partitions; the open one begins between committed records of others."""
+    cluster.create_topic("payments", 2)
+
+    def values(**options: str) -> list[str]:
+        frame = read(spark, cluster, subscribe="payments", **options)
+        return sorted(row.value.decode() for row in frame.select("value").collect())
+
+    async def write() -> None:
+        async with (
+            tidelog.Producer(cluster.bootstrap, transactional_id="a") as ours,
+            tidelog.Producer(cluster.bootstrap, transactional_id="b") as other,
+        ):
+            for number in range(6):
+                async with ours.transaction() as txn:
+                    await txn.enqueue_many("payments", [b"ours %d" % number] * 2, partition=0)
+                    await txn.enqueue("payments", b"ours %d" % number, partition=1)
+                    if number % 2:
+                        await txn.flush()
+                        await txn.abort()
+            async with other.transaction() as txn:
+                await txn.send("payments", b"open", partition=0)
+                async with ours.transaction() as later:
+                    await later.send("payments", b"behind", partition=0)
+                    await later.send("payments", b"beside", partition=1)
+                kept = sorted(f"ours {number}" for number in (0, 2, 4) for _ in range(3))
+                assert await asyncio.to_thread(values) == ["beside", *kept]
+                everything = await asyncio.to_thread(lambda: values(**{"kafka.isolation.level": "read_uncommitted"}))
+                assert len(everything) == 6 * 3 + 3
+            assert await asyncio.to_thread(values) == sorted(["beside", "behind", "open", *kept])
+
+    asyncio.run(write())
 
 
 def test_streams_and_sinks_are_rejected_with_an_alternative(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from tidelog.errors import InvalidConfig
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.spark.source_options import EARLIEST, LATEST, parse_options
-from tidelog.types import TopicPartition
+from tidelog.types import Isolation, TopicPartition
 
 CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
 ALICE = {"tidelog.sasl.username": "alice", "tidelog.sasl.password.file": "/secret"}
@@ -45,6 +45,16 @@ def test_the_clients_of_a_query_may_be_named_for_quotas(prefix: str) -> None:
     assert parse_options({**query, f"{prefix}.client.id": " night-load "}).client_id == "night-load"
     with pytest.raises(InvalidConfig, match="use at most 255 printable ASCII"):
         parse_options({**query, f"{prefix}.client.id": "a\tb"})
+
+
+@pytest.mark.parametrize("prefix", ["tidelog", "kafka"])
+def test_a_query_reads_committed_transactions_unless_it_says_otherwise(prefix: str) -> None:
+    query = {**CLUSTER, "subscribe": "a"}
+    assert parse_options(query).isolation is Isolation.READ_COMMITTED
+    for text, level in (("read_committed", Isolation.READ_COMMITTED), ("READ_UNCOMMITTED", Isolation.READ_UNCOMMITTED)):
+        assert parse_options({**query, f"{prefix}.isolation.level": text}).isolation is level
+    with pytest.raises(InvalidConfig, match="must be read_committed or read_uncommitted"):
+        parse_options({**query, f"{prefix}.isolation.level": "serializable"})
 
 
 @pytest.mark.parametrize("prefix", ["tidelog", "kafka"])

@@ -19,6 +19,7 @@ from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.machine import run_beside, secure_rng
 from tidelog.client.offset_lookup import LATEST, list_positions, timestamp_of
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
+from tidelog.client.read_committed import isolation_of
 from tidelog.client.read_message import read_message
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.users import UserDescription, described, mechanisms_of, upsertions
@@ -33,6 +34,7 @@ from tidelog.types import (
     Endpoint,
     EpochEnd,
     Incarnation,
+    Isolation,
     LeaderEpoch,
     NodeEpoch,
     NodeId,
@@ -446,20 +448,28 @@ class Admin(GroupAdmin, TransactionAdmin):
 
     async def list_offsets(
         self,
-        partitions: Iterable[TopicPartition | tuple[str, int]],
+        partitions: Iterable[Place],
         place: Literal["earliest", "latest"] | datetime = "latest",
+        *,
+        isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, Offset]:
         """Return an offset for each partition: "earliest" is the log start, "latest" is one past the last committed
-        record, an aware datetime is the first record at or after that time (the end if there is none)."""
+        record, an aware datetime is the first record at or after that time (the end if there is none). isolation: with
+        "read_committed" the log ends at the first transaction that is open."""
         wanted = dict.fromkeys(topic_partitions(partitions), timestamp_of(place))
-        positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms)
+        level = isolation_of(isolation)
+        positions = await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
         return {key: position.end_offset for key, position in positions.items()}
 
-    async def end_positions(self, partitions: Iterable[Place]) -> dict[TopicPartition, EpochEnd]:
+    async def end_positions(
+        self, partitions: Iterable[Place], *, isolation: str | Isolation = Isolation.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, EpochEnd]:
         """Return one past the last committed record of each partition and that record's leader epoch (NO_LEADER_EPOCH
-        if there is none). A log that ends this epoch below this offset, or lacks the epoch, was truncated since."""
+        if there is none). A log that ends this epoch below this offset, or lacks the epoch, was truncated since.
+        isolation: as in `list_offsets`."""
         wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
-        return await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms)
+        level = isolation_of(isolation)
+        return await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms, isolation=level)
 
     async def set_password(
         self,

@@ -50,6 +50,8 @@ class RecordSink(Protocol):
 
     async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery: ...
 
+    async def flush(self) -> None: ...
+
 
 class Transaction:
     """Records and offsets that become visible together, or never. Leaving the block commits; an exception aborts.
@@ -142,6 +144,11 @@ class Transaction:
         """Queue the rows of an Arrow table, as `Producer.enqueue_arrow`."""
         self._ensure_open()
         return await self._producer.enqueue_columns(topic, columns_of_table(table, partition))
+
+    async def flush(self) -> None:
+        """Send what is queued, as `Producer.flush`. Leaving the block does it as well."""
+        self._ensure_open()
+        await self._producer.flush()
 
     async def send_offsets(
         self,

@@ -59,8 +59,9 @@ def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetR
         )
     if fail_on_data_loss and max(start, end) > bounds.latest:
         raise OffsetOutOfRange(
-            f"{available}; the query reads {start} to {end}, which was never committed or has been truncated: "
-            'check that this is the intended topic, or set "failOnDataLoss" to "false"'
+            f"{available}; the query reads {start} to {end}, which was never committed, has been truncated, or belongs "
+            "to a transaction that is open (`tidelog partition who-holds-lso`): check that this is the intended topic, "
+            'or set "failOnDataLoss" to "false"'
         )
     if end < start and bounds.query_end is not None and bounds.query_start is not None:
         raise InvalidConfig(

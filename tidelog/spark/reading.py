@@ -32,6 +32,7 @@ from tidelog.records import RecordBatch
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.spark.planning import OffsetRange
+from tidelog.types import Isolation
 
 FETCH_WAIT_MS: Final = 500
 """How long a node may wait before it answers a fetch without records: a new leader may not have advanced its high
@@ -49,6 +50,7 @@ class RangeReader(FetchClient):
         bootstrap: str,
         *,
         fetch_bytes: int,
+        isolation: Isolation = Isolation.READ_COMMITTED,
         rack: str = "",
         patience_ms: int = PATIENCE_MS,
         tls: Tls | None = None,
@@ -59,8 +61,9 @@ class RangeReader(FetchClient):
         rng: Random | None = None,
     ) -> None:
         """fetch_bytes: most that one fetch returns, apart from a larger single batch. While one answer is decoded, the
-        next one is fetched, so two are in memory. rack: where the executor runs; an in-sync replica there is read
-        instead of a leader elsewhere (KIP-392)."""
+        next one is fetched, so two are in memory. isolation: with READ_COMMITTED the batches of aborted transactions
+        have no records, and a range must end at or below the last stable offset. rack: where the executor runs; an
+        in-sync replica there is read instead of a leader elsewhere (KIP-392)."""
         policy = FetchPolicy(
             buffer_bytes=2 * fetch_bytes,
             fetch_bytes=fetch_bytes,
@@ -70,6 +73,7 @@ class RangeReader(FetchClient):
         super().__init__(
             bootstrap,
             policy,
+            isolation=isolation,
             rack=rack,
             tls=tls,
             sasl=sasl,

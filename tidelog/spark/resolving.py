@@ -5,13 +5,14 @@ Runs once, on the driver, when the query is planned. Every task reads the topic 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from tidelog.spark.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
 from tidelog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
-from tidelog.types import Offset, TopicPartition
+from tidelog.types import INTERNAL_TOPICS, Isolation, Offset, TopicPartition
 
 
 async def resolve(options: SourceOptions) -> list[OffsetRange]:
@@ -23,12 +24,11 @@ async def resolve(options: SourceOptions) -> list[OffsetRange]:
         topics = await _topics(admin, options)
         partitions = _partitions(topics, options)
         earliest = await admin.list_offsets(partitions, "earliest")
-        end_positions = await admin.end_positions(partitions)
+        end_positions = await admin.end_positions(partitions, isolation=options.isolation)
         latest = {one: position.end_offset for one, position in end_positions.items()}
-        starts = await _bound_offsets(
-            admin, options.starting, partitions, latest, "starting", options.past_the_last_is_latest
-        )
-        ends = await _bound_offsets(admin, options.ending, partitions, latest, "ending", past_the_last_is_latest=True)
+        lookup = _Lookup(admin, options.isolation, partitions, latest)
+        starts = await _bound_offsets(lookup, options.starting, "starting", options.past_the_last_is_latest)
+        ends = await _bound_offsets(lookup, options.ending, "ending", past_the_last_is_latest=True)
     bounds = [
         PartitionBounds(
             topic_partition=one,
@@ -51,8 +51,12 @@ async def resolve(options: SourceOptions) -> list[OffsetRange]:
 
 async def _topics(admin: Admin, options: SourceOptions) -> dict[str, TopicDescription]:
     if options.pattern is not None:
-        # As in Spark's Kafka source, the pattern must match the whole name.
-        return {topic.name: topic for topic in await admin.list_topics() if options.pattern.matches(topic.name)}
+        # As in Spark's Kafka source, the pattern must match the whole name, and internal topics match none.
+        return {
+            topic.name: topic
+            for topic in await admin.list_topics()
+            if topic.name not in INTERNAL_TOPICS and options.pattern.matches(topic.name)
+        }
     names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assigned or ()))
     return {name: await admin.describe_topic(name) for name in names}
 
@@ -70,17 +74,23 @@ def _partitions(topics: dict[str, TopicDescription], options: SourceOptions) -> 
     return list(options.assigned)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """Whom to ask for the offset of a time, in which partitions; and their ends."""
+
+    admin: Admin
+    isolation: Isolation
+    partitions: list[TopicPartition]
+    latest: dict[TopicPartition, Offset]
+
+
 async def _bound_offsets(
-    admin: Admin,
-    bound: Bound,
-    partitions: list[TopicPartition],
-    latest: dict[TopicPartition, Offset],
-    side: str,
-    past_the_last_is_latest: bool,
+    lookup: _Lookup, bound: Bound, side: str, past_the_last_is_latest: bool
 ) -> dict[TopicPartition, Offset]:
     """The offsets of one bound of the query; partitions that are read from their start or to their end are left out.
 
     Raises OffsetOutOfRange if a partition has no record at or after the given time."""
+    partitions = lookup.partitions
     if bound.offsets is not None:
         require_all(bound.offsets, partitions, f"{side}Offsets")
         return {one: offset for one, offset in bound.offsets.items() if offset not in (EARLIEST, LATEST)}
@@ -93,8 +103,10 @@ async def _bound_offsets(
     found: dict[TopicPartition, Offset] = {}
     for moment in sorted(set(times.values())):
         partitions_at = [one for one in partitions if times[one] == moment]
-        found |= await admin.list_offsets(partitions_at, datetime.fromtimestamp(moment / 1000, UTC))
-    missing = [one for one in partitions if found[one] >= latest[one]]
+        found |= await lookup.admin.list_offsets(
+            partitions_at, datetime.fromtimestamp(moment / 1000, UTC), isolation=lookup.isolation
+        )
+    missing = [one for one in partitions if found[one] >= lookup.latest[one]]
     if missing and not past_the_last_is_latest:
         raise OffsetOutOfRange(
             f"no record at or after the starting time in {', '.join(map(str, missing))}; use an earlier time, or set "

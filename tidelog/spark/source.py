@@ -94,6 +94,7 @@ class TidelogReader(DataSourceReader):
             RangeReader(
                 options.bootstrap,
                 fetch_bytes=options.fetch_bytes,
+                isolation=options.isolation,
                 rack=options.rack,
                 tls=options.tls,
                 sasl=options.sasl,

@@ -1,8 +1,8 @@
 """The options of the source: the names of Spark's Kafka source, checked and typed.
 
 Pure: strings in, values out. `tidelog.` and `kafka.` mean the same before `bootstrap.servers`, `client.id`,
-`client.rack`, `security.protocol`, `ssl.*` and `sasl.*`. An unknown option is an error: a misspelled `startingOffsets`
-would otherwise read other data than intended.
+`client.rack`, `isolation.level`, `security.protocol`, `ssl.*` and `sasl.*`. An unknown option is an error: a misspelled
+`startingOffsets` would otherwise read other data than intended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.client.options import checked_client_id
 from tidelog.errors import InvalidConfig
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.types import Offset, PartitionIndex, TopicPartition
+from tidelog.types import Isolation, Offset, PartitionIndex, TopicPartition
 
 EARLIEST: Final = Offset(-2)
 LATEST: Final = Offset(-1)
@@ -26,6 +26,7 @@ LATEST: Final = Offset(-1)
 _BOOTSTRAP: Final = ("tidelog.bootstrap.servers", "kafka.bootstrap.servers")
 _CLIENT_ID: Final = ("tidelog.client.id", "kafka.client.id")
 _RACK: Final = ("tidelog.client.rack", "kafka.client.rack")
+_ISOLATION: Final = ("tidelog.isolation.level", "kafka.isolation.level")
 _PROTOCOL: Final = ("tidelog.security.protocol", "kafka.security.protocol")
 _CA: Final = ("tidelog.ssl.ca.file", "kafka.ssl.ca.file")
 _CERTIFICATE: Final = ("tidelog.ssl.certificate.file", "kafka.ssl.certificate.file")
@@ -49,6 +50,7 @@ _KNOWN: Final = (
     *_BOOTSTRAP,
     *_CLIENT_ID,
     *_RACK,
+    *_ISOLATION,
     *_PROTOCOL,
     *_CA,
     *_CERTIFICATE,
@@ -104,7 +106,8 @@ class NamePattern:
 class SourceOptions:
     """The options of a batch query. rack: of the executors, empty for none (KIP-392). tls: the files for TLS; None:
     plain text. sasl: the user; None: no one. client_id: of the driver and of all executors, in quotas and in the
-    nodes' logs. Files have the same paths on the driver and on each executor."""
+    nodes' logs. isolation: with READ_COMMITTED the query ends at the first transaction that is open, and records of
+    aborted transactions are left out. Files have the same paths on the driver and on each executor."""
 
     bootstrap: str
     topics: tuple[str, ...] | None
@@ -122,6 +125,7 @@ class SourceOptions:
     tls: Tls | None = None
     sasl: Sasl | None = None
     client_id: str = ""
+    isolation: Isolation = Isolation.READ_COMMITTED
 
 
 def parse_options(raw: Mapping[str, str]) -> SourceOptions:
@@ -163,7 +167,19 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
         tls=_tls(given),
         sasl=_sasl(given),
         client_id=checked_client_id(_first(given, _CLIENT_ID)),
+        isolation=_isolation(_first(given, _ISOLATION)),
     )
+
+
+def _isolation(text: str) -> Isolation:
+    """The isolation level. Unlike Kafka's source, a query reads committed transactions only, unless it says otherwise:
+    what a producer has aborted must not appear in a table by default."""
+    match text.lower():
+        case "" | "read_committed":
+            return Isolation.READ_COMMITTED
+        case "read_uncommitted":
+            return Isolation.READ_UNCOMMITTED
+    raise InvalidConfig(f"option {_ISOLATION[0]!r} is {text!r}; it must be read_committed or read_uncommitted")
 
 
 def _first(given: Mapping[str, str], names: tuple[str, ...]) -> str:
