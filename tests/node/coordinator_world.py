@@ -54,6 +54,7 @@ class Counters:
         self.images: list[ClusterImage] = []
         self.epoch = -1
         self.due: dict[str, Millis] = {}
+        self.decided = 0
 
     def apply(
         self, record: CoordinatorRecord[str, int], _offset: Offset, producer: TransactionalProducer | None, /
@@ -73,6 +74,7 @@ class Counters:
         return ()
 
     def handle(self, request: Any, now: Instant, /) -> Decision[Any]:
+        self.decided += 1
         match request:
             case Get(name) if name in self.counts:
                 return Decision(self.counts[name])

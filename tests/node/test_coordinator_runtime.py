@@ -175,13 +175,52 @@ def test_nothing_is_decided_while_too_few_replicas_are_in_sync() -> None:
     world.ask(1, Add("a"))
     everyone = world.state().isr
     world.set(0, isr=(NodeId(1),))
+    decided = world.machine(1).decided
     adding = world.begin(1, Add("a"))
     assert isinstance(adding.exception(), CoordinatorNotAvailable)
+    assert world.machine(1).decided == decided
     assert world.log(1).log_end_offset == 1
     world.set(0, isr=everyone)
     world.until_active(1)
     assert world.ask(1, Add("a")) == 2
     world.close()
+
+
+def test_a_decision_that_cannot_be_committed_has_no_effect() -> None:
+    """The in-sync set shrinks below its minimum after the append. The record is committed later, and the machine that
+    is loaded then decides itself what follows from it."""
+    world = World(partitions=1, min_insync_replicas="2")
+    world.set(0, leader=1)
+    world.until_active(1)
+    everyone = world.state().isr
+    world.wires.stalled = True
+    adding = world.begin(1, Add("a", effects=("added",)))
+    world.set(0, isr=(NodeId(1),))
+    assert isinstance(adding.exception(), CoordinatorNotAvailable)
+    assert world.coordinator(1).state is CoordinatorState.SUSPENDED
+    world.wires.stalled = False
+    world.wires.break_streams()
+    world.set(0, isr=everyone)
+    world.until_active(1)
+    assert world.ask(1, Get("a")) == 1
+    assert world.coordinators[1].effects == []
+    world.close()
+
+
+def test_records_above_the_high_watermark_are_loaded_and_not_shown_before_their_commit(world: World) -> None:
+    world.wires.stalled = True
+    adding = world.begin(1, Add("a"))
+    world.set(0, leader=1)
+    assert isinstance(adding.exception(), NotCoordinator)
+    world.until_active(1)
+    reading = world.begin(1, Get("a"))
+    world.run(0.5)
+    assert world.watermark(1) == 0
+    assert not reading.done()
+    world.wires.stalled = False
+    world.wires.break_streams()
+    world.until(reading.done)
+    assert reading.result() == 1
 
 
 def test_an_unreadable_record_stops_its_partition_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -238,9 +277,9 @@ def test_a_fenced_producer_is_refused_and_the_machine_stays(world: World) -> Non
 
 
 def test_timers_run_without_requests(world: World) -> None:
-    world.ask(1, Add("a", due_in_ms=700))
-    world.run(0.6)
-    assert world.ask(1, Get("a")) == 1
+    world.ask(1, Add("a", due_in_ms=30_700))
+    world.run(30.6)
+    assert world.machine(1).counts == {"a": 1}
     world.run(0.2)
     assert world.ask(1, Get("a")) == 2
     assert world.coordinators[1].effects == [(0, "ticked a")]
