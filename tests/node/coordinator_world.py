@@ -39,6 +39,14 @@ class Get:
 
 
 @dataclass(frozen=True)
+class Arm:
+    """The machine adds one by itself after this time; nothing is recorded now."""
+
+    name: str
+    due_in_ms: int
+
+
+@dataclass(frozen=True)
 class Fail:
     """The machine has a defect."""
 
@@ -80,6 +88,9 @@ class Counters:
                 return Decision(self.counts[name])
             case Get(name):
                 return Decision(GroupIdNotFound(name))
+            case Arm(name, due_in_ms):
+                self.due[name] = Millis(now.monotonic_ms + due_in_ms)
+                return Decision(None)
             case Fail(in_apply=True):
                 return Decision(0, (CoordinatorRecord("defect", 1),))
             case Fail():

@@ -11,7 +11,7 @@ from node.coordinators.coordinator_state import CoordinatorState
 from node.replicas.replica_config import ReplicaConfig
 from replication.coordination.machine import TransactionalProducer
 from storage.append_info import Origin
-from tests.node.coordinator_world import Add, Fail, Get, World
+from tests.node.coordinator_world import Add, Arm, Fail, Get, World
 from tests.node.wires import batch
 from tidelog.errors import (
     CoordinatorLoadInProgress,
@@ -282,6 +282,13 @@ def test_timers_run_without_requests(world: World) -> None:
     assert world.machine(1).counts == {"a": 1}
     world.run(0.2)
     assert world.ask(1, Get("a")) == 2
+    assert world.coordinators[1].effects == [(0, "ticked a")]
+
+
+def test_a_timer_wakes_a_node_that_has_nothing_else_to_do(world: World) -> None:
+    world.run(20)
+    world.ask(1, Arm("a", 300))
+    world.run(0.4)
     assert world.coordinators[1].effects == [(0, "ticked a")]
 
 
