@@ -62,10 +62,12 @@ class StartedTransaction(NamedTuple):
 
 
 class ProducerChanges(NamedTuple):
-    """The effect of batches on the state. transactions: in the order of the batches."""
+    """The effect of batches on the state. transactions: in the order of the batches. verified: of the producers of
+    transactional batches, the last epoch whose guards match no more."""
 
     states: dict[ProducerId, ProducerState]
     transactions: Sequence[CompletedTransaction | StartedTransaction]
+    verified: dict[ProducerId, int]
 
 
 class ProducerStateManager:
@@ -149,6 +151,7 @@ class ProducerStateManager:
         """
         states: dict[ProducerId, ProducerState] = {}
         transactions: list[CompletedTransaction | StartedTransaction] = []
+        verified: dict[ProducerId, int] = {}
         for batch in batches:
             producer_id = batch.header.producer_id
             state = states.get(producer_id) or self._producers.get(producer_id)
@@ -164,12 +167,15 @@ class ProducerStateManager:
             if check.guard is not None:
                 self._ensure_verified(state, batch, check.version, check.guard)
             after, completed = state.after(batch, origin, check)
+            if batch.header.attributes & TRANSACTIONAL_BIT:
+                of_next = batch.marker is not None and check.version >= VERSION_2
+                verified[producer_id] = batch.header.producer_epoch - of_next
             if completed is not None:
                 transactions.append(completed)
             if after.transaction_start >= 0 and after.transaction_start != state.transaction_start:
                 transactions.append(StartedTransaction(producer_id, after.transaction_start))
             states[producer_id] = after
-        return ProducerChanges(states, transactions)
+        return ProducerChanges(states, transactions, verified)
 
     def _ensure_verified(
         self, state: ProducerState, batch: ProducerBatch, version: int, guard: VerificationGuard
@@ -198,6 +204,8 @@ class ProducerStateManager:
     def apply(self, changes: ProducerChanges) -> list[AbortedTransaction]:
         """Apply the result of `check` once the batches are in the log. Returns the transactions that they aborted."""
         self._producers.update(changes.states)
+        for producer_id, epoch in changes.verified.items():
+            self.verifications.end(producer_id, epoch)
         aborted: list[AbortedTransaction] = []
         for transaction in changes.transactions:
             if isinstance(transaction, StartedTransaction):
@@ -225,6 +233,8 @@ class ProducerStateManager:
             return ()
         after, completed = before.after(batch, Origin.REPLICATION)
         self._producers[producer_id] = after
+        if batch.header.attributes & TRANSACTIONAL_BIT:
+            self.verifications.end(producer_id, after.epoch)
         if completed is not None:
             return self._complete(completed)
         if after.transaction_start >= 0 > before.transaction_start:
@@ -239,10 +249,7 @@ class ProducerStateManager:
     def appended(self, batches: Iterable[ProducerBatch], now: Millis) -> None:
         """Record the append time of batches whose effect has been applied."""
         for batch in batches:
-            header = batch.header
-            self._appended_at[header.producer_id] = now
-            if header.attributes & TRANSACTIONAL_BIT:
-                self.verifications.end(header.producer_id)
+            self._appended_at[batch.header.producer_id] = now
 
     def loaded(self, now: Millis) -> None:
         """Set the append times after loading to `now`: the files do not contain them."""

@@ -6,6 +6,7 @@ transaction coordinator has confirmed, since the last marker of the producer, th
 Invariants:
   1. A guard that a caller got before a marker was appended, or before the first batch of the transaction was, does not
      match any more: a late confirmation does not admit a batch to a transaction that has ended, or to the next one.
+     With transaction version 2 the marker of a transaction has the epoch of the next one, and leaves its guards alone.
   2. While a transaction is verified, the batch with the lowest sequence that was seen is appended first.
 
 Not here: the request to the coordinator (node/coordinators/transactions), the checks of epochs and sequences
@@ -83,7 +84,8 @@ class Verifications:
         known = self._of.get((producer_id, epoch))
         return known.lowest_sequence if known is not None and known.guard is guard else None
 
-    def end(self, producer_id: ProducerId) -> None:
-        """A batch of a transaction, or a marker, of this producer was appended: no guard of it matches any more."""
-        for key in [key for key in self._of if key[0] == producer_id]:
+    def end(self, producer_id: ProducerId, last_epoch: int) -> None:
+        """A batch of a transaction, or a marker, of this producer was appended: no guard of its epochs up to this one
+        matches any more."""
+        for key in [key for key in self._of if key[0] == producer_id and key[1] <= last_epoch]:
             del self._of[key]

@@ -113,6 +113,15 @@ def test_a_marker_makes_every_earlier_guard_useless(leader: Leader, version: int
     assert not leader.is_open
 
 
+def test_the_marker_of_a_transaction_leaves_the_guards_of_the_next_one(leader: Leader) -> None:
+    """KIP-890: the producer begins the next transaction while the markers of the last one are being written."""
+    leader.append(0, leader.begin())
+    guard = leader.begin(0, epoch=1)
+    leader.mark(epoch=1, commit=True)
+    assert leader.append(0, guard, epoch=1) == 2
+    assert leader.is_open
+
+
 def test_a_guard_is_used_once(leader: Leader) -> None:
     guard = leader.begin()
     leader.append(0, guard, version=1)
