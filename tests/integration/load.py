@@ -30,6 +30,8 @@ class Load:
     topic: str
     partitions: int
     padding: int = 100
+    pause_ms: float = 1.0
+    """After 20 records: by default some 10,000 records a second, because the nodes share these cores."""
     tls: Tls | None = None
     sasl: Sasl | None = None
     acknowledged: dict[tuple[int, int], bytes] = field(default_factory=dict)
@@ -79,7 +81,7 @@ class Load:
                 while waiting and (waiting[0][0].done() or len(waiting) > OUTSTANDING_MAX):
                     await self._settle(*waiting.popleft())
                 if self._sent % 20 == 0:
-                    await asyncio.sleep(0.001)  # some 10,000 records a second: the nodes share these cores
+                    await asyncio.sleep(self.pause_ms / 1_000)
             await producer.flush()
             while waiting:
                 await self._settle(*waiting.popleft())
