@@ -153,8 +153,8 @@ def commit_failed(group_id: str, cause: TidelogError) -> CommitFailed:
 
 
 def _refusal(group_id: str, answer: groups_pb2.OffsetCommitResponse) -> TidelogError | None:
-    """Why some partition was not committed: the committer was fenced; or a reason that no repetition changes; or another
-    one. None if all were committed."""
+    """Return why partitions were not committed, None if all were: that the committer was fenced comes first, then what
+    no repetition changes."""
     refused = [(each, from_proto(each.error)) for each in answer.partitions if each.HasField("error")]
     fenced = next((error for _, error in refused if isinstance(error, _FENCED)), None)
     if fenced is not None or not refused:
