@@ -5,10 +5,10 @@ Every method does the same as the asynchronous method of the same name and may b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
 from tidelog.client import admin as _admin
 from tidelog.client import consumer as _consumer
@@ -16,12 +16,20 @@ from tidelog.client import producer as _producer
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.connection import Service
 from tidelog.client.delivery import Delivery, SendResult
-from tidelog.client.machine import LoopThread
+from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.client.group_offsets import OffsetCommitted
+from tidelog.client.group_options import PartitionsCallback
+from tidelog.client.machine import LoopThread, run_beside
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import RecordColumns, checked_columns
+from tidelog.client.sync_transaction import SyncTransaction
 from tidelog.errors import InvalidRequest
+from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Client = TypeVar("Client", bound=Service)
 Result = TypeVar("Result")
@@ -58,7 +66,7 @@ class _SyncClient(Generic[Client]):
 
 def _blocking(
     method: Callable[Concatenate[Client, Arguments], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[_SyncClient[Client], Arguments], Result]:
+) -> Callable[Concatenate[_SyncClient[Any], Arguments], Result]:
     """Return the synchronous form of an asynchronous method, with its signature and docstring."""
 
     @wraps(method)
@@ -79,6 +87,10 @@ class Producer(_SyncClient[_producer.Producer]):
 
     send = _blocking(_producer.Producer.send)
     flush = _blocking(_producer.Producer.flush)
+
+    def transaction(self) -> SyncTransaction:
+        """Return a transaction, to be used once with `with`: `transaction` of `tidelog.Producer`."""
+        return SyncTransaction(self._thread, self._client.transaction())
 
     def send_many(
         self,
@@ -128,17 +140,87 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     """Synchronous `tidelog.Consumer` with the same options.
 
     Iteration never ends: it waits for new records. It polls up to 1,000 records at a time; `position` is behind them.
+    Those that were not yielded are read again after a call of `poll`, `poll_arrow`, `commit` or `close`. In a group, a
+    record counts as processed when the next one is asked for, as in the asynchronous consumer. Callbacks run in a
+    thread of their own, and may call the consumer.
     """
 
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
+        for name in ("on_assigned", "on_revoked", "on_lost"):
+            if callable(options.get(name)):
+                options[name] = _in_a_thread(options[name])
+        self._polled: list[_consumer.ConsumerRecord] = []
+        self._given = 0
+        """How many records of `_polled` the iteration has yielded."""
+        self._iterates = False
+        """Whether the last records were returned by the iteration."""
         super().__init__(_consumer.Consumer(bootstrap, **options))
 
+    def __exit__(self, kind: object = None, *_: object) -> None:
+        self._put_back(with_last=kind is not None)  # an error: the last record is not processed
+        if self._thread.is_running:
+            with suppress(InvalidRequest):
+                self._thread.run(self._client.__aexit__(None if self._iterates else kind))
+        self.close()
+
+    def close(self, *, leave_group: bool = False) -> None:
+        """Commit what was processed, leave the group, stop: `close` of `tidelog.Consumer`. Idempotent."""
+        self._put_back()
+        if self._thread.is_running:
+            with suppress(InvalidRequest):
+                self._thread.run(self._client.close(leave_group=leave_group))
+        super().close()
+
+    def commit(self, offsets: Mapping[TopicPartition | tuple[str, int], int | CommittedOffset] | None = None) -> None:
+        """Commit offsets: `commit` of `tidelog.Consumer`. In an iteration, everything up to the present record."""
+        self._put_back()
+        self._thread.run(self._client.commit(offsets))
+
+    def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
+        """Return what `send_offsets` of a transaction commits. In an iteration, everything up to the present record."""
+        self._put_back()
+        return self._thread.run(self._of_transaction())
+
+    def transaction_committed(self) -> None:
+        """The positions are committed by a transaction."""
+        self._thread.run(self._settle())
+
+    def rewind(self) -> None:
+        """Return again what was returned since the last commit: `rewind` of `tidelog.Consumer`."""
+        self._put_back()
+        self._thread.run(self._client.rewind())
+
+    async def _of_transaction(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
+        return self._client.transaction_offsets()
+
+    async def _settle(self) -> None:
+        self._client.transaction_committed()
+
+    def poll(self, max_records: int = 10_000, timeout: float = 1.0) -> list[_consumer.ConsumerRecord]:
+        """Return available records: `poll` of `tidelog.Consumer`."""
+        self._put_back()
+        self._iterates = False
+        return self._thread.run(self._client.poll(max_records, timeout))
+
+    def poll_arrow(
+        self,
+        max_records: int = 100_000,
+        timeout: float = 1.0,
+        *,
+        max_bytes: int = 32 * 1024 * 1024,
+        columns: Iterable[str] = TABLE_COLUMNS,
+    ) -> pa.RecordBatch:
+        """Return available records as a pyarrow.RecordBatch: `poll_arrow` of `tidelog.Consumer`."""
+        self._put_back()
+        self._iterates = False
+        wanted = tuple(columns)
+        return self._thread.run(self._client.poll_arrow(max_records, timeout, max_bytes=max_bytes, columns=wanted))
+
+    committed = _blocking(_consumer.Consumer.committed)
     partitions = _blocking(_consumer.Consumer.partitions)
     seek = _blocking(_consumer.Consumer.seek)
     position = _blocking(_consumer.Consumer.position)
     end_offsets = _blocking(_consumer.Consumer.end_offsets)
-    poll = _blocking(_consumer.Consumer.poll)
-    poll_arrow = _blocking(_consumer.Consumer.poll_arrow)
 
     def assign(
         self,
@@ -149,14 +231,60 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         """Replace the assignment by these partitions."""
         self._thread.run(self._assign(list(partitions), start))
 
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are assigned, by the user or by the group."""
+        return self._client.assignment
+
+    def pause(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Return no records of these partitions until `resume`."""
+        self._thread.run(self._pause(list(partitions), resumes=False))
+
+    def resume(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Return records of these partitions again."""
+        self._thread.run(self._pause(list(partitions), resumes=True))
+
     def __iter__(self) -> Iterator[_consumer.ConsumerRecord]:
+        self._put_back()
         while True:
-            yield from self.poll(max_records=1_000, timeout=3600.0)
+            polled = self._polled = self._thread.run(self._client.poll(max_records=1_000, timeout=3600.0))
+            self._given, self._iterates = 0, True
+            while self._polled is polled and self._given < len(polled):
+                self._given += 1
+                yield polled[self._given - 1]
+
+    def _put_back(self, *, with_last: bool = False) -> None:
+        """Let the records that were polled for an iteration and not yielded be read again: they are not processed.
+        with_last: nor is the last one that was yielded."""
+        left, self._polled = self._polled[max(0, self._given - with_last) :], []
+        if left and self._thread.is_running:
+            with suppress(InvalidRequest):
+                self._thread.run(self._rewind(left))
+
+    async def _rewind(self, records: list[_consumer.ConsumerRecord]) -> None:
+        first: dict[TopicPartition, int] = {}
+        for record in records:
+            first.setdefault(record.topic_partition, record.offset)
+        for partition, offset in first.items():
+            if partition in self._client.assignment:
+                await self._client.seek(partition, offset)
+
+    async def _pause(self, partitions: list[TopicPartition | tuple[str, int]], *, resumes: bool) -> None:
+        (self._client.resume if resumes else self._client.pause)(partitions)
 
     async def _assign(
         self, partitions: list[TopicPartition | tuple[str, int]], start: Literal["earliest", "latest"]
     ) -> None:
         self._client.assign(partitions, start=start)
+
+
+def _in_a_thread(callback: Callable[[list[TopicPartition]], object]) -> PartitionsCallback:
+    """Return the callback in a thread: it may call the consumer, whose loop goes on meanwhile."""
+
+    async def call(partitions: list[TopicPartition]) -> None:
+        await run_beside(lambda: callback(partitions))
+
+    return call
 
 
 class Admin(_SyncClient[_admin.Admin]):
@@ -186,6 +314,20 @@ class Admin(_SyncClient[_admin.Admin]):
     describe_topic = _blocking(_admin.Admin.describe_topic)
     describe_cluster = _blocking(_admin.Admin.describe_cluster)
     list_offsets = _blocking(_admin.Admin.list_offsets)
+    list_groups = _blocking(_admin.Admin.list_groups)
+    describe_groups = _blocking(_admin.Admin.describe_groups)
+    delete_groups = _blocking(_admin.Admin.delete_groups)
+    list_group_offsets = _blocking(_admin.Admin.list_group_offsets)
+    alter_group_offsets = _blocking(_admin.Admin.alter_group_offsets)
+    delete_group_offsets = _blocking(_admin.Admin.delete_group_offsets)
+    group_lag = _blocking(_admin.Admin.group_lag)
+    list_transactions = _blocking(_admin.Admin.list_transactions)
+    describe_transactions = _blocking(_admin.Admin.describe_transactions)
+    describe_producers = _blocking(_admin.Admin.describe_producers)
+    open_transactions = _blocking(_admin.Admin.open_transactions)
+    find_hanging_transactions = _blocking(_admin.Admin.find_hanging_transactions)
+    abort_hanging_transaction = _blocking(_admin.Admin.abort_hanging_transaction)
+    abort_transaction = _blocking(_admin.Admin.abort_transaction)
     set_password = _blocking(_admin.Admin.set_password)
     remove_user = _blocking(_admin.Admin.remove_user)
     list_users = _blocking(_admin.Admin.list_users)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.memory_cluster import CLOCK, MemoryCluster, memory_cluster, run, start, until
+from tests.client.memory_cluster import CLOCK, MemoryCluster, cluster_in_a_thread, memory_cluster, run, start, until
+from tidelog import sync
 from tidelog.client.consumer import Consumer
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.producer import Producer
@@ -602,3 +603,60 @@ def test_topics_without_transactions_are_refused() -> None:
                         await txn.send("out", b"v")
 
     run(story())
+
+
+# --- without asyncio --------------------------------------------------------------------------------------------
+
+
+def test_a_synchronous_producer_has_transactions() -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("in")
+        cluster.create("out")
+        with sync.Producer(cluster.bootstrap) as source:
+            source.send_many("in", [b"%d" % number for number in range(10)])
+        with (
+            sync.Consumer(cluster.bootstrap, group="g", topics=["in"], auto_commit=False) as consumer,
+            sync.Producer(cluster.bootstrap, transactional_id="t", linger_ms=0) as producer,
+            sync.Consumer(cluster.bootstrap, isolation="read_committed") as reader,
+        ):
+            with pytest.raises(ZeroDivisionError), producer.transaction() as txn:
+                txn.enqueue_many("out", [record.value for record in consumer.poll(max_records=3)])
+                txn.send_offsets(consumer)
+                _ = 1 / 0
+            consumer.rewind()
+            records = iter(consumer)
+            with producer.transaction() as txn:
+                for _ in range(4):
+                    txn.enqueue("out", next(records).value, headers=[("h", b"1")])
+                assert txn.send("out", b"4").offset > 0
+                txn.flush()
+                txn.send_offsets(consumer)
+            assert stored(cluster) == {("in", 0): 4}, "what the iteration has polled and not yielded is not committed"
+            with producer.transaction() as txn:
+                txn.send("out", b"never")
+                txn.abort()
+            with pytest.raises(TransactionAborted), producer.transaction() as txn:
+                cluster.nodes[0].on_produce = lambda entry: CorruptRecord("bad checksum")
+                txn.enqueue("out", b"bad")
+            reader.assign([P0])
+            assert [record.value for record in reader.poll(timeout=1)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_synchronous_member_that_lost_its_partitions_aborts_the_transaction() -> None:
+    with cluster_in_a_thread() as cluster:
+        cluster.create("in")
+        cluster.create("out")
+        with sync.Producer(cluster.bootstrap) as source:
+            source.send("in", b"1")
+        with (
+            sync.Consumer(cluster.bootstrap, group="g", topics=["in"], auto_commit=False) as consumer,
+            sync.Producer(cluster.bootstrap, transactional_id="t") as producer,
+        ):
+            with pytest.raises(TransactionAborted) as caught, producer.transaction() as txn:
+                (record,) = consumer.poll()
+                txn.enqueue("out", record.value)
+                cluster.groups.refuse = lambda request: UnknownMemberId("fenced")
+                txn.send_offsets(consumer)
+            assert isinstance(caught.value.__cause__, CommitFailed | UnknownMemberId)
+            cluster.groups.refuse = lambda request: None
+        assert cluster.groups.groups["g"].offsets == {}

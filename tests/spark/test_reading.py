@@ -80,7 +80,7 @@ def test_driver_and_tasks_have_the_client_id_of_the_query() -> None:
 
 
 def transactions(cluster: MemoryCluster) -> None:
-    """Offsets 0 and 5 outside of transactions, 1 and 2 aborted, 3 the marker, 4 committed, 6 the marker, 7 and 8 open."""
+    """Offsets 0 and 5 outside of transactions, 1 and 2 aborted, 3 a marker, 4 committed, 6 a marker, 7 and 8 open."""
     partition = cluster.topics["orders"].partitions[0]
 
     def records(producer: int, count: int, *, txn: bool = True) -> bytes:
@@ -93,17 +93,14 @@ def transactions(cluster: MemoryCluster) -> None:
         end = EndTxnMarker(committed=committed, coordinator_epoch=0)
         return control_batch(end, timestamp=1, producer_id=producer, producer_epoch=0, base_offset=0)
 
-    for make in (
-        lambda: records(1, 1, txn=False),
-        lambda: records(2, 2),
-        lambda: marker(2, committed=False),
-        lambda: records(3, 1),
-        lambda: records(1, 1, txn=False),
-        lambda: marker(3, committed=True),
-        lambda: records(4, 1),
-        lambda: records(1, 1, txn=False),
-    ):
-        partition.append(make())
+    partition.append(records(1, 1, txn=False))
+    partition.append(records(2, 2))
+    partition.append(marker(2, committed=False))
+    partition.append(records(3, 1))
+    partition.append(records(1, 1, txn=False))
+    partition.append(marker(3, committed=True))
+    partition.append(records(4, 1))
+    partition.append(records(1, 1, txn=False))
     partition.aborted, partition.open_since = [(2, 1)], 7
 
 

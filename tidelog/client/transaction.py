@@ -92,6 +92,11 @@ class Transaction:
         if reason is not None and isinstance(error, TidelogError) and error.message != reason.message:
             raise reason from error
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the block was entered, and is neither left nor aborted."""
+        return self._is_open
+
     async def abort(self) -> None:
         """Abort the transaction; the rest of its block must send nothing. Nothing of it becomes visible, even if no
         coordinator can be reached at the moment."""
@@ -137,13 +142,16 @@ class Transaction:
         timestamp: int | Iterable[int | None] | None = None,
     ) -> BatchDelivery:
         """Queue many records, as `Producer.enqueue_many`."""
-        self._ensure_open()
-        return await self._producer.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
+        return await self.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
 
     async def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> BatchDelivery:
         """Queue the rows of an Arrow table, as `Producer.enqueue_arrow`."""
+        return await self.enqueue_columns(topic, columns_of_table(table, partition))
+
+    async def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery:
+        """Queue many records that are checked already; see `enqueue_many`."""
         self._ensure_open()
-        return await self._producer.enqueue_columns(topic, columns_of_table(table, partition))
+        return await self._producer.enqueue_columns(topic, columns)
 
     async def flush(self) -> None:
         """Send what is queued, as `Producer.flush`. Leaving the block does it as well."""

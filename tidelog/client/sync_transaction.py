@@ -1,0 +1,138 @@
+"""The transaction of a synchronous producer: `with producer.transaction() as txn`.
+
+Not here: the transaction itself (transaction.py). Every method runs it on the producer's loop and waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from tidelog.client.batch_delivery import BatchDelivery
+from tidelog.client.delivery import SendResult
+from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.client.group_offsets import OffsetCommitted
+from tidelog.client.machine import LoopThread
+from tidelog.client.many_arrow import columns_of_table
+from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
+from tidelog.client.transaction import OffsetSource, Transaction
+from tidelog.errors import CommitFailed
+from tidelog.records.v2.record import Header
+from tidelog.types import TopicPartition
+
+
+class SyncTransaction:
+    """Records and offsets that become visible together, or never: `tidelog.Producer.transaction`, with the same errors.
+
+    Leaving the `with` block commits; an exception aborts.
+    """
+
+    def __init__(self, thread: LoopThread, transaction: Transaction) -> None:
+        self._thread, self._transaction = thread, transaction
+        self._source: OffsetSource | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._transaction.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        was_open = self._transaction.is_open
+        self._thread.run(self._transaction.__aexit__(kind, error, trace))
+        if self._source is not None and error is None and was_open:
+            self._source.transaction_committed()
+
+    def abort(self) -> None:
+        """Abort the transaction; the rest of its block must send nothing."""
+        self._thread.run(self._transaction.abort())
+
+    def flush(self) -> None:
+        """Send what is queued. Leaving the block does it as well."""
+        self._thread.run(self._transaction.flush())
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = NO_HEADERS,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> SendResult:
+        """Send one record and wait until its position is known. In a loop, use `enqueue` or `enqueue_many`."""
+        return self._thread.run(self._transaction.send(topic, value, key, _listed(headers), partition, timestamp))
+
+    def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = NO_HEADERS,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> None:
+        """Queue one record. The end of the block waits for it, and raises TransactionAborted if it fails."""
+        self._thread.run(self._transaction.enqueue(topic, value, key, _listed(headers), partition, timestamp))
+
+    def enqueue_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[Iterable[Header]] | None = None,
+        partition: int | None = None,
+        timestamp: int | Iterable[int | None] | None = None,
+    ) -> None:
+        """Queue many records, with the arguments of `Producer.send_many`: the fastest way. The end of the block waits
+        for them."""
+        self._queue(topic, checked_columns(values, keys, headers, partition, timestamp))
+
+    def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> None:
+        """Queue the rows of an Arrow table. The end of the block waits for them."""
+        self._queue(topic, columns_of_table(table, partition))
+
+    def _queue(self, topic: str, columns: RecordColumns) -> BatchDelivery:
+        """The columns were made in the thread of the caller, whose iterators may call the client."""
+        return self._thread.run(self._transaction.enqueue_columns(topic, columns))
+
+    def send_offsets(
+        self,
+        source: OffsetSource | Mapping[TopicPartition | tuple[str, int], int | CommittedOffset],
+        group: GroupMetadata | str | None = None,
+    ) -> None:
+        """Commit offsets of a consumer group with the transaction, as `Transaction.send_offsets`. source: a synchronous
+        consumer with a group and auto_commit=False, or a mapping of offsets and their `group`."""
+        if isinstance(source, Mapping) or not hasattr(source, "transaction_offsets"):
+            self._thread.run(self._transaction.send_offsets(source, group))
+            return
+        self._source = source
+        self._thread.run(self._transaction.send_offsets(_Taken(source), group))
+
+
+class _Taken:
+    """What a consumer has read, asked for in the thread of the caller: the loops of two clients never wait for each
+    other."""
+
+    def __init__(self, source: OffsetSource) -> None:
+        self._refusal: CommitFailed | None = None
+        self._offsets: Mapping[TopicPartition, OffsetCommitted] = {}
+        self._group = GroupMetadata("")
+        try:
+            self._group, self._offsets = source.transaction_offsets()
+        except CommitFailed as error:
+            self._refusal = error
+
+    def transaction_offsets(self) -> tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]]:
+        if self._refusal is not None:
+            raise self._refusal
+        return self._group, self._offsets
+
+    def transaction_committed(self) -> None:
+        """The consumer is notified in the thread of the caller."""
+
+
+def _listed(headers: Iterable[Header]) -> Iterable[Header]:
+    return headers if headers is NO_HEADERS else list(headers)
