@@ -285,11 +285,15 @@ def test_timers_run_without_requests(world: World) -> None:
     assert world.coordinators[1].effects == [(0, "ticked a")]
 
 
-def test_a_timer_wakes_a_node_that_has_nothing_else_to_do(world: World) -> None:
+def test_a_timer_wakes_a_node_that_has_nothing_else_to_do() -> None:
+    world = World(1)
+    world.set(0, leader=1)
+    world.until_active(1)
     world.run(20)
     world.ask(1, Arm("a", 300))
     world.run(0.4)
     assert world.coordinators[1].effects == [(0, "ticked a")]
+    world.close()
 
 
 def test_an_idle_coordinator_does_not_tick(world: World) -> None:
