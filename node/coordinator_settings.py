@@ -1,7 +1,7 @@
 """The node's settings of group and transaction coordinators, by Kafka's names.
 
 Not here: what the state machines do with them (replication/coordination/groups/group_config.py,
-replication/coordination/transactions/config.py), the creation of the internal topics (node/coordinators/).
+replication/coordination/transactions/transaction_config.py), the creation of the internal topics (node/coordinators/).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from replication.coordination.groups.group_config import KAFKA_NAMES, KNOWN_ASSIGNORS, GroupConfig
-from replication.coordination.transactions.config import TransactionConfig
+from replication.coordination.transactions.transaction_config import TransactionConfig
 from storage.settings import INT32_MAX, InvalidValue, flag, given_fields, millis, number, setting, size, texts
 from tidelog.errors import InvalidConfig
 from tidelog.types import Millis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replication.controller import node_state as node_standing
-from replication.coordination.transactions import states as transaction_states
+from replication.coordination.transactions import transaction_states
 from replication.partition import follower_states, replica_lifecycle
 from replication.raft.roles import TRANSITIONS, Cause
 from tests.replication.pictures import DOCS, is_drawn

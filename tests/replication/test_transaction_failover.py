@@ -9,7 +9,7 @@ from replication.coordination.machine import TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogKey
 from replication.coordination.transaction_records import TransactionState as State
 from replication.coordination.transaction_requests import EndTxnAnswer, MarkersWritten
-from replication.coordination.transactions.machine import TransactionMachine
+from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tests.replication.transaction_world import TXN, World, is_error
 from tidelog.errors import ConcurrentTransactions, ProducerFenced, TransactionAbortable, UnreadableCoordinatorRecord
 from tidelog.types import Offset, ProducerId

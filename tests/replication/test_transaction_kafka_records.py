@@ -17,9 +17,9 @@ from replication.coordination.transaction_requests import (
     TransactionToVerify,
     WriteMarkers,
 )
-from replication.coordination.transactions.config import TransactionConfig
-from replication.coordination.transactions.machine import TransactionMachine
 from replication.coordination.transactions.partitions import missing_from, partitions_of
+from replication.coordination.transactions.transaction_config import TransactionConfig
+from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tests.conformance.kafka_directories import PARTITIONS, segments
 from tests.replication.transaction_world import image
 from tidelog.types import Millis, Offset, ProducerId

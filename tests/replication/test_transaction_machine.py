@@ -21,7 +21,7 @@ from replication.coordination.transaction_requests import (
     MarkersWritten,
     WriteMarkers,
 )
-from replication.coordination.transactions.states import PREPARED_STATES
+from replication.coordination.transactions.transaction_states import PREPARED_STATES
 from tests.replication.transaction_world import TXN, World
 from tidelog.errors import (
     ConcurrentTransactions,

@@ -7,8 +7,8 @@ import pytest
 from replication.coordination.machine import Instant
 from replication.coordination.transaction_records import TransactionState as State
 from replication.coordination.transaction_requests import EndTxnAnswer, InitTransactionalProducer
-from replication.coordination.transactions.config import TransactionConfig
-from replication.coordination.transactions.machine import NO_TIMEOUT_MS
+from replication.coordination.transactions.transaction_config import TransactionConfig
+from replication.coordination.transactions.transaction_machine import NO_TIMEOUT_MS
 from tests.replication.transaction_world import TIMEOUT_MS, TXN, World, is_error
 from tidelog.errors import (
     ConcurrentTransactions,

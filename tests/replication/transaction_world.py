@@ -29,9 +29,9 @@ from replication.coordination.transaction_requests import (
     TransactionToVerify,
     WriteMarkers,
 )
-from replication.coordination.transactions.config import TransactionConfig
-from replication.coordination.transactions.machine import TransactionMachine
-from replication.coordination.transactions.states import TRANSITIONS
+from replication.coordination.transactions.transaction_config import TransactionConfig
+from replication.coordination.transactions.transaction_machine import TransactionMachine
+from replication.coordination.transactions.transaction_states import TRANSITIONS
 from tidelog.errors import TidelogError
 from tidelog.types import (
     DirectoryId,

@@ -41,8 +41,8 @@ from replication.coordination.transaction_requests import (
     VerifiedTransaction,
     WriteMarkers,
 )
-from replication.coordination.transactions.config import TransactionConfig
-from replication.coordination.transactions.machine import TransactionMachine
+from replication.coordination.transactions.transaction_config import TransactionConfig
+from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tidelog.clock import Clock
 from tidelog.errors import CoordinatorNotAvailable, NodeNotAvailable, TidelogError
 from tidelog.types import TRANSACTIONS_TOPIC, Millis, PartitionIndex, ProducerId

@@ -24,9 +24,9 @@ from replication.coordination.transaction_requests import (
     TransactionToVerify,
     VerifiedTransaction,
 )
-from replication.coordination.transactions import identities, partitions, refusals, steps
+from replication.coordination.transactions import identities, partitions, steps, transaction_refusals
 from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION
-from replication.coordination.transactions.states import PREPARED_STATES, TransactionCause
+from replication.coordination.transactions.transaction_states import PREPARED_STATES, TransactionCause
 from tidelog.errors import CoordinatorNotAvailable, InvalidRequest, TidelogError, TransactionAbortable
 from tidelog.types import OFFSETS_TOPIC, PartitionIndex
 
@@ -133,12 +133,12 @@ def _wrong_producer(value: TransactionLogValue | None, request: _Request) -> Tid
     """The error of a producer that may not write now, or None."""
     transactional_id = request.transactional_id
     if value is None:
-        return refusals.invalid_id(transactional_id) or refusals.unknown(transactional_id)
+        return transaction_refusals.invalid_id(transactional_id) or transaction_refusals.unknown(transactional_id)
     asked = TransactionalProducer(request.producer_id, request.producer_epoch)
     if asked != identities.current(value) or not identities.is_usable(asked):
-        return refusals.not_current(transactional_id, value, asked)
+        return transaction_refusals.not_current(transactional_id, value, asked)
     if value.transaction_status in PREPARED_STATES:
-        return refusals.completing(transactional_id, value)
+        return transaction_refusals.completing(transactional_id, value)
     return None
 
 

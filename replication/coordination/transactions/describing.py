@@ -15,7 +15,7 @@ from replication.coordination.transaction_requests import (
     ListTransactionsAnswer,
 )
 from replication.coordination.transactions.partitions import partitions_of
-from replication.coordination.transactions.states import IDLE_STATES, STATE_NAMES
+from replication.coordination.transactions.transaction_states import IDLE_STATES, STATE_NAMES
 from tidelog.errors import InvalidRequest, TransactionalIdNotFound
 from tidelog.types import NO_TIMESTAMP, Millis
 

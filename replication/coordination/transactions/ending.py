@@ -15,9 +15,9 @@ from typing import TypeAlias
 from replication.coordination.machine import Decision, Instant, TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogValue, TransactionState
 from replication.coordination.transaction_requests import EndTxn, EndTxnAnswer, MarkersWritten, ProducerIdNeeded
-from replication.coordination.transactions import identities, refusals, steps
+from replication.coordination.transactions import identities, steps, transaction_refusals
 from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION
-from replication.coordination.transactions.states import PREPARED_STATES, TransactionCause
+from replication.coordination.transactions.transaction_states import PREPARED_STATES, TransactionCause
 from tidelog.errors import TidelogError, UnsupportedVersion
 from tidelog.types import NO_PRODUCER_ID, ProducerId
 
@@ -36,7 +36,9 @@ def end(
     """Decide on EndTxn. value: None if the transactional id is unknown. fresh: as for InitProducerId."""
     transactional_id = request.transactional_id
     if value is None:
-        return Decision(refusals.invalid_id(transactional_id) or refusals.unknown(transactional_id))
+        return Decision(
+            transaction_refusals.invalid_id(transactional_id) or transaction_refusals.unknown(transactional_id)
+        )
     if not 1 <= request.transaction_version <= EPOCH_BUMPED_VERSION:
         return Decision(
             UnsupportedVersion(
@@ -49,16 +51,16 @@ def end(
         if asked == identities.former(value):
             return _repeated(value, request, fresh, now)
         if not is_current:
-            return Decision(refusals.not_current(transactional_id, value, asked))
+            return Decision(transaction_refusals.not_current(transactional_id, value, asked))
         if value.transaction_status in PREPARED_STATES:
-            return Decision(refusals.completing(transactional_id, value))
+            return Decision(transaction_refusals.completing(transactional_id, value))
         if value.transaction_status is not TransactionState.ONGOING and request.committed:
-            return Decision(refusals.nothing_open(transactional_id, value, committed=True))
+            return Decision(transaction_refusals.nothing_open(transactional_id, value, committed=True))
         if identities.is_exhausted(value.producer_epoch) and fresh is None:
             return Decision(ProducerIdNeeded())
         return _decided(value, request, fresh, coordinator_epoch, now)
     if not is_current:
-        return Decision(refusals.not_current(transactional_id, value, asked))
+        return Decision(transaction_refusals.not_current(transactional_id, value, asked))
     if value.transaction_status is TransactionState.ONGOING:
         return _decided(value, request, None, coordinator_epoch, now)
     return Decision(_repeated_without_epoch(value, request))
@@ -93,12 +95,12 @@ def _repeated(
     if value.transaction_status is TransactionState.EMPTY:
         if request.committed or not identities.is_replaced(value):
             asked = TransactionalProducer(request.producer_id, request.producer_epoch)
-            return Decision(refusals.fenced(transactional_id, value, asked))
+            return Decision(transaction_refusals.fenced(transactional_id, value, asked))
         return Decision(EndTxnAnswer(*identities.current(value)))
     if request.committed is not (value.transaction_status in _COMMITTED):
-        return Decision(refusals.other_outcome(transactional_id, committed=request.committed))
+        return Decision(transaction_refusals.other_outcome(transactional_id, committed=request.committed))
     if value.transaction_status in PREPARED_STATES:
-        return Decision(refusals.completing(transactional_id, value))
+        return Decision(transaction_refusals.completing(transactional_id, value))
     producer = identities.current(value)
     if identities.is_usable(producer):
         return Decision(EndTxnAnswer(*producer))
@@ -120,11 +122,11 @@ def _repeated_without_epoch(value: TransactionLogValue, request: EndTxn) -> EndT
     """Version 1, no transaction is open."""
     transactional_id = request.transactional_id
     if value.transaction_status is TransactionState.EMPTY:
-        return refusals.nothing_open(transactional_id, value, committed=request.committed)
+        return transaction_refusals.nothing_open(transactional_id, value, committed=request.committed)
     if request.committed is not (value.transaction_status in _COMMITTED):
-        return refusals.nothing_open(transactional_id, value, committed=request.committed)
+        return transaction_refusals.nothing_open(transactional_id, value, committed=request.committed)
     if value.transaction_status in PREPARED_STATES:
-        return refusals.completing(transactional_id, value)
+        return transaction_refusals.completing(transactional_id, value)
     return EndTxnAnswer(request.producer_id, request.producer_epoch)
 
 

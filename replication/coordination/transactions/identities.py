@@ -17,7 +17,7 @@ from typing import Final
 
 from replication.coordination.machine import TransactionalProducer
 from replication.coordination.transaction_records import NO_PRODUCER_EPOCH, TransactionLogValue, TransactionState
-from replication.coordination.transactions.states import PREPARED_STATES
+from replication.coordination.transactions.transaction_states import PREPARED_STATES
 from tidelog.types import NO_PRODUCER_ID, ProducerId
 
 EPOCH_MAX: Final = 2**15 - 1

@@ -17,10 +17,10 @@ from replication.coordination.transaction_requests import (
     InitTransactionalProducerAnswer,
     ProducerIdNeeded,
 )
-from replication.coordination.transactions import identities, refusals, steps
-from replication.coordination.transactions.config import TransactionConfig
+from replication.coordination.transactions import identities, steps, transaction_refusals
 from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION
-from replication.coordination.transactions.states import PREPARED_STATES, TransactionCause
+from replication.coordination.transactions.transaction_config import TransactionConfig
+from replication.coordination.transactions.transaction_states import PREPARED_STATES, TransactionCause
 from tidelog.errors import InvalidRequest, InvalidTransactionTimeout, TidelogError, UnsupportedVersion
 from tidelog.types import NO_TIMESTAMP, ProducerId
 
@@ -29,7 +29,7 @@ InitAnswer: TypeAlias = InitTransactionalProducerAnswer | ProducerIdNeeded
 
 def invalid(request: InitTransactionalProducer, config: TransactionConfig) -> TidelogError | None:
     """The error of a request that is wrong by itself, or None."""
-    if (error := refusals.invalid_id(request.transactional_id)) is not None:
+    if (error := transaction_refusals.invalid_id(request.transactional_id)) is not None:
         return error
     if not 1 <= request.transaction_timeout_ms <= config.transaction_max_timeout_ms:
         return InvalidTransactionTimeout(
@@ -63,13 +63,13 @@ def initialize(
         return _first(request, fresh, now)
     expected = identities.expected_of(request.producer_id, request.producer_epoch)
     if expected is not None and expected not in (identities.current(value), identities.former(value)):
-        return Decision(refusals.fenced(transactional_id, value, expected))
+        return Decision(transaction_refusals.fenced(transactional_id, value, expected))
     if value.transaction_status in PREPARED_STATES:
-        return Decision(refusals.completing(transactional_id, value))
+        return Decision(transaction_refusals.completing(transactional_id, value))
     if value.transaction_status is TransactionState.ONGOING:
         aborted = steps.aborted_by_coordinator(value, TransactionCause.FENCED, now)
         return Decision(
-            refusals.completing(transactional_id, aborted),
+            transaction_refusals.completing(transactional_id, aborted),
             (steps.record(transactional_id, aborted),),
             effects=(steps.markers_of(transactional_id, aborted, coordinator_epoch),),
         )

@@ -17,7 +17,7 @@ from replication.coordination.transaction_requests import WriteMarkers
 from replication.coordination.transactions import identities
 from replication.coordination.transactions.identities import EPOCH_BUMPED_VERSION, EPOCH_MAX
 from replication.coordination.transactions.partitions import partitions_of
-from replication.coordination.transactions.states import TRANSITIONS, TransactionCause
+from replication.coordination.transactions.transaction_states import TRANSITIONS, TransactionCause
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId
 
 

@@ -39,9 +39,14 @@ from replication.coordination.transaction_requests import (
     TransactionToVerify,
 )
 from replication.coordination.transactions import adding, describing, ending, initializing, steps
-from replication.coordination.transactions.config import TransactionConfig
 from replication.coordination.transactions.deadlines import OpenTransactions
-from replication.coordination.transactions.states import IDLE_STATES, PREPARED_STATES, TRANSITIONS, TransactionCause
+from replication.coordination.transactions.transaction_config import TransactionConfig
+from replication.coordination.transactions.transaction_states import (
+    IDLE_STATES,
+    PREPARED_STATES,
+    TRANSITIONS,
+    TransactionCause,
+)
 from tidelog.errors import UnreadableCoordinatorRecord
 from tidelog.types import TRANSACTIONS_TOPIC, Millis, Offset, ProducerId
 

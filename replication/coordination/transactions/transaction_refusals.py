@@ -7,7 +7,7 @@ from typing import Final
 from replication.coordination.machine import TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogValue
 from replication.coordination.transactions import identities
-from replication.coordination.transactions.states import STATE_NAMES
+from replication.coordination.transactions.transaction_states import STATE_NAMES
 from tidelog.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
