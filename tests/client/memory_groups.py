@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from node.requests.types.context import RequestContext
 from tidelog.errors import (
+    ConnectionFailed,
     FencedMemberEpoch,
     GroupIdNotFound,
     NonEmptyGroup,
@@ -104,7 +106,8 @@ class MemoryGroups:
             if member.member_id != besides and member.stream is not None:
                 answer = self._step(group, member)
                 if answer is not None:
-                    await member.stream.send(answer)
+                    with suppress(ConnectionFailed):
+                        await member.stream.send(answer)
 
     def _step(self, group: Group, member: Member) -> pb.ConsumerGroupHeartbeatResponse | None:
         """Move a member towards its target; return the news for it."""
@@ -183,16 +186,17 @@ class MemoryGroups:
         return member, None
 
     async def _leave(self, request: pb.ConsumerGroupHeartbeatRequest, stream: Any) -> None:
+        """Answer last: the member closes its stream then, which ends the handler."""
         group = self.groups[request.group_id]
         member = group.members[request.member_id]
+        if request.member_epoch == -2:
+            member.is_away, member.stream, member.has = True, None, set()
+        else:
+            del group.members[member.member_id]
+            await self.changed(request.group_id)
         await stream.send(
             pb.ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
         )
-        if request.member_epoch == -2:
-            member.is_away, member.stream, member.has = True, None, set()
-            return
-        del group.members[member.member_id]
-        await self.changed(request.group_id)
 
     # --- offsets ------------------------------------------------------------------------------------------------
 

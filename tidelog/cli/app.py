@@ -21,6 +21,9 @@ from tidelog.cli import (
     cluster_commands as cluster,
 )
 from tidelog.cli import (
+    group_commands as group,
+)
+from tidelog.cli import (
     log_commands as log,
 )
 from tidelog.cli import (
@@ -95,6 +98,7 @@ app.add_typer(partition.app, name="partition")
 app.add_typer(node.app, name="node")
 app.command("produce")(records.produce)
 app.command("consume")(records.consume)
+app.add_typer(group.app, name="group")
 app.add_typer(acl.app, name="acl")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(quorum.app, name="quorum")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +28,7 @@ from tidelog.cli.tls_options import chosen_tls
 from tidelog.client.consumer import Consumer, ConsumerRecord, Place
 from tidelog.client.delivery import Delivery
 from tidelog.client.producer import Producer
+from tidelog.clock import MachineClock
 from tidelog.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -44,6 +45,8 @@ LINE_BYTES_MAX = BUFFER_BYTES // 2
 ClientId = Annotated[
     str, typer.Option("--client-id", help="Name of this client, for quotas and the logs of the nodes.")
 ]
+UNASSIGNED_POLLS_MAX = 15
+"""Polls of a second each after which a member of a group that has no partition gives up."""
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
 
@@ -153,11 +156,29 @@ def consume(
     most: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")] = False,
     keys: Annotated[bool, typer.Option("--keys", help="Print key and a tab before each value.")] = False,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit what was printed.")
+    ] = None,
     client_id: ClientId = "",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Print committed records, one per line, up to the present end."""
+    """Print committed records, one per line, up to the present end. With --group, those of the partitions that the
+    group assigns, from the committed offsets on; --from counts where none is committed."""
+    if group is not None:
+        if offset is not None or partition is not None:
+            raise InvalidRequest(
+                "a group assigns partitions and has offsets of its own: leave out --partition, --offset"
+            )
+        with printed_warnings():
+            count = asyncio.run(
+                _consume_as_member(
+                    group, topic, bootstrap, client_id, _reset(start), most, follow=follow, keys=keys, as_json=as_json
+                )
+            )
+        if not as_json:
+            say(counted(count, "record"))
+        return
     if offset is not None and (partition is None or len(partition) != 1):
         raise InvalidRequest("--offset needs one partition: pass it with --partition")
     place: Place = offset if offset is not None else _place(start)
@@ -214,13 +235,75 @@ async def _print(
         else:
             wanted = records
         count += len(wanted)
-        if as_json:
-            for record in wanted:
-                print_json(record._asdict())
-        else:
-            sys.stdout.buffer.write(b"".join(_line(record, keys=keys) for record in wanted))
-            sys.stdout.buffer.flush()
+        _write(wanted, keys=keys, as_json=as_json)
     return count
+
+
+async def _consume_as_member(
+    group: str,
+    topic: str,
+    bootstrap: str,
+    client_id: str,
+    reset: str | timedelta,
+    most: int | None,
+    *,
+    follow: bool,
+    keys: bool,
+    as_json: bool,
+) -> int:
+    """Print what a member of the group reads: until `most` records, or, unless `follow`, until the ends that its
+    partitions have when they are assigned. What was printed is committed, also when the command is interrupted."""
+    await _reach(bootstrap, topic, client_id)
+    ends: dict[TopicPartition, Any] = {}
+
+    async def note_ends(assigned: list[TopicPartition]) -> None:
+        ends.update(await consumer.end_offsets(assigned))
+
+    def forget(revoked: list[TopicPartition]) -> None:
+        for key in revoked:
+            ends.pop(key, None)
+
+    consumer = Consumer(
+        bootstrap,
+        group=group,
+        topics=[topic],
+        auto_offset_reset=reset,
+        on_assigned=None if follow else note_ends,
+        on_revoked=forget,
+        tls=chosen_tls(),
+        sasl=chosen_sasl(),
+        client_id=client_id,
+    )
+    count, polls = 0, 0
+    async with consumer:
+        try:
+            while most is None or count < most:
+                records = await consumer.poll(10_000 if most is None else min(10_000, most - count), timeout=1.0)
+                _write(records, keys=keys, as_json=as_json)
+                count, polls = count + len(records), polls + 1
+                if follow:
+                    continue
+                if not ends and polls >= UNASSIGNED_POLLS_MAX:
+                    raise InvalidRequest(
+                        f"group {group!r} assigned no partition of {topic!r} to this member: other members have them "
+                        f"all (`tidelog group describe {group}`); stop one of them, or wait with --follow"
+                    )
+                if ends and all([await consumer.position(key) >= ends[key] for key in list(ends) if key in ends]):
+                    break
+        except asyncio.CancelledError:
+            with suppress(TidelogError):
+                await consumer.commit()
+            raise
+    return count
+
+
+def _write(records: list[ConsumerRecord], *, keys: bool, as_json: bool) -> None:
+    if as_json:
+        for record in records:
+            print_json(record._asdict())
+    else:
+        sys.stdout.buffer.write(b"".join(_line(record, keys=keys) for record in records))
+        sys.stdout.buffer.flush()
 
 
 def _line(record: ConsumerRecord, *, keys: bool) -> bytes:
@@ -237,6 +320,15 @@ def _key_and_value(line: bytes, separator: bytes | None) -> tuple[bytes | None, 
             f"a line has no key separator {separator.decode()!r}: {line[:80].decode(errors='replace')!r}"
         )
     return key, value
+
+
+def _reset(text: str) -> str | timedelta:
+    """Return where a group without committed offsets begins."""
+    place = _place(text)
+    if isinstance(place, datetime):
+        back_ms = MachineClock().wall_ms() - int(place.timestamp() * 1000)
+        return timedelta(milliseconds=max(0, back_ms))
+    return str(place)
 
 
 def _place(text: str) -> Place:

@@ -1,0 +1,182 @@
+"""`tidelog group list|describe|delete|lag`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.group_resets import reset_offsets
+from tidelog.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    administrator,
+    counted,
+    print_json,
+    print_table,
+    query,
+    say,
+)
+from tidelog.client.group_admin import GroupDescription, MemberDescription, PartitionLag
+from tidelog.clock import MachineClock
+from tidelog.errors import NonEmptyGroup, TidelogError
+from tidelog.types import TopicPartition
+
+app = typer.Typer(help="Consumer groups: members, committed offsets, lag.", no_args_is_help=True)
+app.command("reset-offsets")(reset_offsets)
+Groups = Annotated[list[str], typer.Argument(help="Ids of groups.", show_default=False)]
+
+CLEAR = "\x1b[2J\x1b[H"
+"""Clears a terminal and moves to its first line."""
+
+
+@app.command("list")
+def list_(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only groups in this state: Empty, Stable, ...; repeatable.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List all groups."""
+    found = query(bootstrap, lambda admin: admin.list_groups(states=state or ()))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        "groups",
+        ("group", "type", "state", "members"),
+        [(group.group_id, group.type, group.state, group.members) for group in found],
+    )
+
+
+@app.command()
+def describe(groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Show members and what each one reads."""
+    found = query(bootstrap, lambda admin: admin.describe_groups(groups))
+    if as_json:
+        print_json([_document(group_id, each) for group_id, each in found.items()])
+    for group_id, each in found.items():
+        if isinstance(each, TidelogError):
+            say(f"tidelog: group {group_id!r}: {each.message}")
+        elif not as_json:
+            _print(each)
+    if any(isinstance(each, TidelogError) for each in found.values()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def delete(groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Delete groups that have no members, with all their committed offsets."""
+    found = query(bootstrap, lambda admin: admin.delete_groups(groups))
+    failed = {group_id: error for group_id, error in found.items() if error is not None}
+    if as_json:
+        print_json([{"group": group_id, "deleted": group_id not in failed} for group_id in found])
+    for group_id in found:
+        if group_id not in failed and not as_json:
+            say(f"group {group_id!r} deleted")
+    for group_id, error in failed.items():
+        hint = f"; `tidelog group describe {group_id}` shows them" if isinstance(error, NonEmptyGroup) else ""
+        say(f"tidelog: group {group_id!r} was not deleted: {error.message}{hint}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def lag(
+    groups: Groups,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two repetitions.")] = 2.0,
+    times: Annotated[int | None, typer.Option("--times", min=1, help="Repeat this often, then end.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Show how many records a group has not committed yet: for each partition, with its member, client and host."""
+
+    async def work() -> None:
+        async with administrator(bootstrap) as admin:
+            left = times if times is not None else None if watch else 1
+            clock = MachineClock()
+            while True:
+                lags = {group_id: await admin.group_lag(group_id) for group_id in dict.fromkeys(groups)}
+                _print_lags(lags, clears=(watch or times is not None) and sys.stdout.isatty(), as_json=as_json)
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+                await clock.sleep_ms(int(interval * 1000))
+
+    asyncio.run(work())
+
+
+def _document(group_id: str, found: GroupDescription | TidelogError) -> object:
+    if isinstance(found, TidelogError):
+        return {"group_id": group_id, "error": found.kafka_name or type(found).__name__, "message": found.message}
+    return found
+
+
+def _print(group: GroupDescription) -> None:
+    say(
+        f"group {group.group_id!r} ({group.type}): {group.state}, {counted(len(group.members), 'member')}, epoch "
+        f"{group.group_epoch}, assignor {group.assignor or 'none'}"
+    )
+    if group.members:
+        rows = [
+            (
+                member.member_id,
+                member.instance_id or "-",
+                member.client_id or "-",
+                member.client_host,
+                member.member_epoch,
+                _partitions(member.assignment),
+                _changes(member),
+            )
+            for member in group.members
+        ]
+        columns = ("member", "instance", "client", "host", "epoch", "has", "changes to come")
+        print_table(f"members of {group.group_id}", columns, rows)
+
+
+def _changes(member: MemberDescription) -> str:
+    gains = sorted(set(member.target) - set(member.assignment))
+    losses = sorted(set(member.assignment) - set(member.target))
+    parts = [f"+ {_partitions(tuple(gains))}"] * bool(gains) + [f"- {_partitions(tuple(losses))}"] * bool(losses)
+    return "; ".join(parts) or "-"
+
+
+def _partitions(partitions: tuple[TopicPartition, ...]) -> str:
+    """Return `orders-0,1,2 payments-4`."""
+    by_topic: dict[str, list[str]] = {}
+    for key in partitions:
+        by_topic.setdefault(key.topic, []).append(str(key.partition))
+    return " ".join(f"{topic}-{','.join(indexes)}" for topic, indexes in by_topic.items()) or "-"
+
+
+def _print_lags(lags: dict[str, list[PartitionLag]], *, clears: bool, as_json: bool) -> None:
+    if as_json:
+        print_json([{"group": group_id, "lag": _total(rows), "partitions": rows} for group_id, rows in lags.items()])
+        return
+    if clears:
+        sys.stdout.write(CLEAR)
+    for group_id, rows in lags.items():
+        cells = [
+            (
+                str(row.partition),
+                "-" if row.committed is None else row.committed.offset,
+                "-" if row.end is None else row.end,
+                "-" if row.lag is None else row.lag,
+                row.instance_id or row.member_id or "-",
+                row.client_id or "-",
+                row.client_host or "-",
+            )
+            for row in rows
+        ]
+        columns = ("partition", "committed", "end", "lag", "member", "client", "host")
+        print_table(f"{group_id}: {counted(_total(rows), 'record')} behind", columns, cells)
+    sys.stdout.flush()
+
+
+def _total(rows: list[PartitionLag]) -> int:
+    return sum(row.lag or 0 for row in rows)

@@ -1,0 +1,175 @@
+"""`tidelog group reset-offsets`: a plan, which is carried out with --execute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+import typer
+
+from tidelog.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    counted,
+    print_json,
+    print_table,
+    query,
+    say,
+)
+from tidelog.cli.partition_names import partition_of
+from tidelog.client.admin import Admin
+from tidelog.client.group_admin import GroupDescription
+from tidelog.client.group_metadata import CommittedOffset
+from tidelog.client.group_options import duration_ms
+from tidelog.clock import MachineClock
+from tidelog.errors import InvalidRequest, NonEmptyGroup
+from tidelog.types import Offset, PartitionIndex, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Where to set the offsets: exactly one is given."""
+
+    earliest: bool
+    latest: bool
+    time: datetime | None
+    offset: int | None
+    shift: int | None
+
+    def __post_init__(self) -> None:
+        given = [self.earliest, self.latest, *(each is not None for each in (self.time, self.offset, self.shift))]
+        if sum(given) != 1:
+            raise InvalidRequest(
+                "say where to set the offsets, with one of --to-earliest, --to-latest, --to-time, --by-duration, "
+                "--to-offset, --shift-by"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The offset of one partition before and after. before: None if none is committed."""
+
+    partition: TopicPartition
+    before: int | None
+    after: int
+
+
+def reset_offsets(
+    group: Annotated[str, typer.Argument(help="Id of the group.", show_default=False)],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="All partitions of this topic; repeatable.")
+    ] = None,
+    partition: Annotated[
+        list[str] | None, typer.Option("--partition", "-p", help="This partition, TOPIC-N; repeatable.")
+    ] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions with a committed offset.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_time: Annotated[
+        str | None,
+        typer.Option("--to-time", help="To the first record at or after a time: 2026-01-31T12:00:00Z."),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="To the first record of the last PT1H, P7D, ...")
+    ] = None,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", help="By this number of records; negative: back.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Change the offsets.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change (the default).")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Set committed offsets of a group without members. Without --execute, only show what would change."""
+    if execute and dry_run:
+        raise InvalidRequest("--execute changes the offsets and --dry-run does not: pass one of them")
+    if not (topic or partition or all_topics):
+        raise InvalidRequest("say of which partitions: pass --topic NAME, --partition TOPIC-N, or --all-topics")
+    if to_time is not None and by_duration is not None:
+        raise InvalidRequest("--to-time and --by-duration both name a time: pass one of them")
+    time = _time(to_time) if to_time is not None else _before(by_duration) if by_duration is not None else None
+    goal = Goal(to_earliest, to_latest, time, to_offset, shift_by)
+
+    async def work(admin: Admin) -> tuple[list[Change], int]:
+        members = await _members(admin, group)
+        if execute and members:
+            raise NonEmptyGroup(
+                f"group {group!r} has {counted(members, 'member')}, which would go on from their own positions: stop "
+                f"all consumers of the group, then repeat (`tidelog group describe {group}` shows them)"
+            )
+        committed = await admin.list_group_offsets(group)
+        keys = [partition_of(name) for name in partition or ()]
+        for name in topic or ():
+            described = await admin.describe_topic(name)
+            keys += [TopicPartition(name, PartitionIndex(each.partition)) for each in described.partitions]
+        if all_topics:
+            keys += committed
+        changes = await _plan(admin, sorted(set(keys)), committed, goal)
+        if execute:
+            await admin.alter_group_offsets(group, {change.partition: change.after for change in changes})
+        return changes, members
+
+    changes, members = query(bootstrap, work)
+    if as_json:
+        print_json({"group": group, "executed": execute, "changes": changes})
+    else:
+        rows = [(str(each.partition), "-" if each.before is None else each.before, each.after) for each in changes]
+        print_table(f"committed offsets of {group}", ("partition", "now" if not execute else "before", "after"), rows)
+    if execute:
+        say(f"{counted(len(changes), 'offset')} set")
+        return
+    stop = f" Stop its {counted(members, 'member')} first." if members else ""
+    say(f"nothing was changed: pass --execute to set these offsets.{stop}")
+
+
+async def _members(admin: Admin, group: str) -> int:
+    """Return the number of members; 0 for a group that does not exist: its offsets create it."""
+    found = (await admin.describe_groups([group]))[group]
+    return len(found.members) if isinstance(found, GroupDescription) else 0
+
+
+async def _plan(
+    admin: Admin, keys: list[TopicPartition], committed: Mapping[TopicPartition, CommittedOffset | None], goal: Goal
+) -> list[Change]:
+    """Return the new offset of each partition, within its log. Raises InvalidRequest."""
+    if not keys:
+        raise InvalidRequest("no partition is chosen: the group has no committed offsets; pass --topic NAME")
+    before = {key: None if (found := committed.get(key)) is None else int(found.offset) for key in keys}
+    wanted: Mapping[TopicPartition, int]
+    if goal.earliest or goal.latest or goal.time is not None:
+        end: Literal["earliest", "latest"] = "earliest" if goal.earliest else "latest"
+        place = end if goal.time is None else goal.time
+        wanted = await admin.list_offsets(keys, place)
+    elif goal.offset is not None:
+        wanted = dict.fromkeys(keys, goal.offset)
+    else:
+        missing = [str(key) for key in keys if before[key] is None]
+        if missing:
+            raise InvalidRequest(
+                f"--shift-by needs committed offsets, and {', '.join(missing)} has none: set it with --to-offset"
+            )
+        wanted = {key: (before[key] or 0) + (goal.shift or 0) for key in keys}
+    starts: Mapping[TopicPartition, Offset] = await admin.list_offsets(keys, "earliest")
+    ends: Mapping[TopicPartition, Offset] = await admin.list_offsets(keys, "latest")
+    return [Change(key, before[key], min(max(wanted[key], starts[key]), ends[key])) for key in keys]
+
+
+def _time(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(f"--to-time {text!r}: write a time such as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _before(duration: str) -> datetime:
+    """Return the time of this duration ago."""
+    now = datetime.fromtimestamp(MachineClock().wall_ms() / 1000, UTC)
+    try:
+        return now - timedelta(milliseconds=duration_ms(duration))
+    except OverflowError:
+        raise InvalidRequest(f"--by-duration {duration!r} reaches back beyond the year 1") from None
