@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer, ConsumerRecord
     from tidelog.client.delivery import Delivery, SendResult
     from tidelog.client.producer import Producer
-    from tidelog.errors import CommitUnknown, TidelogError
+    from tidelog.client.transaction import Transaction
+    from tidelog.errors import (
+        CommitUnknown,
+        ProducerFenced,
+        TidelogError,
+        TransactionAborted,
+        TransactionOutcomeUnknown,
+    )
     from tidelog.records import Record
     from tidelog.security.sasl_user import Sasl
     from tidelog.security.tls_files import Tls
@@ -38,6 +45,7 @@ _HOME: Final = {
     "ConsumerRecord": "tidelog.client.consumer",
     "Delivery": "tidelog.client.delivery",
     "Producer": "tidelog.client.producer",
+    "ProducerFenced": "tidelog.errors",
     "Record": "tidelog.records",
     "RecordsNotQueued": "tidelog.client.batch_delivery",
     "Sasl": "tidelog.security.sasl_user",
@@ -46,6 +54,9 @@ _HOME: Final = {
     "Tls": "tidelog.security.tls_files",
     "TopicDescription": "tidelog.client.admin",
     "TopicPartition": "tidelog.types",
+    "Transaction": "tidelog.client.transaction",
+    "TransactionAborted": "tidelog.errors",
+    "TransactionOutcomeUnknown": "tidelog.errors",
 }
 
 __all__ = [
@@ -59,6 +70,7 @@ __all__ = [
     "ConsumerRecord",
     "Delivery",
     "Producer",
+    "ProducerFenced",
     "Record",
     "RecordsNotQueued",
     "Sasl",
@@ -67,6 +79,9 @@ __all__ = [
     "Tls",
     "TopicDescription",
     "TopicPartition",
+    "Transaction",
+    "TransactionAborted",
+    "TransactionOutcomeUnknown",
     "__version__",
 ]
 

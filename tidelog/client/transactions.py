@@ -165,6 +165,8 @@ class Transactions:
                 except asyncio.CancelledError:
                     self._when_settled(self._abandon)
                     raise
+                if self._core.state is State.FAILED:  # the coordinator has said who is fenced
+                    reason = self._core.reason()
         return reason
 
     def fail(self, error: TidelogError) -> None:

@@ -1,0 +1,172 @@
+"""Transactions against real node processes that are killed: all or nothing, and each input's output once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from node.process.local_cluster import LocalCluster
+from tests.client.memory_cluster import CLOCK, start
+from tidelog import sync
+from tidelog.client.admin import Admin
+from tidelog.client.producer import Producer
+from tidelog.client.transaction_admin import TransactionDescription
+from tidelog.errors import ProducerFenced, TransactionAborted
+from tidelog.types import PartitionIndex, TopicPartition
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SAFE = {"min.insync.replicas": "2"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("transactions"), 3) as made:
+        made.wait_healthy()
+        yield made
+
+
+@pytest.fixture
+def healed(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    yield cluster
+    for node in cluster.nodes:
+        if node.running:
+            os.kill(node.pid, signal.SIGCONT)
+    cluster.start()
+    cluster.wait_healthy()
+
+
+def committed(cluster: LocalCluster, topic: str) -> list[bytes | None]:
+    """What a read_committed consumer gets of all partitions, once no transaction is open."""
+    with (
+        sync.Consumer(cluster.bootstrap, isolation="read_committed") as consumer,
+        sync.Admin(cluster.bootstrap) as admin,
+    ):
+        places = consumer.partitions(topic)
+        ends = admin.list_offsets(places)
+        consumer.assign(places)
+        found = []
+        for place in places:
+            while consumer.position(place) < ends[place]:
+                found += [record.value for record in consumer.poll(timeout=0.2)]
+        return found
+
+
+async def a_coordinator(cluster: LocalCluster, name: str) -> int:
+    async with Admin(cluster.bootstrap) as admin:
+        described = (await admin.describe_transactions([name]))[name]
+        assert isinstance(described, TransactionDescription)
+        return int(described.coordinator)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_coordinator_may_die_or_hang_at_any_moment(healed: LocalCluster, how: signal.Signals) -> None:
+    """Transactions run one after the other while their coordinator is killed: each commit that returned is complete,
+    and nothing of an aborted one is visible."""
+    topic = f"coordinator-{how.name}".lower()
+
+    async def story() -> set[int]:
+        kept: set[int] = set()
+        async with Admin(healed.bootstrap) as admin:
+            await admin.create_topic(topic, partitions=3, replication_factor=3, configs=SAFE)
+        async with Producer(healed.bootstrap, transactional_id=topic) as producer:
+
+            async def write(first: int, count: int) -> None:
+                for number in range(first, first + count):
+                    try:
+                        async with producer.transaction() as txn:
+                            for partition in range(3):
+                                await txn.enqueue(topic, b"%d" % number, partition=partition)
+                            if number % 7 == 6:
+                                await txn.abort()
+                    except TransactionAborted:
+                        continue
+                    if number % 7 != 6:
+                        kept.add(number)
+
+            await write(0, 10)
+            victim = await a_coordinator(healed, topic)
+            writing = start(write(10, 200))
+            await CLOCK.sleep_ms(300)
+            os.kill(healed.nodes[victim].pid, how)
+            await writing
+        return kept
+
+    kept = asyncio.run(asyncio.wait_for(story(), 90))
+    assert len(kept) > 100
+    assert Counter(committed(healed, topic)) == Counter({b"%d" % number: 3 for number in kept})
+
+
+def test_a_restarted_process_ends_what_it_left_open_and_fences_its_former_self(cluster: LocalCluster) -> None:
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.create_topic("restarted", partitions=1, replication_factor=3, configs=SAFE)
+    with (
+        sync.Producer(cluster.bootstrap, transactional_id="r") as former,
+        sync.Producer(cluster.bootstrap, transactional_id="r") as present,
+        pytest.raises(ProducerFenced),
+        former.transaction() as txn,
+    ):
+        txn.send("restarted", b"zombie")
+        with present.transaction() as theirs:
+            theirs.send("restarted", b"1")
+        txn.send("restarted", b"zombie")
+    assert committed(cluster, "restarted") == [b"1"]
+
+
+def test_the_tools_find_whose_transaction_holds_the_last_stable_offset(cluster: LocalCluster) -> None:
+    place = TopicPartition("held", PartitionIndex(0))
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.create_topic("held", partitions=1, replication_factor=3, configs=SAFE)
+        with (
+            sync.Producer(cluster.bootstrap, transactional_id="holder") as holder,
+            pytest.raises(ProducerFenced),
+            holder.transaction() as txn,
+        ):
+            txn.send("held", b"v")
+            (found,) = admin.open_transactions([place])
+            assert not found.is_hanging
+            assert found.description is not None
+            assert (found.description.transactional_id, found.start_offset) == ("holder", 0)
+            assert admin.find_hanging_transactions(max_timeout_ms=0) == []
+            assert admin.list_offsets([place], isolation="read_committed") == {place: 0}
+            admin.abort_transaction("holder")
+            txn.send("held", b"v")
+        assert admin.open_transactions([place]) == []
+        assert admin.list_offsets([place], isolation="read_committed") == {place: 2}
+
+
+def test_the_example_transforms_each_record_once(cluster: LocalCluster) -> None:
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.create_topic("in", partitions=3, replication_factor=3, configs=SAFE)
+    with sync.Producer(cluster.bootstrap) as producer:
+        producer.send_many("in", [b"record %d" % number for number in range(3_000)])
+    program = "import asyncio, sys, examples.transform as t; t.IDLE_SECONDS = 3; asyncio.run(t.main(*sys.argv[1:]))"
+
+    def process(name: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", program, cluster.bootstrap, "in", "out", name],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    for round_ in range(2):
+        processes = [process(name) for name in ("1", "2")]
+        if round_ == 0:
+            with suppress(subprocess.TimeoutExpired):
+                processes[0].wait(4)
+            processes[0].kill()
+        outputs = [each.communicate(timeout=90) for each in processes]
+        assert processes[1].returncode == 0, outputs
+    assert Counter(committed(cluster, "out")) == Counter(b"RECORD %d" % number for number in range(3_000))
