@@ -32,10 +32,12 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from node.coordinator_settings import CoordinatorSettings, GroupSettings, TransactionSettings
 from tests.fuzz.callers import GROUP, TRANSACTIONAL_ID, WAYS, Caller, Protected, protected
 from tests.fuzz.footprint import Footprint, footprint
 from tests.fuzz.mutator import mutated
 from tests.fuzz.refused import everything, refusing_listener
+from tests.node.real_coordinators import make_internal_topics
 from tests.node.real_nodes import CALL_MS, OPERATOR, RealNodes, real_nodes
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
@@ -81,6 +83,9 @@ UNEXPLAINED: Final = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 
 OWN_SIDE: Final = "Internal error from Core"
 """What gRPC reports with INTERNAL on this side, if the stream ended while this side began to read or write."""
+
+FEW_PARTITIONS: Final = CoordinatorSettings(GroupSettings(partitions=5), TransactionSettings(partitions=5))
+"""Of the internal topics, so that requests meet the coordinators of others."""
 
 FEW: Final[tuple[Method[Any, Any], ...]] = (
     methods.ADMIN_CREATE_TOPIC,
@@ -338,8 +343,9 @@ def _fetch(topic_id: bytes) -> data_pb2.FetchRequest:
 async def assault(home: Path, *, count: int, nodes: int, seed: int, seconds: float = 0) -> list[str]:
     """Send so many requests to a new cluster, or for so long. Returns the RPCs with a defect and what has grown; raises
     what ended a node."""
-    async with real_nodes(home, nodes) as cluster:
+    async with real_nodes(home, nodes, coordinators=FEW_PARTITIONS) as cluster:
         await must_serve(cluster, "orders")
+        await make_internal_topics(cluster)
         attack = Assault(cluster, Random(seed), [Caller(each) for each in cluster.addresses])
         try:
             grown = await _rounds(cluster, attack, count, seconds)

@@ -4,20 +4,27 @@ it is stopped."""
 from __future__ import annotations
 
 import re
+import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from uuid import UUID
 
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from storage.checkpoints.checkpoint_file import (
+    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    encode_offsets,
     encode_topic_id,
     read_offsets,
     read_partition_metadata,
 )
+from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
 from storage.files.os_files import OsFiles
 from tests.interop.kafka_tools import java_command, run
 from tidelog.types import Offset, PartitionIndex, TopicPartition
@@ -30,14 +37,16 @@ class Broker:
     """A broker that can be started and stopped again and again. `directory`: its log directory. `said`: its log since
     the last start."""
 
-    def __init__(self, home: Path) -> None:
-        """home: an empty directory for everything that it writes."""
+    def __init__(self, home: Path, settings: Mapping[str, object] | None = None) -> None:
+        """home: an empty directory for everything that it writes. settings: beside, or instead of, those below."""
         self.directory = home / "data"
         self._log = home / "broker.log"
         self._properties = home / "server.properties"
         self._ports = _free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
-        self._properties.write_text(self._settings())
+        self._properties.write_text(
+            "".join(f"{name}={value}\n" for name, value in self._settings(settings or {}).items())
+        )
         run("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._properties))
 
     @property
@@ -50,10 +59,10 @@ class Broker:
         """Its log since the last start."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def _settings(self) -> str:
+    def _settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         """Small, and nothing is deleted, cleaned or flushed behind the tests' back."""
         client, controller = self._ports
-        settings = {
+        return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -77,8 +86,8 @@ class Broker:
             "num.io.threads": 2,
             "num.network.threads": 1,
             "background.threads": 1,
+            **settings,
         }
-        return "".join(f"{name}={value}\n" for name, value in settings.items())
 
     def start(self) -> None:
         """Start it and wait until it answers; a start that fails shows its log."""
@@ -115,14 +124,32 @@ class Broker:
                 process.kill()
                 process.wait()
 
-    def create_topics(self, configs: dict[str, dict[str, str]]) -> dict[str, UUID]:
-        """Create topics of one partition with these settings. Returns their ids."""
+    def create_topics(self, configs: dict[str, dict[str, str]], partitions: int = 1) -> dict[str, UUID]:
+        """Create topics of so many partitions with these settings. Returns their ids."""
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
-            admin.create_topics([NewTopic(name, 1, 1, topic_configs=config) for name, config in configs.items()])
+            admin.create_topics(
+                [NewTopic(name, partitions, 1, topic_configs=config) for name, config in configs.items()]
+            )
         finally:
             admin.close()
         return {topic: self._topic_id(topic) for topic in configs}
+
+    def mount(self, source: Path, partitions: Iterable[str]) -> None:
+        """Put partition directories of another log directory in place of its own, which exist; it is stopped. It reads
+        them as a killed node leaves them. The ids of its topics remain."""
+        names = sorted(partitions)
+        for name in names:
+            own = self.directory / name
+            identity = (own / PARTITION_METADATA).read_bytes()
+            shutil.rmtree(own)
+            shutil.copytree(source / name, own)
+            (own / PARTITION_METADATA).write_bytes(identity)
+        for checkpoint in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT):
+            path = self.directory / checkpoint
+            kept = {tp: offset for tp, offset in _offsets(str(path)).items() if str(tp) not in names}
+            path.write_bytes(encode_offsets(kept))
+        (self.directory / CLEAN_SHUTDOWN).unlink()
 
     def wait_for_log_start(self, topic: str) -> None:
         """Records were deleted: wait until the checkpoint says so."""

@@ -34,10 +34,14 @@ class Dumped:
     complaints: list[str]
 
 
-def run(main: str, *arguments: str, cwd: Path | None = None) -> tuple[str, str]:
-    """Run a tool to its end. Returns both outputs; fails where it does."""
+def run(main: str, *arguments: str, cwd: Path | None = None, is_silent: bool = False) -> tuple[str, str]:
+    """Run a tool to its end. Returns both outputs; fails where it does. is_silent: without its log, which is part of
+    the output."""
+    command = java_command(main, *arguments)
+    if is_silent:
+        command.insert(1, "-Dtidelog.log.level=off")
     done = subprocess.run(
-        java_command(main, *arguments),
+        command,
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -46,6 +46,15 @@ async def make_group_and_transaction(
     return made
 
 
+async def make_internal_topics(nodes: RealNodes) -> None:
+    """Create both internal topics. Returns when each partition has a leader."""
+    at = nodes.further.get(OPERATOR, nodes.addresses)[0]
+    for kind in (groups_pb2.COORDINATOR_TYPE_GROUP, groups_pb2.COORDINATOR_TYPE_TRANSACTION):
+        keys = [f"key-{number}" for number in range(500)]
+        find = groups_pb2.FindCoordinatorRequest(type=kind, keys=keys)
+        await until_done(nodes, at, methods.COORDINATORS_FIND_COORDINATOR, find)
+
+
 async def until_done(nodes: RealNodes, at: Endpoint, method: Method[Any, Any], request: Any) -> Any:
     """The answer once no part of it is an error. Raises an error that another attempt does not change."""
     clock = MachineClock()
