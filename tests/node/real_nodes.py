@@ -127,8 +127,7 @@ class RealNodes:
     async def start(self, number: int) -> None:
         """Start one node; returns as soon as it answers calls."""
         self._starts += 1
-        address, count = self.addresses[number], len(self.addresses)
-        secret = self.secrets.get(number, "")
+        address, secret = self.addresses[number], self.secrets.get(number, "")
         user = (
             SaslClient(Sasl(CLUSTER_USER, secret), random.Random(f"nonces {number} {self._starts}")) if secret else None
         )
@@ -161,7 +160,7 @@ class RealNodes:
             node_id=NodeId(number),
             log_directories=(str(self.home / f"node-{number}"),),
             listeners=tuple(ListenerConfig(name, each, protocol=self._protocol(name)) for name, each in bound.items()),
-            quorum=QuorumConfig(number == 0, tuple(self.addresses), min(3, count)),
+            quorum=QuorumConfig(number == 0, tuple(self.addresses), min(3, len(self.addresses))),
             authorizer=allowed,
             sasl=self.sasl or SaslConfig(),
             coordinators=self.coordinators,

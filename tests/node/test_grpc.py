@@ -89,6 +89,15 @@ class EchoData:
     async def get_replica_log_info(self, request: Any, context: RequestContext) -> data_pb2.GetReplicaLogInfoResponse:
         return data_pb2.GetReplicaLogInfoResponse()
 
+    async def write_txn_markers(self, request: Any, context: RequestContext) -> data_pb2.WriteTxnMarkersResponse:
+        return data_pb2.WriteTxnMarkersResponse()
+
+    async def describe_producers(self, request: Any, context: RequestContext) -> data_pb2.DescribeProducersResponse:
+        return data_pb2.DescribeProducersResponse()
+
+    async def abort_transaction(self, request: Any, context: RequestContext) -> data_pb2.AbortTransactionResponse:
+        return data_pb2.AbortTransactionResponse()
+
 
 class Fixture:
     def __init__(self, service: EchoData) -> None:
