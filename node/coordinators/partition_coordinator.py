@@ -1,8 +1,8 @@
 """The coordinator of one partition of an internal topic, in one leader epoch of this node.
 
-Requests wait in an inbox. `work` decides on them in order, applies each decision to the machine at once, appends the
-records of all of them together, and keeps answers and effects until the high watermark has passed whatever was applied
-before. Nothing waits for the disk here.
+Requests wait in an inbox until what was applied before is committed. Then `work` decides on them in order, applies each
+decision to the machine at once, appends the records of all of them together, and keeps answers and effects until the
+high watermark has passed these records. Nothing waits for the disk here.
 
 Invariants:
   1. The machine has applied exactly the records of the log, in its order, plus those of decisions that `work` is about
@@ -71,9 +71,10 @@ _S, _C = CoordinatorState, CoordinatorCause
 
 @dataclass(slots=True)
 class _Request:
-    """A request that is not decided yet. check: for the append of its decision."""
+    """A request that is not decided yet. give_up: monotonic time. check: for the append of its decision."""
 
     asked: Any
+    give_up: Millis
     answer: asyncio.Future[Any]
     check: TransactionCheck
 
@@ -147,7 +148,11 @@ class PartitionCoordinator:
         """When `tick` has work; None: at no time."""
         if self.retry_at is not None:
             return self.retry_at
-        return None if self._machine is None else self._machine.deadline()
+        due = None if self._machine is None else self._machine.deadline()
+        if not self._requests:
+            return due
+        give_up = self._requests[0].give_up
+        return give_up if due is None else min(due, give_up)
 
     @property
     def undelivered(self) -> int:
@@ -162,7 +167,8 @@ class PartitionCoordinator:
         if self.state is not _S.ACTIVE:
             raise self._why_inactive()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._requests.append(_Request(asked, answer, check))
+        give_up = Millis(self._clock.monotonic_ms() + self._commit_ms_max)
+        self._requests.append(_Request(asked, give_up, answer, check))
         self._wake(self)
         return answer
 
@@ -234,20 +240,36 @@ class PartitionCoordinator:
         if self._image is not None:
             image, self._image = self._image, None
             self._decide(lambda now: self._loaded_machine.on_image(image, now))
-        elif self._requests and self._can_append():
+        elif self._has_work and self._can_append():
             self._decide_requests()
             if self._machine is not None:
                 self._append()
-        return bool(self._requests) or self._image is not None
+        return self._has_work or self._image is not None
+
+    @property
+    def _has_work(self) -> bool:
+        """True if requests wait and everything that was applied is committed. Until then no answer could be given, and
+        the requests that come meanwhile share the next batch: a busy partition has one batch per commit."""
+        return bool(self._requests) and self._applied_to <= self.log.high_watermark
 
     def tick(self, now: Millis) -> bool:
         """Do what is due. Returns True if the partition is to be loaded again."""
         if self.retry_at is not None:
             return now >= self.retry_at and self._resumes(now)
-        deadline = self.deadline
-        if self.state is _S.ACTIVE and deadline is not None and now >= deadline:
+        self._refuse_late(now)
+        due = None if self._machine is None else self._machine.deadline()
+        if due is not None and now >= due:
             self._decide(self._loaded_machine.tick)
         return False
+
+    def _refuse_late(self, now: Millis) -> None:
+        """Refuse requests that have waited too long for the commit of an earlier change."""
+        while self._requests and self._requests[0].give_up <= now:
+            waited = (
+                f"the {self} has not decided on the request: it waits for the commit of an earlier change, which the "
+                f"in-sync replicas have not confirmed within {self._commit_ms_max} ms; try again"
+            )
+            _refuse(self._requests.popleft().answer, CoordinatorNotAvailable(waited))
 
     def _resumes(self, now: Millis) -> bool:
         try:
@@ -397,11 +419,11 @@ class PartitionCoordinator:
             return
         for outcome in self._outcomes:
             if outcome.to is not None and outcome.end <= info.last_offset + 1:
-                refusal = CoordinatorNotAvailable(
+                unknown = (
                     f"the {self} has appended the change, and the in-sync replicas have not confirmed it within "
                     f"{self._commit_ms_max} ms: the outcome is unknown, try again"
                 )
-                _refuse(outcome.to, refusal)
+                _refuse(outcome.to, CoordinatorNotAvailable(unknown))
 
     def appended(self, records: Buffer, info: LogAppendInfo) -> None:
         """As `LeaderObserver.appended`: an own batch, or a transaction marker."""
@@ -427,6 +449,8 @@ class PartitionCoordinator:
                 _answer(outcome.to, outcome.answer)
             for effect in outcome.effects:
                 self.kind.carry_out(self.partition, effect)
+        if self._requests:
+            self._wake(self)
 
 
 def _again(error: TidelogError) -> TidelogError:

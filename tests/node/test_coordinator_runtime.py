@@ -263,6 +263,7 @@ def test_a_marker_during_the_load_is_applied_once(world: World) -> None:
     world.loop.call_soon(world.manager(1).on_image, world.image)
     world.until(lambda: world.coordinators[1].runtime.coordinator(world.coordinator(1).partition).leader_epoch == 2)
     marker(world, 1, 5, committed=True)
+    world.publish()
     world.until_active(1)
     assert world.ask(1, Get("a")) == 10
 
@@ -358,6 +359,31 @@ def test_a_slow_commit_is_answered_as_unknown_and_keeps_the_machine() -> None:
     world.until(lambda: world.coordinators[1].effects == [(0, "added")])
     assert world.ask(1, Get("a")) == 1
     world.close()
+
+
+def test_a_request_does_not_wait_for_ever_for_an_earlier_change(world: World) -> None:
+    """The change is of an earlier epoch, so that no producer of this one waits for it."""
+    world.wires.stalled = True
+    world.refuse = CoordinatorNotAvailable("the controller is away")
+    adding = world.begin(1, Add("a"))
+    world.set(0, leader=1)
+    assert isinstance(adding.exception(), NotCoordinator)
+    world.until_active(1)
+    reading = world.begin(1, Get("a"))
+    world.until(reading.done, within=10)
+    assert isinstance(reading.exception(), CoordinatorNotAvailable)
+
+
+def test_requests_during_a_commit_share_the_next_batch(world: World) -> None:
+    world.wires.stalled = True
+    tasks = [world.begin(1, Add("a")) for _ in range(5)]
+    world.run(0.5)
+    assert [found.count for found in batches(world)] == [1]
+    world.wires.stalled = False
+    world.wires.break_streams()
+    world.until(lambda: all(task.done() for task in tasks))
+    assert [found.count for found in batches(world)] == [1, 4]
+    assert [task.result() for task in tasks] == [1, 2, 3, 4, 5]
 
 
 def test_a_large_partition_loads_in_many_turns(world: World) -> None:
