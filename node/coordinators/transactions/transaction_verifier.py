@@ -52,8 +52,8 @@ RETRY_MS_MAX: Final = 1_000
 before, whose markers are being written. Afterwards the producer repeats the batch."""
 
 PAUSE_MS_MIN: Final = 2
-PAUSE_MS_MAX: Final = 40
-"""The pause before a question is repeated doubles from the minimum to the maximum."""
+"""The first pause before a question is repeated; each further one is 1 ms longer. The markers of a transaction take
+some milliseconds, so that longer steps would delay the next transaction."""
 
 CALL_TIMEOUT_MS: Final = 3_000
 """The longest wait for the answer of a coordinator."""
@@ -144,7 +144,7 @@ class TransactionVerifier:
             if not isinstance(error, _NOT_NOW) or self._clock.monotonic_ms() + pause_ms >= give_up:
                 raise error
             await self._clock.sleep_ms(pause_ms)
-            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+            pause_ms += 1
 
     async def _ask(self, transaction: TransactionOf, partition: NamedPartition) -> TidelogError | None:
         """The coordinator's error; None: the partition is part of the open transaction."""
