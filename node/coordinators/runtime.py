@@ -23,10 +23,10 @@ from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.loading import Loading
 from node.coordinators.partition_coordinator import DEFECT_RETRY_MS, TURN_MS, PartitionCoordinator
 from node.replicas.replica_manager import ReplicaManager
-from replication.controller.image import EMPTY, ClusterImage
+from replication.controller.image import EMPTY, ClusterImage, PartitionState
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
-from tidelog.errors import CoordinatorNotAvailable, NotCoordinator, TidelogError
+from tidelog.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, TidelogError
 from tidelog.types import NO_NODE, Millis, NodeAddress, PartitionIndex, PartitionKey
 
 _log = logging.getLogger("node.coordinators")
@@ -122,14 +122,23 @@ class CoordinatorRuntime:
         return await self.coordinator(partition).submit(request, check)
 
     def coordinator(self, partition: PartitionIndex) -> PartitionCoordinator:
-        """The coordinator of a partition. Raises NotCoordinator."""
+        """The coordinator of a partition. Raises NotCoordinator; CoordinatorLoadInProgress if this node was elected and
+        has not begun to lead."""
         found = self._coordinators.get(partition)
         if found is None:
+            topic = self._image.topic(self.kind.topic)
+            if topic is not None and partition < len(topic.partitions) and self._leads(topic.partitions[partition]):
+                raise CoordinatorLoadInProgress(
+                    f"this node begins to lead partition {self.kind.topic}-{partition}; try again after a pause"
+                )
             raise NotCoordinator(
                 f"this node does not lead partition {self.kind.topic}-{partition}, as far as it knows: look the "
                 f"{self.kind.name} coordinator up again"
             )
         return found
+
+    def _leads(self, state: PartitionState) -> bool:
+        return state.leader == self._replicas.node_id and not self._replicas.stopping
 
     @property
     def partitions(self) -> tuple[PartitionIndex, ...]:

@@ -413,6 +413,11 @@ class ReplicaManager:
     # --- services to request handlers ---
 
     @property
+    def node_id(self) -> NodeId:
+        """This node."""
+        return self._me
+
+    @property
     def image(self) -> ClusterImage:
         """The newest image applied."""
         return self._image
