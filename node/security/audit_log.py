@@ -17,17 +17,23 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
-from node.requests.types.admin_requests import ChangedPartitions
+from node.requests.types.admin_requests import ChangedPartition, ChangedPartitions
 from node.requests.types.api import Api
 from node.requests.types.authorizer import AuditTrail
 from node.requests.types.context import RequestContext
+from replication.coordination.group_requests import (
+    CommittedPartition,
+    DeletedGroup,
+    DeleteGroupsAnswer,
+    OffsetDeleteAnswer,
+)
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.security.acls import CLUSTER_NAME, AclDecision, AclOperation, ResourceType
@@ -189,8 +195,13 @@ def _origin(context: RequestContext) -> dict[str, str]:
 def _outcome(outcome: Any) -> str | dict[str, int]:
     if outcome is None:
         return "unknown"
-    if isinstance(outcome, ChangedPartitions):
-        return dict(Counter("ok" if each.error is None else _name_of(each.error) for each in outcome.partitions))
+    parts: Iterable[ChangedPartition | CommittedPartition | DeletedGroup] | None = None
+    if isinstance(outcome, ChangedPartitions | OffsetDeleteAnswer):
+        parts = outcome.partitions
+    elif isinstance(outcome, DeleteGroupsAnswer):
+        parts = outcome.groups
+    if parts is not None:
+        return dict(Counter("ok" if each.error is None else _name_of(each.error) for each in parts))
     return _name_of(outcome) if isinstance(outcome, TidelogError) else "ok"
 
 

@@ -19,6 +19,8 @@ from node.listeners.grpc.server_tls import ServerTls
 from node.requests.admin_handlers import AdminHandlers
 from node.requests.boundary import Boundary
 from node.requests.types import admin_requests as admin
+from node.requests.types import coordinator_requests as coordinator
+from node.requests.types import marker_requests as markers
 from node.requests.types.admin_requests import ChangedPartition, ChangedPartitions, TopicPartitionId
 from node.requests.types.api import Api
 from node.requests.types.context import RequestContext
@@ -27,11 +29,19 @@ from node.security.audit_file import AuditFile
 from node.security.audit_log import EVENTS_MAX, LINE_CHARACTERS_MAX, WINDOW_MS, AuditLog
 from node.security.principals import parse_rules
 from replication.controller.events import AclsCreated, CreateAcls, CreateTopic
+from replication.coordination import group_requests as groups
 from storage.files.disk_executor import InlineExecutor
 from tests.certificates import Authority
 from tests.fakes.fake_disk import FakeDisk
 from tidelog.clock import MachineClock
-from tidelog.errors import ClusterAuthorizationFailed, ElectionNotNeeded, InvalidConfig, TopicExists
+from tidelog.errors import (
+    ClusterAuthorizationFailed,
+    ElectionNotNeeded,
+    InvalidConfig,
+    InvalidTxnState,
+    NonEmptyGroup,
+    TopicExists,
+)
 from tidelog.protocol import methods
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.v1 import admin_pb2
@@ -43,7 +53,7 @@ from tidelog.security.acls import (
     PatternType,
     ResourceType,
 )
-from tidelog.types import Endpoint, Millis, Offset, PartitionIndex
+from tidelog.types import Endpoint, Millis, Offset, PartitionIndex, ProducerId
 
 ALICE = RequestContext("client", "ipv4:10.0.0.1:40000", "User:alice", client_id="loader", host="10.0.0.1")
 DENIED = AclDecision(allowed=False, rule=None, reason="no ACL refers to the resource: denied by default")
@@ -118,6 +128,30 @@ def test_the_outcome_is_ok_or_the_error_or_the_count_of_each() -> None:
     place = TopicPartitionId("orders", None, PartitionIndex(0))
     parts = ChangedPartitions((ChangedPartition(place), ChangedPartition(place, ElectionNotNeeded("it leads"))))
     assert world.change(asked, parts)["outcome"] == {"ok": 1, "ELECTION_NOT_NEEDED": 1}
+
+
+def test_deleted_groups_and_offsets_and_aborted_transactions_are_recorded() -> None:
+    world = World()
+    delete = groups.DeleteGroups(("readers", "others"))
+    deleted = groups.DeleteGroupsAnswer(
+        (groups.DeletedGroup("readers"), groups.DeletedGroup("others", NonEmptyGroup("it has members")))
+    )
+    event = world.change(delete, deleted, coordinator.GROUPS_DELETE_GROUPS)
+    assert event["outcome"] == {"ok": 1, "NON_EMPTY_GROUP": 1}
+    assert event["asked"] == {"group_ids": ["readers", "others"]}
+
+    forget = groups.OffsetDelete("readers", (groups.NamedPartition("orders", PartitionIndex(3)),))
+    forgotten = groups.OffsetDeleteAnswer((groups.CommittedPartition("orders", PartitionIndex(3)),))
+    event = world.change(forget, forgotten, coordinator.GROUPS_OFFSET_DELETE)
+    assert event["outcome"] == {"ok": 1}
+    assert event["asked"] == {"group_id": "readers", "partitions": [{"topic": "orders", "partition": 3}]}
+
+    abort = markers.AbortTransactionRequest(bytes(15) + b"\x07", 3, ProducerId(1000), 5, Offset(42))
+    event = world.change(abort, InvalidTxnState("no such transaction"), markers.DATA_ABORT_TRANSACTION)
+    assert event["outcome"] == "INVALID_TXN_STATE"
+    assert event["asked"]["producer_id"] == 1000
+    assert event["asked"]["transaction_start"] == 42
+    assert event["asked"]["topic_id"] == "00000000000000000000000000000007"
 
 
 def test_a_change_with_many_parts_shows_the_first_ones_in_a_bounded_line() -> None:
