@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from replication.controller import node_state as node_standing
+from replication.coordination.groups import states as group_states
 from replication.coordination.transactions import transaction_states
 from replication.partition import follower_states, replica_lifecycle
 from replication.raft.roles import TRANSITIONS, Cause
@@ -35,3 +36,8 @@ def test_the_states_of_a_transaction_are_drawn() -> None:
 def test_the_causes_of_a_transaction_s_states_are_described() -> None:
     page = (DOCS / "transactions.md").read_text(encoding="utf-8")
     assert [cause.name for cause in transaction_states.TransactionCause if f"`{cause.name}`" not in page] == []
+
+
+def test_the_states_of_groups_and_of_their_members_are_drawn() -> None:
+    is_drawn("groups.md", ((source, cause, to) for (source, cause), to in group_states.GROUP_TRANSITIONS.items()))
+    is_drawn("groups.md", ((source, cause, to) for (source, cause), to in group_states.MEMBER_TRANSITIONS.items()))

@@ -264,8 +264,10 @@ class GroupCore:
         return self._announced and self.epoch > JOIN_EPOCH and self.state in states
 
     def handle(self, event: Event) -> list[Effect]:
-        """Apply an event and return the effects, in order."""
+        """Apply an event and return the effects, in order; none once the member has ended."""
         effects: list[Effect] = []
+        if self._ended:
+            return effects
         match event:
             case Connected(at):
                 self._connected, self._sent_at, self._reported, self._due = True, None, None, at
@@ -295,12 +297,15 @@ class GroupCore:
 
     def _note_answer(self, event: HeartbeatAnswered) -> None:
         self._sent_at = None
+        if self.state not in (*_LIVE, MemberState.LEAVING):
+            return  # to the former membership
         self._failures, self._refused_since, self.failure = 0, None, None
         self._interval_ms = max(1, event.interval_ms)
-        self._due = Millis(event.at + self._interval_ms)
+        is_reported = self.owned == self._reported or self._leave_by is not None
+        self._due = Millis(event.at + self._interval_ms) if is_reported else event.at
         if self.state is MemberState.LEAVING and event.epoch < JOIN_EPOCH:
             self._announced = False
-        if self.state not in (*_LIVE, MemberState.LEAVING) or event.epoch < max(self.epoch, JOIN_EPOCH + 1):
+        if event.epoch < max(self.epoch, JOIN_EPOCH + 1):
             return  # late
         self.epoch = event.epoch
         if event.assignment is not None:

@@ -1,0 +1,390 @@
+"""The state machine of a group member: stories of KIP-848, and rules that hold in any order of events."""
+
+from __future__ import annotations
+
+from random import Random
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.replication.pictures import is_drawn
+from tidelog.client.group_core import (
+    INSTANCE_MS,
+    LEAVE_MS,
+    REFUSED_MS,
+    SILENT_MS,
+    WAYS,
+    Assign,
+    CallbackDone,
+    Closing,
+    Connected,
+    Disconnected,
+    Effect,
+    Ended,
+    Event,
+    FindTopics,
+    GroupCore,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    Hold,
+    Lose,
+    MemberCause,
+    MemberState,
+    Reconnect,
+    Revoke,
+    SendHeartbeat,
+    TimePassed,
+    TopicsKnown,
+)
+from tidelog.errors import (
+    CoordinatorLoadInProgress,
+    FencedMemberEpoch,
+    GroupAuthorizationFailed,
+    InvalidRegularExpression,
+    NotCoordinator,
+    TidelogError,
+    UnknownMemberId,
+    UnreleasedInstanceId,
+)
+from tidelog.types import Millis, PartitionIndex, PartitionKey, TopicId
+
+A, B = TopicId(UUID(int=1)), TopicId(UUID(int=2))
+INTERVAL_MS = 1_000
+
+
+def keys(*indexes: int, topic: TopicId = A) -> tuple[PartitionKey, ...]:
+    return tuple(PartitionKey(topic, PartitionIndex(index)) for index in indexes)
+
+
+class Story:
+    """A member, and what its driver does: the time, and the effects so far."""
+
+    def __init__(self, *, is_static: bool = False, known: tuple[TopicId, ...] = (A, B)) -> None:
+        self.core = GroupCore(Random(1), is_static=is_static)
+        self.at = 0
+        self.sent: list[SendHeartbeat] = []
+        if known:
+            self.core.handle(TopicsKnown(frozenset(known), Millis(0)))
+
+    def do(self, event: Event) -> list[Effect]:
+        effects = self.core.handle(event)
+        self.sent += [effect for effect in effects if isinstance(effect, SendHeartbeat)]
+        return effects
+
+    def now(self) -> Millis:
+        return Millis(self.at)
+
+    def passes(self, ms: int) -> list[Effect]:
+        self.at += ms
+        return self.do(TimePassed(self.now()))
+
+    def connect(self) -> list[Effect]:
+        return self.do(Connected(self.now()))
+
+    def answer(self, epoch: int, assignment: tuple[PartitionKey, ...] | None = None) -> list[Effect]:
+        given = None if assignment is None else frozenset(assignment)
+        return self.do(HeartbeatAnswered(epoch, INTERVAL_MS, given, self.now()))
+
+    def refuse(self, error: TidelogError) -> list[Effect]:
+        return self.do(HeartbeatRefused(error, self.now()))
+
+    def done(self) -> list[Effect]:
+        return self.do(CallbackDone(self.now()))
+
+    def close(self, *, for_good: bool = False) -> list[Effect]:
+        return self.do(Closing(for_good, self.now()))
+
+    def joined(self, *indexes: int) -> Story:
+        """A stable member with these partitions."""
+        self.connect()
+        self.answer(1, keys(*indexes))
+        if indexes:
+            self.done()
+            self.answer(1)
+        assert self.core.state is MemberState.STABLE
+        return self
+
+
+def test_a_member_joins_and_takes_its_partitions() -> None:
+    story = Story()
+    assert story.passes(10) == [], "nothing is sent without a connection"
+    assert story.connect() == [SendHeartbeat(0, is_full=True, owned=())]
+    assert story.answer(3, keys(0, 1)) == [Assign(keys(0, 1))]
+    assert story.core.state is MemberState.RECONCILING
+    assert story.done() == [SendHeartbeat(3, is_full=False, owned=keys(0, 1))], "reported at once"
+    assert (story.core.state, story.core.owned) == (MemberState.STABLE, frozenset(keys(0, 1)))
+    story.answer(3)
+    assert story.passes(INTERVAL_MS - 1) == []
+    assert story.passes(1) == [SendHeartbeat(3, is_full=False, owned=None)]
+
+
+def test_partitions_are_given_up_and_reported_before_new_ones_are_taken() -> None:
+    story = Story().joined(0, 1)
+    assert story.answer(2, keys(1, 2)) == [Revoke(keys(0))]
+    assert story.done() == [Assign(keys(2)), SendHeartbeat(2, is_full=False, owned=keys(1))]
+    story.answer(2)
+    assert story.done() == [SendHeartbeat(2, is_full=False, owned=keys(1, 2))]
+
+
+def test_an_assignment_that_changes_during_a_callback_is_followed_afterwards() -> None:
+    story = Story().joined(0)
+    assert story.answer(2, keys(0, 1)) == [Assign(keys(1))]
+    assert story.answer(3, keys(2)) == [], "one callback at a time"
+    assert story.done() == [Revoke(keys(0, 1)), SendHeartbeat(3, is_full=False, owned=keys(0, 1))]
+    assert story.done() == [Assign(keys(2))]
+    assert story.answer(3) == [SendHeartbeat(3, is_full=False, owned=())]
+
+
+def test_a_fenced_member_holds_at_once_and_joins_again_with_nothing() -> None:
+    story = Story().joined(0, 1)
+    story.passes(INTERVAL_MS)
+    assert story.refuse(FencedMemberEpoch("old")) == [Hold(), Lose(keys(0, 1))]
+    assert (story.core.state, story.core.is_member) == (MemberState.FENCED, False)
+    assert story.passes(INTERVAL_MS) == []
+    assert story.answer(9, keys(5)) == [], "a late answer to the former membership"
+    assert story.done() == [SendHeartbeat(0, is_full=True, owned=())]
+    assert (story.core.state, story.core.joins) == (MemberState.JOINING, 2)
+    assert story.answer(4, keys(0)) == [Assign(keys(0))]
+
+
+def test_a_member_fenced_during_a_callback_loses_what_it_has_afterwards() -> None:
+    story = Story().joined(0, 1)
+    assert story.answer(2, keys(1, 2)) == [Revoke(keys(0))]
+    story.passes(INTERVAL_MS)
+    assert story.refuse(UnknownMemberId("gone")) == [Hold()]
+    assert story.done() == [Lose(keys(1))], "partition 0 was given up properly"
+
+
+def test_a_new_connection_carries_the_whole_state() -> None:
+    story = Story().joined(0)
+    story.do(Disconnected(story.now()))
+    assert story.passes(10 * INTERVAL_MS) == []
+    assert story.core.is_member, "the session survives while the member reconnects"
+    assert story.connect() == [SendHeartbeat(1, is_full=True, owned=keys(0))]
+
+
+@pytest.mark.parametrize("is_refused", [True, False], ids=["refused", "silent"])
+def test_a_coordinator_that_moved_or_hangs_is_looked_up_again(is_refused: bool) -> None:
+    story = Story().joined(0)
+    story.passes(INTERVAL_MS)
+    if is_refused:
+        assert story.refuse(NotCoordinator("elsewhere")) == [Reconnect()]
+    else:
+        assert story.passes(SILENT_MS - 1) == []
+        assert story.passes(1) == [Reconnect()]
+    assert story.passes(10 * INTERVAL_MS) == []
+    assert story.connect() == [SendHeartbeat(1, is_full=True, owned=keys(0))]
+
+
+def test_a_loading_coordinator_is_asked_again_on_the_same_stream() -> None:
+    story = Story()
+    story.connect()
+    for _ in range(3):
+        assert story.refuse(CoordinatorLoadInProgress("loading")) == []
+        sent = len(story.sent)
+        while len(story.sent) == sent:
+            story.passes(10)
+        assert story.sent[-1] == SendHeartbeat(0, is_full=True, owned=())
+    assert 300 < story.at < 1_500, "pauses grow"
+
+
+def test_partitions_of_unknown_topics_wait_for_their_names() -> None:
+    story = Story(known=(A,))
+    story.connect()
+    assert story.answer(1, (*keys(0), *keys(0, topic=B))) == [Assign(keys(0)), FindTopics((B,))]
+    story.done()
+    assert story.core.state is MemberState.STABLE
+    assert FindTopics((B,)) in story.passes(200)
+    assert story.do(TopicsKnown(frozenset((B,)), story.now())) == [Assign(keys(0, topic=B))]
+
+
+def test_a_closed_member_gives_up_its_partitions_and_leaves_at_once() -> None:
+    story = Story().joined(0, 1)
+    assert story.close() == [Revoke(keys(0, 1))]
+    assert story.done() == [SendHeartbeat(-1, is_full=False, owned=None)]
+    assert story.answer(1) == [], "the answer to an earlier heartbeat"
+    assert story.answer(-1) == [Ended(None)]
+    assert story.core.state is MemberState.LEFT
+
+
+@pytest.mark.parametrize(("for_good", "epoch"), [(False, -2), (True, -1)])
+def test_a_static_member_keeps_its_place_unless_it_leaves_for_good(for_good: bool, epoch: int) -> None:
+    story = Story(is_static=True).joined(0)
+    story.close(for_good=for_good)
+    assert story.done() == [SendHeartbeat(epoch, is_full=False, owned=None)]
+
+
+def test_a_member_that_closes_sends_heartbeats_while_it_commits() -> None:
+    story = Story().joined(0)
+    story.close()
+    assert story.passes(INTERVAL_MS) == [SendHeartbeat(1, is_full=False, owned=None)]
+    assert story.refuse(UnknownMemberId("gone")) == [Hold()]
+    assert story.done() == [Ended(None)], "there is nothing to leave"
+
+
+def test_a_member_without_a_coordinator_gives_up_leaving_after_a_while() -> None:
+    story = Story().joined(0)
+    story.do(Disconnected(story.now()))
+    story.close()
+    assert story.done() == []
+    assert story.passes(LEAVE_MS - 1) == []
+    assert story.passes(1) == [Ended(None)]
+
+
+def test_a_member_that_never_joined_ends_at_once() -> None:
+    assert Story().close() == [Ended(None)]
+
+
+def test_a_refusal_for_good_ends_the_member() -> None:
+    story = Story().joined(0)
+    story.passes(INTERVAL_MS)
+    error = InvalidRegularExpression("(")
+    assert story.refuse(error) == [Hold(), Lose(keys(0))]
+    assert story.done() == [Ended(error)]
+    assert story.core.state is MemberState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("error", "patience_ms"),
+    [(GroupAuthorizationFailed("no"), REFUSED_MS), (UnreleasedInstanceId("in use"), INSTANCE_MS)],
+)
+def test_a_refusal_of_a_joining_member_may_go_away(error: TidelogError, patience_ms: int) -> None:
+    story = Story()
+    story.connect()
+    ended: list[Effect] = []
+    while not ended:
+        sent = len(story.sent)
+        ended = [effect for effect in story.refuse(error) if isinstance(effect, Ended)]
+        while not ended and len(story.sent) == sent:
+            story.passes(50)
+    assert ended == [Ended(error)]
+    assert patience_ms <= story.at <= patience_ms + 1_500
+
+
+def test_a_joining_member_that_is_fenced_pauses() -> None:
+    story = Story()
+    story.connect()
+    assert story.refuse(FencedMemberEpoch("epoch 0?")) == []
+    assert story.core.state is MemberState.JOINING
+    assert story.passes(200) == [SendHeartbeat(0, is_full=True, owned=())]
+
+
+def test_the_picture_in_the_documentation_is_the_table() -> None:
+    is_drawn("groups.md", ((source, cause, target) for (source, cause), target in WAYS.items()))
+    assert {cause for _, cause in WAYS} == set(MemberCause)
+    assert set(WAYS.values()) | {MemberState.JOINING} == set(MemberState)
+
+
+# --- any order of events ----------------------------------------------------------------------------------------
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("assign"), st.frozensets(st.sampled_from(keys(0, 1, 2, 3)), max_size=4)),
+    st.tuples(
+        st.sampled_from(["answer", "done", "connect", "disconnect", "fence", "move", "loading", "refuse", "close"]),
+        st.just(frozenset[PartitionKey]()),
+    ),
+    st.tuples(st.just("time"), st.just(frozenset[PartitionKey]())),
+)
+
+
+class Model:
+    """Applies random actions, and checks the rules of the member after each one."""
+
+    def __init__(self, *, is_static: bool) -> None:
+        self.story = Story(is_static=is_static)
+        self.open: Revoke | Assign | Lose | None = None
+        self.has: set[PartitionKey] = set()
+        self.reported: set[PartitionKey] = set()
+        self.group_epoch = 0
+        self.is_closing = self.has_ended = False
+
+    def act(self, action: str, assignment: frozenset[PartitionKey]) -> None:
+        story = self.story
+        match action:
+            case "assign" | "answer":
+                self.group_epoch += action == "assign"
+                given = tuple(assignment) if action == "assign" else None
+                self.check(story.answer(max(1, self.group_epoch), given))
+            case "done" if self.open is not None:
+                if isinstance(self.open, Assign):
+                    self.has |= set(self.open.partitions)
+                else:
+                    self.has -= set(self.open.partitions)
+                self.open = None
+                self.check(story.done())
+            case "connect":
+                self.check(story.connect())
+            case "disconnect":
+                self.check(story.do(Disconnected(story.now())))
+            case "fence":
+                self.check(story.refuse(FencedMemberEpoch("old")))
+            case "move":
+                self.check(story.refuse(NotCoordinator("elsewhere")))
+            case "loading":
+                self.check(story.refuse(CoordinatorLoadInProgress("loading")))
+            case "refuse":
+                self.check(story.refuse(InvalidRegularExpression("(")))
+            case "close":
+                self.is_closing = True
+                self.check(story.close())
+            case "time":
+                self.check(story.passes(500))
+
+    def check(self, effects: list[Effect]) -> None:
+        core = self.story.core
+        for effect in effects:
+            assert not self.has_ended, f"{effect} after the end"
+            match effect:
+                case Revoke(partitions) | Lose(partitions):
+                    assert self.open is None
+                    assert partitions
+                    assert set(partitions) <= self.has
+                    self.open = effect
+                case Assign(partitions):
+                    assert self.open is None
+                    assert partitions
+                    assert self.has.isdisjoint(partitions)
+                    assert core.target is not None
+                    assert set(partitions) <= core.target
+                    assert self.has <= core.target, "partitions are given up first"
+                    self.open = effect
+                case SendHeartbeat(epoch, is_full, owned):
+                    self.reported = self.reported if owned is None else set(owned)
+                    if is_full:
+                        assert owned is not None
+                    if epoch > 0:
+                        assert self.reported == self.has, "the coordinator learns what the member has"
+                    else:
+                        assert not self.has, "a member joins and leaves with nothing"
+                case Ended():
+                    assert not self.has
+                    self.has_ended = True
+        assert core.owned == frozenset(self.has)
+
+
+@given(st.booleans(), st.lists(ACTIONS, max_size=60))
+def test_the_rules_hold_in_any_order_of_events(
+    is_static: bool, actions: list[tuple[str, frozenset[PartitionKey]]]
+) -> None:
+    """Whatever happens: a member reports what it has, takes only what it is to have after it gave up the rest; and once
+    the coordinator answers again, it has what it is to have, or has ended."""
+    model = Model(is_static=is_static)
+    for action, assignment in actions:
+        model.act(action, assignment)
+    model.act("connect", frozenset())
+    wanted = frozenset(keys(1, 3))
+    for _ in range(12):
+        model.act("done", frozenset())
+        model.act("time", frozenset())
+        core = model.story.core
+        if core.state in (MemberState.JOINING, MemberState.STABLE, MemberState.RECONCILING):
+            model.act("assign", wanted)
+        elif core.state is MemberState.LEAVING and model.open is None:
+            model.check(model.story.answer(-1))
+    core = model.story.core
+    if core.state in (MemberState.LEFT, MemberState.FAILED):
+        assert model.has_ended
+    else:
+        assert (core.state, core.owned) == (MemberState.STABLE, wanted)
