@@ -46,7 +46,7 @@ from tidelog.protocol.v1 import admin_pb2, data_pb2, quorum_pb2
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
 from tidelog.security.tls_files import Tls
-from tidelog.types import Endpoint, Millis, NodeId, Offset
+from tidelog.types import INTERNAL_TOPICS, Endpoint, Millis, NodeId, Offset
 
 ANSWER_S: Final = 5.0
 """A request that waits for something gets no answer before that; it is given up then."""
@@ -227,7 +227,8 @@ class Assault:
         who = [await self._nodes.call(node, methods.QUORUM_INTRODUCE, ask) for node in self._nodes.nodes]
         every = admin_pb2.GetMetadataRequest(all_topics=True)
         reported = await as_operator(self._nodes, 0, methods.ADMIN_GET_METADATA, every)
-        assert reported.topics, "most requests name a real topic"
+        names = [topic.name for topic in reported.topics if topic.name not in INTERNAL_TOPICS]
+        assert names, "most requests name a real topic"
         images = [found.node.image for found in self._nodes.nodes.values()]
         entries = [entry for image in images if image is not None for entry in image.nodes.values()]
         offsets = [int(image.offset) for image in images if image is not None]
@@ -237,7 +238,7 @@ class Assault:
             ("node_id leader_id partition replicas", [each.node_id for each in who]),
             ("epoch leader_epoch current_leader_epoch last_fetched_epoch partition_epoch", [-1, 0, 1, 2]),
             ("fetch_offset durable_offset metadata_offset end_offset log_end", [0, *offsets]),
-            ("name topic topics names", [topic.name for topic in reported.topics]),
+            ("name topic topics names", names),
             ("group_id group_ids", [GROUP, "others"]),
             ("transactional_id transactional_ids", [TRANSACTIONAL_ID, "others"]),
             ("producer_id producer_ids", [0, 1, 2, 1_000]),
