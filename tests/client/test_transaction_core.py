@@ -15,19 +15,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.replication.pictures import DOCS, is_drawn
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
-from tidelog.client.transaction_core import State, TransactionCore
+from tidelog.client.transaction_core import TRANSITIONS, TransactionalCause, TransactionalState, TransactionCore
 from tidelog.client.transaction_events import (
-    Abort,
+    AbortTransaction,
     AddOffsets,
     Ask,
     AskEnd,
     AskOffsets,
     AskProducerId,
-    Begin,
+    BeginTransaction,
     CallFailed,
-    Commit,
+    CommitTransaction,
     Done,
     Identified,
     OffsetsAdded,
@@ -106,13 +107,13 @@ class Application:
                 self.done.append(error)
 
     def begin(self) -> None:
-        self.note(Begin(self.at))
+        self.note(BeginTransaction(self.at))
 
     def commit(self, *, has_written: bool = True) -> None:
-        self.note(Commit(has_written, self.at))
+        self.note(CommitTransaction(has_written, self.at))
 
     def abort(self, *, has_written: bool = True) -> None:
-        self.note(Abort(has_written, self.at))
+        self.note(AbortTransaction(has_written, self.at))
 
     def identify(self, producer_id: int = 7, epoch: int = 0) -> None:
         self.note(Identified(ProducerId(producer_id), epoch, self.at))
@@ -255,7 +256,7 @@ def test_who_is_fenced_is_decided_by_the_coordinator(error: TidelogError) -> Non
     assert application.asked[-1].call == AskProducerId(ProducerId(7), 0)
     application.refuse(ProducerFenced("the epoch is 4"))
     assert isinstance(error_of(application), ProducerFenced)
-    assert application.core.state is State.FAILED
+    assert application.core.state is TransactionalState.FAILED
 
 
 def test_a_failed_record_makes_the_transaction_abort_only() -> None:
@@ -342,8 +343,14 @@ def test_one_transaction_at_a_time() -> None:
     with pytest.raises(InvalidTxnState, match="one at a time"):
         application.begin()
     application.commit()
-    with pytest.raises(InvalidTxnState, match="committing"):
+    with pytest.raises(InvalidTxnState, match="being committed"):
         application.begin()
+
+
+def test_the_states_and_causes_are_in_the_docs() -> None:
+    is_drawn("client.md", ((source, cause, to) for (source, cause), to in TRANSITIONS.items()))
+    page = (DOCS / "client.md").read_text(encoding="utf-8")
+    assert [cause.name for cause in TransactionalCause if f"`{cause.name}`" not in page] == []
 
 
 # --- random lives -----------------------------------------------------------------------------------------------
@@ -416,13 +423,15 @@ class TransactionalLives(RuleBasedStateMachine):
     def core(self) -> TransactionCore:
         return self.application.core
 
-    @precondition(lambda self: self.core.state in (State.NEW, State.READY) and not self.core.is_busy)
+    @precondition(
+        lambda self: self.core.state in (TransactionalState.NEW, TransactionalState.READY) and not self.core.is_busy
+    )
     @rule()
     def begin(self) -> None:
         self.ending, self.wrote = None, False
         self.application.begin()
 
-    @precondition(lambda self: self.core.state is State.OPEN)
+    @precondition(lambda self: self.core.state is TransactionalState.OPEN)
     @rule()
     def write(self) -> None:
         """A record reaches its leader, which adds its partition."""
@@ -433,13 +442,13 @@ class TransactionalLives(RuleBasedStateMachine):
         else:
             self.application.note(RecordsFailed(InvalidProducerEpoch("over"), self.application.at))
 
-    @precondition(lambda self: self.core.state is State.OPEN)
+    @precondition(lambda self: self.core.state is TransactionalState.OPEN)
     @rule()
     def commit(self) -> None:
         self.epoch, self.ending = self.application.opened[-1][1], True
         self.application.commit(has_written=self.wrote)
 
-    @precondition(lambda self: self.core.state in (State.OPEN, State.ABORT_ONLY))
+    @precondition(lambda self: self.core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY))
     @rule()
     def abort(self) -> None:
         self.epoch, self.ending = self.application.opened[-1][1], False
@@ -488,12 +497,12 @@ class TransactionalLives(RuleBasedStateMachine):
 
     @invariant()
     def what_is_reported_is_so(self) -> None:
-        if self.ending is None or self.core.is_busy or self.core.state is State.OPEN:
+        if self.ending is None or self.core.is_busy or self.core.state is TransactionalState.OPEN:
             return
         error = self.application.done[-1]
         committed = self.coordinator.ended.get(self.epoch, Ended(committed=False)).committed
         if isinstance(error, TransactionOutcomeUnknown):
-            assert self.core.state is State.FAILED
+            assert self.core.state is TransactionalState.FAILED
         elif self.ending and error is None:
             assert committed or not self.wrote, "reported as committed"
         else:

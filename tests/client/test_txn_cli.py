@@ -12,7 +12,7 @@ from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.cli.transaction_commands import duration
-from tidelog.client.transaction_admin import ActiveProducer, TransactionDescription
+from tidelog.client.transaction_admin import KnownProducer, TransactionDescription
 from tidelog.clock import MachineClock
 from tidelog.errors import ProducerFenced, TransactionalIdNotFound, UnknownTopicOrPartition
 from tidelog.protocol.v1 import data_pb2
@@ -182,7 +182,7 @@ def test_a_synchronous_admin_has_the_same_calls(cluster: MemoryCluster) -> None:
         assert isinstance(found["etl"], TransactionDescription)
         assert isinstance(found["nobody"], TransactionalIdNotFound)
         (known,) = admin.describe_producers([P0])[P0].producers
-        assert isinstance(known, ActiveProducer)
+        assert isinstance(known, KnownProducer)
         assert [each.is_hanging for each in admin.open_transactions([P0])] == [False]
         with pytest.raises(UnknownTopicOrPartition):
             admin.describe_producers([("nowhere", 0)])

@@ -54,7 +54,7 @@ from tidelog.client.producer_failures import ensure_fits, memory_exhausted, not_
 from tidelog.client.producer_options import checked_codec, checked_idempotence, checked_policy, checked_transactions
 from tidelog.client.route import Route, batch_limits
 from tidelog.client.transaction import Transaction
-from tidelog.client.transactions import Transactions
+from tidelog.client.transactions import ProducerTransactions
 from tidelog.client.unsent_records import warn_of_unsent
 from tidelog.clock import Clock
 from tidelog.errors import InvalidTxnState, LeaderNotAvailable, TidelogError
@@ -147,7 +147,7 @@ class Producer(Service):
         self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
         self._max_block_ms = max_block_ms
         self._transactional_id = transactional_id or ""
-        self._transactions: Transactions | None = None
+        self._transactions: ProducerTransactions | None = None
         self._core: ProducerCore
         if transactional_id is None:
             self._core = ProducerCore(policy, self._rng)
@@ -155,7 +155,7 @@ class Producer(Service):
             limits = checked_transactions(
                 policy, transactional_id, transaction_timeout_ms, max_block_ms, idempotent=self._idempotent
             )
-            self._transactions = Transactions(
+            self._transactions = ProducerTransactions(
                 limits, policy, self._clock, self._rng, self._execute, self._spawn, self._has_waiting_calls
             )
             self._core = self._transactions.records

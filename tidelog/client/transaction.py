@@ -16,7 +16,7 @@ from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
 from tidelog.client.options import text, topic_partition, whole_number
-from tidelog.client.transactions import Transactions
+from tidelog.client.transactions import ProducerTransactions
 from tidelog.errors import CommitFailed, InvalidTxnState, TidelogError
 from tidelog.records.v2.record import Header
 from tidelog.records.v2.varint import INT64_MAX
@@ -63,7 +63,7 @@ class Transaction:
     TransactionOutcomeUnknown: close this producer; its message says how to continue.
     """
 
-    def __init__(self, producer: RecordSink, transactions: Transactions) -> None:
+    def __init__(self, producer: RecordSink, transactions: ProducerTransactions) -> None:
         self._producer, self._transactions = producer, transactions
         self._is_open = False
         self._was_opened = False

@@ -78,7 +78,7 @@ class TransactionDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class ActiveProducer:
+class KnownProducer:
     """A producer that a partition knows. last_timestamp_ms: of its last record. transaction_start: first offset of its
     open transaction; -1 if none is open. coordinator_epoch: of its last marker; -1 none."""
 
@@ -96,7 +96,7 @@ class PartitionProducers:
 
     partition: TopicPartition
     last_stable_offset: Offset
-    producers: tuple[ActiveProducer, ...]
+    producers: tuple[KnownProducer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class TransactionAdmin(AdminCalls):
 
     async def abort_hanging_transaction(
         self, partition: TopicPartition | tuple[str, int], start_offset: int
-    ) -> ActiveProducer:
+    ) -> KnownProducer:
         """Abort the transaction that begins at this offset, in this partition only, and return its producer. It must
         hang: if a coordinator knows it, it may be committed in other partitions at the same time.
 
@@ -387,8 +387,8 @@ def _described(
 
 
 def _producers_of(key: TopicPartition, each: data_pb2.DescribedProducers) -> PartitionProducers:
-    producers: Sequence[ActiveProducer] = [
-        ActiveProducer(
+    producers: Sequence[KnownProducer] = [
+        KnownProducer(
             ProducerId(one.producer_id),
             one.producer_epoch,
             one.last_sequence,

@@ -1,13 +1,5 @@
-"""Transaction core: when a transaction of a producer begins and how it ends. Pure: events in, effects out.
-
-    NEW          no producer id, or it has to be asked for again ----> STARTING
-    STARTING     asks the coordinator for producer id and epoch  ----> OPEN, NEW, FAILED
-    READY        no transaction is open                          ----> OPEN
-    OPEN         records and offsets are added                   ----> COMMITTING, ABORTING, ABORT_ONLY, READY, FAILED
-    ABORT_ONLY   something of the transaction failed             ----> ABORTING, READY
-    COMMITTING   asks the coordinator to commit                  ----> READY, NEW, FAILED
-    ABORTING     asks the coordinator to abort                   ----> READY, NEW, FAILED
-    FAILED       fenced, or an outcome is unknown: the producer must end
+"""Transaction core: when a transaction of a producer begins and how it ends. Pure: events in, effects out. The states
+are drawn in docs/client.md.
 
 Invariants:
   1. A transaction is reported as committed only after the coordinator has said so, and as aborted only if it is certain
@@ -30,16 +22,16 @@ from random import Random
 from typing import Final
 
 from tidelog.client.transaction_events import (
-    Abort,
+    AbortTransaction,
     AddOffsets,
     Ask,
     AskEnd,
     AskOffsets,
     AskProducerId,
-    Begin,
+    BeginTransaction,
     Call,
     CallFailed,
-    Commit,
+    CommitTransaction,
     Done,
     Identified,
     OffsetsAdded,
@@ -77,28 +69,56 @@ _SURELY_NOT_COMMITTED: Final = (InvalidTxnState, TransactionAbortable)
 """Answers of the coordinator about the transaction of this epoch: nothing was written in it, or it was aborted."""
 
 
-class State(Enum):
+class TransactionalState(Enum):
     """State of a transactional producer."""
 
-    NEW = "new"
-    STARTING = "starting"
-    READY = "ready"
+    NEW = "without a producer id, or with one that has to be asked for again"
+    STARTING = "waiting for its producer id"
+    READY = "without an open transaction"
     OPEN = "open"
-    ABORT_ONLY = "abort-only"
-    COMMITTING = "committing"
-    ABORTING = "aborting"
+    ABORT_ONLY = "open, and can only be aborted"
+    COMMITTING = "being committed"
+    ABORTING = "being aborted"
     FAILED = "failed"
 
 
+class TransactionalCause(Enum):
+    """Why the state changes."""
+
+    BEGIN = "the application opens a transaction"
+    IDENTIFIED = "the coordinator has given producer id and epoch"
+    NOT_IDENTIFIED = "the coordinator refuses, or does not answer in time"
+    PART_FAILED = "a record or the offsets of the transaction failed"
+    COMMIT = "the block ends"
+    ABORT = "an exception leaves the block, or the application aborts"
+    NOTHING_WRITTEN = "the coordinator does not know the transaction: no record and no offset was sent"
+    ENDED = "the coordinator has committed or aborted"
+    NOT_COMMITTED = "the coordinator certainly did not commit"
+    NOT_CONFIRMED = "the coordinator did not confirm the abort, which is certain anyway"
+    OUTCOME_UNKNOWN = "it is unknown whether the coordinator has committed"
+    FENCED = "a newer producer has the transactional id"
+
+
 TRANSITIONS: Final = {
-    State.NEW: (State.STARTING,),
-    State.STARTING: (State.OPEN, State.NEW, State.FAILED),
-    State.READY: (State.OPEN,),
-    State.OPEN: (State.COMMITTING, State.ABORTING, State.ABORT_ONLY, State.READY, State.FAILED),
-    State.ABORT_ONLY: (State.ABORTING, State.READY),
-    State.COMMITTING: (State.READY, State.NEW, State.FAILED),
-    State.ABORTING: (State.READY, State.NEW, State.FAILED),
-    State.FAILED: (),
+    (TransactionalState.NEW, TransactionalCause.BEGIN): TransactionalState.STARTING,
+    (TransactionalState.STARTING, TransactionalCause.IDENTIFIED): TransactionalState.OPEN,
+    (TransactionalState.STARTING, TransactionalCause.NOT_IDENTIFIED): TransactionalState.NEW,
+    (TransactionalState.STARTING, TransactionalCause.FENCED): TransactionalState.FAILED,
+    (TransactionalState.READY, TransactionalCause.BEGIN): TransactionalState.OPEN,
+    (TransactionalState.OPEN, TransactionalCause.PART_FAILED): TransactionalState.ABORT_ONLY,
+    (TransactionalState.OPEN, TransactionalCause.COMMIT): TransactionalState.COMMITTING,
+    (TransactionalState.OPEN, TransactionalCause.ABORT): TransactionalState.ABORTING,
+    (TransactionalState.OPEN, TransactionalCause.NOTHING_WRITTEN): TransactionalState.READY,
+    (TransactionalState.OPEN, TransactionalCause.FENCED): TransactionalState.FAILED,
+    (TransactionalState.ABORT_ONLY, TransactionalCause.ABORT): TransactionalState.ABORTING,
+    (TransactionalState.ABORT_ONLY, TransactionalCause.NOTHING_WRITTEN): TransactionalState.READY,
+    (TransactionalState.COMMITTING, TransactionalCause.ENDED): TransactionalState.READY,
+    (TransactionalState.COMMITTING, TransactionalCause.NOT_COMMITTED): TransactionalState.NEW,
+    (TransactionalState.COMMITTING, TransactionalCause.OUTCOME_UNKNOWN): TransactionalState.FAILED,
+    (TransactionalState.COMMITTING, TransactionalCause.FENCED): TransactionalState.FAILED,
+    (TransactionalState.ABORTING, TransactionalCause.ENDED): TransactionalState.READY,
+    (TransactionalState.ABORTING, TransactionalCause.NOT_CONFIRMED): TransactionalState.NEW,
+    (TransactionalState.ABORTING, TransactionalCause.FENCED): TransactionalState.FAILED,
 }
 
 
@@ -108,7 +128,7 @@ def needs_lookup(error: TidelogError) -> bool:
 
 
 @dataclass(slots=True)
-class _Question:
+class _RepeatedCall:
     """A call to a coordinator that is repeated until it is answered."""
 
     call: Call
@@ -123,12 +143,12 @@ class TransactionCore:
 
     def __init__(self, policy: TransactionPolicy, rng: Random) -> None:
         self.policy = policy
-        self.state = State.NEW
+        self.state = TransactionalState.NEW
         self.failure: TidelogError | None = None
         """Why the open transaction cannot be committed, or why the producer has failed."""
         self._rng = rng
         self._producer_id, self._epoch = ProducerId(NO_PRODUCER_ID), NO_PRODUCER_EPOCH
-        self._question: _Question | None = None
+        self._question: _RepeatedCall | None = None
         self._has_offsets = False
         """Offsets may have been added to the open transaction."""
 
@@ -137,24 +157,29 @@ class TransactionCore:
         """Whether a call is under way."""
         return self._question is not None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the producer must end."""
+        return self.state is TransactionalState.FAILED
+
     def handle(self, event: TransactionEvent) -> list[TransactionEffect]:
         """Apply an event and return the effects in order. Raises InvalidTxnState, or the reason why the producer has
         failed, for a call of the application that the state does not allow; nothing has changed then."""
         match event:
-            case Begin(at):
+            case BeginTransaction(at):
                 return self._begin(at)
             case AddOffsets(group, offsets, at):
-                self._ensure(State.OPEN)
+                self._ensure(TransactionalState.OPEN)
                 self._has_offsets = True
                 return self._ask(
                     AskOffsets(self._producer_id, self._epoch, group, offsets), at, self.policy.max_block_ms
                 )
-            case Commit(has_written, at):
-                self._ensure(State.OPEN)
-                return self._end(State.COMMITTING, at, has_written=has_written)
-            case Abort(has_written, at):
-                self._ensure(State.OPEN, State.ABORT_ONLY)
-                return self._end(State.ABORTING, at, has_written=has_written)
+            case CommitTransaction(has_written, at):
+                self._ensure(TransactionalState.OPEN)
+                return self._end(TransactionalCause.COMMIT, at, has_written=has_written)
+            case AbortTransaction(has_written, at):
+                self._ensure(TransactionalState.OPEN, TransactionalState.ABORT_ONLY)
+                return self._end(TransactionalCause.ABORT, at, has_written=has_written)
             case RecordsFailed(error):
                 return self._records_failed(error)
             case Identified(producer_id, epoch):
@@ -168,47 +193,47 @@ class TransactionCore:
     # --- what the application asks for --------------------------------------------------------------------------
 
     def _begin(self, at: Millis) -> list[TransactionEffect]:
-        self._ensure(State.NEW, State.READY)
-        if self.state is State.READY:
-            return self._open()
-        self._move(State.STARTING)
+        self._ensure(TransactionalState.NEW, TransactionalState.READY)
+        if self.state is TransactionalState.READY:
+            return self._open(TransactionalCause.BEGIN)
+        self._move(TransactionalCause.BEGIN)
         return self._ask(AskProducerId(self._producer_id, self._epoch), at, self.policy.max_block_ms)
 
-    def _open(self) -> list[TransactionEffect]:
-        self._move(State.OPEN)
+    def _open(self, cause: TransactionalCause) -> list[TransactionEffect]:
+        self._move(cause)
         self.failure, self._has_offsets = None, False
         return [Opened(self._producer_id, self._epoch), Done()]
 
-    def _end(self, ending: State, at: Millis, *, has_written: bool) -> list[TransactionEffect]:
+    def _end(self, cause: TransactionalCause, at: Millis, *, has_written: bool) -> list[TransactionEffect]:
         """Ask for the end of the transaction. The coordinator does not know one without records and offsets."""
-        committed = ending is State.COMMITTING
+        committed = cause is TransactionalCause.COMMIT
         effects: list[TransactionEffect] = [] if committed else [RecordsRefused(self._aborted())]
         if not has_written and not self._has_offsets:
-            self._move(State.READY)
+            self._move(TransactionalCause.NOTHING_WRITTEN)
             return [*effects, Done()]
-        self._move(ending)
+        self._move(cause)
         limit_ms = self.policy.transaction_timeout_ms if committed else self.policy.max_block_ms
         return [*effects, *self._ask(AskEnd(self._producer_id, self._epoch, committed), at, limit_ms)]
 
-    def _ensure(self, *states: State) -> None:
+    def _ensure(self, *states: TransactionalState) -> None:
         if self.state not in states or self.is_busy:
             raise self.refusal()
 
     def reason(self) -> TidelogError | None:
         """Return what a call raises because the open transaction or the producer has failed; None: neither has."""
-        if self.state is State.FAILED:
+        if self.state is TransactionalState.FAILED:
             assert self.failure is not None, "a producer fails for a reason"
             again = type(self.failure)(self.failure.message)
             again.__cause__ = self.failure.__cause__
             return again
-        return self._aborted() if self.state is State.ABORT_ONLY else None
+        return self._aborted() if self.state is TransactionalState.ABORT_ONLY else None
 
     def refusal(self) -> TidelogError:
         """Return what a call raises that the state does not allow."""
         reason = self.reason()
         if reason is not None:
             return reason
-        if self.state in (State.NEW, State.READY):
+        if self.state in (TransactionalState.NEW, TransactionalState.READY):
             return InvalidTxnState(f"the producer {self._name} has no open transaction: open one with transaction()")
         return InvalidTxnState(
             f"the producer {self._name} has a transaction that is {self.state.value}, and it has one at a time: leave "
@@ -219,20 +244,20 @@ class TransactionCore:
 
     def _records_failed(self, error: TidelogError) -> list[TransactionEffect]:
         """The open transaction can only be aborted; if the producer is fenced, not even that."""
-        if self.state is not State.OPEN:
+        if self.state is not TransactionalState.OPEN:
             return []
         if isinstance(error, ProducerFenced):
-            return self._fail(self._fenced(error))
-        self._move(State.ABORT_ONLY)
+            return self._fail(TransactionalCause.FENCED, self._fenced(error))
+        self._move(TransactionalCause.PART_FAILED)
         self.failure = error
         return [RecordsRefused(self._aborted())]
 
     def _identified(self, producer_id: ProducerId, epoch: int) -> list[TransactionEffect]:
         self._question = None
         self._producer_id, self._epoch = producer_id, epoch
-        if self.state is State.STARTING:
-            return self._open()
-        self._move(State.READY)
+        if self.state is TransactionalState.STARTING:
+            return self._open(TransactionalCause.IDENTIFIED)
+        self._move(TransactionalCause.ENDED)
         return [Done()]
 
     def _call_failed(self, error: TidelogError, is_applied: bool | None, at: Millis) -> list[TransactionEffect]:
@@ -240,7 +265,7 @@ class TransactionCore:
         assert question is not None, "one call is under way"
         question.failures += 1
         question.may_be_applied = question.may_be_applied or is_applied is None
-        is_vain = isinstance(question.call, AskOffsets) and self.state is not State.OPEN
+        is_vain = isinstance(question.call, AskOffsets) and self.state is not TransactionalState.OPEN
         if error.retry is not Retry.NEVER and not isinstance(error, _NEED_A_NEW_TRANSACTION) and not is_vain:
             pause_ms = self._pause_ms(error, question.failures)
             if at + pause_ms < question.until:
@@ -259,11 +284,11 @@ class TransactionCore:
 
     def _not_identified(self, error: TidelogError) -> list[TransactionEffect]:
         if isinstance(error, ProducerFenced | InvalidProducerEpoch):
-            return [*self._fail(self._fenced(error)), Done(self.failure)]
-        self._move(State.NEW)
+            return [*self._fail(TransactionalCause.FENCED, self._fenced(error)), Done(self.failure)]
+        self._move(TransactionalCause.NOT_IDENTIFIED)
         return [Done(error)]
 
-    def _not_committed(self, error: TidelogError, question: _Question) -> list[TransactionEffect]:
+    def _not_committed(self, error: TidelogError, question: _RepeatedCall) -> list[TransactionEffect]:
         if question.may_be_applied and not isinstance(error, _SURELY_NOT_COMMITTED):
             unknown = TransactionOutcomeUnknown(
                 f"it is unknown whether the transaction of {self._name} (producer id {self._producer_id}, epoch "
@@ -273,11 +298,11 @@ class TransactionCore:
                 "`tidelog txn describe` shows the state of the transactional id."
             )
             unknown.__cause__ = error
-            return [*self._fail(unknown), Done(unknown)]
+            return [*self._fail(TransactionalCause.OUTCOME_UNKNOWN, unknown), Done(unknown)]
         if isinstance(error, ProducerFenced):
-            return [*self._fail(self._fenced(error)), Done(self.failure)]
+            return [*self._fail(TransactionalCause.FENCED, self._fenced(error)), Done(self.failure)]
         self.failure = error
-        self._move(State.NEW)
+        self._move(TransactionalCause.NOT_COMMITTED)
         aborted = self._aborted()
         return [RecordsRefused(aborted), Done(aborted)]
 
@@ -285,25 +310,24 @@ class TransactionCore:
         """The coordinator has not confirmed the abort. It is certain nevertheless: nothing ever asked for a commit, and
         the coordinator aborts when the producer asks for its next epoch, or at the transaction's timeout."""
         if isinstance(error, ProducerFenced):
-            return [*self._fail(self._fenced(error)), Done()]
-        self._move(State.NEW)
+            return [*self._fail(TransactionalCause.FENCED, self._fenced(error)), Done()]
+        self._move(TransactionalCause.NOT_CONFIRMED)
         return [Done()]
 
     # --- means --------------------------------------------------------------------------------------------------
 
     def _ask(self, call: Call, at: Millis, limit_ms: int) -> list[TransactionEffect]:
-        self._question = _Question(call, Millis(at + limit_ms))
+        self._question = _RepeatedCall(call, Millis(at + limit_ms))
         return [Ask(call, 0, self._question.until)]
 
-    def _fail(self, error: TidelogError) -> list[TransactionEffect]:
+    def _fail(self, cause: TransactionalCause, error: TidelogError) -> list[TransactionEffect]:
         """The producer cannot be used any more."""
-        self._move(State.FAILED)
+        self._move(cause)
         self.failure = error
         return [RecordsRefused(error)]
 
-    def _move(self, to: State) -> None:
-        assert to in TRANSITIONS[self.state], f"{self.state} does not lead to {to}"
-        self.state = to
+    def _move(self, cause: TransactionalCause) -> None:
+        self.state = TRANSITIONS[self.state, cause]
 
     def _aborted(self) -> TransactionAborted:
         cause = self.failure

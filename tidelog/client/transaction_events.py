@@ -61,7 +61,7 @@ Call: TypeAlias = AskProducerId | AskEnd | AskOffsets
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class BeginTransaction:
     """The application opens a transaction."""
 
     at: Millis
@@ -77,7 +77,7 @@ class AddOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitTransaction:
     """All records of the transaction are acknowledged: commit it. has_written: there are any."""
 
     has_written: bool
@@ -85,7 +85,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class AbortTransaction:
     """Abort the open transaction. has_written: a record may have reached a leader."""
 
     has_written: bool
@@ -126,7 +126,14 @@ class CallFailed:
 
 
 TransactionEvent: TypeAlias = (
-    Begin | AddOffsets | Commit | Abort | RecordsFailed | Identified | OffsetsAdded | CallFailed
+    BeginTransaction
+    | AddOffsets
+    | CommitTransaction
+    | AbortTransaction
+    | RecordsFailed
+    | Identified
+    | OffsetsAdded
+    | CallFailed
 )
 
 

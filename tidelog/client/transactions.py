@@ -20,18 +20,18 @@ from tidelog.client.group_metadata import GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.producer_events import Effect, Flushed, Policy
-from tidelog.client.transaction_core import State, TransactionCore, needs_lookup
+from tidelog.client.transaction_core import TransactionalState, TransactionCore, needs_lookup
 from tidelog.client.transaction_events import (
-    Abort,
+    AbortTransaction,
     AddOffsets,
     Ask,
     AskEnd,
     AskOffsets,
     AskProducerId,
-    Begin,
+    BeginTransaction,
     Call,
     CallFailed,
-    Commit,
+    CommitTransaction,
     Done,
     Identified,
     OffsetsAdded,
@@ -55,7 +55,7 @@ _log = logging.getLogger("tidelog.producer")
 _COMMITTING: Final = "the transaction is being committed: send records before its block ends"
 
 
-class Transactions:
+class ProducerTransactions:
     """The transactions of one producer, one at a time."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Transactions:
         """The producer has ended: a call that is under way gets no answer any more."""
         self._stopped = reason
         if self._caller is not None and not self._caller.done():
-            if self._core.state is State.COMMITTING:
+            if self._core.state is TransactionalState.COMMITTING:
                 error: TidelogError = TransactionOutcomeUnknown(
                     f"it is unknown whether the transaction of {self._policy.transactional_id!r} was committed: "
                     f"{reason.message}. A new producer with the same transactional id ends it"
@@ -107,7 +107,12 @@ class Transactions:
     @property
     def has_open(self) -> bool:
         """Whether a transaction is open, or ends at this moment."""
-        return self._core.state in (State.OPEN, State.ABORT_ONLY, State.COMMITTING, State.ABORTING)
+        return self._core.state in (
+            TransactionalState.OPEN,
+            TransactionalState.ABORT_ONLY,
+            TransactionalState.COMMITTING,
+            TransactionalState.ABORTING,
+        )
 
     async def begin(self) -> None:
         """Open a transaction: the first one asks for a producer id, which ends what an earlier producer of the same
@@ -117,7 +122,7 @@ class Transactions:
         async with self._turn:
             await self._settled()
             try:
-                await self._perform(Begin(self._clock.monotonic_ms()))
+                await self._perform(BeginTransaction(self._clock.monotonic_ms()))
             except asyncio.CancelledError:
                 self._when_settled(self._abandon)
                 raise
@@ -142,11 +147,11 @@ class Transactions:
             await self._flush()
             async with self._turn:
                 await self._settled()
-                if self._core.state is not State.ABORT_ONLY:
-                    await self._perform(Commit(self.records.has_written, self._clock.monotonic_ms()))
+                if self._core.state is not TransactionalState.ABORT_ONLY:
+                    await self._perform(CommitTransaction(self.records.has_written, self._clock.monotonic_ms()))
                     return
         except asyncio.CancelledError:
-            if self._core.state in (State.OPEN, State.ABORT_ONLY):
+            if self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY):
                 self._when_settled(self._abandon)
             raise
         reason = await self.abort()
@@ -159,13 +164,13 @@ class Transactions:
         async with self._turn:
             await self._settled()
             reason = self._core.reason()
-            if self._core.state in (State.OPEN, State.ABORT_ONLY):
+            if self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY):
                 try:
-                    await self._perform(Abort(self.records.has_written, self._clock.monotonic_ms()))
+                    await self._perform(AbortTransaction(self.records.has_written, self._clock.monotonic_ms()))
                 except asyncio.CancelledError:
                     self._when_settled(self._abandon)
                     raise
-                if self._core.state is State.FAILED:  # the coordinator has said who is fenced
+                if self._core.has_failed:  # the coordinator has said who is fenced
                     reason = self._core.reason()
         return reason
 
@@ -210,9 +215,13 @@ class Transactions:
 
     def _abandon(self) -> None:
         """The caller that opened the transaction was cancelled: abort it, without a caller that waits."""
-        if self._core.state in (State.OPEN, State.ABORT_ONLY) and not self._core.is_busy and self._cluster is not None:
+        if (
+            self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY)
+            and not self._core.is_busy
+            and self._cluster is not None
+        ):
             self._caller = asyncio.get_running_loop().create_future()
-            self._handle(Abort(self.records.has_written, self._clock.monotonic_ms()))
+            self._handle(AbortTransaction(self.records.has_written, self._clock.monotonic_ms()))
 
     # --- the core and the world ---------------------------------------------------------------------------------
 
@@ -233,7 +242,7 @@ class Transactions:
 
     def _done(self, error: TidelogError | None) -> None:
         """The application's call has ended."""
-        if self._core.state in (State.NEW, State.READY):
+        if self._core.state in (TransactionalState.NEW, TransactionalState.READY):
             self.records.refuse_records(InvalidTxnState(NO_TRANSACTION))
         caller, self._caller = self._caller, None
         assert caller is not None, "a call is under way"
