@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,8 +18,9 @@ from node.process.local_cluster import LocalCluster
 from tests.client.memory_cluster import CLOCK, start, until
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer, ConsumerRecord
+from tidelog.client.coordinators import CoordinatorKind, Coordinators
 from tidelog.client.producer import Producer
-from tidelog.errors import GroupIdNotFound, NonEmptyGroup
+from tidelog.errors import TidelogError
 from tidelog.types import PartitionIndex, TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -117,3 +119,120 @@ def test_members_share_a_topic_and_a_closed_ones_partitions_move_at_once(healed:
             assert [(each.partition, each.lag) for each in lags] == [(place, 0) for place in places]
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_killed_members_partitions_are_read_within_the_session_timeout(healed: LocalCluster) -> None:
+    async def story() -> None:
+        places = await topic_of(healed, "killed")
+        seen = list[ConsumerRecord]()
+        member = worker(healed, "killed", "killed")
+        try:
+            async with Consumer(healed.bootstrap, group="killed", topics=["killed"]) as survivor:
+                reading = start(collect(survivor, seen))
+                async with Admin(healed.bootstrap) as admin:
+                    while True:  # until both have two partitions
+                        found = (await admin.describe_groups(["killed"]))["killed"]
+                        if not isinstance(found, TidelogError) and [len(m.assignment) for m in found.members] == [2, 2]:
+                            break
+                        await CLOCK.sleep_ms(50)
+                member.kill()
+                killed = CLOCK.monotonic_ms()
+                await fill(healed, places, range(100))
+                await until(lambda: len(seen) >= 100)
+                took_ms = CLOCK.monotonic_ms() - killed
+                reading.cancel()
+            assert numbers(seen) == list(range(100))
+            assert took_ms < SESSION_MS + 1_500
+        finally:
+            member.kill()
+            member.wait()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_members_keep_their_partitions_while_the_coordinator_fails(healed: LocalCluster, how: signal.Signals) -> None:
+    """The node of the coordinator is killed or hangs while members read: no member is fenced, no partition moves, every
+    record is read once, and what was processed is committed at the next coordinator."""
+
+    async def story() -> None:
+        group = f"failover-{how.name}"
+        places = await topic_of(healed, group)
+        lost: list[TopicPartition] = []
+        revoked: list[TopicPartition] = []
+        seen = list[ConsumerRecord]()
+        async with (
+            Consumer(healed.bootstrap, group=group, topics=[group], on_lost=lost.extend) as first,
+            Consumer(healed.bootstrap, group=group, topics=[group], on_lost=lost.extend) as second,
+        ):
+            tasks = [start(collect(each, seen)) for each in (first, second)]
+            await until(lambda: len(first.assignment) == len(second.assignment) == 2)
+            await fill(healed, places, range(100))
+            await until(lambda: len(seen) >= 100)
+            before = [sorted(first.assignment), sorted(second.assignment)]
+            os.kill(healed.nodes[await coordinator_of(healed, group)].pid, how)
+            failed = CLOCK.monotonic_ms()
+            await fill(healed, places, range(100, 200))
+            await until(lambda: len(seen) >= 200)
+            await first.commit()
+            await second.commit()
+            took_ms = CLOCK.monotonic_ms() - failed
+            assert [sorted(first.assignment), sorted(second.assignment)] == before
+            for task in tasks:
+                task.cancel()
+            assert (lost, revoked) == ([], [])
+            assert numbers(seen) == list(range(200))
+            assert took_ms < 15_000
+        async with Admin(healed.bootstrap) as admin:
+            assert [each.lag for each in await admin.group_lag(group)] == [0] * 4
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_the_tools_show_and_reset_a_group_of_processes(healed: LocalCluster) -> None:
+    async def prepare() -> None:
+        places = await topic_of(healed, "tools")
+        await fill(healed, places, range(40))
+
+    asyncio.run(asyncio.wait_for(prepare(), 30))
+
+    def tidelog(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tidelog.cli", *arguments, "-b", healed.bootstrap],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=60,
+            check=False,
+        )
+
+    read = tidelog("consume", "tools", "--group", "tools")
+    assert (read.returncode, read.stderr) == (0, "40 records\n")
+    assert sorted(map(int, read.stdout.split())) == list(range(40))
+    (lag,) = json.loads(tidelog("group", "lag", "tools", "--json").stdout)
+    assert lag["lag"] == 0
+    member = worker(healed, "tools", "tools")
+    try:
+        while '"members": 1' not in tidelog("group", "list", "--json").stdout:
+            pass
+        refused = tidelog("group", "reset-offsets", "tools", "--topic", "tools", "--to-earliest", "--execute")
+        assert (refused.returncode, "stop all consumers of the group" in refused.stderr) == (1, True)
+        assert "has 1 member" in refused.stderr
+        member.send_signal(signal.SIGINT)
+        assert member.wait(30) == 130
+    finally:
+        member.kill()
+        member.wait()
+    reset = tidelog("group", "reset-offsets", "tools", "--topic", "tools", "--shift-by", "-5", "--execute")
+    assert (reset.returncode, reset.stderr) == (0, "4 offsets set\n")
+    again = tidelog("consume", "tools", "--group", "tools")
+    assert (again.returncode, len(again.stdout.split())) == (0, 20)
+    assert tidelog("group", "delete", "tools").returncode == 0
+    assert "there is no group 'tools'" in tidelog("group", "lag", "tools").stderr
+
+
+async def coordinator_of(cluster: LocalCluster, group: str) -> int:
+    """Return the node of the group's coordinator."""
+    async with Consumer(cluster.bootstrap) as client:
+        found = await Coordinators(client._cluster, Random(1)).find(CoordinatorKind.GROUP, group, timeout_ms=10_000)
+    return next(node.node_id for node in cluster.nodes if node.address == found)
