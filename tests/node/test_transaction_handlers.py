@@ -1,0 +1,313 @@
+"""Requests to transaction coordinators: what is refused before a coordinator gets it, and how answers are composed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
+from node.coordinators.transactions.transaction_location import TransactionLocation
+from node.listeners.grpc.grpc_peers import GrpcPeers
+from node.requests.transaction_handlers import TransactionHandlers
+from node.requests.types.authorizer import Authorizer
+from replication.controller.image import EMPTY, TopicState
+from replication.coordination.group_requests import NamedPartition
+from replication.coordination.transaction_requests import (
+    AddOffsetsToTxn,
+    AddOrVerifyPartitions,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnAnswer,
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsAnswer,
+    EndTxn,
+    InitTransactionalProducer,
+    InitTransactionalProducerAnswer,
+    InitWithProducerId,
+    ListedTransaction,
+    ListTransactions,
+    ListTransactionsAnswer,
+    ProducerIdNeeded,
+    TransactionToVerify,
+)
+from replication.coordination.transactions.transaction_config import TransactionConfig
+from tests.node.wires import CALLER, TOPIC, Cluster
+from tests.sim.clock import SimClock
+from tidelog.errors import (
+    ClusterAuthorizationFailed,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidGroupId,
+    InvalidRequest,
+    NotController,
+    NotCoordinator,
+    OperationNotAttempted,
+    TidelogError,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+    UnreadableCoordinatorRecord,
+)
+from tidelog.security.acls import ResourceType
+from tidelog.types import TRANSACTIONS_TOPIC, Millis, NodeId, PartitionIndex, ProducerId
+
+P = PartitionIndex
+
+
+class World:
+    """Handlers of node 1, whose coordinators answer what the test says."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(partitions=4)
+        image = self.cluster.image
+        topic = TopicState(TRANSACTIONS_TOPIC, TOPIC, {}, image.topics[TOPIC].partitions)
+        self.image = replace(EMPTY, topics={TOPIC: topic}, topic_ids={TRANSACTIONS_TOPIC: TOPIC}, nodes=image.nodes)
+        self.producer_ids: list[int | TidelogError] = [1000, 1001]
+        self.coordinators = TransactionCoordinators(
+            self.cluster.manager(1),
+            TransactionLocation(NodeId(1), lambda: self.image, "client"),
+            clock=SimClock(self.cluster.loop),
+            peers=GrpcPeers(self.cluster.wires),
+            call_soon=self.cluster.loop.call_soon,
+            config=TransactionConfig(),
+            take_producer_id=self.take,
+        )
+        self.asked: list[tuple[int, Any]] = []
+        self.answers: Callable[[int, Any], Any] = lambda _partition, _request: None
+        runtime: Any = self.coordinators.runtime
+        runtime.submit = self.submit
+        self.handlers = TransactionHandlers(self.coordinators)
+
+    async def submit(self, partition: int, request: Any) -> Any:
+        self.asked.append((partition, request))
+        answer = self.answers(partition, request)
+        if isinstance(answer, TidelogError):
+            raise answer
+        return answer
+
+    async def take(self) -> ProducerId:
+        taken = self.producer_ids.pop(0)
+        if isinstance(taken, TidelogError):
+            raise taken
+        return ProducerId(taken)
+
+    def call(self, name: str, request: Any, context: Any = CALLER) -> Any:
+        return self.cluster.wait(getattr(self.handlers, name)(request, context))
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.cluster.loop.raise_defects()
+    world.cluster.close()
+
+
+def init(**changes: Any) -> InitTransactionalProducer:
+    return replace(InitTransactionalProducer("t1", 60_000, ProducerId(-1), -1, 2), **changes)
+
+
+def end(**changes: Any) -> EndTxn:
+    return replace(EndTxn("t1", ProducerId(5), 0, committed=True, transaction_version=2), **changes)
+
+
+def add(*places: tuple[str, int], **changes: Any) -> AddPartitionsToTxn:
+    partitions = tuple(NamedPartition(topic, P(index)) for topic, index in places)
+    return replace(AddPartitionsToTxn("t1", ProducerId(5), 0, partitions), **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "error"),
+    [
+        ("init_producer_id", init(transactional_id=""), InvalidRequest),
+        ("init_producer_id", init(transactional_id="x" * 2_000), InvalidRequest),
+        ("init_producer_id", init(producer_id=ProducerId(4)), InvalidRequest),
+        ("init_producer_id", init(producer_epoch=4), InvalidRequest),
+        ("end_txn", end(transactional_id=""), InvalidRequest),
+        ("end_txn", end(producer_id=ProducerId(-1)), InvalidRequest),
+        ("end_txn", end(producer_epoch=1 << 15), InvalidRequest),
+        ("end_txn", end(transaction_version=3), InvalidRequest),
+        ("add_partitions_to_txn", add(("a", 0), ("a", 0)), InvalidRequest),
+        ("add_partitions_to_txn", add(("a", 0), producer_epoch=-1), InvalidRequest),
+        ("add_partitions_to_txn", add(*[("a", index) for index in range(10_001)]), InvalidRequest),
+        ("add_offsets_to_txn", AddOffsetsToTxn("t1", ProducerId(5), 0, ""), InvalidGroupId),
+        ("add_offsets_to_txn", AddOffsetsToTxn("", ProducerId(5), 0, "g"), InvalidRequest),
+        ("list_transactions", ListTransactions(states=("x" * 1_000,)), InvalidRequest),
+        ("describe_transactions", DescribeTransactions(("t",) * 10_001), InvalidRequest),
+    ],
+)
+def test_what_no_client_sends_reaches_no_coordinator(
+    world: World, name: str, request_: Any, error: type[TidelogError]
+) -> None:
+    with pytest.raises(error):
+        world.call(name, request_)
+    assert world.asked == []
+
+
+def test_a_producer_id_is_taken_when_the_coordinator_needs_one(world: World) -> None:
+    def answers(_partition: int, request: Any) -> Any:
+        if isinstance(request, InitWithProducerId):
+            return InitTransactionalProducerAnswer(request.fresh, 0)
+        return ProducerIdNeeded()
+
+    world.answers = answers
+    assert world.call("init_producer_id", init()) == InitTransactionalProducerAnswer(ProducerId(1000), 0)
+    assert [request for _, request in world.asked] == [init(), InitWithProducerId(init(), ProducerId(1000))]
+
+
+def test_without_a_producer_id_the_producer_tries_again(world: World) -> None:
+    """Trap 17 of the wire notes: the error must be one that clients repeat."""
+    world.answers = lambda _partition, _request: ProducerIdNeeded()
+    world.producer_ids = [NotController("none")]
+    with pytest.raises(CoordinatorNotAvailable):
+        world.call("init_producer_id", init())
+
+
+def test_without_the_internal_topic_the_producer_looks_the_coordinator_up(world: World) -> None:
+    world.image = EMPTY
+    with pytest.raises(CoordinatorNotAvailable):
+        world.call("init_producer_id", init())
+
+
+def test_another_node_is_named_if_it_coordinates(world: World) -> None:
+    world.answers = lambda _partition, _request: NotCoordinator("not here")
+    state = replace(world.image.topics[TOPIC].partitions[0], leader=NodeId(2))
+    topic = replace(world.image.topics[TOPIC], partitions=(state,) * 4)
+    world.image = replace(world.image, topics={TOPIC: topic})
+    world.coordinators.runtime.on_image(world.image)
+    with pytest.raises(NotCoordinator) as refused:
+        world.call("end_txn", end())
+    assert refused.value.leader is not None
+    assert refused.value.leader.node_id == 2
+
+
+class Limited(Authorizer):
+    """Allows topic `mine` and transactional ids that begin with `t`."""
+
+    def topic_refusal(self, context: Any, api: Any, topic: str, *, by_id: bool = False) -> TidelogError | None:
+        return None if topic == "mine" else TopicAuthorizationFailed(topic)
+
+    def resource_refusal(
+        self,
+        context: Any,
+        api: Any,
+        operation: Any,
+        resource_type: ResourceType,
+        name: str,
+    ) -> TidelogError | None:
+        return None if self._allows(resource_type, name) else TransactionalIdAuthorizationFailed(name)
+
+    def allows(self, context: Any, operation: Any, resource_type: ResourceType, name: str) -> bool:
+        return self._allows(resource_type, name)
+
+    def allows_topic(self, context: Any, operation: Any, topic: str) -> bool:
+        return topic == "mine"
+
+    def _allows(self, resource_type: ResourceType, name: str) -> bool:
+        assert resource_type is ResourceType.TRANSACTIONAL_ID
+        return name.startswith("t")
+
+
+LIMITED = replace(CALLER, authorizer=Limited())
+
+
+def test_no_partition_is_added_if_the_caller_may_not_write_to_one(world: World) -> None:
+    answer = world.call("add_partitions_to_txn", add(("mine", 0), ("other", 1)), LIMITED)
+    errors = [type(each.error) for each in answer.partitions]
+    assert errors == [OperationNotAttempted, TopicAuthorizationFailed]
+    assert world.asked == []
+    world.answers = lambda _partition, _request: AddPartitionsToTxnAnswer(())
+    world.call("add_partitions_to_txn", add(("mine", 0)), LIMITED)
+    assert len(world.asked) == 1
+
+
+def lead(world: World, *partitions: int) -> None:
+    """Let the node have the coordinators of these partitions."""
+    runtime: Any = world.coordinators.runtime
+    runtime._coordinators = dict.fromkeys(map(P, partitions))
+
+
+def test_all_coordinators_of_the_node_are_listed_without_what_is_hidden(world: World) -> None:
+    lead(world, 0, 2, 3)
+    of = {0: ["t5", "hidden"], 2: ["t1"]}
+
+    def answers(partition: int, _request: Any) -> Any:
+        if partition == 3:
+            return UnreadableCoordinatorRecord("broken")
+        names = of[partition]
+        return ListTransactionsAnswer(
+            tuple(ListedTransaction(name, ProducerId(0), "Ongoing", Millis(5)) for name in names)
+        )
+
+    world.answers = answers
+    request = ListTransactions(states=("Ongoing",))
+    listed = world.call("list_transactions", request, LIMITED)
+    assert [each.transactional_id for each in listed.transactions] == ["t1", "t5"]
+    assert world.asked == [(0, request), (2, request), (3, request)]
+    world.answers = lambda _partition, _request: CoordinatorLoadInProgress("loading")
+    with pytest.raises(CoordinatorLoadInProgress):
+        world.call("list_transactions", request)
+
+
+def test_each_transactional_id_is_described_or_refused_in_its_place(world: World) -> None:
+    def answers(_partition: int, request: Any) -> Any:
+        [name] = request.transactional_ids
+        if name == "t-elsewhere":
+            return NotCoordinator("not here")
+        partitions = (NamedPartition("mine", P(0)), NamedPartition("other", P(0)))
+        return DescribeTransactionsAnswer((DescribedTransaction(name, None, "Ongoing", partitions=partitions),))
+
+    world.answers = answers
+    names = ("t1", "hidden", "", "t-elsewhere", "t1")
+    described = world.call("describe_transactions", DescribeTransactions(names), LIMITED).transactions
+    assert [each.transactional_id for each in described] == list(names)
+    assert [type(each.error) for each in described] == [
+        type(None),
+        TransactionalIdAuthorizationFailed,
+        InvalidRequest,
+        NotCoordinator,
+        type(None),
+    ]
+    assert described[0].partitions == (NamedPartition("mine", P(0)),)
+    assert len(world.asked) == 2, "an id that is named twice is asked for once"
+
+
+def test_only_nodes_ask_for_verification_and_get_an_answer_for_each_entry(world: World) -> None:
+    entries = tuple(
+        TransactionToVerify(name, ProducerId(5), 0, verify_only=False, partitions=(NamedPartition("mine", P(0)),))
+        for name in ("t1", "t2")
+    )
+    with pytest.raises(ClusterAuthorizationFailed):
+        world.call("add_or_verify_partitions", AddOrVerifyPartitions(entries), replace(CALLER, for_nodes=False))
+    answer = world.call("add_or_verify_partitions", AddOrVerifyPartitions(entries))
+    assert [each.transactional_id for each in answer.transactions] == ["t1", "t2"]
+    assert all(isinstance(each.partitions[0].error, NotCoordinator) for each in answer.transactions)
+
+
+def test_a_caller_that_leaves_ends_nothing(world: World) -> None:
+    """The decision is made without it; its outcome is reported to nobody."""
+    coordinator = FakeCoordinator(world.cluster.loop)
+    runtime: Any = world.coordinators.runtime
+    runtime.coordinator = lambda _partition: coordinator
+    entry = TransactionToVerify("t1", ProducerId(5), 0, verify_only=False, partitions=(NamedPartition("mine", P(0)),))
+    work = world.coordinators.add_or_verify(AddOrVerifyPartitions((entry,)))
+    task: asyncio.Task[Any] = world.cluster.loop.create_task(work)
+    world.cluster.run(0.01)
+    task.cancel()
+    world.cluster.run(0.01)
+    coordinator.decision.set_exception(CoordinatorNotAvailable("suspended"))
+    world.cluster.run(0.01)
+    assert task.cancelled()
+
+
+class FakeCoordinator:
+    """A coordinator with one decision, which the test makes."""
+
+    def __init__(self, loop: Any) -> None:
+        self.decision: asyncio.Future[Any] = loop.create_future()
+
+    def submit(self, _request: Any) -> asyncio.Future[Any]:
+        return self.decision
