@@ -16,7 +16,7 @@ import pytest
 from node.process.local_cluster import LocalCluster
 from replication.coordination.partitioning import partition_of
 from tests.integration.load import Load
-from tidelog import Admin, Consumer
+from tidelog import Admin, Consumer, TopicPartition
 
 pytestmark = pytest.mark.integration
 
@@ -116,9 +116,10 @@ async def everything(bootstrap: str, topic: str) -> Counter[bytes]:
 async def transformed(cluster: LocalCluster, count: int) -> Counter[bytes]:
     """What TARGET holds once it has that many records."""
     async with asyncio.timeout(120):
-        while (found := await everything(cluster.bootstrap, TARGET)).total() < count:
-            await asyncio.sleep(0.2)
-    return found
+        while True:
+            found = await everything(cluster.bootstrap, TARGET)
+            if found.total() >= count:
+                return found
 
 
 def test_a_pipeline_is_exactly_once_while_its_coordinators_members_and_leaders_are_killed(
@@ -148,3 +149,123 @@ def test_a_pipeline_is_exactly_once_while_its_coordinators_members_and_leaders_a
 
     with workers(cluster, tmp_path, "a", "b") as both:
         asyncio.run(story(both))
+
+
+INTERRUPTION_SECONDS_MAX = 15.0
+"""Far above a failover, far below the session timeout of 45 s: no member has to wait for another one's session."""
+
+
+@dataclass
+class Reader:
+    """A member of a group: what it was given, when, and which partitions it had to give up."""
+
+    found: Counter[bytes] = field(default_factory=Counter)
+    longest_pause: float = 0.0
+    given_up: list[TopicPartition] = field(default_factory=list)
+
+    async def read(self, bootstrap: str, stop: asyncio.Event, *, instance_id: str | None = None) -> None:
+        """Until `stop`; commits by itself."""
+        loop = asyncio.get_running_loop()
+        async with Consumer(
+            bootstrap,
+            group=GROUP,
+            topics=[SOURCE],
+            auto_commit_interval_ms=200,
+            instance_id=instance_id,
+            on_revoked=self.given_up.extend,
+            on_lost=self.given_up.extend,
+        ) as consumer:
+            last = None
+            while not stop.is_set():
+                records = await consumer.poll(timeout=0.2)
+                now = loop.time()
+                if records:
+                    self.longest_pause = max(self.longest_pause, now - (last or now))
+                    last = now
+                self.found.update(record.value or b"" for record in records)
+            given_up, self.given_up = list(self.given_up), []
+        self.given_up = given_up  # without what the end of the block gave up
+
+
+def test_a_rolling_restart_of_the_nodes_moves_no_partition_between_members_and_repeats_no_record(
+    cluster: LocalCluster,
+) -> None:
+    load = Load(cluster.bootstrap, SOURCE, PARTITIONS, pause_ms=20)
+    readers = [Reader() for _ in range(3)]
+
+    async def story() -> None:
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            for reader in readers:
+                tasks.create_task(reader.read(cluster.bootstrap, stop))
+            async with load.running():
+                await load.wait_more(500)
+                async with asyncio.timeout(60):
+                    while not all(reader.found for reader in readers):
+                        await load.wait_more(100)
+                for reader in readers:
+                    reader.longest_pause = 0.0
+                    reader.given_up.clear()
+                for node in cluster.nodes:
+                    assert await asyncio.to_thread(cluster.stop_node, node.node_id) == 0
+                    cluster.start_node(node.node_id)
+                    await asyncio.to_thread(cluster.wait_healthy, 60)
+                    await load.wait_more(300)
+            async with asyncio.timeout(60):
+                while sum(reader.found.total() for reader in readers) < len(load.acknowledged):
+                    await load_turn()
+            stop.set()
+        committed = await committed_offsets(cluster.bootstrap)
+        ends = {
+            index: max(offset for at, offset in load.acknowledged if at == index) + 1 for index in range(PARTITIONS)
+        }
+        assert committed == ends, "what was read is not what is committed"
+
+    asyncio.run(story())
+    found = sum((reader.found for reader in readers), Counter[bytes]())
+    assert found == Counter(load.acknowledged.values()), "records were read twice, or not at all"
+    assert [reader.given_up for reader in readers] == [[], [], []], "a member lost its partitions"
+    assert max(reader.longest_pause for reader in readers) < INTERRUPTION_SECONDS_MAX
+
+
+async def load_turn() -> None:
+    """Let the readers continue."""
+    await asyncio.sleep(0.05)
+
+
+async def committed_offsets(bootstrap: str) -> dict[int, int]:
+    async with Admin(bootstrap) as admin:
+        found = await admin.list_group_offsets(GROUP)
+    return {int(at.partition): int(place.offset) for at, place in found.items() if place is not None}
+
+
+def test_members_that_are_restarted_one_after_the_other_lose_and_repeat_no_record(cluster: LocalCluster) -> None:
+    """Each member closes, which commits, and starts again."""
+    load = Load(cluster.bootstrap, SOURCE, PARTITIONS, pause_ms=20)
+    readers: list[Reader] = []
+
+    async def story() -> None:
+        stops = [asyncio.Event() for _ in range(3)]
+        async with asyncio.TaskGroup() as tasks:
+
+            def start(number: int) -> asyncio.Task[None]:
+                stops[number] = asyncio.Event()
+                readers.append(Reader())
+                return tasks.create_task(readers[-1].read(cluster.bootstrap, stops[number]))
+
+            running = [start(number) for number in range(3)]
+            async with load.running():
+                for number in range(3):
+                    await load.wait_more(500)
+                    stops[number].set()
+                    await running[number]
+                    running[number] = start(number)
+                await load.wait_more(500)
+            async with asyncio.timeout(60):
+                while sum(reader.found.total() for reader in readers) < len(load.acknowledged):
+                    await load_turn()
+            for stop in stops:
+                stop.set()
+
+    asyncio.run(story())
+    assert sum((reader.found for reader in readers), Counter[bytes]()) == Counter(load.acknowledged.values())
