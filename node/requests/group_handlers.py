@@ -68,10 +68,11 @@ from tidelog.errors import (
     InvalidRequest,
     NotCoordinator,
     TidelogError,
+    TopicAuthorizationFailed,
     UnreadableCoordinatorRecord,
 )
-from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType
-from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex
+from tidelog.security.acls import CLUSTER_NAME, AclOperation, ResourceType, shown
+from tidelog.types import OFFSETS_TOPIC, Millis, PartitionIndex, TopicId
 
 Entry = TypeVar("Entry")
 Result = TypeVar("Result")
@@ -271,8 +272,8 @@ class GroupHandlers:
             answer: OffsetFetchAnswer = await self._ask(request.group_id, request, context)
             allows = context.authorizer.allows_topic
             topics = {each.topic for each in answer.partitions}
-            shown = {topic for topic in topics if allows(context, AclOperation.DESCRIBE, topic)}
-            return OffsetFetchAnswer(tuple(each for each in answer.partitions if each.topic in shown))
+            visible = {topic for topic in topics if allows(context, AclOperation.DESCRIBE, topic)}
+            return OffsetFetchAnswer(tuple(each for each in answer.partitions if each.topic in visible))
         ensure_few(request.partitions, "partitions")
         refused = _refusals(request.partitions, apis.GROUPS_OFFSET_FETCH, context)
 
@@ -315,7 +316,8 @@ class GroupHandlers:
         return ListGroupsAnswer(tuple(sorted(groups, key=lambda group: group.group_id)))
 
     async def describe_groups(self, request: DescribeGroups, context: RequestContext) -> DescribeGroupsAnswer:
-        """The state of groups; an error in the place of those that have none here."""
+        """The state of groups; an error in the place of those that have none here, or whose members subscribe to a
+        topic that the caller may not describe (as Kafka)."""
 
         async def describe(group_ids: tuple[str, ...]) -> Sequence[DescribedGroup]:
             answer: DescribeGroupsAnswer = await self._ask(group_ids[0], DescribeGroups(group_ids), context)
@@ -327,7 +329,8 @@ class GroupHandlers:
             DescribedGroup,
             lambda group_id: _group_refusal(group_id, AclOperation.DESCRIBE, apis.GROUPS_DESCRIBE_GROUPS, context),
         )
-        return DescribeGroupsAnswer(tuple(found))
+        image = self._image()
+        return DescribeGroupsAnswer(tuple(_visible(group, image, context) for group in found))
 
     async def delete_groups(self, request: DeleteGroups, context: RequestContext) -> DeleteGroupsAnswer:
         """Delete empty groups with their offsets."""
@@ -382,6 +385,21 @@ def _group_refusal(
     group_id: str, operation: AclOperation, api: Api[Any, Any], context: RequestContext
 ) -> TidelogError | None:
     return context.authorizer.resource_refusal(context, api, operation, ResourceType.GROUP, group_id)
+
+
+def _visible(group: DescribedGroup, image: ClusterImage, context: RequestContext) -> DescribedGroup:
+    names = {name for member in group.members for name in member.subscribed_topic_names}
+    ids = {topic.topic_id for member in group.members for topic in (*member.assignment, *member.target)}
+    names |= {topic.name for topic_id in ids if (topic := image.topics.get(TopicId(topic_id))) is not None}
+    if all(context.authorizer.allows_topic(context, AclOperation.DESCRIBE, name) for name in names):
+        return group
+    return DescribedGroup(
+        group.group_id,
+        TopicAuthorizationFailed(
+            f"members of group {group.group_id!r} read topics that {shown(context.principal)} may not DESCRIBE: an "
+            "operator can give the permission for the topics of the group (`tidelog acl add`)"
+        ),
+    )
 
 
 def _refusals(
