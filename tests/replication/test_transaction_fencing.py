@@ -224,6 +224,17 @@ def test_a_transaction_that_times_out_in_the_last_epoch_leaves_no_producer_with_
     assert world.write((answer.producer_id, 0), "orders-0") == [None]
 
 
+def test_a_producer_that_continues_after_a_timeout_in_the_last_epoch_gets_another_producer_id() -> None:
+    world = World()
+    p = world.with_epoch(LAST)
+    world.write(p, "orders-0")
+    world.later(60_000)
+    world.settle()
+    answer = world.init(expected=p)
+    assert answer == InitTransactionalProducerAnswer(ProducerId(world.next_id), 0)
+    assert world.init(expected=p) == answer
+
+
 def test_a_new_producer_after_a_fence_in_the_last_epoch_gets_another_producer_id() -> None:
     world = World()
     p = world.with_epoch(LAST)

@@ -55,7 +55,7 @@ class Client:
 
 
 class Transactions(RuleBasedStateMachine):
-    @initialize(first=st.sampled_from([0, 5, 32_763, 32_765, 32_766]), version=st.sampled_from([1, 2, 2]))
+    @initialize(first=st.sampled_from([0, 32_763, 32_764, 32_765, 32_765, 32_766]), version=st.sampled_from([1, 2, 2]))
     def start(self, first: int, version: int) -> None:
         self.world = World()
         self.world.with_epoch(first)
@@ -124,7 +124,8 @@ class Transactions(RuleBasedStateMachine):
         if client.wanted is not None:
             committed = client.wanted  # a client repeats what it has asked for
         answer = self.world.end(client.producer, committed=committed, version=self.version)
-        client.sent.append((client.producer, committed))
+        if client.wrote or not committed:
+            client.sent.append((client.producer, committed))
         if isinstance(answer, EndTxnAnswer) and self.version == 2:
             self._was_decided(client.producer, committed=committed)
         if lost:
@@ -164,7 +165,8 @@ class Transactions(RuleBasedStateMachine):
         client = self.clients[which]
         if not client.sent:
             return
-        producer, what = client.sent[index % len(client.sent)]
+        producer, what = client.sent[-1 - index % len(client.sent)]
+        opposite = opposite and producer != client.producer
         before = self.world.machine.values[TXN]
         if isinstance(what, str):
             if self.version == 2:

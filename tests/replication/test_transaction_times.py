@@ -103,6 +103,18 @@ def test_a_clock_that_was_set_back_delays_a_timeout_by_one_timeout_at_most() -> 
     assert world.state() is State.PREPARE_ABORT
 
 
+def test_a_clock_that_is_set_while_a_transaction_is_open_does_not_change_its_timeout() -> None:
+    world = World()
+    p = world.started()
+    world.write(p, "orders-0")
+    world.later(TIMEOUT_MS - 1)
+    world.now = Instant(world.now.monotonic_ms, Millis(world.now.wall_ms + DAY_MS))
+    world.write(p, "orders-1")
+    assert world.machine.tick(world.now) == []
+    world.later(1)
+    assert world.state() is State.PREPARE_ABORT
+
+
 def test_a_transaction_that_kafka_prepared_for_two_phases_does_not_time_out() -> None:
     world = World(TransactionConfig(transaction_max_timeout_ms=Millis(NO_TIMEOUT_MS)))
     answer = world.ask(InitTransactionalProducer(TXN, NO_TIMEOUT_MS, ProducerId(-1), -1, 2))
@@ -158,13 +170,15 @@ def test_a_transaction_that_is_not_complete_does_not_expire() -> None:
     assert world.machine.values == {}
 
 
-def test_activity_postpones_expiry_and_the_others_expire() -> None:
+@pytest.mark.parametrize("replaced", [True, False])
+def test_activity_postpones_expiry_and_the_others_expire(replaced: bool) -> None:
     world = World()
     world.init(name="a")
     world.init(name="b")
     world.later(DAY_MS)
     world.init(name="a")
-    world.replace(compacted=True)
+    if replaced:
+        world.replace(compacted=True)
     world.later(WEEK_MS - DAY_MS)
     assert set(world.machine.values) == {"a"}
 
