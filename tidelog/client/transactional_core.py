@@ -33,6 +33,8 @@ from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, ProducerId
 
 CONCURRENT_MS: Final = 5
 """First pause after ConcurrentTransactions: markers are written in some milliseconds."""
+CONCURRENT_MS_MAX: Final = 20
+"""Longest one: a longer pause would cost more than the requests."""
 
 NO_TRANSACTION: Final = (
     "no transaction is open: a producer with a transactional_id sends records inside "
@@ -135,7 +137,7 @@ class TransactionalCore(ProducerCore):
     def _retry(self, batch: PendingBatch, cause: TidelogError, at: Millis) -> None:
         super()._retry(batch, cause, at)
         if isinstance(cause, ConcurrentTransactions):
-            pause_ms = CONCURRENT_MS << min(batch.attempts - 1, 10)
+            pause_ms = min(CONCURRENT_MS_MAX, CONCURRENT_MS << min(batch.attempts - 1, 10))
             batch.queue.retry_ms = min(batch.queue.retry_ms, Millis(at + pause_ms))
 
     def _finish(self, at: Millis, effects: list[Effect], finished: Finished) -> None:
