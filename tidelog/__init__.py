@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from tidelog.client.batch_delivery import BatchDelivery, RecordsNotQueued
     from tidelog.client.consumer import Consumer, ConsumerRecord
     from tidelog.client.delivery import Delivery, SendResult
+    from tidelog.client.group_metadata import CommittedOffset
     from tidelog.client.producer import Producer
     from tidelog.client.transaction import Transaction
     from tidelog.errors import (
+        CommitFailed,
         CommitUnknown,
         ProducerFenced,
         TidelogError,
@@ -40,7 +42,9 @@ _HOME: Final = {
     "ClusterDescription": "tidelog.client.admin",
     "BatchDelivery": "tidelog.client.batch_delivery",
     "Codec": "tidelog.types",
+    "CommitFailed": "tidelog.errors",
     "CommitUnknown": "tidelog.errors",
+    "CommittedOffset": "tidelog.client.group_metadata",
     "Consumer": "tidelog.client.consumer",
     "ConsumerRecord": "tidelog.client.consumer",
     "Delivery": "tidelog.client.delivery",
@@ -65,7 +69,9 @@ __all__ = [
     "BatchDelivery",
     "ClusterDescription",
     "Codec",
+    "CommitFailed",
     "CommitUnknown",
+    "CommittedOffset",
     "Consumer",
     "ConsumerRecord",
     "Delivery",

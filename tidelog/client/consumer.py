@@ -460,16 +460,19 @@ class Consumer(FetchClient):
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield all records from the positions on, without end."""
         self._step()
+        member = self._member_or_none
         while True:
             await self._clock.sleep_ms(0)
             cursor = await self._next_cursor()
             while cursor.at < len(cursor.records) and not cursor.is_stopped:  # a seek clears the list
                 record = cursor.records[cursor.at]
-                self._returning(cursor)
+                if member is not None:
+                    member.returning(cursor)
                 cursor.at += 1
                 self._moved(cursor, Offset(record.offset + 1))
                 yield record
-                self._step()
+                if member is not None:
+                    member.step()
 
     async def _next_cursor(self) -> Cursor:
         """Return the next cursor with records, round-robin."""

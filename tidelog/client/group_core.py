@@ -236,8 +236,6 @@ class GroupCore:
         """What the member is to have; None: unknown."""
         self.error: TidelogError | None = None
         """Why the member failed."""
-        self.failure: TidelogError | None = None
-        """The last refusal; None once an answer has come."""
         self._rng, self._is_static = rng, is_static
         self._open: Revoke | Assign | Lose | None = None
         self._known: frozenset[TopicId] = frozenset()
@@ -249,7 +247,6 @@ class GroupCore:
         self._sent_at: Millis | None = None
         """When the open heartbeat was sent; None: none is open."""
         self._due = Millis(0)
-        self._interval_ms = 0
         self._failures = 0
         self._refused_since: Millis | None = None
         self._lookup_due = Millis(0)
@@ -299,10 +296,9 @@ class GroupCore:
         self._sent_at = None
         if self.state not in (*_LIVE, MemberState.LEAVING):
             return  # to the former membership
-        self._failures, self._refused_since, self.failure = 0, None, None
-        self._interval_ms = max(1, event.interval_ms)
+        self._failures, self._refused_since = 0, None
         is_reported = self.owned == self._reported or self._leave_by is not None
-        self._due = Millis(event.at + self._interval_ms) if is_reported else event.at
+        self._due = Millis(event.at + max(1, event.interval_ms)) if is_reported else event.at
         if self.state is MemberState.LEAVING and event.epoch < JOIN_EPOCH:
             self._announced = False
         if event.epoch < max(self.epoch, JOIN_EPOCH + 1):
@@ -314,7 +310,7 @@ class GroupCore:
             self._move(MemberCause.JOINED)
 
     def _note_refusal(self, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
-        self._sent_at, self._reported, self.failure = None, None, error
+        self._sent_at, self._reported = None, None
         if isinstance(error, FencedMemberEpoch | UnknownMemberId):
             self._note_fenced(at, effects)
         elif error.retry is Retry.ELSEWHERE:

@@ -26,6 +26,7 @@ from tidelog.errors import (
     StaleMemberEpoch,
     TidelogError,
     UnknownMemberId,
+    UnknownServerError,
 )
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
@@ -111,7 +112,8 @@ class GroupOffsets:
         Raises CommitFailed if the member was fenced, GroupAuthorizationFailed, TopicAuthorizationFailed; the last error
         after the timeout.
         """
-        named = None if partitions is None else [_named(key) for key in partitions]
+        wanted = [] if partitions is None else list(partitions)
+        named = None if partitions is None else [_named(key) for key in wanted]
 
         def request() -> groups_pb2.OffsetFetchRequest:
             who = committer()
@@ -130,7 +132,10 @@ class GroupOffsets:
                 answer = await self._coordinators.call(
                     GROUP, group_id, methods.GROUPS_OFFSET_FETCH, request, error_of=_fetch_error, timeout_ms=left_ms
                 )
-                return {_key_of(each): _committed_of(each) for each in answer.partitions}
+                found = {_key_of(each): _committed_of(each) for each in answer.partitions}
+                if named is not None:
+                    _ensure_complete(wanted, found)
+                return found
             except _FENCED as error:
                 raise commit_failed(group_id, error) from error
             except TidelogError as error:
@@ -165,6 +170,15 @@ def _refusal(group_id: str, answer: groups_pb2.OffsetCommitResponse) -> TidelogE
     )
     error.__cause__ = cause
     return error
+
+
+def _ensure_complete(asked: Iterable[TopicPartition], answered: Iterable[TopicPartition]) -> None:
+    """An answer without a partition would look like a partition without an offset. Raises UnknownServerError."""
+    missing = set(asked) - set(answered)
+    if missing:
+        raise UnknownServerError(
+            f"the coordinator did not answer about {', '.join(map(str, sorted(missing)))}: see the log of its node"
+        )
 
 
 def _to_commit(key: TopicPartition, offset: OffsetCommitted) -> groups_pb2.OffsetToCommit:
