@@ -33,6 +33,8 @@ class PartitionFigures:
     size: int = 0
     """Bytes of its log."""
     segments: int = 0
+    undecided: int = 0
+    """Committed records from the last stable offset on."""
 
 
 _GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionFigures], int]], ...]] = (
@@ -49,6 +51,11 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionFigures], int]], ...]] =
         "tidelog_partition_not_durable",
         "Records of this replica that are not durable yet: log end minus durable offset",
         lambda figures: figures.log_end - figures.durable_offset,
+    ),
+    (
+        "tidelog_partition_last_stable_offset_lag",
+        "Committed records not visible to read_committed: high watermark minus last stable offset",
+        lambda figures: figures.undecided,
     ),
     ("tidelog_partition_size_bytes", "Bytes of this replica's log", lambda figures: figures.size),
     ("tidelog_partition_segments", "Segments of this replica's log", lambda figures: figures.segments),

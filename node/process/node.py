@@ -472,6 +472,7 @@ def _figures_of(replica: Replica, image: ClusterImage) -> PartitionFigures:
         durable_offset=log.durable_offset,
         size=log.size,
         segments=log.segment_count,
+        undecided=log.high_watermark - log.last_stable_offset,
     )
 
 

@@ -40,7 +40,16 @@ from tidelog.security.certificates import create_authority
 from tidelog.types import Endpoint, Offset, PartitionIndex, QuotaEntity, QuotaType, QuotaValue
 
 LEADER = PartitionFigures(
-    "orders", 3, leads=True, isr_size=2, replicas=3, log_start=0, log_end=110, high_watermark=100, durable_offset=105
+    "orders",
+    3,
+    leads=True,
+    isr_size=2,
+    replicas=3,
+    log_start=0,
+    log_end=110,
+    high_watermark=100,
+    durable_offset=105,
+    undecided=7,
 )
 FOLLOWER = PartitionFigures(
     "orders", 4, leads=False, isr_size=3, replicas=3, log_start=0, log_end=50, high_watermark=50, durable_offset=50
@@ -185,6 +194,7 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_partition_isr", "3", "leader", "orders"] == 2
     assert samples["tidelog_partition_uncommitted", "3", "leader", "orders"] == 10
     assert samples["tidelog_partition_not_durable", "3", "leader", "orders"] == 5
+    assert samples["tidelog_partition_last_stable_offset_lag", "3", "leader", "orders"] == 7
     assert samples["tidelog_partition_high_watermark", "4", "follower", "orders"] == 50
     assert samples["tidelog_coordinator_partitions", "active", "group"] == 49
     assert samples["tidelog_coordinator_load_seconds_total", "group"] == 2
@@ -314,7 +324,7 @@ def test_a_scrape_of_many_partitions_yields_to_the_loop() -> None:
     text = asyncio.run(partition_text(partitions(), turn)).decode()
     assert lots[:4] == [2 * AT_ONCE, 3 * AT_ONCE, 4 * AT_ONCE, 5 * AT_ONCE]
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    assert len(samples) == 3 + 8 * 1_000
+    assert len(samples) == 3 + 9 * 1_000
     assert "tidelog_under_replicated 1000.0" in text
 
 
