@@ -44,8 +44,9 @@ from tidelog.errors import InvalidProducerEpoch, InvalidRequest, InvalidTxnState
 from tidelog.records import EndTxnMarker, control_batch
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, ProducerId
 
-MARKER_WAIT_MS: Final = 10_000
-"""How long a marker may wait for the in-sync replicas. The coordinator sends it again afterwards."""
+MARKER_WAIT_MS: Final = 2_000
+"""How long a marker may wait for the in-sync replicas. The coordinator sends it again afterwards. The other markers of
+the request are not answered earlier."""
 
 MARKERS_PER_TURN: Final = 100
 """Markers that are appended in one turn of the loop: some 10 ms."""
