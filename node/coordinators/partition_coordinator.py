@@ -11,7 +11,8 @@ Invariants:
   2. An answer or effect is given away in the leader epoch of its decision, after everything that the machine had
      applied by then was committed; otherwise the request fails.
   3. No decision is asked for while too few replicas are in sync.
-Not here: reading the partition (loading.py), when to work (runtime.py), the decisions (replication/coordination/).
+Not here: reading the partition (coordinator_loading.py), when to work (runtime.py), the decisions
+(replication/coordination/).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from node.coordinators.coordinator_figures import CoordinatorMeter
-from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorCause, CoordinatorState, state_after
 from node.coordinators.record_batches import EncodedDecision, batches_of, encoded, fits
 from node.replicas.leader_replica import LeaderReplica
@@ -94,7 +95,7 @@ class PartitionCoordinator:
 
     def __init__(
         self,
-        kind: CoordinatorKind,
+        kind: CoordinatorSpec,
         replica: Replica,
         leader: LeaderReplica,
         *,

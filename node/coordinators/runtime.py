@@ -5,7 +5,7 @@ Requests are decided at the end of the turn of the loop in which they came, all 
 machines share the ticker of the replicas; an idle coordinator costs nothing.
 
 Invariants: `run` owns every task. A defect of one coordinator does not end the others.
-Not here: one coordinator (partition_coordinator.py), reading its partition (loading.py), the topic
+Not here: one coordinator (partition_coordinator.py), reading its partition (coordinator_loading.py), the topic
 (internal_topics.py).
 """
 
@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from node.coordinators.coordinator_figures import CoordinatorFigures, CoordinatorMeter
-from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.coordinator_loading import Loading
+from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorState
-from node.coordinators.loading import Loading
 from node.coordinators.partition_coordinator import DEFECT_RETRY_MS, TURN_MS, PartitionCoordinator
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import EMPTY, ClusterImage, PartitionState
@@ -43,7 +43,7 @@ class CoordinatorRuntime:
 
     def __init__(
         self,
-        kind: CoordinatorKind,
+        kind: CoordinatorSpec,
         replicas: ReplicaManager,
         *,
         clock: Clock,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from node.config import NodeConfig
 from node.coordinator_settings import GroupSettings, TransactionSettings
-from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.group_lag import GroupLag
 from node.coordinators.internal_topics import InternalTopic, InternalTopics
 from node.coordinators.member_streams import MemberStreams
@@ -85,14 +85,14 @@ class NodeCoordinators:
         }
         """The handlers, by service."""
 
-    def _group_kind(self, settings: GroupSettings) -> CoordinatorKind:
+    def _group_kind(self, settings: GroupSettings) -> CoordinatorSpec:
         config = settings.machine_config()
 
         def carry_out(partition: PartitionIndex, effect: object) -> None:
             assert isinstance(effect, NudgeMembers), f"groups have no effect {effect}"
             self._streams.nudge(partition, effect.group_id, effect.member_ids)
 
-        return CoordinatorKind(
+        return CoordinatorSpec(
             "group",
             OFFSETS_TOPIC,
             lambda _partition: GroupMachine(config, compile_pattern),

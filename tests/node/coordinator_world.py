@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.partition_coordinator import PartitionCoordinator
 from node.coordinators.runtime import CoordinatorRuntime
@@ -158,7 +158,7 @@ class World(Cluster):
             machines.append(Counters())
             return machines[-1]
 
-        kind = CoordinatorKind(
+        kind = CoordinatorSpec(
             "counter",
             "t",
             new_machine,

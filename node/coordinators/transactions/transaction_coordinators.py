@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from node.coordinators.coordinator_kind import CoordinatorKind
+from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.marker_sender import MarkerSender
 from node.coordinators.transactions.transaction_location import TransactionLocation
@@ -79,7 +79,7 @@ class TransactionCoordinators:
         self._machines: dict[PartitionIndex, TransactionMachine] = {}
         """By partition: loaded, or being loaded. For metrics."""
         self._write: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]] | None = None
-        kind = CoordinatorKind(
+        kind = CoordinatorSpec(
             "transaction",
             TRANSACTIONS_TOPIC,
             self._new_machine,

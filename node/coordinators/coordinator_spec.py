@@ -12,7 +12,7 @@ from tidelog.types import PartitionIndex
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorKind:
+class CoordinatorSpec:
     """A kind of coordinator.
 
     name: for log lines and metrics. topic: the internal topic. new_machine: the empty machine of a partition.
