@@ -40,6 +40,7 @@ from tidelog.client.transaction_events import (
     TransactionPolicy,
 )
 from tidelog.errors import (
+    CommitFailed,
     ConcurrentTransactions,
     ConnectionFailed,
     ConnectionLost,
@@ -304,6 +305,16 @@ def test_offsets_of_a_member_that_lost_its_partitions_abort_the_transaction() ->
     assert isinstance(error.__cause__, StaleMemberEpoch)
     with pytest.raises(TransactionAborted):
         application.commit()
+
+
+def test_a_member_whose_epoch_grew_commits_with_the_next_one() -> None:
+    """Unlike fixed metadata: each attempt asks the member, which refuses if it has lost what it read."""
+    application = Application().in_transaction()
+    application.note(AddOffsets(GROUP, OFFSETS, application.at, has_member=True))
+    application.refuse(StaleMemberEpoch("the member has epoch 4"))
+    assert application.asked[-1].call == application.asked[-2].call
+    application.refuse(CommitFailed("partitions were given up"))
+    assert isinstance(error_of(application).__cause__, CommitFailed)
 
 
 def test_offsets_are_repeated_while_their_coordinator_moves_but_not_for_a_transaction_that_failed() -> None:

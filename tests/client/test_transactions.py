@@ -27,6 +27,7 @@ from tidelog.errors import (
     ProducerFenced,
     RecordTooLarge,
     RequestTimedOut,
+    StaleMemberEpoch,
     TransactionAborted,
     TransactionOutcomeUnknown,
     UnknownMemberId,
@@ -540,6 +541,39 @@ def test_a_consumer_that_commits_by_itself_is_refused() -> None:
                 with pytest.raises(InvalidRequest, match="has no group"):
                     async with producer.transaction() as txn:
                         await txn.send_offsets(plain)
+
+    run(story())
+
+
+def test_a_member_whose_epoch_grows_meanwhile_commits_with_the_new_one() -> None:
+    """Another member joins the group: the epoch grows, and this one keeps a partition that it has read."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("in", 2)
+            async with Producer(cluster.bootstrap) as source:
+                await source.send("in", b"1", partition=0)
+            epochs: list[int] = []
+            stale = [StaleMemberEpoch("the epoch is growing")]
+
+            def refuse(request: Any) -> Any:
+                if not isinstance(request, groups_pb2.TxnOffsetCommitRequest):
+                    return None
+                epochs.append(request.member_epoch)
+                return stale.pop() if stale else None
+
+            cluster.groups.refuse = refuse
+            async with a_member(cluster) as consumer, transactional(cluster) as producer:
+                async with producer.transaction() as txn:
+                    assert await consumer.poll()
+                    before = consumer.group_metadata().member_epoch
+                    sending = start(txn.send_offsets(consumer))
+                    await until(lambda: epochs)
+                    await cluster.groups.changed("g")
+                    await sending
+                assert epochs[0] == before
+                assert epochs[-1] == before + 1
+            assert stored(cluster)["in", 0] == 1
 
     run(story())
 

@@ -12,12 +12,10 @@ from typing import Self
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.delivery import SendResult
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
-from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.machine import LoopThread
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
-from tidelog.client.transaction import OffsetSource, Transaction
-from tidelog.errors import CommitFailed
+from tidelog.client.transaction import OffsetSource, TakenOffsets, Transaction
 from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
 
@@ -109,29 +107,8 @@ class SyncTransaction:
             self._thread.run(self._transaction.send_offsets(source, group))
             return
         self._source = source
-        self._thread.run(self._transaction.send_offsets(_Taken(source), group))
-
-
-class _Taken:
-    """What a consumer has read, asked for in the thread of the caller: the loops of two clients never wait for each
-    other."""
-
-    def __init__(self, source: OffsetSource) -> None:
-        self._refusal: CommitFailed | None = None
-        self._offsets: Mapping[TopicPartition, OffsetCommitted] = {}
-        self._group = GroupMetadata("")
-        try:
-            self._group, self._offsets = source.transaction_offsets()
-        except CommitFailed as error:
-            self._refusal = error
-
-    def transaction_offsets(self) -> tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]]:
-        if self._refusal is not None:
-            raise self._refusal
-        return self._group, self._offsets
-
-    def transaction_committed(self) -> None:
-        """The consumer is notified in the thread of the caller."""
+        taken = TakenOffsets(source)  # in the caller's thread: the loops of two clients never wait for each other
+        self._thread.run(self._transaction.send_offsets(taken, group))
 
 
 def _listed(headers: Iterable[Header]) -> Iterable[Header]:

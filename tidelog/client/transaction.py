@@ -5,7 +5,7 @@ Not here: what happens when it begins and ends (transactions.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -33,6 +33,28 @@ class OffsetSource(Protocol):
     def transaction_committed(self) -> None:
         """The transaction with these positions is committed."""
         ...
+
+
+class TakenOffsets:
+    """What a consumer had read at one moment."""
+
+    def __init__(self, source: OffsetSource) -> None:
+        self._refusal: CommitFailed | None = None
+        self._offsets: Mapping[TopicPartition, OffsetCommitted] = {}
+        self._group = GroupMetadata("")
+        try:
+            self._group, self._offsets = source.transaction_offsets()
+        except CommitFailed as error:
+            self._refusal = error
+
+    def transaction_offsets(self) -> tuple[GroupMetadata, Mapping[TopicPartition, OffsetCommitted]]:
+        """Return the same as at that moment, or raise the same."""
+        if self._refusal is not None:
+            raise self._refusal
+        return self._group, self._offsets
+
+    def transaction_committed(self) -> None:
+        """The caller notifies the consumer."""
 
 
 class RecordSink(Protocol):
@@ -172,6 +194,7 @@ class Transaction:
         without members. Raises TransactionAborted with the refusal as its cause, ProducerFenced.
         """
         self._ensure_open()
+        member: Callable[[], GroupMetadata] | None = None
         offsets: Mapping[TopicPartition, OffsetCommitted]
         if isinstance(source, Mapping):
             metadata, offsets = _checked(source, group)
@@ -187,12 +210,20 @@ class Transaction:
                 self._transactions.fail(error)
                 raise self._transactions.refusal() from error
             self._source = source
+            if not isinstance(source, TakenOffsets):
+                member = _member_of(source)
         if offsets:
-            await self._transactions.add_offsets(metadata, offsets)
+            await self._transactions.add_offsets(metadata, offsets, member)
 
     def _ensure_open(self) -> None:
         if not self._is_open:
             raise InvalidTxnState("the transaction has ended, or was not entered: use it inside its `async with` block")
+
+
+def _member_of(source: OffsetSource) -> Callable[[], GroupMetadata]:
+    """Return the function that asks the consumer who it is now. It raises CommitFailed if the consumer has given up
+    what it read."""
+    return lambda: source.transaction_offsets()[0]
 
 
 def _checked(

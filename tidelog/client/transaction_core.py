@@ -62,9 +62,6 @@ from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, ProducerId
 CONCURRENT_MS: Final = 20
 """First pause after ConcurrentTransactions: the coordinator completes the last transaction in some milliseconds."""
 
-_NEED_A_NEW_TRANSACTION: Final = (StaleMemberEpoch, RebalanceInProgress)
-"""The group may have given partitions to another member: their offsets must not be committed as they are."""
-
 _SURELY_NOT_COMMITTED: Final = (InvalidTxnState, TransactionAbortable)
 """Answers of the coordinator about the transaction of this epoch: nothing was written in it, or it was aborted."""
 
@@ -168,12 +165,11 @@ class TransactionCore:
         match event:
             case BeginTransaction(at):
                 return self._begin(at)
-            case AddOffsets(group, offsets, at):
+            case AddOffsets(group, offsets, at, has_member):
                 self._ensure(TransactionalState.OPEN)
                 self._has_offsets = True
-                return self._ask(
-                    AskOffsets(self._producer_id, self._epoch, group, offsets), at, self.policy.max_block_ms
-                )
+                call = AskOffsets(self._producer_id, self._epoch, group, offsets, has_member)
+                return self._ask(call, at, self.policy.max_block_ms)
             case CommitTransaction(has_written, at):
                 self._ensure(TransactionalState.OPEN)
                 return self._end(TransactionalCause.COMMIT, at, has_written=has_written)
@@ -265,8 +261,7 @@ class TransactionCore:
         assert question is not None, "one call is under way"
         question.failures += 1
         question.may_be_applied = question.may_be_applied or is_applied is None
-        is_vain = isinstance(question.call, AskOffsets) and self.state is not TransactionalState.OPEN
-        if error.retry is not Retry.NEVER and not isinstance(error, _NEED_A_NEW_TRANSACTION) and not is_vain:
+        if self._can_help(question.call, error):
             pause_ms = self._pause_ms(error, question.failures)
             if at + pause_ms < question.until:
                 return [Ask(question.call, pause_ms, question.until)]
@@ -281,6 +276,16 @@ class TransactionCore:
                 return self._not_committed(error, question)
             case AskEnd():
                 return self._not_aborted(error)
+
+    def _can_help(self, call: Call, error: TidelogError) -> bool:
+        """Whether the same call can succeed later."""
+        if error.retry is Retry.NEVER:
+            return False
+        if not isinstance(call, AskOffsets):
+            return True
+        if self.state is not TransactionalState.OPEN or isinstance(error, RebalanceInProgress):
+            return False
+        return call.has_member or not isinstance(error, StaleMemberEpoch)
 
     def _not_identified(self, error: TidelogError) -> list[TransactionEffect]:
         if isinstance(error, ProducerFenced | InvalidProducerEpoch):

@@ -46,12 +46,14 @@ class AskEnd:
 
 @dataclass(frozen=True, slots=True)
 class AskOffsets:
-    """TxnOffsetCommit: commit offsets of a group with the transaction."""
+    """TxnOffsetCommit: commit offsets of a group with the transaction. group: of a member, as of the first attempt.
+    has_member: each attempt asks the member for its present epoch; it fails if the member has lost what it read."""
 
     producer_id: ProducerId
     epoch: int
     group: GroupMetadata
     offsets: Mapping[TopicPartition, OffsetCommitted]
+    has_member: bool = False
 
 
 Call: TypeAlias = AskProducerId | AskEnd | AskOffsets
@@ -69,11 +71,12 @@ class BeginTransaction:
 
 @dataclass(frozen=True, slots=True)
 class AddOffsets:
-    """The application commits offsets of a group with the open transaction."""
+    """The application commits offsets of a group with the open transaction. has_member: as in AskOffsets."""
 
     group: GroupMetadata
     offsets: Mapping[TopicPartition, OffsetCommitted]
     at: Millis
+    has_member: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -81,6 +82,8 @@ class ProducerTransactions:
         """Of the application's call that is under way; it stays until the call has ended."""
         self._turn = asyncio.Lock()
         """Held by the application's call that is under way."""
+        self._member: Callable[[], GroupMetadata] | None = None
+        """Of the offsets that are being added."""
         self._stopped: TidelogError | None = None
         """Why the producer has ended; None: it has not."""
 
@@ -127,11 +130,19 @@ class ProducerTransactions:
                 self._when_settled(self._abandon)
                 raise
 
-    async def add_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetCommitted]) -> None:
-        """Commit offsets of a group with the open transaction. Raises TransactionAborted, ProducerFenced."""
+    async def add_offsets(
+        self,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetCommitted],
+        member: Callable[[], GroupMetadata] | None = None,
+    ) -> None:
+        """Commit offsets of a group with the open transaction. member: returns its present epoch, for each attempt, or
+        raises CommitFailed. Raises TransactionAborted, ProducerFenced."""
         async with self._turn:
             await self._settled()
-            await self._perform(AddOffsets(group, offsets, self._clock.monotonic_ms()))
+            self._member = member
+            event = AddOffsets(group, offsets, self._clock.monotonic_ms(), has_member=member is not None)
+            await self._perform(event)
 
     async def commit(self) -> None:
         """Send what is queued, then commit. Raises TransactionAborted, TransactionOutcomeUnknown, ProducerFenced."""
@@ -309,6 +320,8 @@ class ProducerTransactions:
                 ended = await transport.call(to, methods.TRANSACTIONS_END_TXN, end, timeout_ms=timeout_ms)
                 return Identified(ProducerId(ended.producer_id), ended.producer_epoch, self._clock.monotonic_ms())
             case AskOffsets():
+                if self._member is not None:
+                    call = replace(call, group=self._member())
                 commit = offsets_request(transactional_id, call)
                 answer = await transport.call(to, methods.GROUPS_TXN_OFFSET_COMMIT, commit, timeout_ms=timeout_ms)
                 for partition in answer.partitions:
