@@ -18,6 +18,10 @@ from replication.controller import topics as controller_topics
 from replication.controller.events import CreateTopic
 from replication.controller.image import ClusterImage
 from replication.coordination.formats import decode_group, decode_transaction
+from replication.coordination.machine import Instant
+from replication.coordination.transaction_requests import ListTransactions, ListTransactionsAnswer
+from replication.coordination.transactions.transaction_config import TransactionConfig
+from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tests.interop.coordinator_records import Printed, as_kafka_prints
 from tests.interop.kafka_broker import Broker
 from tests.interop.kafka_coordination import (
@@ -341,6 +345,21 @@ def test_a_java_consumer_sees_what_was_committed_and_kafka_ends_what_we_left_ope
     assert values(address, "read_uncommitted") == ours.read_uncommitted
     end_transaction(address, OPEN)
     assert values(address, "read_committed") == [*ours.read_committed, b"after"]
+    said = listed_transactions(address)
+    theatre.broker.stop()
+    assert said[OPEN][1] == "Empty"
+    assert transactions_in(theatre.broker.directory) == said, "what Kafka has added loads here again"
+
+
+def transactions_in(directory: Path) -> dict[str, tuple[int, str]]:
+    """Producer id and state of each transactional id, as our coordinator has them that has loaded this directory."""
+    machine = TransactionMachine(TransactionConfig())
+    for batch in iter_batches((directory / f"{TRANSACTIONS_TOPIC}-0/00000000000000000000.log").read_bytes()):
+        for record in batch.records():
+            machine.apply(decode_transaction(record.key, record.value), record.offset, None)
+    listed = machine.handle(ListTransactions(), Instant(Millis(0), Millis(0))).answer
+    assert isinstance(listed, ListTransactionsAnswer)
+    return {each.transactional_id: (each.producer_id, each.state) for each in listed.transactions}
 
 
 def values(address: str, isolation: str) -> list[bytes]:
