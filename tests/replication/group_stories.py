@@ -121,31 +121,29 @@ class Entry:
 
 
 def compacted(log: list[Entry]) -> list[Entry]:
-    """The log with only the last record of each key, without tombstones. Records of transactions that are open or
-    aborted do not count as later ones; markers stay."""
-    open_producers: dict[ProducerId, list[int]] = {}
-    decided: dict[int, bool] = {}
+    """The log with only the last record of each key, without tombstones, up to the first record of an open
+    transaction. Markers stay; records of aborted transactions do not."""
+    ends: dict[int, int] = {}
+    open_records: dict[ProducerId, list[int]] = {}
     for number, entry in enumerate(log):
-        if entry.record is None:
-            assert entry.producer is not None and entry.committed is not None
-            for each in open_producers.pop(entry.producer.producer_id, []):
-                decided[each] = entry.committed
-        elif entry.producer is not None:
-            open_producers.setdefault(entry.producer.producer_id, []).append(number)
+        if entry.producer is None:
+            continue
+        if entry.record is not None:
+            open_records.setdefault(entry.producer.producer_id, []).append(number)
         else:
-            decided[number] = True
-    last = {
-        entry.record.key: number
-        for number, entry in enumerate(log)
-        if entry.record is not None and decided.get(number) is True
-    }
-    kept: list[Entry] = []
-    for number, entry in enumerate(log):
-        record = entry.record
-        is_last = record is not None and last.get(record.key) == number and record.value is not None
-        if record is None or number not in decided or is_last:
-            kept.append(entry)
-    return kept
+            ends.update(dict.fromkeys(open_records.pop(entry.producer.producer_id, []), number))
+    stable_end = min((each for numbers in open_records.values() for each in numbers), default=len(log))
+    counted: dict[int, GroupRecord] = {}
+    kept: set[int] = set()
+    for number, entry in enumerate(log[:stable_end]):
+        end = ends.get(number)
+        if entry.record is None or (end is not None and end >= stable_end):
+            kept.add(number)
+        elif end is None or log[end].committed:
+            counted[number] = entry.record
+    last = {record.key: number for number, record in counted.items()}
+    kept.update(number for key, number in last.items() if counted[number].value is not None)
+    return [log[number] for number in sorted(kept)] + log[stable_end:]
 
 
 class Coordinator:
@@ -299,7 +297,7 @@ class Coordinator:
 class Client:
     """A member of a group. It takes what it is given at once, and gives up what it has to when `heartbeat` is called.
 
-    stream: whether the coordinator can push to it.
+    stream: whether the coordinator can push to it. is_deaf: its stream is broken, which nobody has noticed yet.
     """
 
     def __init__(
@@ -320,6 +318,7 @@ class Client:
         self.topics = None if topics is None else tuple(topics)
         self.pattern, self.instance, self.rack, self.assignor = pattern, instance, rack, assignor
         self.stream = stream
+        self.is_deaf = False
         self.epoch = 0
         self.owned: dict[UUID, frozenset[int]] = {}
         self.given: dict[UUID, frozenset[int]] = {}
@@ -342,6 +341,7 @@ class Client:
         return self._send(**{"topic_partitions": as_topics(self.owned), **self._all(), **changes})
 
     def _all(self) -> dict[str, Any]:
+        self.coordinator.streams.pop((self.group_id, self.member_id), None)
         if self.stream:
             self.coordinator.streams[self.group_id, self.member_id] = self
         return {
@@ -383,6 +383,8 @@ class Client:
         """The coordinator pushes."""
         decided = self.coordinator.machine.handle(MemberNudged(self.group_id, self.member_id), self.coordinator.now)
         self.coordinator.commit(decided)
+        if self.is_deaf:
+            return
         if isinstance(decided.answer, TidelogError):
             self.errors.append(decided.answer)
             self.owned, self.given = {}, {}
@@ -411,6 +413,7 @@ class Client:
         """What is new is read at once; what is not given any more is kept until the next `heartbeat`."""
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
+            self._reported = None  # to be confirmed by the next heartbeat
             self.given = as_sets(answer.assignment)
             for identity, partitions in self.given.items():
                 self.owned[identity] = self.owned.get(identity, frozenset()) | partitions

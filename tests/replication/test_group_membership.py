@@ -193,7 +193,7 @@ def test_the_epoch_before_is_accepted_if_the_answer_may_have_been_lost() -> None
     assert answer.member_epoch == 2
     assert answer.assignment is not None, "the assignment of the lost answer is repeated"
     with pytest.raises(FencedMemberEpoch):
-        first.beat(member_epoch=1)
+        first.beat(member_epoch=1, topic_partitions=None)
     with pytest.raises(FencedMemberEpoch):
         first.reconnect(member_epoch=1, topic_partitions=second.reconnect().assignment)
 

@@ -2,7 +2,8 @@
 
 A heartbeat without changes of a member that has its target assignment costs the same in every group: a few look-ups.
 Differences to Kafka 4.1: a member that joins again under its own id gives up what it had, instead of being fenced; an
-answer also carries the assignment if the member's epoch or the partitions that it reports are not the current ones.
+answer also carries the assignment if the member's epoch or the partitions that it reports are not the current ones, and
+after a push, which may have been lost.
 """
 
 from __future__ import annotations
@@ -108,11 +109,12 @@ class Heartbeats:
         reported = None if request.topic_partitions is None else as_sets(request.topic_partitions)
         key = request.group_id, request.member_id
         owned: Assignment | None = NOTHING
+        pushed = self._pushes.is_unconfirmed(*key)
         if step.joins:
             self._pushes.forget(*key)
         else:
             self._check_epoch(step)
-            owned = self._pushes.owned(*key, reported)
+            owned = self._pushes.owned(*key, request.member_epoch, reported)
         if step.base.state == MemberState.UNKNOWN and owned != NOTHING:
             raise FencedMemberEpoch(
                 f"the assignment of member {request.member_id!r} of group {request.group_id!r} was recorded by a newer "
@@ -126,7 +128,7 @@ class Heartbeats:
         )
         self._record_current(step, current)
         return Decision(
-            self._answer(request, current, self._needs_assignment(step, current)),
+            self._answer(request, current, pushed or self._needs_assignment(step, current)),
             tuple(step.records),
             effects=nudge(request.group_id, step.nudged - {request.member_id}),
         )
@@ -158,8 +160,7 @@ class Heartbeats:
         else:
             had = (replaced or stored or Member(member_id)).assignment.assigned_partitions
             base = CurrentAssignment(JOIN_EPOCH, JOIN_EPOCH, MemberState.STABLE, had, ()) if had else JOINING
-        known = replaced or stored
-        metadata = _metadata(None if known is None else known.metadata, heartbeat)
+        metadata = _metadata(None if joins or stored is None else stored.metadata, heartbeat)
         return _Step(group, request, stored, replaced, base, metadata, records)
 
     def _replace_classic(self, group_id: str) -> list[GroupRecord]:
@@ -430,7 +431,7 @@ def nudge(group_id: str, member_ids: Iterable[str]) -> tuple[NudgeMembers, ...]:
 
 
 def _metadata(known: MemberMetadata | None, heartbeat: MemberHeartbeat) -> MemberMetadata:
-    """What the member says of itself, completed by what is known."""
+    """What the member says of itself, completed by what is known. known: None for a member that joins: it says all."""
     request = heartbeat.request
     names = request.subscribed_topic_names
     if names is None:
