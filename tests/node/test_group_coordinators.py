@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from node.coordinator_settings import CoordinatorSettings, GroupSettings
+from replication.coordination.partitioning import partition_of
 from tests.node.real_nodes import CALL_MS, RealNodes, real_nodes, repeated
 from tests.node.wires import batch
 from tidelog.clock import MachineClock
@@ -30,9 +32,14 @@ from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 GROUP, TRANSACTION = groups_pb2.COORDINATOR_TYPE_GROUP, groups_pb2.COORDINATOR_TYPE_TRANSACTION
 
 
-def story(home: Path, count: int, steps: Callable[[RealNodes], Awaitable[None]]) -> None:
+def story(
+    home: Path,
+    count: int,
+    steps: Callable[[RealNodes], Awaitable[None]],
+    coordinators: CoordinatorSettings | None = None,
+) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), real_nodes(home, count) as nodes:
+        async with asyncio.timeout(60), real_nodes(home, count, coordinators=coordinators) as nodes:
             await steps(nodes)
             assert [found.defects for found in nodes.past] == [[] for _ in nodes.past]
 
@@ -148,6 +155,47 @@ def test_the_topic_is_created_once_whoever_is_asked(tmp_path: Path) -> None:
     story(tmp_path, 3, steps)
 
 
+def test_a_topic_that_cannot_be_created_yet_is_a_coordinator_that_is_not_available(tmp_path: Path) -> None:
+    """A client repeats the lookup until enough nodes run."""
+
+    async def steps(nodes: RealNodes) -> None:
+        request = groups_pb2.FindCoordinatorRequest(type=GROUP, keys=["g"])
+        answer = await nodes.call(0, methods.COORDINATORS_FIND_COORDINATOR, request)
+        assert answer.coordinators[0].error.name == "COORDINATOR_NOT_AVAILABLE"
+        assert "2 replicas" in answer.coordinators[0].error.message
+        with pytest.raises(CoordinatorNotAvailable):
+            await nodes.call(0, methods.GROUPS_OFFSET_FETCH, fetch())
+
+    story(tmp_path, 1, steps, CoordinatorSettings(GroupSettings(replication_factor=2)))
+
+
+def test_offsets_are_answered_in_the_order_of_the_request(tmp_path: Path) -> None:
+    """Clients match answers by position, whatever is refused in between."""
+
+    async def steps(nodes: RealNodes) -> None:
+        await create(nodes, "orders")
+        await create(nodes, "others")
+        answer = await ask(nodes, methods.GROUPS_OFFSET_COMMIT, commit(missing=1, orders=2, gone=3, others=4))
+        assert [(each.topic, each.HasField("error")) for each in answer.partitions] == [
+            ("missing", True),
+            ("orders", False),
+            ("gone", True),
+            ("others", False),
+        ]
+        wanted = fetch()
+        for topic in ("others", "missing", "orders", "others"):
+            wanted.partitions.partitions.add(topic=topic, partition=0)
+        found = (await ask(nodes, methods.GROUPS_OFFSET_FETCH, wanted)).partitions
+        assert [(each.topic, each.offset, each.leader_epoch) for each in found] == [
+            ("others", 4, -1),
+            ("missing", -1, -1),
+            ("orders", 2, -1),
+            ("others", 4, -1),
+        ]
+
+    story(tmp_path, 1, steps)
+
+
 def test_clients_cannot_write_or_change_internal_topics(tmp_path: Path) -> None:
     async def steps(nodes: RealNodes) -> None:
         with pytest.raises(InvalidTopic):
@@ -157,7 +205,9 @@ def test_clients_cannot_write_or_change_internal_topics(tmp_path: Path) -> None:
             0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=["__consumer_offsets"])
         )
         topic_id = answer.topics[0].topic_id
-        produced = await nodes.call(0, methods.DATA_PRODUCE, produce(topic_id, 3, b"forged"))
+        await ask(nodes, methods.GROUPS_OFFSET_FETCH, fetch())  # it is led
+        partition = partition_of("g", 50)
+        produced = await nodes.call(0, methods.DATA_PRODUCE, produce(topic_id, partition, b"forged"))
         assert produced.partitions[0].error.name == "INVALID_TOPIC_EXCEPTION"
         for request in (
             admin_pb2.DeleteTopicRequest(name="__consumer_offsets"),

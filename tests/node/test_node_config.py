@@ -63,6 +63,33 @@ def test_a_whole_file_is_read() -> None:
     assert read.maintenance.cleaner_backoff_ms == 7
 
 
+def test_settings_of_coordinators_have_kafkas_names_and_reach_the_state_machines() -> None:
+    given = """
+        [group.consumer]
+        session.timeout.ms = 6000
+        min.session.timeout.ms = 6000
+        heartbeat.interval.ms = 500
+        min.heartbeat.interval.ms = 500
+        assignors = ["range"]
+        [offsets]
+        retention.minutes = 3
+        topic.replication.factor = 2
+        commit.timeout.ms = 7000
+        [transaction]
+        max.timeout.ms = 60000
+        state.log.min.isr = 1
+        partition.verification.enable = false
+    """
+    read = parse(GOOD + given, TIDELOG_OFFSET_METADATA_MAX_BYTES="100").coordinators
+    groups = read.groups.machine_config()
+    assert (groups.consumer_session_timeout_ms, groups.consumer_heartbeat_interval_ms) == (6_000, 500)
+    assert (groups.consumer_assignors, groups.offsets_retention_minutes) == (("range",), 3)
+    assert groups.offset_metadata_max_bytes == 100
+    assert (read.groups.partitions, read.groups.replication_factor, read.groups.commit_timeout_ms) == (50, 2, 7_000)
+    assert read.transactions.machine_config().transaction_max_timeout_ms == 60_000
+    assert (read.transactions.min_isr, read.transactions.verification) == (1, False)
+
+
 def test_the_environment_overrides_the_file() -> None:
     read = parse(
         GOOD.replace('"/data/one/"', '""'),  # not looked at
@@ -356,6 +383,22 @@ SEGMENT = '"segment.bytes" = 1048576'
             "line 3: ssl.client.auth: has no effect: no listener has TLS; give one the",
         ),
         (RACK, "ssl.connection.max.age.ms = 1000", "ssl.connection.max.age.ms: has no effect: no listener has TLS"),
+        (
+            RACK,
+            "group.consumer.session.timeout.ms = 3000",
+            "tidelog.toml: group.consumer.session.timeout.ms is 3000; use group.consumer.min.session.timeout.ms, 45000",
+        ),
+        (
+            RACK,
+            'group.consumer.assignors = ["uniform", "sticky"]',
+            "line 3: group.consumer.assignors = ['uniform', 'sticky']: list each of uniform, range at most once",
+        ),
+        (RACK, "offsets.topic.num.partitions = 0", "offsets.topic.num.partitions = 0: must be a whole number from 1"),
+        (
+            RACK,
+            "transaction.state.log.replication.factor = 0",
+            "transaction.state.log.replication.factor = 0: must be -1 or a whole number from 1 to 32767",
+        ),
         (RACK, "super.users = [1]", "super.users = [1]: must be a list of principals in quotes"),
         (
             RACK,
