@@ -91,6 +91,14 @@ def test_a_removed_id_stays_removed() -> None:
         assert world.machine.values == {}
 
 
+def test_an_abort_of_nothing_that_kafka_left_prepared_is_completed() -> None:
+    world = World()
+    world.with_epoch(3, State.PREPARE_ABORT)
+    assert world.state() is State.COMPLETE_ABORT
+    assert world.markers == []
+    assert world.init().producer_epoch == 4
+
+
 @pytest.mark.parametrize("state", [State.DEAD, State.PREPARE_EPOCH_FENCE])
 def test_states_that_are_never_written_are_refused(state: State) -> None:
     with pytest.raises(UnreadableCoordinatorRecord, match=f"'payments-1' at offset 0 has state {state.name}"):

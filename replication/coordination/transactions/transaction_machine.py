@@ -116,8 +116,7 @@ class TransactionMachine:
                 start = value.transaction_start_timestamp_ms
                 self._open.begin(transactional_id, start, self._timeout_of(value, now))
             elif value.transaction_status in PREPARED_STATES:
-                markers = steps.markers_of(transactional_id, value, coordinator_epoch)
-                decisions.append(Decision(None, effects=(markers,)))
+                decisions.append(self._continued(transactional_id, value, now))
         return decisions
 
     # --- requests and events ------------------------------------------------------------------------------------
@@ -219,6 +218,14 @@ class TransactionMachine:
         aborted = steps.aborted_by_coordinator(self._values[transactional_id], TransactionCause.TIMED_OUT, now)
         markers = steps.markers_of(transactional_id, aborted, self._coordinator_epoch)
         return Decision(None, (steps.record(transactional_id, aborted),), effects=(markers,))
+
+    def _continued(self, transactional_id: str, value: TransactionLogValue, now: Instant) -> Decision[None]:
+        """A transaction that a former coordinator decided and did not complete. Kafka records an abort of nothing in
+        two steps, so there may be no partition to mark."""
+        markers = steps.markers_of(transactional_id, value, self._coordinator_epoch)
+        if markers.partitions:
+            return Decision(None, effects=(markers,))
+        return Decision(None, (steps.record(transactional_id, steps.completed(value, now)),))
 
     def _expired(self, now: Instant) -> list[Decision[None]]:
         names = []
