@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from node.coordinators.coordinator_figures import CoordinatorMeter
-from node.coordinators.partition_coordinator import DEFECT_RETRY_MS, PartitionCoordinator
+from node.coordinators.partition_coordinator import PartitionCoordinator
 from node.runtime.work import run_in
 from replication.controller.image import ClusterImage
 from replication.coordination.machine import CoordinatorMachine, TransactionalProducer
@@ -73,7 +73,11 @@ class Loading:
         """Load it, unless its leadership ends meanwhile. If that fails, the coordinator has the reason."""
         replay = _Replay(coordinator, self._clock)
         try:
-            finished = await replay.run()
+            if await replay.run():
+                self._meter.loaded(replay.duration_ms, replay.records)
+                level = logging.INFO if replay.records else logging.DEBUG
+                _log.log(level, "%s: loaded %d records in %d ms", coordinator, replay.records, replay.duration_ms)
+                coordinator.loaded(replay.machine, self._image())
         except (CorruptLog, UnreadableCoordinatorRecord) as error:
             _log.error("%s: not loaded, serves nothing: %s", coordinator, error.message)
             if not coordinator.ended:
@@ -84,15 +88,7 @@ class Loading:
             if not coordinator.ended:
                 coordinator.suspend(error.message)
         except Exception as defect:  # noqa: BLE001 - the other coordinators are not affected
-            _log.exception("%s: not loaded because of a defect", coordinator)
-            if not coordinator.ended:
-                coordinator.suspend(f"a defect ended its loading: {defect!r}", DEFECT_RETRY_MS)
-        else:
-            if finished:
-                self._meter.loaded(replay.duration_ms, replay.records)
-                level = logging.INFO if replay.records else logging.DEBUG
-                _log.log(level, "%s: loaded %d records in %d ms", coordinator, replay.records, replay.duration_ms)
-                coordinator.loaded(replay.machine, self._image())
+            coordinator.defect_found(defect)
 
 
 class _Replay:

@@ -210,6 +210,12 @@ class PartitionCoordinator:
         self._drop(self._refusal)
         self._wake(self)
 
+    def defect_found(self, defect: Exception) -> None:
+        """The state of the machine is unknown after an exception: it is loaded again after a pause."""
+        _log.error("%s: a defect", self, exc_info=defect)
+        if self.state in (_S.ACTIVE, _S.LOADING):
+            self.suspend(f"a defect in its state machine: {defect!r}", DEFECT_RETRY_MS)
+
     def end(self) -> None:
         """The leadership has ended, or ends."""
         self._move(_C.LEADERSHIP_ENDED)
@@ -341,8 +347,7 @@ class PartitionCoordinator:
             for record in decision.records:
                 machine.apply(record, Offset(-1), decision.producer)
         except Exception as defect:
-            _log.exception("%s: a defect when a decision was applied", self)
-            self.suspend(f"a defect in its state machine: {defect!r}", DEFECT_RETRY_MS)
+            self.defect_found(defect)
             raise
 
     def _append_transactional(self, records: EncodedDecision, check: TransactionCheck) -> bool:
@@ -434,12 +439,15 @@ class PartitionCoordinator:
         header = peek_header(records)
         if header is None or not header.attributes & CONTROL_BIT:
             return
-        for record in RecordBatch(records, header=header).records():
-            marker = decode_control(record)
-            if isinstance(marker, EndTxnMarker):
-                producer = TransactionalProducer(header.producer_id, header.producer_epoch)
-                self._machine.apply_marker(producer, committed=marker.committed)
-                self._wake(self)
+        try:
+            for record in RecordBatch(records, header=header).records():
+                marker = decode_control(record)
+                if isinstance(marker, EndTxnMarker):
+                    producer = TransactionalProducer(header.producer_id, header.producer_epoch)
+                    self._machine.apply_marker(producer, committed=marker.committed)
+        except Exception as defect:  # noqa: BLE001 - the append of the marker is not affected
+            self.defect_found(defect)
+        self._wake(self)
 
     def committed(self, high_watermark: Offset) -> None:
         """As `LeaderObserver.committed`: give away what may be seen."""
@@ -449,7 +457,11 @@ class PartitionCoordinator:
             if outcome.to is not None:
                 _answer(outcome.to, outcome.answer)
             for effect in outcome.effects:
-                self.kind.carry_out(self.partition, effect)
+                try:
+                    self.kind.carry_out(self.partition, effect)
+                except Exception as defect:  # noqa: BLE001 - the commit is not affected
+                    self.defect_found(defect)
+                    return
         if self._requests:
             self._wake(self)
 

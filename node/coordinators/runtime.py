@@ -12,7 +12,6 @@ Not here: one coordinator (partition_coordinator.py), reading its partition (coo
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,15 +20,13 @@ from node.coordinators.coordinator_figures import CoordinatorFigures, Coordinato
 from node.coordinators.coordinator_loading import Loading
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorState
-from node.coordinators.partition_coordinator import DEFECT_RETRY_MS, TURN_MS, PartitionCoordinator
+from node.coordinators.partition_coordinator import TURN_MS, PartitionCoordinator
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import EMPTY, ClusterImage, PartitionState
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, TidelogError
 from tidelog.types import NO_NODE, Millis, NodeAddress, PartitionIndex, PartitionKey
-
-_log = logging.getLogger("node.coordinators")
 
 LOADS_AT_ONCE: Final = 4
 """Partitions that are loaded concurrently: a large one does not delay the small ones."""
@@ -206,9 +203,7 @@ class CoordinatorRuntime:
         try:
             return work()
         except Exception as defect:  # noqa: BLE001 - the other coordinators are not affected
-            _log.exception("%s: a defect", coordinator)
-            if coordinator.state is CoordinatorState.ACTIVE:
-                coordinator.suspend(f"a defect in its state machine: {defect!r}", DEFECT_RETRY_MS)
+            coordinator.defect_found(defect)
             return False
 
     def _note_deadline(self, coordinator: PartitionCoordinator) -> None:

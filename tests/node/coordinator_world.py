@@ -72,6 +72,7 @@ class Counters:
         target[record.key] = target.get(record.key, 0) + (record.value or 0)
 
     def apply_marker(self, producer: TransactionalProducer, /, *, committed: bool) -> None:
+        assert "marker defect" not in self.pending.get(producer.producer_id, {}) or self.epoch < 0, "a defect"
         for name, number in self.pending.pop(producer.producer_id, {}).items():
             if committed:
                 self.counts[name] = self.counts.get(name, 0) + number
@@ -158,13 +159,17 @@ class World(Cluster):
             machines.append(Counters())
             return machines[-1]
 
+        def carry_out(partition: PartitionIndex, effect: object) -> None:
+            assert effect != "broken", "a defect"
+            effects.append((partition, effect))
+
         kind = CoordinatorSpec(
             "counter",
             "t",
             new_machine,
             encode,
             decode,
-            lambda partition, effect: effects.append((partition, effect)),
+            carry_out,
             unloaded.append,
         )
         manager = self.manager(number)

@@ -343,6 +343,22 @@ def test_a_defect_of_the_machine_loads_it_again(world: World) -> None:
     assert world.ask(1, Get("a")) == 1
 
 
+def test_a_defect_at_a_marker_does_not_concern_the_append(world: World) -> None:
+    world.ask(1, Add("marker defect", 1, TransactionalProducer(ProducerId(5), 0)))
+    marker(world, 1, 5, committed=True)
+    assert world.coordinator(1).state is CoordinatorState.SUSPENDED
+    world.until(lambda: world.watermark(1) == 2)
+    world.until(lambda: world.coordinator(1).state is CoordinatorState.ACTIVE, within=20)
+    assert world.ask(1, Get("marker defect")) == 1
+
+
+def test_a_defect_of_an_effect_does_not_concern_the_commit(world: World) -> None:
+    assert world.ask(1, Add("a", effects=("broken", "added"))) == 1
+    assert world.coordinators[1].effects == [], "the machine that is loaded next decides them itself"
+    world.until(lambda: world.coordinator(1).state is CoordinatorState.ACTIVE, within=20)
+    assert world.ask(1, Get("a")) == 1
+
+
 def test_a_slow_commit_is_answered_as_unknown_and_keeps_the_machine() -> None:
     """The followers are alive enough to stay in sync for long, but confirm nothing."""
     world = World(config=ReplicaConfig())
