@@ -383,6 +383,123 @@ def test_a_paused_partition_is_not_read_until_it_is_resumed() -> None:
     run(story())
 
 
+def test_a_pause_stops_what_is_fetched_already_and_the_fetching() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            for index in range(2):
+                fill(cluster, "orders", index, 50)
+            async with group_of(cluster) as consumer:
+                await until(lambda: consumer.assignment)
+                await until(
+                    lambda: (
+                        len(consumer._core.cursors) == 2
+                        and all(each.batches for each in consumer._core.cursors.values())
+                    )
+                )
+                iterator = aiter(consumer)
+                first = await anext(iterator)
+                consumer.pause([first.topic_partition])
+                other = [await anext(iterator) for _ in range(50)]
+                assert {record.partition for record in other} == {1 - first.partition}
+                assert (await consumer.poll_arrow(timeout=0.05)).num_rows == 0
+                fetches = len(cluster.nodes[0].fetches)
+                fill(cluster, "orders", first.partition, 1)
+                await asyncio.sleep(0.3)  # noqa: TID251 - a fetch of the paused partition would be answered at once
+                topic_id = cluster.topics["orders"].topic_id.bytes
+                again = [(each.topic_id, each.partition) for each in cluster.nodes[0].fetches[fetches + 1 :]]
+                assert again.count((topic_id, first.partition)) <= 1, "an open fetch may be answered, no other follows"
+                consumer.resume([first.topic_partition])
+                assert (await anext(iterator)).offset == first.offset + 1
+
+    run(story())
+
+
+def test_nothing_is_returned_while_a_partition_is_given_up() -> None:
+    """on_revoked takes its time, and the consumer has unread records of the partition in its memory."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            revoked: list[TopicPartition] = []
+            is_over = asyncio.Event()
+
+            async def on_revoked(partitions: list[TopicPartition]) -> None:
+                revoked.extend(partitions)
+                for index in range(2):
+                    fill(cluster, "orders", index, 5)
+                await is_over.wait()
+
+            async with group_of(cluster, on_revoked=on_revoked) as first:
+                await until(lambda: len(first.assignment) == 2)
+                for index in range(2):
+                    fill(cluster, "orders", index, 5)
+                await until(lambda: all(each.batches for each in first._core.cursors.values()))
+                async with group_of(cluster):
+                    await until(lambda: revoked)
+                    iterated = aiter(first)
+                    found = [(await anext(iterated)).topic_partition for _ in range(8)]
+                    found += [record.topic_partition for record in await first.poll(timeout=0.2)]
+                    assert (await first.poll_arrow(timeout=0.05)).num_rows == 0
+                    assert len(found) == 10
+                    assert revoked[0] in first.assignment
+                    assert revoked[0] not in found
+                    is_over.set()
+                    await settled(cluster, 2)
+                    assert revoked[0] not in first.assignment
+
+    run(story())
+
+
+def test_a_commit_of_a_former_membership_is_not_sent_in_the_next_one() -> None:
+    """The coordinator loads while it is asked to commit; meanwhile the member is fenced and joins again."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 5)
+            async with group_of(cluster, auto_commit=False) as consumer:
+                assert len(await consumer.poll(timeout=5)) == 5
+                is_loading = True
+                cluster.groups.refuse = lambda request: (
+                    CoordinatorLoadInProgress("loading")
+                    if is_loading and isinstance(request, pb.OffsetCommitRequest)
+                    else None
+                )
+                commit = start(consumer.commit())
+                await until(lambda: cluster.groups.commits)
+                (member_id,) = cluster.groups.groups["g"].members
+                await cluster.groups.fence("g", member_id)
+                await until(lambda: is_settled(cluster.groups, "g", 1))
+                is_loading = False
+                with pytest.raises(CommitFailed, match="joined again"):
+                    await commit
+                assert stored(cluster) == {}
+
+    run(story())
+
+
+def test_a_topic_that_is_created_again_is_read_without_an_error() -> None:
+    """The metadata show the new topic before the coordinator assigns it."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            cluster.groups.interval_ms = 60_000
+            fill(cluster, "orders", 0, 3)
+            async with group_of(cluster) as consumer:
+                assert len(await consumer.poll(timeout=5)) == 3
+                cluster.delete("orders")
+                cluster.create("orders", 2)
+                fill(cluster, "orders", 1, 2)
+                assert await consumer.poll(timeout=0.7) == []
+                await cluster.groups.changed("g")
+                found = await consumer.poll(timeout=5)
+                assert [(record.partition, record.offset) for record in found] == [(1, 0), (1, 1)]
+
+    run(story())
+
+
 def test_a_static_member_keeps_its_place_unless_it_leaves_for_good() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:

@@ -448,9 +448,8 @@ class GroupMember:
         """Commit what `choose` returns once all earlier commits are done."""
         async with self._commits:
             offsets = choose()
-            if offsets:
-                await self._offsets.commit(self.options.group_id, offsets, self._committer())
-                self._stored.update((key, each.committed) for key, each in offsets.items())
+            await self._offsets.commit(self.options.group_id, offsets, self._committer())
+            self._stored.update((key, each.committed) for key, each in offsets.items())
 
     def _committer(self) -> Callable[[], GroupMetadata]:
         """Return the function that says who commits: it fails once the present membership is over."""
