@@ -190,7 +190,7 @@ class Coordinator:
 
     def settle(self) -> None:
         """Do what is due, and push to the members with an open stream."""
-        for _ in range(10_000):
+        for _ in range(100_000):
             deadline = self.machine.deadline()
             if deadline is not None and deadline <= self.now_ms:
                 for decision in self.machine.tick(self.now):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 from uuid import UUID
 
 from replication.coordination.group_records import TopicPartitions
@@ -31,7 +31,7 @@ def as_sets(topics: Iterable[TopicPartitions]) -> dict[UUID, frozenset[int]]:
 def as_topics(assignment: Mapping[UUID, Iterable[int]]) -> AssignedTopics:
     """The form of records: equal assignments give equal tuples."""
     return tuple(
-        TopicPartitions(topic_id, tuple(PartitionIndex(partition) for partition in sorted(partitions)))
+        TopicPartitions(topic_id, cast("tuple[PartitionIndex, ...]", tuple(sorted(partitions))))
         for topic_id, partitions in sorted(assignment.items(), key=_by_topic_id)
         if partitions
     )

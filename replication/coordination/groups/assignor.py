@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
@@ -36,8 +37,9 @@ class GroupSpec:
         return all(member.topics is topics or member.topics == topics for member in members)
 
 
-GroupAssignment: TypeAlias = Mapping[str, Mapping[UUID, set[int]]]
-"""The partitions of each member. A member without partitions may be absent."""
+GroupAssignment: TypeAlias = Mapping[str, Mapping[UUID, AbstractSet[int]]]
+"""The partitions of each member. A member without partitions may be absent. A member whose assignment is the object
+`MemberSpec.target` itself keeps exactly what it had."""
 
 Assignor: TypeAlias = Callable[[GroupSpec], GroupAssignment]
 """Deterministic: equal specs give equal assignments. Each partition of a subscribed topic goes to one subscriber."""

@@ -124,7 +124,7 @@ class Heartbeats:
         subscription_changed = self._record_metadata(step, now)
         target, target_epoch = self._assign(step, subscription_changed)
         current = next_assignment(
-            step.base, as_sets(target), target_epoch, owned, lambda topic, index: self._is_free(step, topic, index)
+            step.base, target, target_epoch, owned, lambda topic, index: self._is_free(step, topic, index)
         )
         self._record_current(step, current)
         return Decision(
@@ -397,7 +397,7 @@ class Heartbeats:
             return Decision(None)
         current = next_assignment(
             before,
-            as_sets(group.target_of(nudged.member_id)),
+            group.target_of(nudged.member_id),
             group.assignment_epoch,
             None,
             lambda topic_id, index: group.owner(topic_id, index) in (None, nudged.member_id),

@@ -18,8 +18,8 @@ removed is answered by UnknownMemberId, so that the stream can tell it at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from replication.controller.image import ClusterImage
 from replication.coordination.group_records import (
@@ -51,7 +51,7 @@ from replication.coordination.groups.group_deletion import (
 )
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeats import Heartbeats, nudge
-from replication.coordination.groups.member_timers import MemberTimers, TimerKey, TimerKind
+from replication.coordination.groups.member_timers import MemberTimers, TimerKind
 from replication.coordination.groups.membership import remove_members, waiting_members
 from replication.coordination.groups.metadata_changes import MetadataChanges
 from replication.coordination.groups.offset_requests import OffsetRequests
@@ -62,7 +62,9 @@ from replication.coordination.machine import Decision, Instant, TransactionalPro
 from tidelog.errors import TidelogError
 from tidelog.types import Millis, Offset
 
-_PAUSE_OF_SEARCH_MS = 10
+_PAUSE_OF_SEARCH_MS: Final = 10
+_TIMERS_PER_TICK: Final = 200
+"""What is done in one tick; the rest is still due then."""
 
 
 class GroupMachine:
@@ -192,33 +194,24 @@ class GroupMachine:
         return [*self._changes.refresh(changed, added, now.wall_ms), *forget_topics(self._state, deleted)]
 
     def tick(self, now: Instant, /) -> Sequence[Decision[Any]]:
-        """Decide what is due: members that timed out are removed, then target assignments computed, offsets expired."""
+        """Decide what is due: members that timed out are removed, target assignments computed, offsets expired."""
         self._set_time(now)
-        due = self._timers.pop_due()
+        due = self._timers.pop_due(_TIMERS_PER_TICK)
         timed_out: dict[str, list[str]] = {}
         classic: dict[str, list[str]] = {}
-        decisions: list[Decision[Any]] = []
         for key in due:
             if key.kind in (TimerKind.SESSION, TimerKind.REBALANCE):
                 timed_out.setdefault(key.group_id, []).append(key.member_id)
             elif key.kind is TimerKind.CLASSIC_SESSION:
                 classic.setdefault(key.group_id, []).append(key.member_id)
-        for group_id, member_ids in timed_out.items():
-            group = self._state.consumer.get(group_id)
-            known = [] if group is None else [each for each in dict.fromkeys(member_ids) if each in group.members]
-            if group is not None and known:
-                decisions.append(self._removal(group, known))
-        for group_id, member_ids in classic.items():
-            classic_group = self._state.classic.get(group_id)
-            if classic_group is not None:
-                gone = frozenset(each for each in member_ids if classic_group.member(each) is not None)
-                if gone:
-                    decisions.append(Decision(None, (classic_group.without(gone, now.wall_ms),)))
+        decisions: list[Decision[Any]] = [*self._time_out(timed_out), *self._time_out_classic(classic, now)]
         for key in due:
-            if key.kind is TimerKind.ASSIGNMENT:
-                decisions += self._assign(key, timed_out)
-            elif key.kind is TimerKind.EXPIRY:
+            if key.kind is TimerKind.EXPIRY:
                 decisions += self._expire(now)
+            elif key.kind is TimerKind.ASSIGNMENT and key.group_id in timed_out:
+                self._timers.again(key)  # once the removal is applied
+            elif key.kind is TimerKind.ASSIGNMENT:
+                decisions += self._assign(key.group_id)
         return decisions
 
     def deadline(self) -> Millis | None:
@@ -227,18 +220,31 @@ class GroupMachine:
 
     # --- decisions ---
 
+    def _time_out(self, timed_out: dict[str, list[str]]) -> Iterator[Decision[None]]:
+        for group_id, member_ids in timed_out.items():
+            group = self._state.consumer.get(group_id)
+            if group is not None:
+                known = [member_id for member_id in dict.fromkeys(member_ids) if member_id in group.members]
+                if known:
+                    yield self._removal(group, known)
+
+    def _time_out_classic(self, timed_out: dict[str, list[str]], now: Instant) -> Iterator[Decision[None]]:
+        for group_id, member_ids in timed_out.items():
+            group = self._state.classic.get(group_id)
+            if group is not None:
+                gone = frozenset(member_id for member_id in member_ids if group.member(member_id) is not None)
+                if gone:
+                    yield Decision(None, (group.without(gone, now.wall_ms),))
+
     def _removal(self, group: ConsumerGroup, member_ids: Sequence[str]) -> Decision[None]:
         """Remove members, and tell them and those that wait for their partitions."""
         records = remove_members(group, member_ids, self._state.catalog)
         concerned = waiting_members(group, member_ids).union(member_ids)
         return Decision(None, tuple(records), effects=nudge(group.group_id, concerned))
 
-    def _assign(self, key: TimerKey, timed_out: dict[str, list[str]]) -> list[Decision[None]]:
-        group = self._state.consumer.get(key.group_id)
+    def _assign(self, group_id: str) -> list[Decision[None]]:
+        group = self._state.consumer.get(group_id)
         if group is None:
-            return []
-        if key.group_id in timed_out:
-            self._timers.again(key)  # once the removal is applied
             return []
         if group.epoch <= group.assignment_epoch or not group.members:
             return []

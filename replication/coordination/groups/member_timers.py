@@ -52,9 +52,9 @@ class MemberTimers:
         """When something is due; None: never."""
         return self._timers.next()
 
-    def pop_due(self) -> list[TimerKey]:
-        """What is due by now."""
-        return self._timers.pop_due(self.now)
+    def pop_due(self, limit: int) -> list[TimerKey]:
+        """What is due by now, at most so many."""
+        return self._timers.pop_due(self.now, limit)
 
     def again(self, key: TimerKey) -> None:
         """What was due could not be done: it is due still."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from replication.coordination.groups.assignments import Assignment, as_sets, as_topics
+from replication.coordination.groups.assignments import AssignedTopics, Assignment, as_sets, as_topics
 from replication.coordination.groups.member import CurrentAssignment
 from replication.coordination.groups.states import MEMBER_TRANSITIONS, MemberCause, MemberState
 
@@ -19,16 +19,16 @@ NONE: Final[frozenset[int]] = frozenset()
 
 def next_assignment(
     current: CurrentAssignment,
-    target: Assignment,
+    target_topics: AssignedTopics,
     target_epoch: int,
     owned: Assignment | None,
     is_free: Callable[[UUID, int], bool],
 ) -> CurrentAssignment:
     """What the member has next; `current` itself if nothing changes.
 
-    target, target_epoch: what it is to have, and the group epoch of that. owned: the partitions that the member says it
-    has; None: it said nothing, so that it may still have all. is_free: whether no other member has a partition, nor
-    has been asked to give it up.
+    target_topics, target_epoch: what it is to have, and the group epoch of that. owned: the partitions that the member
+    says it has; None: it said nothing, so that it may still have all. is_free: whether no other member has a partition,
+    nor has been asked to give it up.
     The member stays in its epoch while it has to give partitions up; else it reaches the target epoch.
     """
     state = MemberState(current.state)
@@ -39,6 +39,7 @@ def next_assignment(
         if _owns_any(owned, as_sets(current.partitions_pending_revocation)):
             return current
         epoch += 1
+    target = as_sets(target_topics)
     had = as_sets(current.assigned_partitions)
     kept: dict[UUID, frozenset[int]] = {}
     revoking: dict[UUID, frozenset[int]] = {}

@@ -16,7 +16,7 @@ from replication.coordination.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupRecord,
 )
-from replication.coordination.groups.assignments import AssignedTopics, as_sets, as_topics
+from replication.coordination.groups.assignments import NOTHING, AssignedTopics, as_sets, as_topics
 from replication.coordination.groups.assignor import Assignor, GroupSpec, MemberSpec
 from replication.coordination.groups.group_config import RANGE, UNIFORM
 from replication.coordination.groups.member import MemberMetadata
@@ -62,9 +62,10 @@ def compute_targets(
     new: dict[str, AssignedTopics] = {}
     records: list[GroupRecord] = []
     changed: list[str] = []
-    for member_id in spec.members:
-        target = new[member_id] = as_topics(assigned.get(member_id, {}))
-        if targets.get(member_id) != target:
+    for member_id, member in spec.members.items():
+        known, chosen = targets.get(member_id), assigned.get(member_id, NOTHING)
+        target = new[member_id] = known if known is not None and chosen is member.target else as_topics(chosen)
+        if known != target:
             changed.append(member_id)
             records.append(
                 CoordinatorRecord(

@@ -61,10 +61,10 @@ class Timers(Generic[K]):
                 return at
         return None
 
-    def pop_due(self, now: Millis) -> list[K]:
-        """Remove and return the keys whose time has come, by time."""
+    def pop_due(self, now: Millis, limit: int) -> list[K]:
+        """Remove and return the keys whose time has come, by time; at most `limit` of them."""
         due: list[K] = []
-        while (at := self.next()) is not None and at <= now:
+        while len(due) < limit and (at := self.next()) is not None and at <= now:
             _, _, key = heappop(self._heap)
             del self._times[key], self._entries[key]
             due.append(key)

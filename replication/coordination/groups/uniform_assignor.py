@@ -7,6 +7,8 @@ If all members subscribe to the same topics, shares follow from a division. Else
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from uuid import UUID
 
 from replication.coordination.groups.assignor import GroupAssignment, GroupSpec
@@ -22,11 +24,16 @@ def assign_uniform(spec: GroupSpec) -> GroupAssignment:
 
 
 class _Shares:
-    """An assignment in the making. Members that have the most get the larger shares, so that the fewest move."""
+    """An assignment in the making. Members that have the most get the larger shares, so that the fewest move.
+
+    What stays is handled by the set, and only what moves by the partition.
+    """
 
     def __init__(self, spec: GroupSpec) -> None:
         self._spec = spec
-        self._kept: dict[str, list[Partition]] = {}
+        self._kept: dict[str, Mapping[UUID, AbstractSet[int]]] = {}
+        self._changed: dict[str, dict[UUID, set[int]]] = {}
+        self._sizes: dict[str, int] = {}
         self._free: list[Partition] = []
         self._room: dict[str, int] = {}
 
@@ -37,29 +44,25 @@ class _Shares:
         if racks and any(topic.racks for topic in self._spec.topics.values()):
             self._fill_near()
         self._fill()
-        assignment: dict[str, dict[UUID, set[int]]] = {}
-        for member_id, partitions in self._kept.items():
-            by_topic: dict[UUID, set[int]] = defaultdict(set)
-            for topic_id, partition in partitions:
-                by_topic[topic_id].add(partition)
-            assignment[member_id] = by_topic
-        return assignment
+        return {**self._kept, **self._changed}
 
     def _keep(self) -> int:
-        """Sort all partitions into those that a member had, and the free ones. Returns their number."""
+        """Find what members keep, and the free partitions. Returns the number of all partitions."""
         taken: dict[UUID, set[int]] = {topic_id: set() for topic_id in self._spec.topics}
         for member_id, member in self._spec.members.items():
-            kept: list[Partition] = []
+            kept: Mapping[UUID, AbstractSet[int]] = member.target
             for topic_id, partitions in member.target.items():
                 topic = self._spec.topics.get(topic_id)
-                if topic is None:
-                    continue
-                owned = taken[topic_id]
-                for partition in sorted(partitions):
-                    if partition < topic.partitions and partition not in owned:
-                        owned.add(partition)
-                        kept.append((topic_id, partition))
+                stays: AbstractSet[int] = frozenset()
+                if topic is not None:
+                    stays = partitions
+                    if max(partitions) >= topic.partitions or not taken[topic_id].isdisjoint(partitions):
+                        stays = {each for each in partitions - taken[topic_id] if each < topic.partitions}
+                    taken[topic_id] |= stays
+                if len(stays) < len(partitions):
+                    kept = {**kept, topic_id: stays}
             self._kept[member_id] = kept
+            self._sizes[member_id] = sum(map(len, kept.values()))
         total = 0
         for topic_id, topic in self._spec.topics.items():
             total += topic.partitions
@@ -71,18 +74,37 @@ class _Shares:
     def _trim(self, total: int) -> None:
         """Take from each member what exceeds its share; partitions in its own rack last."""
         share, larger = divmod(total, len(self._kept))
-        by_most = sorted(self._kept, key=lambda member_id: (-len(self._kept[member_id]), member_id))
+        by_most = sorted(self._kept, key=lambda member_id: (-self._sizes[member_id], member_id))
         for number, member_id in enumerate(by_most):
             quota = share + (number < larger)
+            surplus = self._sizes[member_id] - quota
+            if surplus > 0:
+                self._take(member_id, surplus)
+            elif surplus < 0:
+                self._room[member_id] = -surplus
+
+    def _take(self, member_id: str, surplus: int) -> None:
+        rack = self._spec.members[member_id].rack
+        having = [
+            (topic_id, partition)
+            for topic_id, partitions in self._kept[member_id].items()
+            for partition in sorted(partitions)
+        ]
+        if rack:
+            having.sort(key=lambda each: not _is_near(self._spec.topics[each[0]], each[1], rack))
+        taken = having[len(having) - surplus :]
+        self._free += taken
+        changed = self._change(member_id)
+        for topic_id, partition in taken:
+            changed[topic_id].discard(partition)
+
+    def _change(self, member_id: str) -> dict[UUID, set[int]]:
+        """The assignment of a member, to be changed."""
+        changed = self._changed.get(member_id)
+        if changed is None:
             kept = self._kept[member_id]
-            if len(kept) > quota:
-                rack = self._spec.members[member_id].rack
-                if rack:
-                    kept.sort(key=lambda each: not _is_near(self._spec.topics[each[0]], each[1], rack))
-                self._free += kept[quota:]
-                del kept[quota:]
-            elif len(kept) < quota:
-                self._room[member_id] = quota - len(kept)
+            changed = self._changed[member_id] = {topic_id: set(partitions) for topic_id, partitions in kept.items()}
+        return changed
 
     def _fill_near(self) -> None:
         """Give free partitions to members in a rack of one of their replicas."""
@@ -110,7 +132,8 @@ class _Shares:
 
     def _give(self, queue: deque[str], partition: Partition) -> None:
         member_id = queue.popleft()
-        self._kept[member_id].append(partition)
+        topic_id, index = partition
+        self._change(member_id).setdefault(topic_id, set()).add(index)
         self._room[member_id] -= 1
         if self._room[member_id]:
             queue.append(member_id)
