@@ -10,7 +10,8 @@ Invariants:
      Records of a transaction are appended first: the log may refuse their producer.
   2. An answer or effect is given away in the leader epoch of its decision, after everything that the machine had
      applied by then was committed; otherwise the request fails.
-  3. No decision is asked for while too few replicas are in sync.
+  3. No decision is asked for while too few replicas are in sync. Requests are refused then, and the machine is dropped,
+     so that sessions and timeouts start again afterwards; what no request asks for (an image, a timer) waits.
 Not here: reading the partition (coordinator_loading.py), when to work (runtime.py), the decisions
 (replication/coordination/).
 """
@@ -102,10 +103,11 @@ class PartitionCoordinator:
         clock: Clock,
         commit_ms_max: int,
         wake: Callable[[PartitionCoordinator], None],
+        refused: Callable[[PartitionIndex, str], None],
         meter: CoordinatorMeter,
     ) -> None:
         """leader: the role of the replica. commit_ms_max: how long a request waits for its commit. wake: requests a
-        call of `work`."""
+        call of `work`. refused: called once for each suspension, with its reason, when it concerns a request."""
         self.kind = kind
         self.name = replica.name
         self.log = replica.log
@@ -114,7 +116,11 @@ class PartitionCoordinator:
         self.retry_at: Millis | None = None
         """When a suspended coordinator checks again whether appends are possible."""
         self._leader, self._clock, self._commit_ms_max = leader, clock, commit_ms_max
-        self._wake, self._meter = wake, meter
+        self._wake, self._refused, self._meter = wake, refused, meter
+        self._unreported: str | None = None
+        """Why the coordinator is suspended, as long as no request was refused because of it."""
+        self._postponed_to: Millis | None = None
+        """While too few replicas are in sync: when to see again whether what no request asks for can be decided."""
         self._refusal: TidelogError | None = None
         """Why no requests are served; of an unreadable partition and a suspended coordinator."""
         self._machine: CoordinatorMachine[Any, Any] | None = None
@@ -149,7 +155,9 @@ class PartitionCoordinator:
         """When `tick` has work; None: at no time."""
         if self.retry_at is not None:
             return self.retry_at
-        due = None if self._machine is None else self._machine.deadline()
+        due = self._postponed_to
+        if due is None and self._machine is not None:
+            due = self._machine.deadline()
         if not self._requests:
             return due
         give_up = self._requests[0].give_up
@@ -177,6 +185,7 @@ class PartitionCoordinator:
         if self.state is _S.LOADING:
             return CoordinatorLoadInProgress(f"the {self} is being loaded on this node; try again after a pause")
         if self._refusal is not None:
+            self._report()
             return _again(self._refusal)
         return NotCoordinator(f"this node no longer runs the {self}: look the coordinator up again")
 
@@ -192,6 +201,8 @@ class PartitionCoordinator:
         """Use the machine, which has applied the log up to its end."""
         self._move(_C.LOADED)
         self._machine, self._applied_to = machine, self.log.log_end_offset
+        if not self._can_append():
+            return
         self._decide(lambda now: machine.loaded(image, self.leader_epoch, now))
 
     def unreadable(self, error: TidelogError) -> None:
@@ -202,13 +213,19 @@ class PartitionCoordinator:
     def suspend(self, why: str, retry_ms: int = RETRY_MS) -> None:
         """Drop the machine, and answer all requests. why: for the log and the callers. retry_ms: the pause before the
         next attempt."""
-        _log.warning("%s: suspended, and loaded again once appends are possible: %s", self, why)
         self._meter.suspensions += 1
+        self._unreported = why
         self._refusal = CoordinatorNotAvailable(f"the {self} cannot append at the moment: {why}")
         self._move(_C.APPEND_FAILED)
         self.retry_at = Millis(self._clock.monotonic_ms() + retry_ms)
-        self._drop(self._refusal)
+        if self._drop(self._refusal):
+            self._report()
         self._wake(self)
+
+    def _report(self) -> None:
+        if self._unreported is not None:
+            why, self._unreported = self._unreported, None
+            self._refused(self.partition, why)
 
     def defect_found(self, defect: Exception) -> None:
         """The state of the machine is unknown after an exception: it is loaded again after a pause."""
@@ -219,12 +236,12 @@ class PartitionCoordinator:
     def end(self) -> None:
         """The leadership has ended, or ends."""
         self._move(_C.LEADERSHIP_ENDED)
-        self._leader.observer, self.retry_at, self._refusal = None, None, None
+        self._leader.observer, self.retry_at, self._refusal, self._unreported = None, None, None, None
         self._drop(self._why_inactive())
 
-    def _drop(self, refusal: TidelogError) -> None:
-        """Forget the machine and everything that depends on it."""
-        self._machine, self._image = None, None
+    def _drop(self, refusal: TidelogError) -> bool:
+        """Forget the machine and everything that depends on it. Returns True if a request was refused."""
+        self._machine, self._image, self._postponed_to = None, None, None
         self._decided.clear()
         waiting = [request.answer for request in self._requests]
         waiting += [each.to for each in (*self._outcomes, *self._undelivered) if each.to is not None]
@@ -234,6 +251,7 @@ class PartitionCoordinator:
         for answer in waiting:
             _refuse(answer, _again(refusal))
         self.kind.unloaded(self.partition)
+        return bool(waiting)
 
     def _move(self, cause: CoordinatorCause) -> None:
         self.state = state_after(self.state, cause)
@@ -244,14 +262,14 @@ class PartitionCoordinator:
         """Decide on what waits, within limits, and append. Returns True if something is left for the next turn."""
         if self.state is not _S.ACTIVE:
             return False
-        if self._image is not None:
+        if self._image is not None and not self._postpones():
             image, self._image = self._image, None
             self._decide(lambda now: self._loaded_machine.on_image(image, now))
         elif self._has_work and self._can_append():
             self._decide_requests()
             if self._machine is not None:
                 self._append()
-        return self._has_work or self._image is not None
+        return self._has_work or (self._image is not None and self._postponed_to is None)
 
     @property
     def _has_work(self) -> bool:
@@ -264,8 +282,14 @@ class PartitionCoordinator:
         if self.retry_at is not None:
             return now >= self.retry_at and self._resumes(now)
         self._refuse_late(now)
+        if self._postponed_to is not None:
+            if now < self._postponed_to:
+                return False
+            self._postponed_to = None
+            if self._image is not None:
+                self._wake(self)
         due = None if self._machine is None else self._machine.deadline()
-        if due is not None and now >= due:
+        if due is not None and now >= due and not self._postpones():
             self._decide(self._loaded_machine.tick)
         return False
 
@@ -279,12 +303,10 @@ class PartitionCoordinator:
             _refuse(self._requests.popleft().answer, CoordinatorNotAvailable(waited))
 
     def _resumes(self, now: Millis) -> bool:
-        try:
-            self._leader.core.ensure_enough(Acks.ALL)
-        except NotEnoughReplicas:
+        if self._why_not_enough() is not None:
             self.retry_at = Millis(now + RETRY_MS)
             return False
-        self.retry_at, self._refusal = None, None
+        self.retry_at, self._refusal, self._unreported = None, None, None
         self._move(_C.APPENDS_POSSIBLE)
         return True
 
@@ -293,19 +315,29 @@ class PartitionCoordinator:
         assert self._machine is not None, "an active coordinator has a machine"
         return self._machine
 
-    def _can_append(self) -> bool:
-        """False if too few replicas are in sync; then the coordinator is suspended."""
+    def _why_not_enough(self) -> str | None:
+        """None if enough replicas are in sync to append."""
         try:
             self._leader.core.ensure_enough(Acks.ALL)
         except NotEnoughReplicas as error:
-            self.suspend(error.message)
-            return False
-        return True
+            return error.message
+        return None
+
+    def _can_append(self) -> bool:
+        """False if too few replicas are in sync; then the coordinator is suspended."""
+        why = self._why_not_enough()
+        if why is not None:
+            self.suspend(why)
+        return why is None
+
+    def _postpones(self) -> bool:
+        """True if too few replicas are in sync: what no request asks for waits, and the machine stays."""
+        is_enough = self._why_not_enough() is None
+        self._postponed_to = None if is_enough else Millis(self._clock.monotonic_ms() + RETRY_MS)
+        return not is_enough
 
     def _decide(self, decisions: Callable[[Instant], Sequence[Decision[Any]]]) -> None:
         """Apply and append decisions that no request asked for."""
-        if not self._can_append():
-            return
         for decision in decisions(self._instant()):
             try:
                 self._take(decision, None, UNVERIFIED)

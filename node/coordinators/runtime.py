@@ -21,6 +21,7 @@ from node.coordinators.coordinator_loading import Loading
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.partition_coordinator import TURN_MS, PartitionCoordinator
+from node.coordinators.suspension_log import SuspensionLog
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import EMPTY, ClusterImage, PartitionState
 from storage.producers.verification import UNVERIFIED, TransactionCheck
@@ -58,6 +59,7 @@ class CoordinatorRuntime:
         self._to_work: dict[PartitionCoordinator, None] = {}
         self._scheduled = False
         self._deadlines: dict[PartitionCoordinator, Millis] = {}
+        self._suspensions = SuspensionLog(kind.name, kind.topic)
         self._loading = Loading(clock=clock, image=lambda: self._image, damaged=replicas.damage.known, meter=self.meter)
         replicas.leaderships.follow(kind.topic, self)
         replicas.tick_with(self._tick, self._next_due)
@@ -89,6 +91,7 @@ class CoordinatorRuntime:
             clock=self._clock,
             commit_ms_max=self._commit_ms_max,
             wake=self._wake,
+            refused=self._suspended,
             meter=self.meter,
         )
         self._coordinators[partition] = coordinator
@@ -190,7 +193,11 @@ class CoordinatorRuntime:
             self._scheduled = True
             self._call_soon(self._work)
 
+    def _suspended(self, partition: PartitionIndex, why: str) -> None:
+        self._replicas.wake_by(self._suspensions.note(partition, why, self._clock.monotonic_ms()))
+
     def _tick(self, now: Millis) -> None:
+        self._suspensions.write(now)
         for coordinator, deadline in list(self._deadlines.items()):
             if now < deadline or coordinator.ended:
                 continue
@@ -215,7 +222,9 @@ class CoordinatorRuntime:
             self._replicas.wake_by(deadline)
 
     def _next_due(self, _now: Millis) -> Millis | None:
-        return min(self._deadlines.values(), default=None)
+        due = min(self._deadlines.values(), default=None)
+        line = self._suspensions.due
+        return due if line is None or (due is not None and due < line) else line
 
     # --- metrics ---
 

@@ -26,6 +26,9 @@ from tidelog.errors import (
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, ProducerId
 
+AWAY = CoordinatorNotAvailable("the controller is away")
+"""The in-sync set stays as the test sets it."""
+
 
 @pytest.fixture
 def world() -> Iterator[World]:
@@ -183,6 +186,76 @@ def test_nothing_is_decided_while_too_few_replicas_are_in_sync() -> None:
     world.set(0, isr=everyone)
     world.until_active(1)
     assert world.ask(1, Add("a")) == 2
+    world.close()
+
+
+def test_an_idle_coordinator_stays_while_too_few_replicas_are_in_sync(caplog: pytest.LogCaptureFixture) -> None:
+    """Images and timers wait; nothing is loaded again, and nothing is logged: no request was refused. At the stop of a
+    cluster each node logged a line for each of its 50 partitions."""
+    world = World(partitions=1, min_insync_replicas="2")
+    world.set(0, leader=1)
+    world.until_active(1)
+    world.ask(1, Arm("a", 300))
+    machine, everyone = world.machine(1), world.state().isr
+    world.refuse = AWAY
+    world.set(0, isr=(NodeId(1),))
+    world.run(2)
+    assert world.coordinator(1).state is CoordinatorState.ACTIVE
+    assert world.image not in machine.images
+    assert world.log(1).log_end_offset == 0
+    world.set(0, isr=everyone)
+    world.run(1)
+    assert world.machine(1) is machine
+    assert world.image in machine.images
+    assert world.coordinators[1].effects == [(0, "ticked a")]
+    assert world.ask(1, Get("a")) == 1
+    assert caplog.messages == []
+    world.close()
+
+
+def test_one_line_says_that_many_coordinators_are_suspended(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(partitions=12, min_insync_replicas="2")
+    for index in range(12):
+        world.set(index, leader=1, publish=False)
+    world.publish()
+    for index in range(12):
+        world.until_active(1, index)
+    world.refuse = AWAY
+    for index in range(12):
+        world.set(index, isr=(NodeId(1),), publish=False)
+    world.publish()
+    world.run(1)
+    assert caplog.messages == []
+    for _ in range(3):
+        refused = [world.begin(1, Add("a"), index) for index in range(12)]
+        assert all(isinstance(each.exception(), CoordinatorNotAvailable) for each in refused)
+        world.run(1)
+    [line] = caplog.messages
+    assert line.startswith(
+        "counter coordinators of 12 partitions of t (0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more): suspe"
+    )
+    assert "min.insync.replicas" in line
+    for index in range(12):
+        world.set(index, isr=(NodeId(1), NodeId(2)), publish=False)
+    world.publish()
+    world.until_active(1, 5)
+    assert world.ask(1, Add("a"), 5) == 1
+    world.close()
+
+
+def test_a_coordinator_that_is_loaded_while_too_few_are_in_sync_is_reported_when_it_is_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(partitions=1, min_insync_replicas="2")
+    world.refuse = AWAY
+    world.set(0, leader=1, isr=(NodeId(1),))
+    world.until(lambda: world.coordinator(1).state is CoordinatorState.SUSPENDED)
+    world.run(1)
+    assert caplog.messages == []
+    with pytest.raises(CoordinatorNotAvailable):
+        world.ask(1, Get("a"))
+    world.run(1)
+    assert [line.split(":")[0] for line in caplog.messages] == ["counter coordinator t-0"]
     world.close()
 
 
