@@ -51,6 +51,7 @@ from tidelog.errors import (
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import transactions_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.records import iter_batches
 from tidelog.security.acls import AclOperation, ResourceType
 from tidelog.types import TRANSACTIONS_TOPIC, NodeId, TopicId
 
@@ -283,6 +284,20 @@ def test_a_marker_during_the_retries_does_not_refuse_the_next_transaction(world:
     task = world.begin(batch(0, epoch=1))
     assert marked(world.cluster, request_of(epoch=1)) == [0]
     assert world.codes(task) == [0]
+
+
+def test_with_version_1_a_marker_between_two_questions_leaves_the_second_answer_valid(world: World) -> None:
+    """A transaction added the partition, wrote nothing to it and was committed. The first batch of the next one, with
+    the same epoch, arrives before that marker: the first question is refused, then the marker is appended, then the
+    second question is confirmed. One guard for all questions would end with the marker, and the batch be refused."""
+    world.coordinator.errors = [ConcurrentTransactions("being completed")]
+    task = world.begin(batch(0), version=1)
+    assert marked(world.cluster, request_of(epoch=0, version=1)) == [0]
+    assert world.codes(task) == [0]
+    assert world.coordinator.asked == [[Asked(ID, 0, (0,), verify_only=True)]] * 2
+    found = list(iter_batches(world.cluster.contents(1)))
+    assert [each.is_control for each in found] == [True, False], "the marker came between the questions"
+    assert world.cluster.log(1).last_stable_offset == 1, "the next transaction is open"
 
 
 @pytest.mark.parametrize(
