@@ -157,9 +157,16 @@ class GroupMember:
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
         """Commit the offsets, or the positions of all assigned partitions. Errors are those of GroupOffsets.commit."""
+        if offsets is None:
+            self.step()  # or the next regular commit would go back behind this one
         await self._commit(lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets))
         if offsets is None:
             self.settle()
+            return
+        for key, offset in offsets.items():
+            returned = self._returned.get(key)
+            if returned is not None and returned.committed.offset < offset.offset:
+                self._returned[key] = OffsetCommitted(offset, returned.topic_id)
 
     def transaction_offsets(self) -> tuple[GroupMetadata, dict[TopicPartition, OffsetCommitted]]:
         """Return who commits, and the positions of all assigned partitions, for a transaction. Raises CommitFailed if
