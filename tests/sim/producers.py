@@ -56,9 +56,10 @@ class SimProducer:
         """Returns when every record has its outcome."""
         await self.producer.close()
 
-    def send(self, topic: str, value: bytes, partition: int = 0) -> Sent:
-        """Queue a record from a task of the producer's process; `.wait()` returns the outcome."""
-        sent = self._announce(topic, value, partition)
+    def send(self, topic: str, value: bytes, partition: int = 0, *, transaction: Transaction | None = None) -> Sent:
+        """Queue a record from a task of the producer's process; `.wait()` returns the outcome. transaction: the open
+        one."""
+        sent = self._announce(topic, value, partition, transaction)
         self._client.start(self._enqueue(sent), f"sends {value[:16]!r}")
         return sent
 
@@ -72,15 +73,16 @@ class SimProducer:
         transaction: Transaction | None = None,
     ) -> Sent:
         """Queue a record; waits for buffer space and metadata as the producer does. transaction: the open one."""
-        sent = self._announce(topic, value, partition)
-        sent.key, sent.transaction = key, transaction
-        if transaction is not None:
-            transaction.sent.append(sent)
+        sent = self._announce(topic, value, partition, transaction)
+        sent.key = key
         await self._enqueue(sent)
         return sent
 
-    def _announce(self, topic: str, value: bytes, partition: int) -> Sent:
+    def _announce(self, topic: str, value: bytes, partition: int, transaction: Transaction | None = None) -> Sent:
         sent = Sent(topic, partition, value, -1, producer=f"{self.name}.{self.run_number}", drive=self._drive)
+        sent.transaction = transaction
+        if transaction is not None:
+            transaction.sent.append(sent)
         self._checkers.sending(sent)
         return sent
 

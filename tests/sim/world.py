@@ -117,6 +117,7 @@ class Simulation:
         self._level_was = root.level
         root.setLevel(logging.INFO)
         root.addHandler(self._logs)
+        logging.getLogger("tidelog").addHandler(self._logs)
         return self
 
     def __exit__(
@@ -124,6 +125,7 @@ class Simulation:
     ) -> None:
         root = logging.getLogger("node")
         root.removeHandler(self._logs)
+        logging.getLogger("tidelog").removeHandler(self._logs)
         root.setLevel(self._level_was)
         self.loop.after_callback = None
         self.loop.dispose()
