@@ -26,6 +26,7 @@ from tidelog.errors import (
     OffsetMetadataTooLarge,
     StaleMemberEpoch,
     TidelogError,
+    UnknownMemberId,
     UnsupportedAssignor,
 )
 from tidelog.protocol.v1 import groups_pb2 as pb
@@ -620,6 +621,11 @@ def test_a_refused_offset_is_raised_and_a_busy_coordinator_is_asked_again() -> N
                 )
                 with pytest.raises(OffsetMetadataTooLarge, match=r"orders-0 was not committed for group 'g'"):
                     await consumer.commit({("orders", 0): CommittedOffset(Offset(0), metadata="much too long")})
+                cluster.groups.refuse = lambda request: (
+                    UnknownMemberId("it timed out") if isinstance(request, pb.OffsetCommitRequest) else None
+                )
+                with pytest.raises(CommitFailed, match="it timed out"):
+                    await consumer.commit()
                 busy = [CoordinatorLoadInProgress("loading"), NotCoordinator("elsewhere"), StaleMemberEpoch("old")]
                 cluster.groups.refuse = lambda request: (
                     busy.pop() if busy and isinstance(request, pb.OffsetCommitRequest) else None
