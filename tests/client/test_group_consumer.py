@@ -27,6 +27,7 @@ from tidelog.errors import (
     StaleMemberEpoch,
     TidelogError,
     UnknownMemberId,
+    UnknownServerError,
     UnsupportedAssignor,
 )
 from tidelog.protocol.v1 import groups_pb2 as pb
@@ -632,6 +633,30 @@ def test_a_refused_offset_is_raised_and_a_busy_coordinator_is_asked_again() -> N
                 )
                 await consumer.commit()
                 assert (busy, stored(cluster)) == ([], {0: 0})
+
+    run(story())
+
+
+def test_an_answer_that_leaves_a_partition_out_does_not_count_as_no_offset() -> None:
+    """A partition without an offset would be read from its beginning, again."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            whole_fetch, whole_commit = cluster.groups.fetch, cluster.groups.commit
+
+            def cut_fetch(request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
+                return pb.OffsetFetchResponse(partitions=whole_fetch(request).partitions[:1])
+
+            def cut_commit(request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
+                return pb.OffsetCommitResponse(partitions=whole_commit(request).partitions[:1])
+
+            cluster.groups.fetch, cluster.groups.commit = cut_fetch, cut_commit  # type: ignore[method-assign]
+            async with Consumer(cluster.bootstrap, group="g", request_timeout_ms=300) as consumer:
+                with pytest.raises(UnknownServerError, match="did not answer about orders-1"):
+                    await consumer.committed([("orders", 0), ("orders", 1)])
+                with pytest.raises(UnknownServerError, match="did not answer about orders-1"):
+                    await consumer.commit({("orders", 0): 1, ("orders", 1): 1})
 
     run(story())
 

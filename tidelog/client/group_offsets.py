@@ -87,6 +87,7 @@ class GroupOffsets:
             except (*_FENCED, StaleMemberEpoch) as refusal:  # of the whole request
                 error: TidelogError | None = refusal
             else:
+                _ensure_complete(offsets, map(_key_of, answer.partitions))
                 error = _refusal(group_id, answer)
             if error is None:
                 return
@@ -196,7 +197,7 @@ def _named(key: TopicPartition) -> groups_pb2.NamedPartition:
     return groups_pb2.NamedPartition(topic=key.topic, partition=key.partition)
 
 
-def _key_of(message: groups_pb2.FetchedOffset) -> TopicPartition:
+def _key_of(message: groups_pb2.FetchedOffset | groups_pb2.CommittedPartition) -> TopicPartition:
     return TopicPartition(message.topic, PartitionIndex(message.partition))
 
 
