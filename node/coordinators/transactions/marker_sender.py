@@ -75,7 +75,7 @@ class _Transaction:
 
 
 @dataclass(eq=False, slots=True)
-class _Marker:
+class _MarkerToWrite:
     """The marker of a transaction for one partition. attempts: that failed."""
 
     transaction: _Transaction
@@ -84,17 +84,17 @@ class _Marker:
 
 
 @dataclass(slots=True)
-class _Channel:
+class _MarkerQueue:
     """The markers for one node: those that wait, by partition, and the partitions with markers under way."""
 
-    waiting: dict[NamedPartition, list[_Marker]] = field(default_factory=dict)
+    waiting: dict[NamedPartition, list[_MarkerToWrite]] = field(default_factory=dict)
     under_way: set[NamedPartition] = field(default_factory=set)
     requests: int = 0
     scheduled: bool = False
 
-    def take(self) -> list[_Marker]:
+    def take(self) -> list[_MarkerToWrite]:
         """The markers of the next request, in order for each partition; their partitions are under way from now on."""
-        taken: list[_Marker] = []
+        taken: list[_MarkerToWrite] = []
         for partition in [each for each in self.waiting if each not in self.under_way]:
             if taken and len(taken) + len(self.waiting[partition]) > MARKERS_MAX:
                 break
@@ -119,8 +119,8 @@ class MarkerSender:
         self._location, self._clock, self._peers = location, clock, peers
         self._local, self._report = local, report
         self._transactions: dict[PartitionIndex, dict[_Transaction, None]] = {}
-        self._channels: dict[NodeId, _Channel] = {}
-        self._early: list[_Marker] = []
+        self._channels: dict[NodeId, _MarkerQueue] = {}
+        self._early: list[_MarkerToWrite] = []
         """Markers that were asked for before `run`."""
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -136,7 +136,7 @@ class MarkerSender:
         if not transaction.missing:
             self._end(transaction, MarkersWritten(markers))
             return
-        self._route([_Marker(transaction, partition) for partition in markers.partitions])
+        self._route([_MarkerToWrite(transaction, partition) for partition in markers.partitions])
 
     def cancel(self, coordinator: PartitionIndex) -> None:
         """The coordinator was dropped. If it is loaded again, it asks for its markers again."""
@@ -156,13 +156,13 @@ class MarkerSender:
 
     # --- sending ---
 
-    def _route(self, markers: Iterable[_Marker]) -> None:
+    def _route(self, markers: Iterable[_MarkerToWrite]) -> None:
         """Give each marker to the channel of its leader; those without one wait for a pause."""
         if self._tasks is None:
             self._early += markers
             return
-        leaderless: list[_Marker] = []
-        channels: dict[NodeId, _Channel] = {}
+        leaderless: list[_MarkerToWrite] = []
+        channels: dict[NodeId, _MarkerQueue] = {}
         for marker in markers:
             if marker.transaction.ended:
                 continue
@@ -173,31 +173,31 @@ class MarkerSender:
                 self._failed(marker, "its partition has no leader")
                 leaderless.append(marker)
             else:
-                channel = channels[leader] = self._channels.setdefault(leader, _Channel())
+                channel = channels[leader] = self._channels.setdefault(leader, _MarkerQueue())
                 channel.waiting.setdefault(marker.partition, []).append(marker)
         if leaderless:
             self._tasks.create_task(self._route_later(leaderless))
         for node, channel in channels.items():
             self._schedule(node, channel)
 
-    async def _route_later(self, markers: list[_Marker]) -> None:
+    async def _route_later(self, markers: list[_MarkerToWrite]) -> None:
         attempts = min(marker.attempts for marker in markers)
         await self._clock.sleep_ms(min(PAUSE_MS_MIN << min(attempts, 10), PAUSE_MS_MAX))
         self._route(markers)
 
-    def _schedule(self, node: NodeId, channel: _Channel) -> None:
+    def _schedule(self, node: NodeId, channel: _MarkerQueue) -> None:
         """Send in the next turn of the loop, all that is asked for in this one together."""
         if self._tasks is not None and channel.waiting and not channel.scheduled:
             channel.scheduled = True
             self._tasks.create_task(self._send_waiting(node, channel))
 
-    async def _send_waiting(self, node: NodeId, channel: _Channel) -> None:
+    async def _send_waiting(self, node: NodeId, channel: _MarkerQueue) -> None:
         channel.scheduled = False
         while self._tasks is not None and channel.requests < REQUESTS_MAX and (markers := channel.take()):
             channel.requests += 1
             self._tasks.create_task(self._send(node, channel, markers))
 
-    async def _send(self, node: NodeId, channel: _Channel, markers: list[_Marker]) -> None:
+    async def _send(self, node: NodeId, channel: _MarkerQueue, markers: list[_MarkerToWrite]) -> None:
         """Send one request, and settle its markers."""
         try:
             outcomes = await self._outcomes(node, markers)
@@ -209,9 +209,9 @@ class MarkerSender:
             self._tasks.create_task(self._route_later(again))
         self._schedule(node, channel)
 
-    async def _outcomes(self, node: NodeId, markers: list[_Marker]) -> list[TidelogError | None]:
+    async def _outcomes(self, node: NodeId, markers: list[_MarkerToWrite]) -> list[TidelogError | None]:
         """The outcome of each marker; None: it is committed."""
-        grouped: dict[_Transaction, list[_Marker]] = {}
+        grouped: dict[_Transaction, list[_MarkerToWrite]] = {}
         for marker in markers:
             grouped.setdefault(marker.transaction, []).append(marker)
         request = WriteTxnMarkersRequest(tuple(self._message(*each) for each in grouped.items()))
@@ -219,14 +219,14 @@ class MarkerSender:
             answer = await self._call(node, request)
         except TidelogError as error:
             return [error] * len(markers)
-        found: dict[_Marker, TidelogError | None] = {}
+        found: dict[_MarkerToWrite, TidelogError | None] = {}
         for written, sent in zip(answer.markers, grouped.values(), strict=False):
             for partition, marker in zip(written.partitions, sent, strict=False):
                 found[marker] = partition.error
         missing = UnknownServerError(f"node {node} did not answer what it was asked: check its version")
         return [found.get(marker, missing) for marker in markers]
 
-    def _message(self, transaction: _Transaction, sent: list[_Marker]) -> TransactionMarker:
+    def _message(self, transaction: _Transaction, sent: list[_MarkerToWrite]) -> TransactionMarker:
         markers = transaction.markers
         return TransactionMarker(
             markers.producer_id,
@@ -245,7 +245,7 @@ class MarkerSender:
 
     # --- outcomes ---
 
-    def _settled(self, marker: _Marker, error: TidelogError | None) -> bool:
+    def _settled(self, marker: _MarkerToWrite, error: TidelogError | None) -> bool:
         """Apply an outcome. Returns False if the marker must be sent again."""
         transaction = marker.transaction
         if transaction.ended:
@@ -269,7 +269,7 @@ class MarkerSender:
                 return False
         return True
 
-    def _failed(self, marker: _Marker, why: str) -> None:
+    def _failed(self, marker: _MarkerToWrite, why: str) -> None:
         marker.attempts += 1
         doubled = marker.attempts // WARN_AFTER
         if marker.attempts % WARN_AFTER == 0 and doubled & (doubled - 1) == 0:
@@ -283,7 +283,7 @@ class MarkerSender:
                 why,
             )
 
-    def _written(self, marker: _Marker) -> None:
+    def _written(self, marker: _MarkerToWrite) -> None:
         transaction = marker.transaction
         transaction.missing.discard(marker.partition)
         if not transaction.missing:
