@@ -7,7 +7,7 @@ Members are real consumers (members.py). Their callbacks, what they read and wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from replication.coordination.partitioning import partition_of
@@ -61,11 +61,13 @@ def wait_other_coordinator(sim: Simulation, former: int, key: str = GROUP, topic
     return coordinator_of(sim, key, topic)
 
 
-def write_all(sim: Simulation, prefix: str, each: int, partitions: int = 6, topic: str = TOPIC) -> None:
-    """Write that many records to each partition, all acknowledged."""
-    clients = [sim.client() for _ in range(partitions)]
+def write_all(
+    sim: Simulation, prefix: str, each: int, partitions: int = 6, asking: Sequence[int] | None = None
+) -> None:
+    """Write that many records to each partition, all acknowledged. asking: the nodes that are asked for leaders."""
+    clients = [sim.client(asking) for _ in range(partitions)]
     sent = [
-        sim.produce(topic, f"{prefix}{partition}-{number}".encode(), partition=partition, client=clients[partition])
+        sim.produce(TOPIC, f"{prefix}{partition}-{number}".encode(), partition=partition, client=clients[partition])
         for number in range(each)
         for partition in range(partitions)
     ]
@@ -383,7 +385,7 @@ def silent_coordinator_is_replaced(sim: Simulation) -> None:
         lambda: all(former not in sim.isr(*place) and sim.leader(*place) >= 0 for place in group.places()),
         what="others lead and follow",
     )
-    write_all(sim, "b", 2)
+    write_all(sim, "b", 2, asking=[node for node in sim.nodes if node != former])
     sim.heal(former)
     group.settle()  # until now a fenced member may believe the former coordinator that it still has its partitions
     finished(group)
