@@ -3,8 +3,10 @@
 The loop is not blocked: records that are not in the page cache are read on another thread, and after some milliseconds
 of replay other tasks run.
 
-Invariant: the machine becomes active in the turn of the loop in which its replay has reached the log end, so that it
-has applied all of the log, transaction markers that were appended meanwhile included.
+Invariants:
+  1. The machine becomes active in the turn of the loop in which its replay has reached the log end, so that it has
+     applied all of the log, transaction markers that were appended meanwhile included.
+  2. Checksums are verified. A log that is damaged is reported as when a reader finds it: another replica leads then.
 Not here: which partitions are loaded, and when (runtime.py).
 """
 
@@ -16,6 +18,7 @@ from typing import Any, Final
 
 from node.coordinators.coordinator_figures import CoordinatorMeter
 from node.coordinators.partition_coordinator import PartitionCoordinator
+from node.replicas.own_log_check import ensure_sound
 from node.runtime.work import run_in
 from replication.controller.image import ClusterImage
 from replication.coordination.machine import CoordinatorMachine, TransactionalProducer
@@ -113,6 +116,7 @@ class _Replay:
             if self._next >= self._log.log_end_offset:
                 return True
             read = await self._read()
+            ensure_sound(self._log, self._next, read)
             for batch in iter_batches(read.records):
                 await self._replay(batch)
             self._next = max(read.next_offset, Offset(self._next + 1))

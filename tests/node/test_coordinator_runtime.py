@@ -16,6 +16,7 @@ from tests.node.wires import batch
 from tidelog.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    CorruptLog,
     GroupIdNotFound,
     InvalidProducerEpoch,
     NotCoordinator,
@@ -308,6 +309,25 @@ def test_an_unreadable_record_stops_its_partition_alone(world: World, caplog: py
     assert world.ask(1, Add("a"), 2) == 1
     assert world.ask(1, Add("a"), 0) == 1
     assert len([line for line in caplog.messages if "serves nothing" in line]) == 1
+
+
+def test_rot_is_found_before_it_is_decided_on(world: World) -> None:
+    """A bit of a count has flipped on the disk of the next leader, which its checksum shows."""
+    for number in range(3):
+        world.ask(1, Add("a", number))
+    world.run(1)
+    log = world.log(2)
+    world.read_files_only(2)
+    world.machines[2].disk.flip_bit(log.active.path, log.active.size - 2)
+    world.set(0, leader=2)
+    world.run(0.1)
+    with pytest.raises((UnreadableCoordinatorRecord, CorruptLog, CoordinatorLoadInProgress)):
+        world.ask(2, Get("a"))
+    assert log.damage is not None
+    assert world.coordinators[2].runtime.meter.loads == 0
+    world.set(0, leader=3)
+    world.until_active(3)
+    assert world.ask(3, Get("a")) == 3
 
 
 def test_transactional_records_wait_for_their_marker(world: World) -> None:
