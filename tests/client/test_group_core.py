@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replication.pictures import is_drawn
+from tidelog.client.core_events import TimePassed
 from tidelog.client.group_core import (
     INSTANCE_MS,
     LEAVE_MS,
@@ -30,12 +31,11 @@ from tidelog.client.group_core import (
     HeartbeatRefused,
     Hold,
     Lose,
-    MemberCause,
-    MemberState,
+    MembershipCause,
+    MembershipState,
     Reconnect,
     Revoke,
     SendHeartbeat,
-    TimePassed,
     TopicsKnown,
 )
 from tidelog.errors import (
@@ -103,7 +103,7 @@ class Story:
         if indexes:
             self.done()
             self.answer(1)
-        assert self.core.state is MemberState.STABLE
+        assert self.core.state is MembershipState.STABLE
         return self
 
 
@@ -112,9 +112,9 @@ def test_a_member_joins_and_takes_its_partitions() -> None:
     assert story.passes(10) == [], "nothing is sent without a connection"
     assert story.connect() == [SendHeartbeat(0, is_full=True, owned=())]
     assert story.answer(3, keys(0, 1)) == [Assign(keys(0, 1))]
-    assert story.core.state is MemberState.RECONCILING
+    assert story.core.state is MembershipState.RECONCILING
     assert story.done() == [SendHeartbeat(3, is_full=False, owned=keys(0, 1))], "reported at once"
-    assert (story.core.state, story.core.owned) == (MemberState.STABLE, frozenset(keys(0, 1)))
+    assert (story.core.state, story.core.owned) == (MembershipState.STABLE, frozenset(keys(0, 1)))
     story.answer(3)
     assert story.passes(INTERVAL_MS - 1) == []
     assert story.passes(1) == [SendHeartbeat(3, is_full=False, owned=None)]
@@ -141,11 +141,11 @@ def test_a_fenced_member_holds_at_once_and_joins_again_with_nothing() -> None:
     story = Story().joined(0, 1)
     story.passes(INTERVAL_MS)
     assert story.refuse(FencedMemberEpoch("old")) == [Hold(), Lose(keys(0, 1))]
-    assert (story.core.state, story.core.is_member) == (MemberState.FENCED, False)
+    assert (story.core.state, story.core.is_member) == (MembershipState.FENCED, False)
     assert story.passes(INTERVAL_MS) == []
     assert story.answer(9, keys(5)) == [], "a late answer to the former membership"
     assert story.done() == [SendHeartbeat(0, is_full=True, owned=())]
-    assert (story.core.state, story.core.joins) == (MemberState.JOINING, 2)
+    assert (story.core.state, story.core.joins) == (MembershipState.JOINING, 2)
     assert story.answer(4, keys(0)) == [Assign(keys(0))]
 
 
@@ -195,7 +195,7 @@ def test_partitions_of_unknown_topics_wait_for_their_names() -> None:
     story.connect()
     assert story.answer(1, (*keys(0), *keys(0, topic=B))) == [Assign(keys(0)), FindTopics((B,))]
     story.done()
-    assert story.core.state is MemberState.STABLE
+    assert story.core.state is MembershipState.STABLE
     assert FindTopics((B,)) in story.passes(200)
     assert story.do(TopicsKnown(frozenset((B,)), story.now())) == [Assign(keys(0, topic=B))]
 
@@ -206,7 +206,7 @@ def test_a_closed_member_gives_up_its_partitions_and_leaves_at_once() -> None:
     assert story.done() == [SendHeartbeat(-1, is_full=False, owned=None)]
     assert story.answer(1) == [], "the answer to an earlier heartbeat"
     assert story.answer(-1) == [Ended(None)]
-    assert story.core.state is MemberState.LEFT
+    assert story.core.state is MembershipState.LEFT
 
 
 @pytest.mark.parametrize(("for_good", "epoch"), [(False, -2), (True, -1)])
@@ -243,7 +243,7 @@ def test_a_refusal_for_good_ends_the_member() -> None:
     error = InvalidRegularExpression("(")
     assert story.refuse(error) == [Hold(), Lose(keys(0))]
     assert story.done() == [Ended(error)]
-    assert story.core.state is MemberState.FAILED
+    assert story.core.state is MembershipState.FAILED
 
 
 @pytest.mark.parametrize(
@@ -267,14 +267,14 @@ def test_a_joining_member_that_is_fenced_pauses() -> None:
     story = Story()
     story.connect()
     assert story.refuse(FencedMemberEpoch("epoch 0?")) == []
-    assert story.core.state is MemberState.JOINING
+    assert story.core.state is MembershipState.JOINING
     assert story.passes(200) == [SendHeartbeat(0, is_full=True, owned=())]
 
 
 def test_the_picture_in_the_documentation_is_the_table() -> None:
     is_drawn("groups.md", ((source, cause, target) for (source, cause), target in WAYS.items()))
-    assert {cause for _, cause in WAYS} == set(MemberCause)
-    assert set(WAYS.values()) | {MemberState.JOINING} == set(MemberState)
+    assert {cause for _, cause in WAYS} == set(MembershipCause)
+    assert set(WAYS.values()) | {MembershipState.JOINING} == set(MembershipState)
 
 
 # --- any order of events ----------------------------------------------------------------------------------------
@@ -379,12 +379,12 @@ def test_the_rules_hold_in_any_order_of_events(
         model.act("done", frozenset())
         model.act("time", frozenset())
         core = model.story.core
-        if core.state in (MemberState.JOINING, MemberState.STABLE, MemberState.RECONCILING):
+        if core.state in (MembershipState.JOINING, MembershipState.STABLE, MembershipState.RECONCILING):
             model.act("assign", wanted)
-        elif core.state is MemberState.LEAVING and model.open is None:
+        elif core.state is MembershipState.LEAVING and model.open is None:
             model.check(model.story.answer(-1))
     core = model.story.core
-    if core.state in (MemberState.LEFT, MemberState.FAILED):
+    if core.state in (MembershipState.LEFT, MembershipState.FAILED):
         assert model.has_ended
     else:
-        assert (core.state, core.owned) == (MemberState.STABLE, wanted)
+        assert (core.state, core.owned) == (MembershipState.STABLE, wanted)

@@ -19,6 +19,7 @@ from enum import Enum
 from random import Random
 from typing import Final, TypeAlias
 
+from tidelog.client.core_events import TimePassed
 from tidelog.errors import (
     FencedMemberEpoch,
     GroupAuthorizationFailed,
@@ -49,7 +50,7 @@ BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 1_000
 
 
-class MemberState(Enum):
+class MembershipState(Enum):
     """The state of a member."""
 
     JOINING = "the first heartbeat, with epoch 0, is not answered"
@@ -61,7 +62,7 @@ class MemberState(Enum):
     FAILED = "was refused for good"
 
 
-class MemberCause(Enum):
+class MembershipCause(Enum):
     """Why the state changes."""
 
     JOINED = "the coordinator answered the first heartbeat"
@@ -74,18 +75,18 @@ class MemberCause(Enum):
     REFUSED = "the coordinator refuses for a reason that does not go away"
 
 
-_LIVE: Final = (MemberState.JOINING, MemberState.STABLE, MemberState.RECONCILING)
+_LIVE: Final = (MembershipState.JOINING, MembershipState.STABLE, MembershipState.RECONCILING)
 
-WAYS: Final[Mapping[tuple[MemberState, MemberCause], MemberState]] = {
-    (MemberState.JOINING, MemberCause.JOINED): MemberState.STABLE,
-    (MemberState.STABLE, MemberCause.ASSIGNED): MemberState.RECONCILING,
-    (MemberState.RECONCILING, MemberCause.RECONCILED): MemberState.STABLE,
-    (MemberState.STABLE, MemberCause.FENCED): MemberState.FENCED,
-    (MemberState.RECONCILING, MemberCause.FENCED): MemberState.FENCED,
-    (MemberState.FENCED, MemberCause.GAVE_UP): MemberState.JOINING,
-    **{(state, MemberCause.CLOSED): MemberState.LEAVING for state in (*_LIVE, MemberState.FENCED)},
-    **{(state, MemberCause.REFUSED): MemberState.FAILED for state in _LIVE},
-    (MemberState.LEAVING, MemberCause.LEFT): MemberState.LEFT,
+WAYS: Final[Mapping[tuple[MembershipState, MembershipCause], MembershipState]] = {
+    (MembershipState.JOINING, MembershipCause.JOINED): MembershipState.STABLE,
+    (MembershipState.STABLE, MembershipCause.ASSIGNED): MembershipState.RECONCILING,
+    (MembershipState.RECONCILING, MembershipCause.RECONCILED): MembershipState.STABLE,
+    (MembershipState.STABLE, MembershipCause.FENCED): MembershipState.FENCED,
+    (MembershipState.RECONCILING, MembershipCause.FENCED): MembershipState.FENCED,
+    (MembershipState.FENCED, MembershipCause.GAVE_UP): MembershipState.JOINING,
+    **{(state, MembershipCause.CLOSED): MembershipState.LEAVING for state in (*_LIVE, MembershipState.FENCED)},
+    **{(state, MembershipCause.REFUSED): MembershipState.FAILED for state in _LIVE},
+    (MembershipState.LEAVING, MembershipCause.LEFT): MembershipState.LEFT,
 }
 """All changes of the state."""
 
@@ -146,13 +147,6 @@ class Closing:
     """The user closes the consumer. for_good: a static member gives its place up as well."""
 
     for_good: bool
-    at: Millis
-
-
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    """Time has passed."""
-
     at: Millis
 
 
@@ -226,7 +220,7 @@ class GroupCore:
     """One member."""
 
     def __init__(self, rng: Random, *, is_static: bool = False) -> None:
-        self.state = MemberState.JOINING
+        self.state = MembershipState.JOINING
         self.epoch = JOIN_EPOCH
         self.joins = 1
         """Raised by each fencing: what was read before belongs to an earlier membership."""
@@ -257,7 +251,7 @@ class GroupCore:
     @property
     def is_member(self) -> bool:
         """Whether the coordinator has accepted the member, as far as is known."""
-        states = (MemberState.STABLE, MemberState.RECONCILING, MemberState.LEAVING)
+        states = (MembershipState.STABLE, MembershipState.RECONCILING, MembershipState.LEAVING)
         return self._announced and self.epoch > JOIN_EPOCH and self.state in states
 
     def handle(self, event: Event) -> list[Effect]:
@@ -279,35 +273,35 @@ class GroupCore:
             case CallbackDone(at):
                 self._note_done(at)
             case Closing(for_good, _):
-                if (self.state, MemberCause.CLOSED) in WAYS:
+                if (self.state, MembershipCause.CLOSED) in WAYS:
                     self._for_good = for_good
-                    self._move(MemberCause.CLOSED)
+                    self._move(MembershipCause.CLOSED)
             case TimePassed():
                 pass
         self._advance(event.at, effects)
         return effects
 
-    def _move(self, cause: MemberCause) -> None:
+    def _move(self, cause: MembershipCause) -> None:
         self.state = WAYS[self.state, cause]
 
     # --- what happened ------------------------------------------------------------------------------------------
 
     def _note_answer(self, event: HeartbeatAnswered) -> None:
         self._sent_at = None
-        if self.state not in (*_LIVE, MemberState.LEAVING):
+        if self.state not in (*_LIVE, MembershipState.LEAVING):
             return  # to the former membership
         self._failures, self._refused_since = 0, None
         is_reported = self.owned == self._reported or self._leave_by is not None
         self._due = Millis(event.at + max(1, event.interval_ms)) if is_reported else event.at
-        if self.state is MemberState.LEAVING and event.epoch < JOIN_EPOCH:
+        if self.state is MembershipState.LEAVING and event.epoch < JOIN_EPOCH:
             self._announced = False
         if event.epoch < max(self.epoch, JOIN_EPOCH + 1):
             return  # late
         self.epoch = event.epoch
         if event.assignment is not None:
             self.target = event.assignment
-        if self.state is MemberState.JOINING:
-            self._move(MemberCause.JOINED)
+        if self.state is MembershipState.JOINING:
+            self._move(MembershipCause.JOINED)
 
     def _note_refusal(self, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
         self._sent_at, self._reported = None, None
@@ -318,26 +312,26 @@ class GroupCore:
             effects.append(Reconnect())
         elif error.retry is Retry.LATER or self._may_go_away(error, at):
             self._back_off(at)
-        elif self.state is MemberState.LEAVING:
+        elif self.state is MembershipState.LEAVING:
             self._announced = False
         elif self.state in _LIVE:
             self.error = error
-            self._move(MemberCause.REFUSED)
+            self._move(MembershipCause.REFUSED)
             effects.append(Hold())
 
     def _note_fenced(self, at: Millis, effects: list[Effect]) -> None:
         self._announced = False
-        if self.state is MemberState.JOINING:
+        if self.state is MembershipState.JOINING:
             self._back_off(at)
             return
         self._due = at
         effects.append(Hold())
         if self.state in _LIVE:
-            self._move(MemberCause.FENCED)
+            self._move(MembershipCause.FENCED)
 
     def _may_go_away(self, error: TidelogError, at: Millis) -> bool:
         """Whether a refusal of a member that has not joined may go away by itself soon."""
-        if self.state is not MemberState.JOINING:
+        if self.state is not MembershipState.JOINING:
             return False
         if isinstance(error, UnreleasedInstanceId):
             patience_ms = INSTANCE_MS
@@ -363,7 +357,7 @@ class GroupCore:
             case None:
                 raise AssertionError("no callback is open")
         self._open = None
-        if self.state is MemberState.RECONCILING:
+        if self.state is MembershipState.RECONCILING:
             self._due = at
 
     # --- what to do next ----------------------------------------------------------------------------------------
@@ -371,21 +365,23 @@ class GroupCore:
     def _advance(self, at: Millis, effects: list[Effect]) -> None:
         if self._open is None:
             match self.state:
-                case MemberState.STABLE | MemberState.RECONCILING:
+                case MembershipState.STABLE | MembershipState.RECONCILING:
                     self._reconcile(effects)
-                case MemberState.FENCED:
+                case MembershipState.FENCED:
                     self._give_up(at, effects)
-                case MemberState.FAILED:
+                case MembershipState.FAILED:
                     self._fail(effects)
-                case MemberState.LEAVING:
+                case MembershipState.LEAVING:
                     self._leave(at, effects)
-                case MemberState.JOINING | MemberState.LEFT:
+                case MembershipState.JOINING | MembershipState.LEFT:
                     pass
         if self.state in _LIVE:
             self._look_up(at, effects)
-        if self.state in _LIVE or (self.state is MemberState.LEAVING and self._open is not None and self._announced):
+        if self.state in _LIVE or (
+            self.state is MembershipState.LEAVING and self._open is not None and self._announced
+        ):
             self._beat(at, effects)
-        if self.state is MemberState.LEFT and not self._ended:
+        if self.state is MembershipState.LEFT and not self._ended:
             self._ended = True
             effects.append(Ended(None))
 
@@ -395,11 +391,11 @@ class GroupCore:
         surplus = self.owned - target
         missing = frozenset(key for key in target if key.topic_id in self._known) - self.owned
         if not surplus and not missing:
-            if self.state is MemberState.RECONCILING:
-                self._move(MemberCause.RECONCILED)
+            if self.state is MembershipState.RECONCILING:
+                self._move(MembershipCause.RECONCILED)
             return
-        if self.state is MemberState.STABLE:
-            self._move(MemberCause.ASSIGNED)
+        if self.state is MembershipState.STABLE:
+            self._move(MembershipCause.ASSIGNED)
         self._open = Revoke(tuple(sorted(surplus))) if surplus else Assign(tuple(sorted(missing)))
         effects.append(self._open)
 
@@ -410,7 +406,7 @@ class GroupCore:
         self.epoch, self.target, self._reported, self._announced = JOIN_EPOCH, None, None, False
         self.joins += 1
         self._due = max(self._due, at)
-        self._move(MemberCause.GAVE_UP)
+        self._move(MembershipCause.GAVE_UP)
 
     def _fail(self, effects: list[Effect]) -> None:
         if self.owned:
@@ -432,7 +428,7 @@ class GroupCore:
         if self._leave_by is None:
             self._leave_by, self._due, self._sent_at = Millis(at + LEAVE_MS), at, None
         if not self._announced or at >= self._leave_by:
-            self._move(MemberCause.LEFT)
+            self._move(MembershipCause.LEFT)
         elif self._connected and self._sent_at is None and at >= self._due:
             self._sent_at = at
             epoch = LEAVE_STATIC_EPOCH if self._is_static and not self._for_good else LEAVE_EPOCH

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinators import Coordinators
+from tidelog.client.core_events import TimePassed
 from tidelog.client.cursor import Cursor, CursorState, Where
 from tidelog.client.fetch_core import FetchCore
 from tidelog.client.group_core import (
@@ -40,7 +41,6 @@ from tidelog.client.group_core import (
     Reconnect,
     Revoke,
     SendHeartbeat,
-    TimePassed,
     TopicsKnown,
 )
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata

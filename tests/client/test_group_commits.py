@@ -1,0 +1,214 @@
+"""Commits of consumers in a group over real connections: only what was processed, in order, by its owner."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.client.group_story import fill, group_of, place, settled, stored
+from tests.client.memory_cluster import memory_cluster, run, start, until
+from tests.client.memory_groups import is_settled
+from tidelog.client.consumer import CommittedOffset, Consumer, GroupMetadata
+from tidelog.errors import (
+    CommitFailed,
+    CoordinatorLoadInProgress,
+    InvalidRequest,
+    NotCoordinator,
+    OffsetMetadataTooLarge,
+    StaleMemberEpoch,
+    UnknownMemberId,
+    UnknownServerError,
+)
+from tidelog.protocol.v1 import groups_pb2 as pb
+from tidelog.types import LeaderEpoch, Offset
+
+
+def test_a_record_whose_processing_failed_is_not_committed() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 6)
+            with pytest.raises(ZeroDivisionError):
+                async with group_of(cluster) as consumer:
+                    async for record in consumer:
+                        if record.offset == 3:
+                            1 / 0  # noqa: B018
+            assert stored(cluster) == {0: 3}
+            with pytest.raises(ZeroDivisionError):
+                async with group_of(cluster) as consumer:
+                    assert [record.offset for record in await consumer.poll(2, timeout=5)] == [3, 4]
+                    raise ZeroDivisionError
+            assert stored(cluster) == {0: 3}
+            async with group_of(cluster) as consumer:
+                assert [record.offset for record in await consumer.poll(2, timeout=5)] == [3, 4]
+
+    run(story())
+
+
+def test_commits_follow_the_processing_and_never_precede_it() -> None:
+    """Records of a poll are committed by themselves only once the next poll has begun, by rows as by objects."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 10)
+            async with group_of(cluster, auto_commit_interval_ms=5) as consumer:
+                assert len(await consumer.poll(4, timeout=5)) == 4
+                await until(lambda: stored(cluster) == {0: 0})
+                seen = len(cluster.groups.commits)
+                await asyncio.sleep(0.05)  # noqa: TID251 - several intervals without a step
+                assert stored(cluster) == {0: 0}
+                assert len(cluster.groups.commits) == seen, "nothing new is committed again"
+                assert (await consumer.poll_arrow(3, timeout=5)).num_rows == 3
+                await until(lambda: stored(cluster) == {0: 4})
+                assert len(await consumer.poll(2, timeout=5)) == 2
+                await until(lambda: stored(cluster) == {0: 7})
+                await consumer.commit()
+                assert stored(cluster) == {0: 9}, "commit() counts everything that was returned"
+
+    run(story())
+
+
+def test_offsets_have_epochs_and_metadata() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            cluster.lead("orders", 0, 0)
+            fill(cluster, "orders", 0, 4)
+            async with group_of(cluster, auto_commit=False) as consumer:
+                assert len(await consumer.poll(timeout=5)) == 4
+                await consumer.commit()
+                found = await consumer.committed([("orders", 0), ("orders", 1)])
+                assert found[place("orders", 0)] == CommittedOffset(Offset(4), LeaderEpoch(1))
+                assert consumer.offsets_to_commit() == found
+                marked = CommittedOffset(Offset(2), LeaderEpoch(1), "half of it")
+                await consumer.commit({("orders", 0): marked, ("orders", 1): 0})
+                assert (await consumer.committed([("orders", 0)])) == {place("orders", 0): marked}
+            async with group_of(cluster) as consumer:
+                assert [record.offset for record in await consumer.poll(timeout=5)] == [2, 3]
+
+    run(story())
+
+
+def test_a_commit_of_a_former_membership_is_not_sent_in_the_next_one() -> None:
+    """The coordinator loads while it is asked to commit; meanwhile the member is fenced and joins again."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 5)
+            async with group_of(cluster, auto_commit=False) as consumer:
+                assert len(await consumer.poll(timeout=5)) == 5
+                is_loading = True
+                cluster.groups.refuse = lambda request: (
+                    CoordinatorLoadInProgress("loading")
+                    if is_loading and isinstance(request, pb.OffsetCommitRequest)
+                    else None
+                )
+                commit = start(consumer.commit())
+                await until(lambda: cluster.groups.commits)
+                (member_id,) = cluster.groups.groups["g"].members
+                await cluster.groups.fence("g", member_id)
+                await until(lambda: is_settled(cluster.groups, "g", 1))
+                is_loading = False
+                with pytest.raises(CommitFailed, match="joined again"):
+                    await commit
+                assert stored(cluster) == {}
+
+    run(story())
+
+
+def test_a_group_without_a_subscription_commits_and_fetches_offsets() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            fill(cluster, "orders", 0, 5)
+            async with Consumer(cluster.bootstrap, group="simple") as consumer:
+                consumer.assign([("orders", 0)])
+                assert await consumer.committed([("orders", 0)]) == {place("orders", 0): None}
+                assert len(await consumer.poll(3, timeout=5)) == 3
+                await consumer.commit()
+                await consumer.commit({("orders", 1): 7})
+                found = await consumer.committed([("orders", 0), ("orders", 1)])
+                assert [each and each.offset for each in found.values()] == [3, 7]
+                assert consumer.group_metadata() == GroupMetadata("simple")
+            assert cluster.groups.heartbeats == []
+            async with Consumer(cluster.bootstrap) as consumer:
+                for call in (consumer.commit(), consumer.committed([("orders", 0)])):
+                    with pytest.raises(InvalidRequest, match='create it with group="'):
+                        await call
+
+    run(story())
+
+
+def test_a_refused_offset_is_raised_and_a_busy_coordinator_is_asked_again() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with group_of(cluster, auto_commit=False) as consumer:
+                await settled(cluster, 1)
+                await until(lambda: consumer.assignment)
+                cluster.groups.refuse = lambda request: (
+                    OffsetMetadataTooLarge("5000 bytes")
+                    if isinstance(request, pb.OffsetCommitRequest) and len(request.partitions[0].metadata) > 10
+                    else None
+                )
+                with pytest.raises(OffsetMetadataTooLarge, match=r"orders-0 was not committed for group 'g'"):
+                    await consumer.commit({("orders", 0): CommittedOffset(Offset(0), metadata="much too long")})
+                cluster.groups.refuse = lambda request: (
+                    UnknownMemberId("it timed out") if isinstance(request, pb.OffsetCommitRequest) else None
+                )
+                with pytest.raises(CommitFailed, match="it timed out"):
+                    await consumer.commit()
+                busy = [CoordinatorLoadInProgress("loading"), NotCoordinator("elsewhere"), StaleMemberEpoch("old")]
+                cluster.groups.refuse = lambda request: (
+                    busy.pop() if busy and isinstance(request, pb.OffsetCommitRequest) else None
+                )
+                await consumer.commit()
+                assert (busy, stored(cluster)) == ([], {0: 0})
+
+    run(story())
+
+
+def test_an_answer_that_leaves_a_partition_out_does_not_count_as_no_offset() -> None:
+    """A partition without an offset would be read from its beginning, again."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            whole_fetch, whole_commit = cluster.groups.fetch, cluster.groups.commit
+
+            def cut_fetch(request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
+                return pb.OffsetFetchResponse(partitions=whole_fetch(request).partitions[:1])
+
+            def cut_commit(request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
+                return pb.OffsetCommitResponse(partitions=whole_commit(request).partitions[:1])
+
+            cluster.groups.fetch, cluster.groups.commit = cut_fetch, cut_commit  # type: ignore[method-assign]
+            async with Consumer(cluster.bootstrap, group="g", request_timeout_ms=300) as consumer:
+                with pytest.raises(UnknownServerError, match="did not answer about orders-1"):
+                    await consumer.committed([("orders", 0), ("orders", 1)])
+                with pytest.raises(UnknownServerError, match="did not answer about orders-1"):
+                    await consumer.commit({("orders", 0): 1, ("orders", 1): 1})
+
+    run(story())
+
+
+def test_commits_are_stored_in_the_order_of_their_calls() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, "orders", 0, 10)
+            async with group_of(cluster, auto_commit=False) as consumer:
+                await consumer.poll(timeout=5)
+                first = [CoordinatorLoadInProgress("loading")]
+                cluster.groups.refuse = lambda request: (
+                    first.pop() if first and isinstance(request, pb.OffsetCommitRequest) else None
+                )
+                async with asyncio.TaskGroup() as tasks:
+                    for offset in range(1, 6):
+                        tasks.create_task(consumer.commit({("orders", 0): offset}))
+                assert [each.partitions[0].offset for each in cluster.groups.commits] == [1, 1, 2, 3, 4, 5]
+
+    run(story())
