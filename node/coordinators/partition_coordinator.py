@@ -277,8 +277,9 @@ class PartitionCoordinator:
         the requests that come meanwhile share the next batch: a busy partition has one batch per commit."""
         return bool(self._requests) and self._applied_to <= self.log.high_watermark
 
-    def tick(self, now: Millis) -> bool:
+    def tick(self) -> bool:
         """Do what is due. Returns True if the partition is to be loaded again."""
+        now = self._clock.monotonic_ms()
         if self.retry_at is not None:
             return now >= self.retry_at and self._resumes(now)
         self._refuse_late(now)

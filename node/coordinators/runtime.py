@@ -59,6 +59,8 @@ class CoordinatorRuntime:
         self._to_work: dict[PartitionCoordinator, None] = {}
         self._scheduled = False
         self._deadlines: dict[PartitionCoordinator, Millis] = {}
+        self._to_tick: set[PartitionCoordinator] = set()
+        """Coordinators whose deadline has come; they are in `_to_work` too."""
         self._suspensions = SuspensionLog(kind.name, kind.topic)
         self._loading = Loading(clock=clock, image=lambda: self._image, damaged=replicas.damage.known, meter=self.meter)
         replicas.leaderships.follow(kind.topic, self)
@@ -104,6 +106,7 @@ class CoordinatorRuntime:
             coordinator.end()
             self._to_work.pop(coordinator, None)
             self._deadlines.pop(coordinator, None)
+            self._to_tick.discard(coordinator)
 
     def on_image(self, image: ClusterImage) -> None:
         """Let every machine see a new image."""
@@ -185,6 +188,10 @@ class CoordinatorRuntime:
         while due and self._clock.monotonic_ms() - began < TURN_MS:
             coordinator = next(iter(due))
             del due[coordinator]
+            if coordinator in self._to_tick:
+                self._to_tick.remove(coordinator)
+                if self._guarded(coordinator, coordinator.tick):
+                    self._to_load.put_nowait(coordinator)
             if self._guarded(coordinator, coordinator.work):
                 self._to_work[coordinator] = None
             self._note_deadline(coordinator)
@@ -198,12 +205,10 @@ class CoordinatorRuntime:
 
     def _tick(self, now: Millis) -> None:
         self._suspensions.write(now)
-        for coordinator, deadline in list(self._deadlines.items()):
-            if now < deadline or coordinator.ended:
-                continue
-            if self._guarded(coordinator, lambda coordinator=coordinator: coordinator.tick(now)):  # type: ignore[misc]
-                self._to_load.put_nowait(coordinator)
-            self._note_deadline(coordinator)
+        for coordinator in [each for each, deadline in self._deadlines.items() if deadline <= now]:
+            del self._deadlines[coordinator]
+            self._to_tick.add(coordinator)
+            self._wake(coordinator)
 
     def _guarded(self, coordinator: PartitionCoordinator, work: Callable[[], bool]) -> bool:
         """Run the work. After a defect the state of the machine is unknown: it is loaded again."""
