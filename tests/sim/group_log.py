@@ -92,6 +92,8 @@ class GroupLog:
     ) -> None:
         self.name = name
         self.groups: dict[str, LoggedGroup] = {}
+        self.commits: set[str] = set()
+        """The identities of all committed offsets, also of open and aborted transactions."""
         self.history: dict[tuple[str, Place], list[tuple[int, int]]] = {}
         """By group and partition: when an offset became the committed one, -1 for none."""
         self._attempts = attempts
@@ -210,6 +212,7 @@ class GroupLog:
             raise Violation(f"{name} is committed, and no client sent it ({value.metadata!r})")
         if (attempt.group, attempt.place, attempt.offset) != (group_id, place, int(value.offset)):
             raise Violation(f"{name} is committed for {attempt}")
+        self.commits.add(attempt.identity)
         self._is_owner(name, group, place, attempt)
         if attempt.given_to is not None and attempt.offset > attempt.given_to:
             raise Violation(

@@ -119,6 +119,8 @@ class SimMember:
         """Awaited before a revocation takes effect: the application is slow to give partitions up."""
         self.commits = True
         """False: it does not commit after each poll."""
+        self.processing: Callable[[], Awaitable[None]] | None = None
+        """Awaited between a poll and the next one, before its records count as processed."""
         self._auto_commit = auto_commit
         self.readings = MemberReadings(
             self.client.process.name,
@@ -188,6 +190,8 @@ class SimMember:
         """One poll, and a commit if the member does not commit by itself."""
         try:
             records = await self.consumer.poll(timeout=timeout)
+            if records and self.processing is not None:
+                await self.processing()
             self.got(records)
             if records and self.commits and not self._auto_commit:
                 await self.consumer.commit()

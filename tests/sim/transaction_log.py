@@ -60,6 +60,10 @@ class Decisions:
         """The record of a decision is committed."""
         self._decided[marker] = committed
 
+    def of(self, marker: Marker) -> bool | None:
+        """Whether the decision is to commit; None if there is none."""
+        return self._decided.get(marker)
+
     def aborts_by_hand(self, place: Place, producer_id: int) -> None:
         """An operator aborts a hanging transaction of a partition (KIP-664)."""
         self._aborted_by_hand.add((place, producer_id))

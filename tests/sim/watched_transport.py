@@ -1,7 +1,8 @@
 """The transport of a real client, with the rules of groups and transactions watching its requests and answers.
 
 Each offset that the client commits gets an identity (commit_attempts.py); an offset that it is given must have been the
-committed one since the request began. A new producer epoch fences the older instances of its transactional id.
+committed one since the request began. What is answered as committed or decided must be in the committed log. A new
+producer epoch fences the older instances of its transactional id.
 
 Invariants: nothing that the client can see is changed, except the metadata text of committed offsets. Not here: the
 rules (coordination.py).
@@ -52,7 +53,12 @@ class WatchedTransport:
         answer = await self._inner.call(to, method, message, timeout_ms=timeout_ms)
         if method == methods.GROUPS_OFFSET_FETCH:
             self._fetched(message, answer, sent_us)
-        elif method in (methods.TRANSACTIONS_INIT_PRODUCER_ID, methods.TRANSACTIONS_END_TXN):
+        elif method in (methods.GROUPS_OFFSET_COMMIT, methods.GROUPS_TXN_OFFSET_COMMIT):
+            self._committed(message, answer)
+        elif method == methods.TRANSACTIONS_INIT_PRODUCER_ID:
+            self._identified(answer)
+        elif method == methods.TRANSACTIONS_END_TXN:
+            self._ended(message)
             self._identified(answer)
         return answer
 
@@ -109,6 +115,25 @@ class WatchedTransport:
                     f"{self._name} was given {each.offset} as the committed offset of {place[0]}-{place[1]} in group "
                     f"{request.group_id}, where {present} is committed"
                 )
+
+    def _committed(self, request: Any, answer: Any) -> None:
+        """What is answered as committed is in the committed log."""
+        log = self._coordination.log_of(request.group_id)
+        for asked, each in zip(request.partitions, answer.partitions, strict=True):
+            if not each.HasField("error") and (log is None or asked.metadata not in log.commits):
+                self._report(
+                    f"{self._name} was told that offset {asked.offset} of {asked.topic}-{asked.partition} is committed "
+                    f"in group {request.group_id}, and its log does not have it"
+                )
+
+    def _ended(self, request: Any) -> None:
+        """What is answered as decided is in the committed log. Each transaction has an epoch of its own (KIP-890)."""
+        decision = self._coordination.decisions.of((request.producer_id, request.producer_epoch + 1))
+        if decision is not request.committed:
+            self._report(
+                f"{self._name} was told that {request.transactional_id} in epoch {request.producer_epoch} is "
+                f"{'committed' if request.committed else 'aborted'}, and its log says {decision}"
+            )
 
     def _identified(self, answer: Any) -> None:
         assert isinstance(answer, transactions_pb2.InitTransactionalProducerResponse | transactions_pb2.EndTxnResponse)
