@@ -1,6 +1,6 @@
 """A record of an internal topic of coordinators: a typed key, and a typed value or none.
 
-Not here: the bytes (codecs.py), the keys and values (group_records.py, transaction_records.py).
+Not here: the bytes (formats/), the keys and values (group_records.py, transaction_records.py).
 """
 
 from __future__ import annotations
