@@ -9,7 +9,14 @@ from uuid import UUID
 
 from node.coordinators.topic_patterns import compile_pattern
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
-from replication.coordination.group_records import GroupKey, GroupRecord, GroupValue, TopicPartitions
+from replication.coordination.group_records import (
+    GroupKey,
+    GroupMetadataKey,
+    GroupRecord,
+    GroupValue,
+    OffsetCommitKey,
+    TopicPartitions,
+)
 from replication.coordination.group_requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatAnswer,
@@ -28,6 +35,7 @@ from replication.coordination.group_requests import (
 from replication.coordination.groups.assignments import as_sets, as_topics
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.machine import GroupMachine
+from replication.coordination.groups.states import GroupState
 from replication.coordination.machine import Decision, Instant, TransactionalProducer
 from tidelog.errors import TidelogError
 from tidelog.types import (
@@ -146,6 +154,11 @@ def compacted(log: list[Entry]) -> list[Entry]:
     return [log[number] for number in sorted(kept)] + log[stable_end:]
 
 
+def group_of(record: GroupRecord) -> str:
+    """The group that a record is about."""
+    return record.key.group if isinstance(record.key, OffsetCommitKey | GroupMetadataKey) else record.key.group_id
+
+
 class Coordinator:
     """A machine, loaded with nothing at time 1,000 ms, in the hands of a runtime that commits each decision at once."""
 
@@ -156,6 +169,7 @@ class Coordinator:
         self.log: list[Entry] = []
         self.streams: dict[tuple[str, str], Client] = {}
         self.nudges: list[NudgeMembers] = []
+        self.moves: set[tuple[GroupState, GroupState]] = set()
         self.machine = GroupMachine(self.config, compile_pattern)
         self.loaded()
 
@@ -183,10 +197,20 @@ class Coordinator:
     def commit(self, decision: Decision[Any]) -> None:
         """What the runtime does with a decision."""
         assert not (isinstance(decision.answer, TidelogError) and decision.records), "records with a refusal"
+        ids = {group_of(record) for record in decision.records}
+        before = {group_id: self.state_of(group_id) for group_id in ids}
         for record in decision.records:
             self.log.append(Entry(record, decision.producer))
             self.machine.apply(record, Offset(-1), decision.producer)
+        self.moves.update((before[each], after) for each in ids if (after := self.state_of(each)) is not before[each])
         self.nudges += [effect for effect in decision.effects if isinstance(effect, NudgeMembers)]
+
+    def state_of(self, group_id: str) -> GroupState:
+        """The state of a group, without the cost of a description."""
+        state = self.machine._state
+        if group_id in state.consumer:
+            return state.consumer[group_id].state()
+        return GroupState.EMPTY if state.exists(group_id) else GroupState.DEAD
 
     def settle(self) -> None:
         """Do what is due, and push to the members with an open stream."""

@@ -32,6 +32,7 @@ from replication.coordination.group_requests import (
 )
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.machine import GroupMachine
+from replication.coordination.groups.states import GROUP_TRANSITIONS
 from replication.coordination.machine import Decision
 from tests.replication.group_stories import Client, Coordinator, compacted
 from tidelog.errors import TidelogError
@@ -270,6 +271,7 @@ class GroupWorld(RuleBasedStateMachine):
         for _ in range(20):
             for key in sorted(self.clients):
                 self.clients[key].heartbeat()
+        assert self.coordinator.moves <= {(source, target) for (source, _), target in GROUP_TRANSITIONS.items()}
         for group_id in GROUPS:
             alive = {name: client for (group, name), client in self.clients.items() if group == group_id}
             group = self.coordinator.group(group_id)

@@ -120,7 +120,7 @@ class Heartbeats:
                 f"the assignment of member {request.member_id!r} of group {request.group_id!r} was recorded by a newer "
                 "version: give up all partitions and join again"
             )
-        self._timers.expect_heartbeat(step.group, *key)
+        self._timers.expect_heartbeat(*key)
         subscription_changed = self._record_metadata(step, now)
         target, target_epoch = self._assign(step, subscription_changed)
         current = next_assignment(

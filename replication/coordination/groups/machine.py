@@ -133,7 +133,7 @@ class GroupMachine:
             if broken:
                 decisions.append(self._removal(group, broken))
             for member in group.members.values():
-                self._timers.expect_heartbeat(group, group_id, member.member_id)
+                self._timers.expect_loaded(group_id, member)
                 self._timers.expect_revocation(group, member)
             self._timers.expect_assignment(group)
         for group_id, classic in sorted(self._state.classic.items()):

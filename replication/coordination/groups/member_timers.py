@@ -60,13 +60,18 @@ class MemberTimers:
         """What was due could not be done: it is due still."""
         self._timers.schedule(key, self.now)
 
-    def expect_heartbeat(self, group: ConsumerGroup | None, group_id: str, member_id: str) -> None:
-        """The member is alive: its session starts again. group: None if it is about to be created."""
-        timeout = self._config.consumer_session_timeout_ms
-        member = None if group is None else group.members.get(member_id)
-        if member is not None and member.metadata is not None and member.metadata.classic_member_metadata is not None:
-            timeout = member.metadata.classic_member_metadata.session_timeout_ms
-        self._timers.schedule(TimerKey(TimerKind.SESSION, group_id, member_id), Millis(self.now + timeout))
+    def expect_heartbeat(self, group_id: str, member_id: str) -> None:
+        """The member is alive: its session starts again."""
+        key = TimerKey(TimerKind.SESSION, group_id, member_id)
+        self._timers.schedule(key, Millis(self.now + self._config.consumer_session_timeout_ms))
+
+    def expect_loaded(self, group_id: str, member: Member) -> None:
+        """A member was loaded. One of the classic protocol has a session timeout of its own."""
+        self.expect_heartbeat(group_id, member.member_id)
+        classic = None if member.metadata is None else member.metadata.classic_member_metadata
+        if classic is not None:
+            key = TimerKey(TimerKind.SESSION, group_id, member.member_id)
+            self._timers.schedule(key, Millis(self.now + classic.session_timeout_ms))
 
     def expect_classic(self, group_id: str, member_id: str, session_timeout_ms: int) -> None:
         """A member of a classic group was loaded."""

@@ -66,28 +66,32 @@ class GroupCause(Enum):
 
     EPOCH_BUMPED = "a member joined, left or changed its subscription, or the topics changed"
     ASSIGNED = "the target assignment of the group epoch was computed, and members have to change"
-    ASSIGNED_ALREADY = "the target assignment of the group epoch was computed, and every member has it"
+    ASSIGNED_ALREADY = "the only member got the target assignment of the group epoch with its heartbeat"
+    MEMBER_AWAY = "a static member left for a while"
     MEMBER_MOVED = "a member came nearer to its target assignment"
     LAST_MEMBER_MOVED = "the last member reached its target assignment"
     LAST_MEMBER_LEFT = "the last member left or was removed"
+    COMMITTED = "offsets were committed for a group that did not exist"
     DELETED = "the group was deleted, or its last offset expired"
 
 
 GROUP_TRANSITIONS: Final[Mapping[tuple[GroupState, GroupCause], GroupState]] = {
-    (GroupState.EMPTY, GroupCause.EPOCH_BUMPED): GroupState.ASSIGNING,
     (GroupState.EMPTY, GroupCause.ASSIGNED_ALREADY): GroupState.STABLE,
     (GroupState.EMPTY, GroupCause.DELETED): GroupState.DEAD,
     (GroupState.ASSIGNING, GroupCause.EPOCH_BUMPED): GroupState.ASSIGNING,
     (GroupState.ASSIGNING, GroupCause.ASSIGNED): GroupState.RECONCILING,
-    (GroupState.ASSIGNING, GroupCause.ASSIGNED_ALREADY): GroupState.STABLE,
     (GroupState.ASSIGNING, GroupCause.LAST_MEMBER_LEFT): GroupState.EMPTY,
     (GroupState.RECONCILING, GroupCause.EPOCH_BUMPED): GroupState.ASSIGNING,
+    (GroupState.RECONCILING, GroupCause.ASSIGNED): GroupState.RECONCILING,
     (GroupState.RECONCILING, GroupCause.MEMBER_MOVED): GroupState.RECONCILING,
     (GroupState.RECONCILING, GroupCause.LAST_MEMBER_MOVED): GroupState.STABLE,
     (GroupState.RECONCILING, GroupCause.LAST_MEMBER_LEFT): GroupState.EMPTY,
     (GroupState.STABLE, GroupCause.EPOCH_BUMPED): GroupState.ASSIGNING,
     (GroupState.STABLE, GroupCause.ASSIGNED): GroupState.RECONCILING,
+    (GroupState.STABLE, GroupCause.ASSIGNED_ALREADY): GroupState.STABLE,
+    (GroupState.STABLE, GroupCause.MEMBER_AWAY): GroupState.RECONCILING,
     (GroupState.STABLE, GroupCause.LAST_MEMBER_LEFT): GroupState.EMPTY,
     (GroupState.DEAD, GroupCause.ASSIGNED_ALREADY): GroupState.STABLE,
+    (GroupState.DEAD, GroupCause.COMMITTED): GroupState.EMPTY,
 }
-"""Next state by state and cause. A heartbeat may bump the epoch and assign in one step: then Assigning is not seen."""
+"""Next state by state and cause. Most heartbeats that bump the epoch assign in the same step (member_timers.py)."""
