@@ -123,18 +123,37 @@ def test_a_member_joins_and_takes_its_partitions() -> None:
 def test_partitions_are_given_up_and_reported_before_new_ones_are_taken() -> None:
     story = Story().joined(0, 1)
     assert story.answer(2, keys(1, 2)) == [Revoke(keys(0))]
-    assert story.done() == [Assign(keys(2)), SendHeartbeat(2, is_full=False, owned=keys(1))]
+    assert story.done() == [Assign(keys(2)), SendHeartbeat(2, is_full=False, owned=keys(1, 2))]
     story.answer(2)
-    assert story.done() == [SendHeartbeat(2, is_full=False, owned=keys(1, 2))]
+    assert story.done() == [SendHeartbeat(2, is_full=False, owned=None)]
+
+
+def test_what_is_being_taken_is_reported_also_on_a_new_connection() -> None:
+    """A report without it would let the coordinator give it to another member, while this one begins to read it."""
+    story = Story().joined(0)
+    assert story.answer(2, keys(0, 1)) == [Assign(keys(1))]
+    story.do(Disconnected(story.now()))
+    assert story.connect() == [SendHeartbeat(2, is_full=True, owned=keys(0, 1))]
+
+
+def test_what_was_withdrawn_before_it_was_taken_is_confirmed() -> None:
+    """The coordinator waits for a report without it; what the member has is the same as in the last one."""
+    story = Story().joined(0)
+    unknown = TopicId(UUID(int=3))
+    assert story.answer(2, (*keys(0), *keys(7, topic=unknown))) == [FindTopics((unknown,))]
+    assert story.answer(2, keys(0)) == [SendHeartbeat(2, is_full=False, owned=keys(0))]
+    assert story.answer(2, keys(0)) == [SendHeartbeat(2, is_full=False, owned=keys(0))], "not yet confirmed"
+    assert story.answer(2) == []
+    assert story.passes(INTERVAL_MS) == [SendHeartbeat(2, is_full=False, owned=None)]
 
 
 def test_an_assignment_that_changes_during_a_callback_is_followed_afterwards() -> None:
     story = Story().joined(0)
     assert story.answer(2, keys(0, 1)) == [Assign(keys(1))]
-    assert story.answer(3, keys(2)) == [], "one callback at a time"
-    assert story.done() == [Revoke(keys(0, 1)), SendHeartbeat(3, is_full=False, owned=keys(0, 1))]
+    assert story.answer(3, keys(2)) == [SendHeartbeat(3, is_full=False, owned=keys(0, 1))], "one callback at a time"
+    assert story.done() == [Revoke(keys(0, 1))]
     assert story.done() == [Assign(keys(2))]
-    assert story.answer(3) == [SendHeartbeat(3, is_full=False, owned=())]
+    assert story.answer(3) == [SendHeartbeat(3, is_full=False, owned=keys(2))]
 
 
 def test_a_fenced_member_holds_at_once_and_joins_again_with_nothing() -> None:
@@ -355,7 +374,8 @@ class Model:
                     if is_full:
                         assert owned is not None
                     if epoch > 0:
-                        assert self.reported == self.has, "the coordinator learns what the member has"
+                        taking = self.open.partitions if isinstance(self.open, Assign) else ()
+                        assert self.reported == self.has | set(taking), "the coordinator learns what the member has"
                     else:
                         assert not self.has, "a member joins and leaves with nothing"
                 case Ended():

@@ -3,7 +3,8 @@
 Invariants:
   1. At most one of Revoke, Assign and Lose is open; the next one follows its CallbackDone.
   2. Partitions are given up before new ones are taken. The coordinator learns of both by the next heartbeat, which is
-     due at once: another member may read a partition only after this one has reported that it gave it up.
+     due at once: another member may read a partition only after this one has reported that it gave it up. What it is
+     taking counts as its own: a report without it would let the coordinator give it to another member.
   3. A fenced member holds all its partitions at once, and joins again with epoch 0 once they are given up.
   4. One heartbeat is open at a time. After a new connection and after every refusal the next one carries the whole
      state, so that a lost message changes nothing.
@@ -160,8 +161,8 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Send a heartbeat. is_full: with the subscription and all settings. owned: the partitions that the member has;
-    None: as last reported."""
+    """Send a heartbeat. is_full: with the subscription and all settings. owned: the partitions that the member has or
+    is taking; None: as last reported."""
 
     epoch: int
     is_full: bool
@@ -238,6 +239,9 @@ class GroupCore:
         """Whether the coordinator may know the member."""
         self._reported: frozenset[PartitionKey] | None = None
         """The partitions in the last heartbeat; None: the next one carries the whole state."""
+        self._withdrawn = False
+        """Whether partitions were assigned and withdrawn before the member took them: the coordinator waits for a
+        report without them, which must follow although what the member has did not change."""
         self._sent_at: Millis | None = None
         """When the open heartbeat was sent; None: none is open."""
         self._due = Millis(0)
@@ -291,7 +295,7 @@ class GroupCore:
         if self.state not in (*_LIVE, MembershipState.LEAVING):
             return  # to the former membership
         self._failures, self._refused_since = 0, None
-        is_reported = self.owned == self._reported or self._leave_by is not None
+        is_reported = self._held() == self._reported or self._leave_by is not None
         self._due = Millis(event.at + max(1, event.interval_ms)) if is_reported else event.at
         if self.state is MembershipState.LEAVING and event.epoch < JOIN_EPOCH:
             self._announced = False
@@ -299,9 +303,21 @@ class GroupCore:
             return  # late
         self.epoch = event.epoch
         if event.assignment is not None:
+            self._note_withdrawn(event.assignment, event.at)
             self.target = event.assignment
+        else:
+            self._withdrawn = False
         if self.state is MembershipState.JOINING:
             self._move(MembershipCause.JOINED)
+
+    def _note_withdrawn(self, assignment: frozenset[PartitionKey], at: Millis) -> None:
+        self._withdrawn |= bool((self.target or frozenset()) - assignment - self._held())
+        if self._withdrawn and self._open is None:
+            self._due = at
+
+    def _held(self) -> frozenset[PartitionKey]:
+        """What the member has or is taking."""
+        return self.owned | frozenset(self._open.partitions) if isinstance(self._open, Assign) else self.owned
 
     def _note_refusal(self, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
         self._sent_at, self._reported = None, None
@@ -404,6 +420,7 @@ class GroupCore:
             self._lose(effects)
             return
         self.epoch, self.target, self._reported, self._announced = JOIN_EPOCH, None, None, False
+        self._withdrawn = False
         self.joins += 1
         self._due = max(self._due, at)
         self._move(MembershipCause.GAVE_UP)
@@ -451,7 +468,8 @@ class GroupCore:
         if at < self._due:
             return
         self._sent_at, self._announced = at, True
-        is_full = self._reported is None
-        owned = None if self.owned == self._reported else tuple(sorted(self.owned))
-        self._reported = self.owned
+        held, is_full = self._held(), self._reported is None
+        confirms = self._withdrawn and self._open is None
+        owned = None if held == self._reported and not confirms else tuple(sorted(held))
+        self._reported = held
         effects.append(SendHeartbeat(self.epoch, is_full=is_full, owned=owned))
