@@ -11,6 +11,7 @@ Source: KIP-482 and Kafka's protocol guide.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -31,6 +32,15 @@ _VARINT_BITS_MAX: Final = 35
 """A varint of 32 bits has at most five bytes."""
 
 
+_UUIDS_MAX: Final = 4_096
+"""Topic ids that are kept as objects: each record names one, and few differ."""
+
+
+@lru_cache(_UUIDS_MAX)
+def _uuid(data: bytes) -> UUID:
+    return UUID(bytes=data)
+
+
 class MalformedField(ValueError):
     """The bytes are not those of the field."""
 
@@ -47,22 +57,38 @@ class FieldReader:
         self._flexible = flexible
 
     def int8(self) -> int:
-        return self._number(_INT8)
+        value: int = self.numbers(_INT8)[0]
+        return value
 
     def int16(self) -> int:
-        return self._number(_INT16)
+        value: int = self.numbers(_INT16)[0]
+        return value
 
     def int32(self) -> int:
-        return self._number(_INT32)
+        value: int = self.numbers(_INT32)[0]
+        return value
 
     def int64(self) -> int:
-        return self._number(_INT64)
+        value: int = self.numbers(_INT64)[0]
+        return value
+
+    def numbers(self, layout: Struct) -> tuple[Any, ...]:
+        """Several integers at once. layout: big-endian."""
+        position = self._position
+        end = position + layout.size
+        if end > self._end:
+            raise MalformedField(f"the data end at byte {self._end}, within the numbers at byte {position}")
+        self._position = end
+        return layout.unpack_from(self._data, position)
 
     def uuid(self) -> UUID:
-        return UUID(bytes=self._take(_UUID_BYTES))
+        return _uuid(self._take(_UUID_BYTES))
 
     def string(self) -> str:
-        return self._present(self.nullable_string(), "string")
+        value = self.nullable_string()
+        if value is None:
+            raise self._null("string")
+        return value
 
     def nullable_string(self) -> str | None:
         length = self._varint() - 1 if self._flexible else self.int16()
@@ -76,11 +102,16 @@ class FieldReader:
 
     def data(self) -> bytes:
         length = self._varint() - 1 if self._flexible else self.int32()
-        return self._present(None if length == -1 else self._take(length), "byte field")
+        if length == -1:
+            raise self._null("byte field")
+        return self._take(length)
 
     def array(self, read: Callable[[FieldReader], T]) -> tuple[T, ...]:
         """read: reads an element from this reader."""
-        return self._present(self.nullable_array(read), "array")
+        elements = self.nullable_array(read)
+        if elements is None:
+            raise self._null("array")
+        return elements
 
     def nullable_array(self, read: Callable[[FieldReader], T]) -> tuple[T, ...] | None:
         count = self._varint() - 1 if self._flexible else self.int32()
@@ -96,7 +127,9 @@ class FieldReader:
         fields: the known ones by tag. A field of another tag is passed over: that is what tags are for (KIP-482).
         """
         found: dict[int, Any] = {}
-        for _ in range(self._varint() if self._flexible else 0):
+        if not self._flexible:
+            return found
+        for _ in range(self._varint()):
             tag, size = self._varint(), self._varint()
             start = self._position
             self._take(size)
@@ -111,14 +144,6 @@ class FieldReader:
         if self._position != self._end:
             raise MalformedField(f"{self._end - self._position} bytes follow the last field at byte {self._position}")
 
-    def _number(self, number: Struct) -> int:
-        position = self._position
-        self._position = position + number.size
-        if self._position > self._end:
-            raise MalformedField(f"the data end at byte {self._end}, within the number at byte {position}")
-        value: int = number.unpack_from(self._data, position)[0]
-        return value
-
     def _take(self, length: int) -> bytes:
         start = self._position
         if not 0 <= length <= self._end - start:
@@ -130,6 +155,9 @@ class FieldReader:
 
     def _varint(self) -> int:
         start, value, shift = self._position, 0, 0
+        if start < self._end and (byte := self._data[start]) < 0x80:
+            self._position = start + 1
+            return byte
         while self._position < self._end and shift < _VARINT_BITS_MAX:
             byte = self._data[self._position]
             self._position += 1
@@ -141,10 +169,8 @@ class FieldReader:
             shift += 7
         raise MalformedField(f"the varint at byte {start} does not end, or exceeds 31 bits")
 
-    def _present(self, value: T | None, kind: str) -> T:
-        if value is None:
-            raise MalformedField(f"the {kind} before byte {self._position} is null, which the format does not allow")
-        return value
+    def _null(self, kind: str) -> MalformedField:
+        return MalformedField(f"the {kind} before byte {self._position} is null, which the format does not allow")
 
 
 class FieldWriter:

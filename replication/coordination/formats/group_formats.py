@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from struct import Struct
 from typing import Any, Final
 
 from replication.coordination.formats.consumer_group_values import (
@@ -43,9 +44,12 @@ from replication.coordination.group_records import (
 )
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, OFFSETS_TOPIC, LeaderEpoch, Millis, Offset, PartitionIndex
 
+_OFFSET_AND_EPOCH: Final = Struct(">qi")
 _TOPIC_ID: Final = 0
 _METADATA_HASH: Final = 0
 """Tags."""
+
+_OFFSET_TAGS: Final = {_TOPIC_ID: FieldReader.uuid}
 
 OTHER_TYPES: Final = {
     10: "ShareGroupMemberMetadata",
@@ -95,11 +99,10 @@ def _write_offset_key(writer: FieldWriter, key: OffsetCommitKey) -> None:
 
 
 def _read_offset(reader: FieldReader, version: int) -> OffsetCommitValue:
-    offset = reader.int64()
-    leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
+    offset, leader_epoch = reader.numbers(_OFFSET_AND_EPOCH) if version >= 3 else (reader.int64(), NO_LEADER_EPOCH)
     metadata, commit_timestamp = reader.string(), reader.int64()
     expire_timestamp = reader.int64() if version == 1 else NO_TIMESTAMP
-    tagged = reader.tagged({_TOPIC_ID: FieldReader.uuid})
+    tagged = reader.tagged(_OFFSET_TAGS)
     return OffsetCommitValue(
         Offset(offset),
         metadata,

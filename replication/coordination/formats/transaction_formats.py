@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from struct import Struct
 from typing import Final
 
 from replication.coordination.formats.fields import FieldReader, FieldWriter, MalformedField
@@ -27,6 +28,16 @@ _PREVIOUS_PRODUCER_ID: Final = 0
 _NEXT_PRODUCER_ID: Final = 1
 _CLIENT_TRANSACTION_VERSION: Final = 2
 _NEXT_PRODUCER_EPOCH: Final = 3
+_TAGGED: Final = {
+    _PREVIOUS_PRODUCER_ID: FieldReader.int64,
+    _NEXT_PRODUCER_ID: FieldReader.int64,
+    _CLIENT_TRANSACTION_VERSION: FieldReader.int16,
+    _NEXT_PRODUCER_EPOCH: FieldReader.int16,
+}
+
+_PRODUCER_AND_STATE: Final = Struct(">qhib")
+_TIMESTAMPS: Final = Struct(">qq")
+_STATES: Final = {state.value: state for state in TransactionState}
 
 
 def decode_transaction(key: bytes | None, value: bytes | None) -> TransactionRecord:
@@ -65,31 +76,18 @@ def _write_topic(writer: FieldWriter, topic: TransactionTopicPartitions) -> None
     writer.tagged()
 
 
-def _read_state(reader: FieldReader) -> TransactionState:
-    number = reader.int8()
-    try:
-        return TransactionState(number)
-    except ValueError as error:
-        raise MalformedField(f"{number} is no state of a transaction") from error
-
-
 def _read_value(reader: FieldReader, _: int) -> TransactionLogValue:
-    producer_id, producer_epoch, timeout_ms = reader.int64(), reader.int16(), reader.int32()
-    state, partitions = _read_state(reader), reader.nullable_array(_read_topic)
-    updated, started = reader.int64(), reader.int64()
-    tagged = reader.tagged(
-        {
-            _PREVIOUS_PRODUCER_ID: FieldReader.int64,
-            _NEXT_PRODUCER_ID: FieldReader.int64,
-            _CLIENT_TRANSACTION_VERSION: FieldReader.int16,
-            _NEXT_PRODUCER_EPOCH: FieldReader.int16,
-        }
-    )
+    producer_id, producer_epoch, timeout_ms, state = reader.numbers(_PRODUCER_AND_STATE)
+    if state not in _STATES:
+        raise MalformedField(f"{state} is no state of a transaction")
+    partitions = reader.nullable_array(_read_topic)
+    updated, started = reader.numbers(_TIMESTAMPS)
+    tagged = reader.tagged(_TAGGED)
     return TransactionLogValue(
         producer_id=ProducerId(producer_id),
         producer_epoch=producer_epoch,
         transaction_timeout_ms=timeout_ms,
-        transaction_status=state,
+        transaction_status=_STATES[state],
         transaction_partitions=partitions,
         transaction_last_update_timestamp_ms=Millis(updated),
         transaction_start_timestamp_ms=Millis(started),
