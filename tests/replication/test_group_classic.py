@@ -35,6 +35,7 @@ from replication.coordination.group_records import (
     TopicPartitions,
 )
 from replication.coordination.group_requests import DeleteGroups, ListGroups, OffsetCommit, OffsetDelete, OffsetToCommit
+from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
 from tests.replication.group_stories import WALL_START_MS, Client, Coordinator, Entry, settle_all, topic_id
 from tidelog.errors import FencedMemberEpoch, IllegalGeneration, NonEmptyGroup, UnknownMemberId
@@ -188,6 +189,19 @@ def test_a_member_of_which_only_the_assignment_is_known_is_removed() -> None:
     coordinator = loaded(*member_records()[1:], *member_records("m2"))
     assert [member.member_id for member in coordinator.group().members] == ["m2"]
     assert coordinator.group().group_epoch >= 6
+
+
+def test_a_partition_that_has_a_new_owner_keeps_it_when_the_tombstone_of_the_old_one_comes_late() -> None:
+    group = ConsumerGroup("g", {})
+    for member in ("m1", "m2"):
+        group.set_current(member, ConsumerGroupCurrentMemberAssignmentValue(5, 4, 0, parts(1), ()))
+        group.set_target(member, parts(1))
+    group.set_current("m1", None)
+    group.set_target("m1", None)
+    assert group.owner(topic_id("t"), 1) == "m2"
+    assert group.waiting_for(parts(1)) == {"m2"}
+    group.set_current("m2", None)
+    assert group.owner(topic_id("t"), 1) is None
 
 
 def test_a_group_of_an_earlier_kafka_gets_a_hash_and_drops_the_old_record() -> None:
