@@ -56,11 +56,13 @@ class LoggedMember:
 
 @dataclass(slots=True)
 class LoggedGroup:
-    """A group as the log has it. appended: by partition, where its last committed offset is in the log. pending: by
-    producer id, the offsets of its open transaction with their places in the log."""
+    """A group as the log has it. assignments: how many target assignments it has had. appended: by partition, where
+    its last committed offset is in the log. pending: by producer id, the offsets of its open transaction with their
+    places in the log."""
 
     epoch: int = -1
     assignment_epoch: int = -1
+    assignments: int = 0
     members: dict[str, LoggedMember] = field(default_factory=dict)
     offsets: dict[Place, OffsetCommitValue] = field(default_factory=dict)
     appended: dict[Place, int] = field(default_factory=dict)
@@ -135,6 +137,7 @@ class GroupLog:
                 group.assignment_epoch = -1
                 if isinstance(value, records.ConsumerGroupTargetAssignmentMetadataValue):
                     group.assignment_epoch = value.assignment_epoch
+                    group.assignments += 1
             case records.ConsumerGroupMemberMetadataKey():
                 self._member(key, value)
             case records.ConsumerGroupTargetAssignmentMemberKey():

@@ -7,18 +7,23 @@ Members are real consumers (members.py). Their callbacks, what they read and wha
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from replication.coordination.partitioning import partition_of
 from tests.sim.coordination import GROUPS, TRANSACTIONS
-from tests.sim.coordinator_answers import committed_offsets
+from tests.sim.coordinator_answers import ask, committed_offsets
+from tests.sim.crowd import Crowd
 from tests.sim.machine import coordinator_settings
 from tests.sim.members import SimGroup, SimMember
 from tests.sim.stories import TOPIC
+from tests.sim.watched_transport import WatchedTransport
 from tests.sim.world import Simulation
+from tidelog.errors import TidelogError, UnknownMemberId
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import admin_pb2, groups_pb2
 
 GROUP = "readers"
 SESSION_S = 3.0
@@ -310,6 +315,72 @@ def rolling_restart_of_all_members(sim: Simulation) -> None:
     assert len(values_of(group)) == 48, "a record was read twice"
 
 
+def records_in_processing_are_not_committed(sim: Simulation) -> None:
+    """A member commits by itself while its application still works on the records of the last poll, and is killed: the
+    next member reads those records again."""
+    group = begin(sim, partitions=1)
+    (first,) = joined(group, 1, auto_commit_interval_ms=200)
+    first.processing = sim.loop.create_future
+    write_all(sim, "a", 3, 1)
+    sim.run_for(2)
+    assert group.committed((TOPIC, 0)) <= 0, "records were committed that the application still works on"
+    first.kill()
+    second = group.join()
+    sim.run_until(lambda: len(second.values) == 3, what="the next member reads the records")
+    finished(group)
+
+
+def tool_commits_beside_members(sim: Simulation) -> None:
+    """A tool that is no member commits an offset: that is refused while the group has members, and accepted once they
+    have left; the next member continues there."""
+    group = begin(sim, partitions=1)
+    joined(group, 1)
+    write_all(sim, "a", 5, 1)
+    wait_read(group)
+    assert isinstance(tool_commits(sim, 2), UnknownMemberId), "the offset of a group with members was set"
+    all_leave(group)
+    assert tool_commits(sim, 2) is None
+    member = group.join()
+    sim.run_until(lambda: len(member.values) == 3, what="the member continues at the offset that was set")
+    finished(group)
+
+
+def tool_commits(sim: Simulation, offset: int) -> TidelogError | None:
+    """Commit an offset of the only partition without a membership. Returns the refusal."""
+    client = sim.client()
+    client.transport = WatchedTransport(  # type: ignore[assignment]
+        client.transport, sim.loop, sim.coordination, name=client.process.name, resets=True
+    )
+    request = groups_pb2.OffsetCommitRequest(
+        group_id=GROUP,
+        member_epoch=-1,
+        partitions=[groups_pb2.OffsetToCommit(topic=TOPIC, partition=0, offset=offset, leader_epoch=-1)],
+    )
+    work = ask(client, groups_pb2.COORDINATOR_TYPE_GROUP, GROUP, methods.GROUPS_OFFSET_COMMIT, request)
+    task = client.start(work, "sets an offset")
+    sim.run_until(task.done, what="the tool is answered")
+    error = task.exception()
+    if error is not None:
+        assert isinstance(error, TidelogError), error
+        return error
+    (outcome,) = task.result().partitions
+    return from_proto(outcome.error) if outcome.HasField("error") else None
+
+
+def thousand_members_join_at_once(sim: Simulation) -> None:
+    """A thousand members join a group within a second. Each gets its share, one partition for two members, in a few
+    assignments: the group's epoch rises with each member, the assignment does not follow every one of them."""
+    group = begin(sim, partitions=50)
+    crowd = Crowd(sim, GROUP, 1_000)
+    sim.run_until(lambda: crowd.is_settled, within=60, what=lambda: f"every member is settled: {crowd}")
+    log = sim.coordination.log_of(GROUP)
+    assert log is not None
+    assert len(log.groups[GROUP].registered()) == 1_000
+    assert crowd.owned == set(group.places())
+    assert crowd.assignments < 200, f"{crowd.assignments} assignments for a thousand members"
+    sim.must_heal()
+
+
 # --- coordinators ---------------------------------------------------------------------------------------------------
 
 
@@ -434,6 +505,64 @@ def compacted_offsets_outlive_their_coordinator(sim: Simulation) -> None:
     assert len(values_of(group)) == 96, "a record was read twice"
 
 
+def member_dies_with_its_coordinator(sim: Simulation) -> None:
+    """A member and the coordinator are killed at once. The successor knows the member from the log, gives it a session,
+    and removes it when that is over."""
+    group = begin(sim, nodes=4)
+    first, second = joined(group, 2)
+    write_all(sim, "a", 2)
+    wait_read(group)
+    former = coordinator_of(sim, GROUP)
+    first.kill()
+    sim.kill(former)
+    wait_other_coordinator(sim, former)
+    sim.run_until(lambda: second.owned == set(group.places()), within=10, what="the other member has all partitions")
+    write_all(sim, "b", 2)
+    finished(group)
+
+
+def commit_is_not_replicated(sim: Simulation) -> None:
+    """The coordinator appends a commit that its followers do not get, and is lost: the member was not told that its
+    offset is committed, and repeats the commit at the successor."""
+    group = begin(sim, nodes=4, partitions=1)
+    (member,) = joined(group, 1, auto_commit=False)
+    write_all(sim, "a", 2, 1)
+    wait_read(group)
+    place, former = coordinator_place(sim, GROUP), coordinator_of(sim, GROUP)
+    followers = [node for node in sim.partition(*place).replicas if node != former]
+    for node in followers:
+        sim.disconnect_link(former, node)
+    committing = member.client.start(commits_again(member), "commits again")
+    sim.run_for(1.0)
+    assert not committing.done(), "a commit was answered that the followers do not have"
+    sim.power_off(former, forget_all=True)
+    for node in followers:
+        sim.heal_link(former, node)
+    wait_other_coordinator(sim, former)
+    sim.restart(former)
+    group.settle()
+    write_all(sim, "b", 2, 1)
+    wait_read(group)
+    finished(group)
+
+
+async def commits_again(member: SimMember) -> None:
+    """Commit the present positions once more; without a coordinator it is unknown whether they are."""
+    with contextlib.suppress(TidelogError):
+        await member.consumer.commit()
+
+
+def client_writes_an_internal_topic(sim: Simulation) -> None:
+    """A client sends a record to the topic of the offsets: it is refused, and the coordinator is not harmed."""
+    group = begin(sim, partitions=1)
+    joined(group, 1)
+    sent = sim.produce(GROUPS, b"nonsense", key=b"nonsense")
+    sim.run_until(lambda: sent.done, what="the client has its answer")
+    assert sent.error is not None, "a client has written to an internal topic"
+    write_all(sim, "a", 2, 1)
+    finished(group)
+
+
 MEMBERS: tuple[Callable[[Simulation], None], ...] = (
     members_share_partitions,
     killed_member_is_replaced,
@@ -445,6 +574,9 @@ MEMBERS: tuple[Callable[[Simulation], None], ...] = (
     static_member_is_taken,
     new_partitions_are_assigned,
     rolling_restart_of_all_members,
+    records_in_processing_are_not_committed,
+    tool_commits_beside_members,
+    thousand_members_join_at_once,
 )
 COORDINATORS: tuple[Callable[[Simulation], None], ...] = (
     coordinator_is_killed_while_reconciling,
@@ -452,5 +584,8 @@ COORDINATORS: tuple[Callable[[Simulation], None], ...] = (
     silent_coordinator_is_replaced,
     offsets_outlive_all_machines,
     compacted_offsets_outlive_their_coordinator,
+    member_dies_with_its_coordinator,
+    commit_is_not_replicated,
+    client_writes_an_internal_topic,
 )
 ALL = (*MEMBERS, *COORDINATORS)
