@@ -15,11 +15,22 @@ from typing import Any
 from replication.coordination.transaction_records import TransactionState as State
 from tests.sim.coordinated_transactions import CoordinatedTransaction
 from tests.sim.coordination import TRANSACTIONS
-from tests.sim.group_stories import begin, coordinator_place, joined, transaction_coordinator_of, wait_other_coordinator
+from tests.sim.group_stories import (
+    begin,
+    coordinator_of,
+    coordinator_place,
+    joined,
+    transaction_coordinator_of,
+    wait_other_coordinator,
+)
+from tests.sim.machine import endpoint_of
 from tests.sim.stepped_transactor import SteppedTransactor
 from tests.sim.stories import TOPIC
+from tests.sim.workload import Transaction
 from tests.sim.world import Simulation
 from tidelog.errors import ProducerFenced, TransactionOutcomeUnknown
+from tidelog.protocol import methods
+from tidelog.protocol.v1 import data_pb2
 
 ID = "payments"
 PARTITIONS = 6
@@ -412,6 +423,48 @@ def coordinator_cannot_be_reached(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def decision_is_not_replicated(sim: Simulation) -> None:
+    """The coordinator decides to commit, and its followers do not get the decision: no marker is written and the
+    producer is not told. The coordinator is lost, and its successor, which has never heard of the decision, is asked
+    again."""
+    cluster(sim, nodes=5)
+    instance = warmed(sim)
+    place, former = coordinator_place(sim, ID, TRANSACTIONS), transaction_coordinator_of(sim, ID)
+    followers = [node for node in sim.partition(*place).replicas if node != former]
+    outside = next(p for p in range(PARTITIONS) if sim.leader(TOPIC, p) != former)
+    instance.begin().send(b"a", outside).wait()
+    for node in followers:
+        sim.disconnect_link(former, node)
+    ledger = sim.ledger(TOPIC, outside)
+    ending = instance.ending()
+    sim.never(lambda: ledger.stable == ledger.end or ending.done(), seconds=1, what="it is decided without a majority")
+    sim.power_off(former, forget_all=True)
+    for node in followers:
+        sim.heal_link(former, node)
+    wait_other_coordinator(sim, former, ID, TRANSACTIONS)
+    sim.restart(former)
+    sim.run_until(ending.done, within=60, what="the producer knows how its transaction ended")
+    assert (ending.result().told is True) == (b"a" in decided_values(sim))
+    sim.must_heal()
+
+
+def timed_out_transaction_continues(sim: Simulation) -> None:
+    """The coordinator aborts a transaction whose timeout has passed, and its producer, which has not noticed, writes
+    more and commits: the later records are no transaction of their own, and the producer learns of the abort."""
+    cluster(sim)
+    warmed(sim).close()
+    instance = SteppedTransactor(sim, ID, transaction_timeout_ms=2_000)
+    instance.begin().send(b"a").wait()
+    wait_state(sim, State.COMPLETE_ABORT, within=6)
+    instance.send(b"b")
+    assert instance.end() is not True
+    assert {b"a", b"b"}.isdisjoint(decided_values(sim))
+    again = instance if instance.over is None else SteppedTransactor(sim, ID)
+    again.begin().send(b"c").wait()
+    assert again.end() is True
+    sim.must_heal()
+
+
 # --- offsets --------------------------------------------------------------------------------------------------------
 
 
@@ -440,6 +493,53 @@ def offsets_are_committed_with_the_records(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def aborted_offsets_do_not_count(sim: Simulation) -> None:
+    """Offsets of a transaction that was aborted, by its producer or by the coordinator that it fails with, are not
+    what the next member continues from."""
+    group = begin(sim, nodes=4, partitions=1)
+    (member,) = joined(group, 1, auto_commit=False)
+    member.commits = False
+    instance = SteppedTransactor(sim, ID)
+    for number in range(3):
+        sim.produce(TOPIC, b"%d" % number).wait()
+    sim.run_until(lambda: len(member.values) == 3, what="the member has read the records")
+    instance.begin()
+    instance.send_offsets(member)
+    assert instance.end(commit=False) is False
+    wait_state(sim, State.COMPLETE_ABORT)
+    former = coordinator_of(sim, group.name)
+    sim.kill(former)
+    wait_other_coordinator(sim, former)
+    member.stop()
+    sim.run_until(lambda: member.is_over, what="the member has left")
+    other = group.join()
+    sim.run_until(lambda: len(other.values) == 3, what="the next member reads everything")
+    sim.must_heal()
+
+
+def hanging_transaction_is_aborted_by_hand(sim: Simulation) -> None:
+    """KIP-664: a transaction hangs in a partition, because a leader has accepted its batch without asking the
+    coordinator. An operator aborts it there, and readers continue."""
+    cluster(sim, verification=False)
+    hanging = Transaction(990, 0)
+    sim.produce_in(hanging, TOPIC, b"hanging").wait()
+    sim.produce(TOPIC, b"plain").wait()
+    assert sim.read_decided(TOPIC) == []
+    hanging.committed = False
+    sim.coordination.decisions.aborts_by_hand((TOPIC, 0), 990)
+    client = sim.client()
+    request = data_pb2.AbortTransactionRequest(
+        topic_id=sim.topic(TOPIC).topic_id.bytes, partition=0, producer_id=990, producer_epoch=0, transaction_start=0
+    )
+    endpoint = endpoint_of(sim.leader(TOPIC))
+    work = client.transport.call(endpoint, methods.DATA_ABORT_TRANSACTION, request, timeout_ms=3_000)
+    task = client.start(work, "aborts a hanging transaction")
+    sim.run_until(task.done, what="the operator is answered")
+    task.result()
+    assert sim.read_decided(TOPIC) == [b"plain"]
+    sim.must_heal()
+
+
 ATOMICITY: tuple[Callable[[Simulation], None], ...] = (
     transactions_over_several_partitions,
     coordinator_dies_before_the_markers,
@@ -448,6 +548,7 @@ ATOMICITY: tuple[Callable[[Simulation], None], ...] = (
     coordinator_is_lost_at_each_step,
     answer_to_a_commit_is_lost,
     late_end_of_a_transaction,
+    decision_is_not_replicated,
 )
 FENCING: tuple[Callable[[Simulation], None], ...] = (
     newer_instance_fences_the_older,
@@ -460,5 +561,10 @@ TIMES: tuple[Callable[[Simulation], None], ...] = (
     dead_producer_is_aborted_by_the_next_coordinator,
     timeout_races_a_commit,
     coordinator_cannot_be_reached,
+    timed_out_transaction_continues,
 )
-ALL = (*ATOMICITY, *FENCING, *TIMES, offsets_are_committed_with_the_records)
+OFFSETS: tuple[Callable[[Simulation], None], ...] = (
+    offsets_are_committed_with_the_records,
+    aborted_offsets_do_not_count,
+)
+ALL = (*ATOMICITY, *FENCING, *TIMES, *OFFSETS, hanging_transaction_is_aborted_by_hand)
