@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from node.coordinators.transactions import transaction_verifier
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.coordinators.transactions.transaction_verifier import RETRY_MS_MAX, TransactionVerifier
 from node.listeners.grpc.codec import GrpcService
@@ -212,7 +213,18 @@ def test_all_partitions_of_a_request_are_asked_about_together(world: World) -> N
     assert world.coordinator.asked == [[Asked(ID, 0, (0, 1, 2))]]
 
 
-def test_requests_that_come_while_one_is_under_way_share_the_next(world: World) -> None:
+def test_requests_that_come_while_one_waits_do_not_wait_for_it(world: World) -> None:
+    world.coordinator.gate.clear()
+    tasks = [world.begin(batch(0), index=index) for index in range(3)]
+    world.coordinator.gate.set()
+    assert [world.codes(task) for task in tasks] == [[0], [0], [0]]
+    assert [[each.partitions for each in asked] for asked in world.coordinator.asked] == [[(0,)], [(1,)], [(2,)]]
+
+
+def test_requests_that_come_while_many_are_under_way_share_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_verifier, "REQUESTS_MAX", 1)
     world.coordinator.gate.clear()
     tasks = [world.begin(batch(0), index=index) for index in range(3)]
     world.coordinator.gate.set()

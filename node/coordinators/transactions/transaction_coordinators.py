@@ -12,12 +12,13 @@ Source: KIP-98, KIP-890; Kafka's TransactionCoordinator.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.runtime import CoordinatorRuntime
+from node.coordinators.transactions.completing import CompletingTransactions
 from node.coordinators.transactions.marker_sender import MarkerSender
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
@@ -44,7 +45,7 @@ from replication.coordination.transaction_requests import (
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tidelog.clock import Clock
-from tidelog.errors import CoordinatorNotAvailable, NodeNotAvailable, TidelogError
+from tidelog.errors import ConcurrentTransactions, CoordinatorNotAvailable, NodeNotAvailable, TidelogError
 from tidelog.types import TRANSACTIONS_TOPIC, Millis, PartitionIndex, ProducerId
 
 
@@ -94,6 +95,7 @@ class TransactionCoordinators:
         self.markers = MarkerSender(
             location, clock=clock, peers=peers, local=self._write_here, report=self._report_markers
         )
+        self.completing = CompletingTransactions(self._submit)
 
     def write_markers_with(self, write: Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersAnswer]]) -> None:
         """Let this append markers to the partitions that this node leads."""
@@ -109,9 +111,13 @@ class TransactionCoordinators:
     # --- requests ---
 
     async def submit(self, transactional_id: str, request: Any) -> Any:
-        """The answer of the coordinator of this id. Raises as `CoordinatorRuntime.submit`, and CoordinatorNotAvailable
-        if the topic does not exist."""
-        return await self.runtime.submit(self.location.partition_of(transactional_id), request)
+        """The answer of the coordinator of this id, which waits while the last transaction is completed. Raises as
+        `CoordinatorRuntime.submit`, and CoordinatorNotAvailable if the topic does not exist."""
+        partition = self.location.partition_of(transactional_id)
+        try:
+            return await self.runtime.submit(partition, request)
+        except ConcurrentTransactions:
+            return await self.completing.again(partition, transactional_id, request)
 
     async def initialize(self, request: InitTransactionalProducer) -> InitTransactionalProducerAnswer:
         """The producer id and epoch of a transactional id. Raises as `submit`."""
@@ -137,22 +143,32 @@ class TransactionCoordinators:
         return answer
 
     async def add_or_verify(self, request: AddOrVerifyPartitions) -> AddOrVerifyPartitionsAnswer:
-        """Decide on each entry; what a coordinator cannot decide now is answered in its place."""
-        decisions = [self._begun(entry) for entry in request.transactions]
-        waiting = [each for each in decisions if isinstance(each, asyncio.Future)]
-        if waiting:
-            await asyncio.wait(waiting)
-        entries = zip(request.transactions, decisions, strict=True)
-        return AddOrVerifyPartitionsAnswer(tuple(_verified(entry, decision) for entry, decision in entries))
+        """Decide on each entry, those whose last transaction is being completed as soon as it is; what a coordinator
+        cannot decide now is answered in its place."""
+        decisions = [self._begun(entry, self._submit) for entry in request.transactions]
+        answers = await _answers(request, decisions)
+        concurrent = [number for number, answer in enumerate(answers) if _is_concurrent(answer)]
+        if concurrent:
+            for number in concurrent:
+                decisions[number] = self._begun(request.transactions[number], self._submit_again)
+            answers = await _answers(request, decisions)
+        return AddOrVerifyPartitionsAnswer(answers)
 
-    def _begun(self, entry: TransactionToVerify) -> asyncio.Future[Any] | TidelogError:
+    def _begun(
+        self, entry: TransactionToVerify, submit: Callable[[PartitionIndex, TransactionToVerify], asyncio.Future[Any]]
+    ) -> asyncio.Future[Any] | TidelogError:
         try:
-            partition = self.location.partition_of(entry.transactional_id)
-            decision = self.runtime.coordinator(partition).submit(entry)
+            decision = submit(self.location.partition_of(entry.transactional_id), entry)
         except TidelogError as error:
             return error
         decision.add_done_callback(_note_seen)
         return decision
+
+    def _submit(self, partition: PartitionIndex, request: Any) -> asyncio.Future[Any]:
+        return self.runtime.coordinator(partition).submit(request)
+
+    def _submit_again(self, partition: PartitionIndex, entry: TransactionToVerify) -> asyncio.Future[Any]:
+        return self.completing.again(partition, entry.transactional_id, entry)
 
     # --- machines ---
 
@@ -162,19 +178,22 @@ class TransactionCoordinators:
 
     def _carry_out(self, partition: PartitionIndex, effect: object) -> None:
         assert isinstance(effect, WriteMarkers), f"transactions have no effect {effect}"
+        self.completing.begin(partition, effect.transactional_id)
         self.markers.write(partition, effect)
 
     def _unloaded(self, partition: PartitionIndex) -> None:
         self._machines.pop(partition, None)
         self.markers.cancel(partition)
+        self.completing.drop(partition)
 
     def _report_markers(self, partition: PartitionIndex, outcome: MarkersWritten | MarkersRefused) -> None:
         """Tell the coordinator; if it cannot append now, it is loaded again, and asks for the markers again."""
         try:
-            decision = self.runtime.coordinator(partition).submit(outcome)
+            decision = self._submit(partition, outcome)
         except TidelogError:
             return
         decision.add_done_callback(_note_seen)
+        self.completing.end(partition, outcome.markers.transactional_id)
 
     async def _write_here(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersAnswer:
         if self._write is None:
@@ -199,6 +218,21 @@ def _note_seen(decision: asyncio.Future[Any]) -> None:
     """Read the error of a decision whose caller may be gone, so that the loop does not report it."""
     if not decision.cancelled():
         decision.exception()
+
+
+async def _answers(
+    request: AddOrVerifyPartitions, decisions: Sequence[asyncio.Future[Any] | TidelogError]
+) -> tuple[VerifiedTransaction, ...]:
+    """Wait for all decisions."""
+    waiting = [each for each in decisions if isinstance(each, asyncio.Future)]
+    if waiting:
+        await asyncio.wait(waiting)
+    entries = zip(request.transactions, decisions, strict=True)
+    return tuple(_verified(entry, decision) for entry, decision in entries)
+
+
+def _is_concurrent(answer: VerifiedTransaction) -> bool:
+    return any(isinstance(partition.error, ConcurrentTransactions) for partition in answer.partitions)
 
 
 def _verified(entry: TransactionToVerify, decision: asyncio.Future[Any] | TidelogError) -> VerifiedTransaction:

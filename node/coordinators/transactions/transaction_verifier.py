@@ -4,7 +4,8 @@ With transaction version 2 the request also adds the partition to the transactio
 
 Invariants:
   1. A guard is taken from the log before each request: an answer admits no batch if a marker was appended in between.
-  2. One request is under way to a node. What is asked meanwhile, and in one turn of the loop, goes with the next one.
+  2. At most `REQUESTS_MAX` requests are under way to a node, since one may wait until the last transaction of its
+     producer is complete. What is asked in one turn of the loop goes together, and what is asked beyond with the next.
   3. Every question is answered, at the latest when `run` ends.
 
 Not here: guards (storage/producers/verification.py), the coordinator's decision
@@ -61,6 +62,9 @@ CALL_TIMEOUT_MS: Final = 3_000
 QUESTIONS_MAX: Final = 1_000
 """Questions in one request."""
 
+REQUESTS_MAX: Final = 8
+"""Requests that are under way to one node."""
+
 _log = logging.getLogger("node.transactions")
 
 _NOT_NOW: Final = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable)
@@ -88,7 +92,7 @@ class _Channel:
     """The questions for one node."""
 
     waiting: list[_Question] = field(default_factory=list)
-    busy: bool = False
+    requests: int = 0
 
 
 class TransactionVerifier:
@@ -157,8 +161,8 @@ class TransactionVerifier:
         answer: asyncio.Future[TidelogError | None] = asyncio.get_running_loop().create_future()
         channel = self._channels.setdefault(node, _Channel())
         channel.waiting.append(_Question(transaction, partition, answer))
-        if not channel.busy:
-            channel.busy = True
+        if len(channel.waiting) == 1 and channel.requests < REQUESTS_MAX:
+            channel.requests += 1
             self._tasks.create_task(self._send_all(node, channel))
         return await answer
 
@@ -173,7 +177,7 @@ class TransactionVerifier:
                 finally:
                     _settle(questions, _stopping())
         finally:
-            channel.busy = False
+            channel.requests -= 1
 
     async def _send(self, node: NodeId, questions: list[_Question]) -> None:
         grouped: dict[TransactionOf, list[_Question]] = {}

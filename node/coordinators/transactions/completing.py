@@ -1,0 +1,103 @@
+"""Requests that came while the markers of the last transaction of their transactional id were being written.
+
+A producer begins its next transaction as soon as the last one is decided, some milliseconds before that one is
+complete. Its requests wait here: they are decided in the turn of the loop in which the markers are reported, so that
+the Complete record and the first record of the next transaction are appended and committed together. Refused at once,
+they would be repeated after pauses, and wait for a commit of their own.
+
+Invariants: a request waits at most `WAIT_MS`, then it has the answer that it would have had at once. What waits for a
+coordinator that is dropped is decided at once, which refuses it.
+Not here: the decision (replication/coordination/transactions): nothing is decided before the markers are reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from tidelog.errors import TidelogError
+from tidelog.types import PartitionIndex
+
+WAIT_MS: Final = 100
+"""Markers take some milliseconds, unless a partition has no leader: then the request is repeated after pauses."""
+
+Submit: TypeAlias = Callable[[PartitionIndex, Any], asyncio.Future[Any]]
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """late: the timer of a request that waits."""
+
+    request: Any
+    answer: asyncio.Future[Any]
+    late: asyncio.TimerHandle | None = None
+
+
+class CompletingTransactions:
+    """The transactions that are decided and not complete, of all coordinators of a node, with the requests that wait
+    for their end. partition: of `__transaction_state`."""
+
+    def __init__(self, submit: Submit) -> None:
+        """submit: gives a request to the coordinator of a partition; raises its TidelogError if it decides nothing."""
+        self._submit = submit
+        self._of: dict[PartitionIndex, dict[str, list[_Waiting]]] = {}
+
+    def begin(self, partition: PartitionIndex, transactional_id: str) -> None:
+        """A transaction was decided."""
+        self._of.setdefault(partition, {}).setdefault(transactional_id, [])
+
+    def end(self, partition: PartitionIndex, transactional_id: str) -> None:
+        """Its markers were reported to the coordinator just now: what has waited is decided next."""
+        found = self._of.get(partition, {})
+        waiting = found.pop(transactional_id, [])
+        if not found:
+            self._of.pop(partition, None)
+        self._decide(partition, waiting)
+
+    def drop(self, partition: PartitionIndex) -> None:
+        """The coordinator was dropped."""
+        for waiting in self._of.pop(partition, {}).values():
+            self._decide(partition, waiting)
+
+    def again(self, partition: PartitionIndex, transactional_id: str, request: Any) -> asyncio.Future[Any]:
+        """The answer to a request that was answered with ConcurrentTransactions before, once the transaction is
+        complete."""
+        loop = asyncio.get_running_loop()
+        repeated = _Waiting(request, loop.create_future())
+        waiting = self._of.get(partition, {}).get(transactional_id)
+        if waiting is None:  # it is complete by now
+            self._decide(partition, [repeated])
+        else:
+            waiting.append(repeated)
+            repeated.late = loop.call_later(WAIT_MS / 1_000, self._give_up, partition, waiting, repeated)
+        return repeated.answer
+
+    def _give_up(self, partition: PartitionIndex, waiting: list[_Waiting], late: _Waiting) -> None:
+        waiting.remove(late)
+        self._decide(partition, [late])
+
+    def _decide(self, partition: PartitionIndex, requests: list[_Waiting]) -> None:
+        for each in requests:
+            if each.late is not None:
+                each.late.cancel()
+            if each.answer.done():
+                continue  # its caller is gone
+            try:
+                decision = self._submit(partition, each.request)
+            except TidelogError as error:
+                each.answer.set_exception(error)
+            else:
+                decision.add_done_callback(partial(_pass_on, each.answer))
+
+
+def _pass_on(answer: asyncio.Future[Any], decision: asyncio.Future[Any]) -> None:
+    error = decision.exception()
+    if answer.done():
+        return  # its caller is gone
+    if error is None:
+        answer.set_result(decision.result())
+    else:
+        answer.set_exception(error)
