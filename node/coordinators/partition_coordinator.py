@@ -9,7 +9,8 @@ Invariants:
      to append. If that cannot be kept (an append failed), the machine is dropped, and loaded again from the log.
      Records of a transaction are appended first: the log may refuse their producer.
   2. An answer or effect is given away in the leader epoch of its decision, after everything that the machine had
-     applied by then was committed; otherwise the request fails.
+     applied by then was committed; otherwise the request fails: with RequestTimedOut if its records were appended,
+     because the next leader may have them, else with an error that says that nothing was done.
   3. No decision is asked for while too few replicas are in sync. Requests are refused then, and the machine is dropped,
      so that sessions and timeouts start again afterwards; what no request asks for (an image, a timer) waits.
 Not here: reading the partition (coordinator_loading.py), when to work (runtime.py), the decisions
@@ -83,12 +84,14 @@ class _Request:
 
 @dataclass(slots=True)
 class _Outcome:
-    """A decision that was applied, but must not be seen before everything below `end` is committed."""
+    """A decision that was applied, but must not be seen before everything below `end` is committed. changes: it has
+    records."""
 
     end: Offset
     answer: Any
     to: asyncio.Future[Any] | None
     effects: tuple[object, ...]
+    changes: bool
 
 
 class PartitionCoordinator:
@@ -135,6 +138,8 @@ class PartitionCoordinator:
         """Outcomes whose position is not yet committed, in order."""
         self._applied_to = Offset(0)
         """End of the records that the machine has applied."""
+        self._has_appended = False
+        """Something was appended since the last outcomes left `_undelivered`: it may be what they changed."""
         leader.observer = self
 
     def __str__(self) -> str:
@@ -172,7 +177,8 @@ class PartitionCoordinator:
 
     def submit(self, asked: Any, check: TransactionCheck = UNVERIFIED) -> asyncio.Future[Any]:
         """A future of the answer. Raises CoordinatorLoadInProgress, CoordinatorNotAvailable,
-        UnreadableCoordinatorRecord, NotCoordinator; the future raises these and the errors of decisions."""
+        UnreadableCoordinatorRecord, NotCoordinator; the future raises these and the errors of decisions, and
+        RequestTimedOut if the change was appended and may be committed or not."""
         if self.state is not _S.ACTIVE:
             raise self._why_inactive()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -243,15 +249,23 @@ class PartitionCoordinator:
         """Forget the machine and everything that depends on it. Returns True if a request was refused."""
         self._machine, self._image, self._postponed_to = None, None, None
         self._decided.clear()
-        waiting = [request.answer for request in self._requests]
-        waiting += [each.to for each in (*self._outcomes, *self._undelivered) if each.to is not None]
+        waiting = [(request.answer, False) for request in self._requests]
+        waiting += [(each.to, each.changes) for each in self._outcomes if each.to is not None]
+        waiting += [(each.to, each.changes and self._has_appended) for each in self._undelivered if each.to is not None]
         self._requests.clear()
         self._outcomes.clear()
         self._undelivered.clear()
-        for answer in waiting:
-            _refuse(answer, _again(refusal))
+        self._has_appended = False
+        for answer, is_appended in waiting:
+            _refuse(answer, self._unknown(refusal.message) if is_appended else _again(refusal))
         self.kind.unloaded(self.partition)
         return bool(waiting)
+
+    def _unknown(self, why: str) -> TidelogError:
+        """The error of a request whose change was appended, and may be committed or not."""
+        return RequestTimedOut(
+            f"the {self} has appended the change, and does not know whether it will be committed, try again: {why}"
+        )
 
     def _move(self, cause: CoordinatorCause) -> None:
         self.state = state_after(self.state, cause)
@@ -372,7 +386,9 @@ class PartitionCoordinator:
             elif not self._append_decided() or not self._append_transactional(records, check):
                 return
             self._apply(decision)
-        self._undelivered.append(_Outcome(Offset(-1), decision.answer, to, decision.effects))
+        self._undelivered.append(
+            _Outcome(Offset(-1), decision.answer, to, decision.effects, changes=bool(decision.records))
+        )
 
     def _apply(self, decision: Decision[Any]) -> None:
         machine = self._loaded_machine
@@ -422,6 +438,7 @@ class PartitionCoordinator:
             outcome.end = self._applied_to
         self._outcomes.extend(self._undelivered)
         self._undelivered.clear()
+        self._has_appended = False
         self.committed(self.log.high_watermark)
 
     def _append_decided(self) -> bool:
@@ -447,6 +464,7 @@ class PartitionCoordinator:
             done=self._acknowledged,
             check=check,
         )
+        self._has_appended = True
         self._meter.batches += 1
 
     def _acknowledged(self, info: LogAppendInfo | None, error: TidelogError | None) -> None:
@@ -456,13 +474,10 @@ class PartitionCoordinator:
         if info is None or not isinstance(error, RequestTimedOut):
             self.suspend(error.message)
             return
+        late = f"the in-sync replicas have not confirmed it within {self._commit_ms_max} ms"
         for outcome in self._outcomes:
             if outcome.to is not None and outcome.end <= info.last_offset + 1:
-                unknown = (
-                    f"the {self} has appended the change, and the in-sync replicas have not confirmed it within "
-                    f"{self._commit_ms_max} ms: the outcome is unknown, try again"
-                )
-                _refuse(outcome.to, CoordinatorNotAvailable(unknown))
+                _refuse(outcome.to, self._unknown(late))
 
     def appended(self, records: Buffer, info: LogAppendInfo) -> None:
         """As `LeaderObserver.appended`: an own batch, or a transaction marker."""

@@ -67,6 +67,7 @@ from tidelog.errors import (
     CoordinatorNotAvailable,
     InvalidRequest,
     NotCoordinator,
+    RequestTimedOut,
     TidelogError,
     TopicAuthorizationFailed,
     UnreadableCoordinatorRecord,
@@ -87,6 +88,7 @@ _OF_COORDINATOR: Final = (
     NotCoordinator,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    RequestTimedOut,
     UnreadableCoordinatorRecord,
 )
 """Errors that concern the coordinator, not the member: they end a stream."""
