@@ -17,7 +17,7 @@ from replication.coordination.group_requests import (
     TxnOffsetCommit,
 )
 from replication.coordination.groups.group_config import GroupConfig
-from tests.replication.group_stories import SESSION_MS, Client, Coordinator, settle_all, topic_id
+from tests.replication.group_stories import SESSION_MS, Client, Coordinator, image_of, settle_all, topic_id
 from tidelog.errors import (
     FencedInstanceId,
     GroupIdNotFound,
@@ -327,8 +327,36 @@ def test_the_deletion_of_a_topic_takes_pending_offsets_along() -> None:
 def test_many_offsets_of_a_deleted_topic_go_in_several_batches() -> None:
     coordinator = Coordinator({"t": 2_500})
     coordinator.ask(OffsetCommit("g", "", -1, None, tuple(at(each) for each in range(2_500))))
-    decisions = coordinator.machine.on_image(Coordinator({}).image, coordinator.now)
-    assert [len(decision.records) for decision in decisions] == [1_000, 1_000, 500]
+    coordinator.image = image_of({})
+    decisions = list(coordinator.machine.on_image(coordinator.image, coordinator.now))
+    assert [len(decision.records) for decision in decisions] == [1_000], "no turn of the loop is long"
+    for decision in decisions:
+        coordinator.commit(decision)
+    coordinator.settle()
+    assert coordinator.ask(ListGroups()).groups == ()
+
+
+def test_a_topic_that_is_created_again_before_its_offsets_are_deleted_keeps_the_new_ones() -> None:
+    """Other groups come first. Meanwhile the topic is created again, and offsets of the new one are committed, at once
+    and in a transaction: a tombstone for the former topic must not take them along."""
+    coordinator = Coordinator({"t": 1_000})
+    for group in ("a", "b", "c"):
+        coordinator.ask(OffsetCommit(group, "", -1, None, tuple(at(each) for each in range(1_000))))
+    requests = (
+        OffsetCommit("c", "", -1, None, (at(1, 77),)),
+        TxnOffsetCommit("x", ProducerId(1), 0, 2, "c", "", -1, None, (at(2, 88),)),
+    )
+    for image in (image_of({}, offset=2), image_of({"t": 1_000}, offset=3, incarnations={"t": 1})):
+        coordinator.image = image
+        for decision in coordinator.machine.on_image(image, coordinator.now):
+            coordinator.commit(decision)
+    for request in requests:
+        coordinator.commit(coordinator.machine.handle(request, coordinator.now))
+    coordinator.settle()
+    coordinator.marker(1, committed=True)
+    found = coordinator.ask(OffsetFetch("c", "", -1, None)).partitions
+    assert [(each.partition, each.offset) for each in found if each.offset >= 0] == [(1, 77), (2, 88)]
+    assert coordinator.ask(OffsetFetch("a", "", -1, None)).partitions == ()
 
 
 # --- expiry ---

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Final
-from uuid import UUID
 
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import (
@@ -85,32 +84,70 @@ def _metadata_tombstones(state: GroupsState, group_id: str) -> list[GroupRecord]
 # --- deleted topics -------------------------------------------------------------------------------------------------
 
 
-def forget_topics(state: GroupsState, deleted: Iterable[tuple[str, UUID]]) -> list[Decision[None]]:
-    """Delete the offsets of topics that were deleted, by name and id; also pending ones."""
-    records: list[GroupRecord] = []
-    for name, topic_id in deleted:
-        keys: dict[OffsetCommitKey, None] = {}
-        for group_id in state.offsets.groups_with(name):
-            for (topic, partition), value in state.offsets.of_group(group_id).items():
-                if topic == name and value.topic_id in (topic_id, NO_TOPIC_ID):
-                    keys[OffsetCommitKey(group_id, topic, PartitionIndex(partition))] = None
-        keys.update(dict.fromkeys(state.offsets.pending_with(name)))
-        records += [CoordinatorRecord(key, None) for key in keys]
-    return in_batches(records)
+class DeletedTopics:
+    """Deletes the offsets of topics that were deleted, also those of open transactions, some groups at a time.
 
+    An offset is of a deleted topic if the topic that bears its name now has another id, or does not exist: the image
+    has every topic for which this coordinator, or one before it, has accepted a commit. Offsets without topic id may
+    come from another cluster: they are deleted if this coordinator has seen how their topic was deleted.
+    """
 
-def vanished_topics(state: GroupsState) -> list[tuple[str, UUID]]:
-    """The topics with offsets that do not exist in the image. To be asked once a coordinator has loaded its log: the
-    image has every topic for which the coordinator before it accepted a commit, since that one had an older image.
-    Offsets without topic id are not considered: they may come from another cluster."""
-    vanished: dict[tuple[str, UUID], None] = {}
-    for name in sorted(state.offsets.topics):
-        current = state.catalog.ids.get(name)
-        for group_id in state.offsets.groups_with(name):
-            for (topic, _), value in state.offsets.of_group(group_id).items():
-                if topic == name and value.topic_id not in (current, NO_TOPIC_ID):
-                    vanished[name, value.topic_id] = None
-    return list(vanished)
+    def __init__(self, state: GroupsState) -> None:
+        self._state = state
+        self._groups: dict[str, None] = {}
+        """Groups to look at."""
+        self._names: set[str] = set()
+        """Topics that were deleted since there was none."""
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def note(self, names: Iterable[str]) -> None:
+        """These topics were deleted."""
+        deleted, offsets = set(names), self._state.offsets
+        for name in sorted(deleted):
+            self._groups.update(dict.fromkeys(offsets.groups_with(name)))
+        if deleted:
+            self._groups.update((key.group, None) for key in offsets.pending_with(deleted))
+            self._names |= deleted
+
+    def note_all(self) -> None:
+        """A coordinator has loaded its log."""
+        self._groups.update(dict.fromkeys(self._state.offsets.groups()))
+
+    def step(self) -> list[Decision[None]]:
+        """Look at some groups."""
+        records: list[GroupRecord] = []
+        looked_at = 0
+        while self._groups and looked_at < _OFFSETS_PER_STEP and len(records) < RECORDS_PER_BATCH:
+            group_id = next(iter(self._groups))
+            looked_at += 1 + len(self._state.offsets.of_group(group_id))
+            found = self._deleted_of(group_id)
+            records += found[:RECORDS_PER_BATCH]
+            if len(found) <= RECORDS_PER_BATCH:
+                del self._groups[group_id]  # else the rest is found once these are gone
+        if not self._groups:
+            self._names.clear()
+        return in_batches(records)
+
+    def _deleted_of(self, group_id: str) -> list[GroupRecord]:
+        offsets = self._state.offsets
+        keys = {
+            OffsetCommitKey(group_id, topic, PartitionIndex(partition)): None
+            for (topic, partition), value in offsets.of_group(group_id).items()
+            if self._is_of_deleted(topic, value)
+        }
+        keys.update(dict.fromkeys(offsets.pending_of_group(group_id)))
+        return [
+            CoordinatorRecord(key, None)
+            for key in keys
+            if all(self._is_of_deleted(key.topic, value) for value in offsets.pending_values(key))
+        ]
+
+    def _is_of_deleted(self, topic: str, value: OffsetCommitValue) -> bool:
+        if value.topic_id == NO_TOPIC_ID:
+            return topic in self._names
+        return value.topic_id != self._state.catalog.ids.get(topic)
 
 
 def in_batches(records: list[GroupRecord]) -> list[Decision[None]]:

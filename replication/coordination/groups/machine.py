@@ -44,10 +44,9 @@ from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.descriptions import describe_groups, list_groups
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.group_deletion import (
+    DeletedTopics,
     OffsetExpiry,
     delete_groups,
-    forget_topics,
-    vanished_topics,
 )
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeats import Heartbeats, nudge
@@ -79,6 +78,7 @@ class GroupMachine:
         self._heartbeats = Heartbeats(self._state, config, self._timers, self._pushes, patterns)
         self._offsets = OffsetRequests(self._state, config)
         self._changes = MetadataChanges(self._state, patterns)
+        self._deleted = DeletedTopics(self._state)
         self._expiry = OffsetExpiry(self._state, config)
         self._is_loaded = False
         self._wall_ms = Millis(0)
@@ -139,13 +139,9 @@ class GroupMachine:
         for group_id, classic in sorted(self._state.classic.items()):
             for classic_member in classic.value.members:
                 self._timers.expect_classic(group_id, classic_member.member_id, classic_member.session_timeout)
-        removing = {key.group_id for decision in decisions for record in decision.records if (key := record.key)}
-        decisions += [
-            decision
-            for decision in self._changes.refresh_all(now.wall_ms)
-            if decision.records[0].key.group_id not in removing
-        ]
-        decisions += forget_topics(self._state, vanished_topics(self._state))
+        self._changes.note_all()
+        self._deleted.note_all()
+        self._timers.plan_comparison()  # once these decisions are applied
         self._timers.plan_expiry(self._config.offsets_retention_check_interval_ms)
         return decisions
 
@@ -185,18 +181,29 @@ class GroupMachine:
         self._set_time(now)
         before = self._state.catalog.image
         changed = self._state.catalog.update(image, self._state.index)
-        deleted: list[tuple[str, Any]] = []
         added: frozenset[str] = frozenset()
         if image.topic_ids is not before.topic_ids:
             added = frozenset(image.topic_ids.keys() - before.topic_ids.keys())
-            gone = before.topics.keys() - image.topics.keys()
-            deleted = sorted((before.topics[topic_id].name, topic_id) for topic_id in gone)
-        return [*self._changes.refresh(changed, added, now.wall_ms), *forget_topics(self._state, deleted)]
+            self._deleted.note(before.topics[gone].name for gone in before.topics.keys() - image.topics.keys())
+        self._changes.note(changed, added)
+        return self._follow_metadata(now)
+
+    def _follow_metadata(self, now: Instant) -> list[Decision[None]]:
+        """Decide for some of the groups that changed topics concern; for the others with the next ticks."""
+        decisions = [*self._changes.step(now.wall_ms), *self._deleted.step()]
+        if self._changes or self._deleted:
+            self._timers.plan_comparison()
+        return decisions
 
     def tick(self, now: Instant, /) -> Sequence[Decision[Any]]:
         """Decide what is due: members that timed out are removed, target assignments computed, offsets expired."""
         self._set_time(now)
         due = self._timers.pop_due(_TIMERS_PER_TICK)
+        if any(key.kind is TimerKind.METADATA for key in due):
+            for key in due:
+                if key.kind is not TimerKind.METADATA:
+                    self._timers.again(key)  # once these decisions are applied
+            return self._follow_metadata(now)
         timed_out: dict[str, list[str]] = {}
         classic: dict[str, list[str]] = {}
         for key in due:

@@ -29,6 +29,8 @@ class TimerKind(IntEnum):
     """The target assignment of a group is older than its epoch."""
     EXPIRY = 4
     """Search for expired offsets."""
+    METADATA = 5
+    """Groups are to be compared with the newest image."""
 
 
 class TimerKey(NamedTuple):
@@ -115,6 +117,10 @@ class MemberTimers:
     def plan_expiry(self, delay_ms: int) -> None:
         """Search for expired offsets after this time."""
         self._timers.schedule(TimerKey(TimerKind.EXPIRY), Millis(self.now + delay_ms))
+
+    def plan_comparison(self) -> None:
+        """Compare further groups with the newest image, soon."""
+        self._timers.schedule(TimerKey(TimerKind.METADATA), self.now)
 
     def _assignment_time(self, group: ConsumerGroup) -> Millis:
         last = self._assigned_at.get(group.group_id)

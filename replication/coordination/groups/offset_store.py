@@ -8,7 +8,10 @@ offsets of the records).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
 
 from replication.coordination.group_records import OffsetCommitKey, OffsetCommitValue
 from tidelog.types import ProducerId
@@ -16,6 +19,8 @@ from tidelog.types import ProducerId
 TopicIndexOfOffsets = dict[str, dict[str, int]]
 Partition = tuple[str, int]
 """Topic name and partition."""
+
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -34,8 +39,8 @@ class OffsetStore:
         self._committed: dict[str, dict[Partition, OffsetCommitValue]] = {}
         self._by_topic: TopicIndexOfOffsets = {}
         self._pending: dict[ProducerId, dict[OffsetCommitKey, _Pending]] = {}
-        self._producers: dict[OffsetCommitKey, dict[ProducerId, _Pending]] = {}
-        self._open: dict[str, int] = {}  # number of pending offsets by group
+        self._open: dict[str, dict[OffsetCommitKey, dict[ProducerId, _Pending]]] = {}
+        """The same pending offsets, by group."""
         self._sequence = 0
 
     # --- questions ---
@@ -63,26 +68,23 @@ class OffsetStore:
 
     def is_pending(self, key: OffsetCommitKey) -> bool:
         """Whether an open transaction may change the offset."""
-        return key in self._producers
+        return key in self._open.get(key.group, ())
 
     def pending_of_group(self, group_id: str) -> list[OffsetCommitKey]:
         """The keys of the group in open transactions."""
-        if group_id not in self._open:
-            return []
-        return [key for key in self._producers if key.group == group_id]
+        return list(self._open.get(group_id, ()))
 
     def groups_with(self, topic: str) -> list[str]:
         """The groups with committed offsets of a topic."""
         return list(self._by_topic.get(topic, ()))
 
-    def pending_with(self, topic: str) -> list[OffsetCommitKey]:
-        """The keys of a topic in open transactions."""
-        return [key for key in self._producers if key.topic == topic]
+    def pending_with(self, topics: AbstractSet[str]) -> list[OffsetCommitKey]:
+        """The keys of these topics in open transactions."""
+        return [key for keys in self._open.values() for key in keys if key.topic in topics]
 
-    @property
-    def topics(self) -> Iterable[str]:
-        """The topics with committed offsets."""
-        return self._by_topic.keys()
+    def pending_values(self, key: OffsetCommitKey) -> list[OffsetCommitValue]:
+        """What open transactions may commit for a key."""
+        return [pending.value for pending in self._of_producers(key).values()]
 
     def open_producers(self) -> int:
         """How many producers have a transaction open here."""
@@ -116,10 +118,13 @@ class OffsetStore:
             groups = self._by_topic.setdefault(key.topic, {})
             groups[key.group] = groups.get(key.group, 0) + 1
         offsets[partition] = value
-        if self._producers:
-            for pending in self._producers.get(key, {}).values():
-                if pending.sequence < sequence:
-                    pending.superseded = True
+        for pending in self._of_producers(key).values():
+            if pending.sequence < sequence:
+                pending.superseded = True
+
+    def _of_producers(self, key: OffsetCommitKey) -> Mapping[ProducerId, _Pending]:
+        """The pending offsets of a key."""
+        return self._open.get(key.group, _NOTHING).get(key, _NOTHING)
 
     def _remove(self, key: OffsetCommitKey) -> None:
         offsets = self._committed.get(key.group)
@@ -132,7 +137,7 @@ class OffsetStore:
                 del groups[key.group]
                 if not groups:
                     del self._by_topic[key.topic]
-        for producer in list(self._producers.get(key, ())):
+        for producer in list(self._of_producers(key)):
             self._drop_producer(key, producer)
             offsets_of_producer = self._pending[producer]
             del offsets_of_producer[key]
@@ -141,17 +146,13 @@ class OffsetStore:
 
     def _add_pending(self, key: OffsetCommitKey, value: OffsetCommitValue, producer: ProducerId) -> None:
         pending = _Pending(value, self._sequence)
-        offsets = self._pending.setdefault(producer, {})
-        if key not in offsets:
-            self._open[key.group] = self._open.get(key.group, 0) + 1
-        offsets[key] = pending
-        self._producers.setdefault(key, {})[producer] = pending
+        self._pending.setdefault(producer, {})[key] = pending
+        self._open.setdefault(key.group, {}).setdefault(key, {})[producer] = pending
 
     def _drop_producer(self, key: OffsetCommitKey, producer: ProducerId) -> None:
-        producers = self._producers[key]
-        del producers[producer]
-        if not producers:
-            del self._producers[key]
-        self._open[key.group] -= 1
-        if not self._open[key.group]:
-            del self._open[key.group]
+        keys = self._open[key.group]
+        del keys[key][producer]
+        if not keys[key]:
+            del keys[key]
+            if not keys:
+                del self._open[key.group]
