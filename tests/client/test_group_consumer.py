@@ -140,6 +140,55 @@ def test_a_fenced_member_gives_up_everything_and_joins_again() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("is_iterating", [False, True], ids=["poll", "iteration"])
+def test_a_stuck_program_loses_its_partitions_until_it_asks_again(
+    is_iterating: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 1)
+            fill(cluster, "orders", 0, 5)
+            lost, revoked = list[list[TopicPartition]](), list[list[TopicPartition]]()
+            later = list[ConsumerRecord]()
+            async with group_of(
+                cluster, on_lost=lost.append, on_revoked=revoked.append, max_poll_interval_ms=400
+            ) as stuck:
+                iterator = aiter(stuck)
+                assert [(await anext(iterator)).offset, (await anext(iterator)).offset] == [0, 1]
+                async with group_of(cluster) as other, reading(other, later):
+                    await until(lambda: bool(lost))
+                    with pytest.raises(CommitFailed, match="max_poll_interval_ms"):
+                        await stuck.commit()
+                    await until(lambda: len(later) == 5)
+                assert (lost, revoked) == ([[place("orders", 0)]], [])
+                fill(cluster, "orders", 0, 1)
+                if is_iterating:
+                    assert (await anext(iterator)).offset == 5
+                else:
+                    assert [record.offset for record in await stuck.poll(timeout=5)] == [5]
+            assert stored(cluster) == {0: 6}
+
+    run(story())
+    assert "raise max_poll_interval_ms" in caplog.text
+
+
+def test_a_program_that_waits_for_records_is_not_stuck() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 1)
+            lost = list[list[TopicPartition]]()
+            found = list[ConsumerRecord]()
+            async with group_of(cluster, on_lost=lost.append, max_poll_interval_ms=300) as consumer:
+                async with reading(consumer, found):
+                    await asyncio.sleep(0.8)  # noqa: TID251 - longer than the interval
+                    fill(cluster, "orders", 0, 1)
+                    await until(lambda: len(found) == 1)
+                assert await consumer.poll(timeout=0.8) == []
+                assert lost == []
+
+    run(story())
+
+
 def test_a_moved_coordinator_is_found_and_the_member_stays() -> None:
     async def story() -> None:
         async with memory_cluster(2) as cluster:
@@ -440,7 +489,7 @@ def test_arguments_are_checked() -> None:
         ({"group": "g", "topics": ["a"], "auto_offset_reset": "now"}, InvalidConfig, "by_duration:PT1H"),
         ({"group": "g", "topics": ["a"], "auto_offset_reset": "by_duration:1h"}, InvalidConfig, "ISO 8601"),
         ({"group": "g", "topics": ["a"], "on_revoked": 3}, TypeError, "on_revoked must be a function"),
-        ({"group": "g", "topics": ["a"], "rebalance_timeout_ms": 0}, InvalidConfig, "rebalance_timeout_ms=0"),
+        ({"group": "g", "topics": ["a"], "max_poll_interval_ms": 0}, InvalidConfig, "max_poll_interval_ms=0"),
     ):
         with pytest.raises(error, match=says):
             Consumer("127.0.0.1:1", **options)

@@ -33,7 +33,9 @@ from tidelog.client.group_core import (
     Lose,
     MembershipCause,
     MembershipState,
+    Polled,
     Reconnect,
+    ReportAbsence,
     Revoke,
     SendHeartbeat,
     TopicsKnown,
@@ -52,6 +54,7 @@ from tidelog.types import Millis, PartitionIndex, PartitionKey, TopicId
 
 A, B = TopicId(UUID(int=1)), TopicId(UUID(int=2))
 INTERVAL_MS = 1_000
+POLL_MS = 300_000
 
 
 def keys(*indexes: int, topic: TopicId = A) -> tuple[PartitionKey, ...]:
@@ -61,8 +64,8 @@ def keys(*indexes: int, topic: TopicId = A) -> tuple[PartitionKey, ...]:
 class Story:
     """A member, and what its driver does: the time, and the effects so far."""
 
-    def __init__(self, *, is_static: bool = False, known: tuple[TopicId, ...] = (A, B)) -> None:
-        self.core = GroupCore(Random(1), is_static=is_static)
+    def __init__(self, *, is_static: bool = False, known: tuple[TopicId, ...] = (A, B), poll_ms: int = POLL_MS) -> None:
+        self.core = GroupCore(Random(1), max_poll_interval_ms=poll_ms, is_static=is_static)
         self.at = 0
         self.sent: list[SendHeartbeat] = []
         if known:
@@ -92,6 +95,9 @@ class Story:
 
     def done(self) -> list[Effect]:
         return self.do(CallbackDone(self.now()))
+
+    def poll(self) -> list[Effect]:
+        return self.do(Polled(self.now()))
 
     def close(self, *, for_good: bool = False) -> list[Effect]:
         return self.do(Closing(for_good, self.now()))
@@ -154,6 +160,78 @@ def test_an_assignment_that_changes_during_a_callback_is_followed_afterwards() -
     assert story.done() == [Revoke(keys(0, 1))]
     assert story.done() == [Assign(keys(2))]
     assert story.answer(3) == [SendHeartbeat(3, is_full=False, owned=keys(2))]
+
+
+def is_asleep_for(story: Story, ms: int) -> list[Effect]:
+    """The program does not ask for records for so long; the coordinator answers the heartbeats before the end."""
+    effects: list[Effect] = []
+    for _ in range(ms // INTERVAL_MS):
+        if story.core.is_member:
+            story.answer(story.core.epoch)
+        effects = story.passes(INTERVAL_MS)
+    return effects
+
+
+@pytest.mark.parametrize(("is_static", "epoch"), [(False, -1), (True, -2)])
+def test_a_member_whose_program_is_stuck_leaves_and_joins_again_with_the_next_poll(is_static: bool, epoch: int) -> None:
+    story = Story(is_static=is_static).joined(0, 1)
+    story.passes(1_000)
+    story.poll()
+    assert is_asleep_for(story, POLL_MS - INTERVAL_MS) == [SendHeartbeat(1, is_full=False, owned=None)]
+    story.answer(1)
+    leave = SendHeartbeat(epoch, is_full=False, owned=None)
+    assert story.passes(INTERVAL_MS) == [ReportAbsence(), Hold(), leave, Lose(keys(0, 1))]
+    assert (story.core.state, story.core.is_member) == (MembershipState.STALE, False)
+    assert story.answer(1, keys(0, 1, 2)) == [], "the answer to an earlier heartbeat"
+    assert story.answer(epoch) == []
+    assert story.poll() == [], "first everything is given up"
+    assert story.done() == [SendHeartbeat(0, is_full=True, owned=())]
+    assert (story.core.state, story.core.joins) == (MembershipState.JOINING, 2)
+    assert story.answer(5, keys(0)) == [Assign(keys(0))]
+
+
+def test_a_stuck_member_stays_away_until_its_program_polls() -> None:
+    story = Story().joined(0)
+    is_asleep_for(story, POLL_MS)
+    story.answer(-1)
+    assert story.done() == []
+    story.do(Disconnected(story.now()))
+    assert story.connect() == [], "it has left"
+    assert story.passes(10 * POLL_MS) == []
+    assert story.poll() == [SendHeartbeat(0, is_full=True, owned=())]
+
+
+def test_a_stuck_member_that_reaches_no_coordinator_joins_again_on_another_stream() -> None:
+    """A late answer to the former membership must not be taken for one to the next."""
+    story = Story().joined(0)
+    is_asleep_for(story, POLL_MS)
+    story.done()
+    story.poll()
+    assert story.core.state is MembershipState.STALE, "the report may still be on its way"
+    assert story.passes(LEAVE_MS) == [Reconnect()]
+    assert story.connect() == [SendHeartbeat(0, is_full=True, owned=())]
+
+
+def test_a_member_that_becomes_stuck_in_a_callback_loses_everything_afterwards() -> None:
+    story = Story().joined(0, 1)
+    is_asleep_for(story, POLL_MS - INTERVAL_MS)
+    assert story.answer(2, keys(1)) == [Revoke(keys(0))]
+    assert story.passes(INTERVAL_MS) == [ReportAbsence(), Hold(), SendHeartbeat(-1, is_full=False, owned=None)]
+    story.answer(-1)
+    assert story.done() == [Lose(keys(1))]
+    assert story.close() == []
+    assert story.done() == [Ended(None)]
+
+
+def test_a_member_does_not_join_while_its_program_is_absent() -> None:
+    story = Story()
+    story.passes(POLL_MS)
+    assert story.connect() == []
+    assert story.poll() == [SendHeartbeat(0, is_full=True, owned=())]
+    story.passes(POLL_MS)
+    assert story.core.state is MembershipState.JOINING, "the coordinator may know it: the answer is awaited"
+    story.connect()
+    assert story.answer(1, keys(0))[:2] == [ReportAbsence(), Hold()]
 
 
 def test_a_fenced_member_holds_at_once_and_joins_again_with_nothing() -> None:
@@ -301,7 +379,9 @@ def test_the_picture_in_the_documentation_is_the_table() -> None:
 ACTIONS = st.one_of(
     st.tuples(st.just("assign"), st.frozensets(st.sampled_from(keys(0, 1, 2, 3)), max_size=4)),
     st.tuples(
-        st.sampled_from(["answer", "done", "connect", "disconnect", "fence", "move", "loading", "refuse", "close"]),
+        st.sampled_from(
+            ["answer", "done", "connect", "disconnect", "fence", "move", "loading", "refuse", "close", "poll"]
+        ),
         st.just(frozenset[PartitionKey]()),
     ),
     st.tuples(st.just("time"), st.just(frozenset[PartitionKey]())),
@@ -312,7 +392,7 @@ class Model:
     """Applies random actions, and checks the rules of the member after each one."""
 
     def __init__(self, *, is_static: bool) -> None:
-        self.story = Story(is_static=is_static)
+        self.story = Story(is_static=is_static, poll_ms=2_000)
         self.open: Revoke | Assign | Lose | None = None
         self.has: set[PartitionKey] = set()
         self.reported: set[PartitionKey] = set()
@@ -348,8 +428,8 @@ class Model:
             case "close":
                 self.is_closing = True
                 self.check(story.close())
-            case "time":
-                self.check(story.passes(500))
+            case "poll" | "time":
+                self.check(story.poll() if action == "poll" else story.passes(500))
 
     def check(self, effects: list[Effect]) -> None:
         core = self.story.core
@@ -376,8 +456,10 @@ class Model:
                     if epoch > 0:
                         taking = self.open.partitions if isinstance(self.open, Assign) else ()
                         assert self.reported == self.has | set(taking), "the coordinator learns what the member has"
-                    else:
+                    elif core.state is not MembershipState.STALE:
                         assert not self.has, "a member joins and leaves with nothing"
+                    else:
+                        assert epoch < 0, "it does not join before everything is given up"
                 case Ended():
                     assert not self.has
                     self.has_ended = True
@@ -395,9 +477,12 @@ def test_the_rules_hold_in_any_order_of_events(
         model.act(action, assignment)
     model.act("connect", frozenset())
     wanted = frozenset(keys(1, 3))
-    for _ in range(12):
+    for _ in range(20):
         model.act("done", frozenset())
+        model.act("poll", frozenset())
         model.act("time", frozenset())
+        if model.story.core.state is MembershipState.STALE:
+            model.act("connect", frozenset())
         core = model.story.core
         if core.state in (MembershipState.JOINING, MembershipState.STABLE, MembershipState.RECONCILING):
             model.act("assign", wanted)

@@ -80,7 +80,8 @@ class Consumer(FetchClient):
     next one, or the next poll, is asked for. auto_offset_reset: where to begin without a committed offset: "earliest",
     "latest", "none" (raises NoCommittedOffset), or how far back in time: a timedelta, or "by_duration:PT1H".
     instance_id: a static member, whose partitions stay reserved for it while it restarts (KIP-345). server_assignor:
-    "uniform" or "range". rebalance_timeout_ms: how long the processing of returned records may delay a revocation.
+    "uniform" or "range". max_poll_interval_ms: a member whose program does not ask for records for so long leaves, and
+    joins again with the next poll; the processing of returned records may delay a revocation as long.
 
     tls: the files for TLS; None: plain text. sasl: the user that
     authenticates; None: no one. client_id: its name in quotas and in the nodes' logs. transport, clock, rng: the
@@ -111,7 +112,7 @@ class Consumer(FetchClient):
         auto_offset_reset: str | timedelta = "earliest",
         instance_id: str | None = None,
         server_assignor: str | None = None,
-        rebalance_timeout_ms: int = 300_000,
+        max_poll_interval_ms: int = 300_000,
         tls: Tls | None = None,
         sasl: Sasl | None = None,
         client_id: str = "",
@@ -147,7 +148,7 @@ class Consumer(FetchClient):
             instance_id=instance_id,
             assignor=server_assignor,
             rack=rack,
-            rebalance_timeout_ms=rebalance_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
             auto_commit=auto_commit,
             auto_commit_interval_ms=auto_commit_interval_ms,
             reset=auto_offset_reset,
@@ -282,9 +283,14 @@ class Consumer(FetchClient):
         the consumer commits by itself."""
         return self._member.transaction_offsets()
 
+    def transaction_member(self) -> GroupMetadata:
+        """Return who the consumer is in its group now. Raises CommitFailed if it has given up a partition of
+        which `transaction_offsets` returned the position."""
+        return self._member.transaction_member()
+
     def transaction_committed(self) -> None:
-        """The positions are committed by a transaction."""
-        self._member.settle()
+        """The positions that `transaction_offsets` returned are committed by a transaction."""
+        self._member.transaction_committed()
 
     async def rewind(self) -> None:
         """Return again what was returned since the last commit: call it after an aborted transaction. Needs a group and
@@ -418,7 +424,7 @@ class Consumer(FetchClient):
                     table = self._read_rows(rows)
                     if table.num_rows:
                         return table
-                    await self._ready.wait()
+                    await self._wait_ready()
         except TimeoutError:
             return rows.take().table
 
@@ -481,6 +487,14 @@ class Consumer(FetchClient):
             cursor = self._ready_cursor(raising=True)
             if cursor is not None:
                 return cursor
+            await self._wait_ready()
+
+    async def _wait_ready(self) -> None:
+        """Wait until a cursor may have records. Meanwhile the program of a member counts as asking for them."""
+        if self._member_or_none is None:
+            await self._ready.wait()
+            return
+        with self._member_or_none.waiting():
             await self._ready.wait()
 
     def _returning(self, cursor: Cursor) -> None:

@@ -8,6 +8,8 @@ Invariants:
   3. A fenced member holds all its partitions at once, and joins again with epoch 0 once they are given up.
   4. One heartbeat is open at a time. After a new connection and after every refusal the next one carries the whole
      state, so that a lost message changes nothing.
+  5. A member whose program does not ask for records for `max_poll_interval_ms` leaves, gives up everything without a
+     commit, and joins again when the program asks (KIP-62).
 Not here: connections (group_session.py), callbacks, offsets and reading (group_member.py).
 Source: KIP-848; Kafka's ConsumerMembershipManager, with the difference that a heartbeat follows each step.
 """
@@ -58,6 +60,7 @@ class MembershipState(Enum):
     RECONCILING = "gives up or takes partitions"
     STABLE = "has the partitions that it is to have"
     FENCED = "is no member any more, and gives up what it had"
+    STALE = "left because its program does not ask for records, and gives up what it had"
     LEAVING = "gives up its partitions, then reports that it leaves"
     LEFT = "has ended"
     FAILED = "was refused for good"
@@ -71,6 +74,8 @@ class MembershipCause(Enum):
     RECONCILED = "all callbacks are done"
     FENCED = "the coordinator does not know the member or its epoch"
     GAVE_UP = "everything that was lost is given up"
+    POLL_EXPIRED = "the program has not asked for records for max_poll_interval_ms"
+    POLLED = "the program asks for records again, and everything is given up"
     CLOSED = "the user closes the consumer"
     LEFT = "the coordinator knows that the member left, or cannot be reached"
     REFUSED = "the coordinator refuses for a reason that does not go away"
@@ -85,7 +90,12 @@ WAYS: Final[Mapping[tuple[MembershipState, MembershipCause], MembershipState]] =
     (MembershipState.STABLE, MembershipCause.FENCED): MembershipState.FENCED,
     (MembershipState.RECONCILING, MembershipCause.FENCED): MembershipState.FENCED,
     (MembershipState.FENCED, MembershipCause.GAVE_UP): MembershipState.JOINING,
-    **{(state, MembershipCause.CLOSED): MembershipState.LEAVING for state in (*_LIVE, MembershipState.FENCED)},
+    **{(state, MembershipCause.POLL_EXPIRED): MembershipState.STALE for state in _LIVE},
+    (MembershipState.STALE, MembershipCause.POLLED): MembershipState.JOINING,
+    **{
+        (state, MembershipCause.CLOSED): MembershipState.LEAVING
+        for state in (*_LIVE, MembershipState.FENCED, MembershipState.STALE)
+    },
     **{(state, MembershipCause.REFUSED): MembershipState.FAILED for state in _LIVE},
     (MembershipState.LEAVING, MembershipCause.LEFT): MembershipState.LEFT,
 }
@@ -144,6 +154,13 @@ class CallbackDone:
 
 
 @dataclass(frozen=True, slots=True)
+class Polled:
+    """The program has asked for records since the last event of this kind, or waits for some."""
+
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
 class Closing:
     """The user closes the consumer. for_good: a static member gives its place up as well."""
 
@@ -152,7 +169,15 @@ class Closing:
 
 
 Event: TypeAlias = (
-    Connected | Disconnected | HeartbeatAnswered | HeartbeatRefused | TopicsKnown | CallbackDone | Closing | TimePassed
+    Connected
+    | Disconnected
+    | HeartbeatAnswered
+    | HeartbeatRefused
+    | TopicsKnown
+    | CallbackDone
+    | Polled
+    | Closing
+    | TimePassed
 )
 
 
@@ -197,7 +222,12 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The member is fenced: stop reading all partitions at once, and commit nothing more of them."""
+    """The member is fenced or leaves: stop reading all partitions at once, and commit nothing more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAbsence:
+    """The member leaves because the program does not ask for records: log it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,24 +244,26 @@ class Ended:
     error: TidelogError | None
 
 
-Effect: TypeAlias = SendHeartbeat | Reconnect | FindTopics | Revoke | Assign | Hold | Lose | Ended
+Effect: TypeAlias = SendHeartbeat | Reconnect | FindTopics | Revoke | Assign | Hold | ReportAbsence | Lose | Ended
 
 
 class GroupCore:
-    """One member."""
+    """One member. max_poll_interval_ms: how long its program may not ask for records."""
 
-    def __init__(self, rng: Random, *, is_static: bool = False) -> None:
+    def __init__(self, rng: Random, *, max_poll_interval_ms: int, is_static: bool = False) -> None:
         self.state = MembershipState.JOINING
         self.epoch = JOIN_EPOCH
         self.joins = 1
-        """Raised by each fencing: what was read before belongs to an earlier membership."""
+        """Raised by each membership: what was read before belongs to an earlier one."""
         self.owned: frozenset[PartitionKey] = frozenset()
         """What the member has: between Assign and Revoke or Lose."""
         self.target: frozenset[PartitionKey] | None = None
         """What the member is to have; None: unknown."""
         self.error: TidelogError | None = None
         """Why the member failed."""
-        self._rng, self._is_static = rng, is_static
+        self._rng, self._is_static, self._max_poll_interval_ms = rng, is_static, max_poll_interval_ms
+        self._polled_at: Millis | None = None
+        """When the program last asked for records; at first: when the member began."""
         self._open: Revoke | Assign | Lose | None = None
         self._known: frozenset[TopicId] = frozenset()
         self._connected = False
@@ -263,6 +295,8 @@ class GroupCore:
         effects: list[Effect] = []
         if self._ended:
             return effects
+        if self._polled_at is None:
+            self._polled_at = event.at
         match event:
             case Connected(at):
                 self._connected, self._sent_at, self._reported, self._due = True, None, None, at
@@ -276,10 +310,10 @@ class GroupCore:
                 self._known |= topic_ids
             case CallbackDone(at):
                 self._note_done(at)
+            case Polled(at):
+                self._polled_at = at
             case Closing(for_good, _):
-                if (self.state, MembershipCause.CLOSED) in WAYS:
-                    self._for_good = for_good
-                    self._move(MembershipCause.CLOSED)
+                self._note_closing(for_good)
             case TimePassed():
                 pass
         self._advance(event.at, effects)
@@ -290,15 +324,21 @@ class GroupCore:
 
     # --- what happened ------------------------------------------------------------------------------------------
 
+    def _note_closing(self, for_good: bool) -> None:
+        if (self.state, MembershipCause.CLOSED) in WAYS:
+            self._for_good = for_good
+            self._move(MembershipCause.CLOSED)
+
     def _note_answer(self, event: HeartbeatAnswered) -> None:
         self._sent_at = None
-        if self.state not in (*_LIVE, MembershipState.LEAVING):
+        if self.state not in (*_LIVE, MembershipState.LEAVING, MembershipState.STALE):
             return  # to the former membership
         self._failures, self._refused_since = 0, None
         is_reported = self._held() == self._reported or self._leave_by is not None
         self._due = Millis(event.at + max(1, event.interval_ms)) if is_reported else event.at
-        if self.state is MembershipState.LEAVING and event.epoch < JOIN_EPOCH:
-            self._announced = False
+        if self._leave_by is not None:
+            self._announced = self._announced and event.epoch >= JOIN_EPOCH
+            return
         if event.epoch < max(self.epoch, JOIN_EPOCH + 1):
             return  # late
         self.epoch = event.epoch
@@ -328,7 +368,7 @@ class GroupCore:
             effects.append(Reconnect())
         elif error.retry is Retry.LATER or self._may_go_away(error, at):
             self._back_off(at)
-        elif self.state is MembershipState.LEAVING:
+        elif self.state in (MembershipState.LEAVING, MembershipState.STALE):
             self._announced = False
         elif self.state in _LIVE:
             self.error = error
@@ -379,6 +419,10 @@ class GroupCore:
     # --- what to do next ----------------------------------------------------------------------------------------
 
     def _advance(self, at: Millis, effects: list[Effect]) -> None:
+        if self.state in _LIVE and self._is_absent(at):
+            self._expire(effects)
+        if self.state is MembershipState.STALE:
+            self._follow_program(at, effects)
         if self._open is None:
             match self.state:
                 case MembershipState.STABLE | MembershipState.RECONCILING:
@@ -389,13 +433,11 @@ class GroupCore:
                     self._fail(effects)
                 case MembershipState.LEAVING:
                     self._leave(at, effects)
-                case MembershipState.JOINING | MembershipState.LEFT:
+                case MembershipState.JOINING | MembershipState.STALE | MembershipState.LEFT:
                     pass
         if self.state in _LIVE:
             self._look_up(at, effects)
-        if self.state in _LIVE or (
-            self.state is MembershipState.LEAVING and self._open is not None and self._announced
-        ):
+        if self.state in _LIVE or (self.state is MembershipState.LEAVING and self._open is not None and self.is_member):
             self._beat(at, effects)
         if self.state is MembershipState.LEFT and not self._ended:
             self._ended = True
@@ -419,11 +461,44 @@ class GroupCore:
         if self.owned:
             self._lose(effects)
             return
+        self._forget_membership(at)
+        self._move(MembershipCause.GAVE_UP)
+
+    def _forget_membership(self, at: Millis) -> None:
         self.epoch, self.target, self._reported, self._announced = JOIN_EPOCH, None, None, False
-        self._withdrawn = False
+        self._withdrawn, self._leave_by = False, None
         self.joins += 1
         self._due = max(self._due, at)
-        self._move(MembershipCause.GAVE_UP)
+
+    # --- a program that does not ask for records ------------------------------------------------------------------
+
+    def _is_absent(self, at: Millis) -> bool:
+        assert self._polled_at is not None, "set by the first event"
+        return at - self._polled_at >= self._max_poll_interval_ms
+
+    def _expire(self, effects: list[Effect]) -> None:
+        """Leave. While the first heartbeat is open, its answer is awaited: the coordinator may know the member."""
+        if self.state is MembershipState.JOINING and self._announced:
+            return
+        if self.is_member:
+            effects += (ReportAbsence(), Hold())
+        self.epoch, self.target = JOIN_EPOCH, None
+        self._move(MembershipCause.POLL_EXPIRED)
+
+    def _follow_program(self, at: Millis, effects: list[Effect]) -> None:
+        """Report that the member left, give up what it had; join again once the program asks for records."""
+        has_left = self._report_leaving(at, effects)
+        if self._open is not None:
+            return
+        if self.owned:
+            self._lose(effects)
+        elif has_left and not self._is_absent(at):
+            if self._announced:  # late answers to the former membership arrive on the old stream
+                self._connected = False
+                effects.append(Reconnect())
+            self._due = at
+            self._forget_membership(at)
+            self._move(MembershipCause.POLLED)
 
     def _fail(self, effects: list[Effect]) -> None:
         if self.owned:
@@ -439,17 +514,22 @@ class GroupCore:
     def _leave(self, at: Millis, effects: list[Effect]) -> None:
         if self.owned:
             partitions = tuple(sorted(self.owned))
-            self._open = Revoke(partitions) if self._announced else Lose(partitions)
+            self._open = Revoke(partitions) if self.is_member else Lose(partitions)
             effects.append(self._open)
-            return
+        elif self._report_leaving(at, effects):
+            self._move(MembershipCause.LEFT)
+
+    def _report_leaving(self, at: Millis, effects: list[Effect]) -> bool:
+        """Report that the member leaves. Returns True once the coordinator knows it, or cannot be reached."""
         if self._leave_by is None:
             self._leave_by, self._due, self._sent_at = Millis(at + LEAVE_MS), at, None
         if not self._announced or at >= self._leave_by:
-            self._move(MembershipCause.LEFT)
-        elif self._connected and self._sent_at is None and at >= self._due:
+            return True
+        if self._connected and self._sent_at is None and at >= self._due:
             self._sent_at = at
             epoch = LEAVE_STATIC_EPOCH if self._is_static and not self._for_good else LEAVE_EPOCH
             effects.append(SendHeartbeat(epoch, is_full=False, owned=None))
+        return False
 
     def _look_up(self, at: Millis, effects: list[Effect]) -> None:
         unknown = {key.topic_id for key in self.target or ()} - self._known

@@ -5,7 +5,8 @@ Invariants:
      of an iteration. Only processed records are committed by themselves.
   2. A partition is given up after its returned records are processed and committed and `on_revoked` has returned. Then
      none of its records is returned. Only a fenced member does not wait.
-  3. Commits are sent one after the other. One for positions of an earlier membership is never sent.
+  3. Commits are sent one after the other. One for positions of an earlier membership is never sent, nor one for a
+     partition that was given up: it could go behind what the next owner has committed.
 Not here: decisions (group_core.py), the stream (group_session.py), fetching (fetch_core.py).
 """
 
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from inspect import isawaitable
 from random import Random
 from typing import Any, Final
@@ -38,7 +40,10 @@ from tidelog.client.group_core import (
     HeartbeatRefused,
     Hold,
     Lose,
+    MembershipState,
+    Polled,
     Reconnect,
+    ReportAbsence,
     Revoke,
     SendHeartbeat,
     TopicsKnown,
@@ -97,7 +102,15 @@ class GroupMember:
         """Why nothing can be read any more: the coordinator refuses, or a callback raised."""
         self._cluster, self._clock, self._fetching = cluster, cluster.clock, fetching
         self._changed, self._spawn = changed, spawn
-        self._core = GroupCore(rng, is_static=options.instance_id is not None)
+        self._core = GroupCore(
+            rng, max_poll_interval_ms=options.max_poll_interval_ms, is_static=options.instance_id is not None
+        )
+        self._has_polled = False
+        """The program has asked for records since the last tick."""
+        self._waiting_calls = 0
+        """Number of calls of the program that wait for records."""
+        self._is_calling = False
+        """A callback runs."""
         coordinators = Coordinators(cluster, rng)
         self._session = GroupSession(options.group_id, cluster, coordinators, self)
         self._offsets = GroupOffsets(coordinators, cluster.clock, timeout_ms)
@@ -106,8 +119,11 @@ class GroupMember:
         """The positions before the records that were returned and are being processed."""
         self._unsettled: dict[TopicPartition, OffsetCommitted] = {}
         """Without auto_commit: the positions before the first records that were returned and are not committed."""
-        self._given_up: set[TopicPartition] = set()
-        """Partitions that were given up with records that were returned and are not committed."""
+        self._taken: Mapping[TopicPartition, OffsetCommitted] = {}
+        """The offsets that the open transaction commits."""
+        self._given_up: dict[TopicPartition, bool] = {}
+        """Partitions that were given up with records that were returned and are not committed, or with offsets that the
+        open transaction commits; whether there are records beyond these offsets."""
         self._has_transactions = False
         """The offsets are committed in transactions."""
         self._stored: dict[TopicPartition, CommittedOffset] = {}
@@ -133,9 +149,24 @@ class GroupMember:
 
     def step(self) -> None:
         """The user asks for more: everything returned so far is processed."""
+        self._has_polled = True
+        self._note_processed()
+
+    def _note_processed(self) -> None:
+        """Everything returned so far is processed."""
         if self._returned:
             self._returned.clear()
             self._processed.set()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """The program waits for records meanwhile."""
+        self._waiting_calls += 1
+        try:
+            yield
+        finally:
+            self._waiting_calls -= 1
+            self._has_polled = True
 
     def returning(self, cursor: Cursor) -> None:
         """Records of this cursor are about to be returned."""
@@ -151,17 +182,29 @@ class GroupMember:
         if not self.options.is_subscription:
             return GroupMetadata(self.options.group_id)
         if not self._core.is_member:
-            reason = self._core.error or UnknownMemberId("it is not a member at the moment")
-            raise commit_failed(self.options.group_id, reason)
+            raise self._no_member()
         return GroupMetadata(self.options.group_id, self.member_id, self._core.epoch, self.options.instance_id)
+
+    def _no_member(self) -> CommitFailed:
+        why = "it is not a member at the moment"
+        if self._core.state is MembershipState.STALE:
+            why = (
+                f"it left, since its program did not ask for records for {self.options.max_poll_interval_ms} ms; it "
+                "joins again with the next poll. Process fewer records for each one, or raise max_poll_interval_ms"
+            )
+        return commit_failed(self.options.group_id, self._core.error or UnknownMemberId(why))
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
         """Commit the offsets, or the positions of all assigned partitions. Errors are those of GroupOffsets.commit."""
+        if self._core.state is MembershipState.STALE:
+            raise self._no_member()  # its positions are gone
         if offsets is None:
-            self.step()  # or the next regular commit would go back behind this one
-        await self._commit(lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets))
+            self._note_processed()  # or the next regular commit would go back behind this one
+        committed = await self._commit(
+            lambda: self._positions(self._fetching.cursors) if offsets is None else self._given(offsets)
+        )
         if offsets is None:
-            self.settle()
+            self._settle(committed)
             return
         for key, offset in offsets.items():
             returned = self._returned.get(key)
@@ -177,23 +220,48 @@ class GroupMember:
                 "to commit its offsets in transactions"
             )
         self._has_transactions = True
+        member = self.transaction_member()
+        self._taken = self._positions(self._fetching.cursors)
+        return member, dict(self._taken)
+
+    def transaction_member(self) -> GroupMetadata:
+        """Return who commits, for one more attempt with the same offsets. Raises CommitFailed if the consumer has given
+        up partitions of these offsets, or what it has returned of others: their next owner may have committed since."""
         if self._given_up:
             lost = ", ".join(str(key) for key in sorted(self._given_up))
             raise commit_failed(self.options.group_id, RebalanceInProgress(f"{lost} went to another member"))
-        return self.metadata(), self._positions(self._fetching.cursors)
+        return self.metadata()
 
-    def settle(self) -> None:
-        """The positions are committed."""
-        self._unsettled.clear()
-        self._given_up.clear()
+    def transaction_committed(self) -> None:
+        """The transaction with the offsets that were taken is committed."""
+        taken, self._taken = self._taken, {}
+        self._settle(taken)
+
+    def _settle(self, committed: Mapping[TopicPartition, OffsetCommitted]) -> None:
+        """These positions are committed. What was returned after they were taken is not."""
+        for key in [key for key in self._unsettled if key in committed]:
+            if self._is_beyond(key, committed):
+                self._unsettled[key] = committed[key]
+            else:
+                del self._unsettled[key]
+        self._given_up = {key: True for key, has_more in self._given_up.items() if has_more}
         self._processed.set()
+
+    def _is_beyond(self, key: TopicPartition, committed: Mapping[TopicPartition, OffsetCommitted]) -> bool:
+        """Whether records beyond the committed offset were returned."""
+        cursor = self._fetching.cursors.get(key)
+        position = None if cursor is None else cursor.position
+        return key not in committed or (position is not None and position > committed[key].committed.offset)
 
     def rewind(self) -> dict[TopicPartition, OffsetCommitted]:
         """Return the positions of the assigned partitions before the first record that is not committed; they count as
         not returned."""
         begun = dict(self._unsettled)
         self._returned.clear()
-        self.settle()
+        self._unsettled.clear()
+        self._given_up.clear()
+        self._taken = {}
+        self._processed.set()
         return begun
 
     def positions(self) -> dict[TopicPartition, CommittedOffset]:
@@ -253,7 +321,11 @@ class GroupMember:
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep_ms(TICK_MS)
-            self._handle(TimePassed(self._clock.monotonic_ms()))
+            at = self._clock.monotonic_ms()
+            if (self._has_polled or self._waiting_calls) and not self._is_calling:
+                self._has_polled = False
+                self._handle(Polled(at))
+            self._handle(TimePassed(at))
 
     def _handle(self, event: Event) -> None:
         for effect in self._core.handle(event):
@@ -270,6 +342,8 @@ class GroupMember:
                     self._spawn(self._assign(partitions), "assign partitions")
                 case Lose(partitions):
                     self._spawn(self._lose(self._named(partitions)), "give up lost partitions")
+                case ReportAbsence():
+                    self._report_absence()
                 case Hold():
                     self._hold(self._fetching.cursors)
                     self._processed.set()
@@ -288,7 +362,7 @@ class GroupMember:
             rebalance_timeout_ms=-1,
         )
         if beat.is_full:
-            request.rebalance_timeout_ms = options.rebalance_timeout_ms
+            request.rebalance_timeout_ms = options.max_poll_interval_ms
             request.subscribed_topic_names.CopyFrom(TopicNames(names=options.topics))
             request.subscribed_topic_regex = options.pattern
             if options.rack:
@@ -383,15 +457,21 @@ class GroupMember:
         """Wait until what was returned is processed, commit, call back."""
         keys = [key for key in keys if key in self._fetching.cursors]
         self._hold(keys)
-        processing = self._unsettled if self._has_transactions else self._returned
-        while not self._is_closing and self._core.is_member and not processing.keys().isdisjoint(keys):
+        while not self._is_closing and self._core.is_member and not self._processing.keys().isdisjoint(keys):
             self._processed.clear()
             await self._processed.wait()
         if self.options.auto_commit:
             await self._commit_processed(keys)
-        await self._call(self.options.on_revoked, keys)
-        self._remove(keys)
+        callback = self.options.on_revoked if self._core.is_member else self.options.on_lost or self.options.on_revoked
+        await self._call(callback, keys)
+        async with self._commits:  # one under way would be repeated with the epoch after the handover
+            self._remove(keys)
         self._handle(CallbackDone(self._clock.monotonic_ms()))
+
+    @property
+    def _processing(self) -> Mapping[TopicPartition, OffsetCommitted]:
+        """What was returned and is being processed, or is in no committed transaction yet."""
+        return self._unsettled if self._has_transactions else self._returned
 
     async def _lose(self, keys: list[TopicPartition]) -> None:
         keys = [key for key in keys if key in self._fetching.cursors]
@@ -403,6 +483,7 @@ class GroupMember:
         """Call back; return whether the callback returned. What it raises is raised by every further poll."""
         if callback is None or not keys:
             return True
+        self._is_calling = True
         try:
             outcome = callback(list(keys))
             if isawaitable(outcome):
@@ -411,7 +492,18 @@ class GroupMember:
             self.failure = error
             self._changed()
             return False
+        finally:
+            self._is_calling = False
         return True
+
+    def _report_absence(self) -> None:
+        _log.warning(
+            "group %r: the program has not asked for records for %d ms (max_poll_interval_ms): the member leaves, and "
+            "others read what it has not committed; it joins again with the next poll. Process fewer records for each "
+            "poll, or raise max_poll_interval_ms",
+            self.options.group_id,
+            self.options.max_poll_interval_ms,
+        )
 
     def _hold(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
@@ -420,12 +512,12 @@ class GroupMember:
                 cursor.is_held = True
 
     def _remove(self, keys: Iterable[TopicPartition]) -> None:
-        self._fetching.remove(keys)
         for key in keys:
             self._returned.pop(key, None)
             self._stored.pop(key, None)
-            if self._unsettled.pop(key, None) is not None:
-                self._given_up.add(key)
+            if self._unsettled.pop(key, None) is not None or key in self._taken:
+                self._given_up[key] = self._is_beyond(key, self._taken)
+        self._fetching.remove(keys)
         self._changed()
 
     # --- commits ------------------------------------------------------------------------------------------------
@@ -451,12 +543,15 @@ class GroupMember:
         except TidelogError as error:
             _log.warning("group %r: %s", self.options.group_id, error.message)
 
-    async def _commit(self, choose: Callable[[], dict[TopicPartition, OffsetCommitted]]) -> None:
-        """Commit what `choose` returns once all earlier commits are done."""
+    async def _commit(
+        self, choose: Callable[[], dict[TopicPartition, OffsetCommitted]]
+    ) -> dict[TopicPartition, OffsetCommitted]:
+        """Commit what `choose` returns once all earlier commits are done. Returns it."""
         async with self._commits:
             offsets = choose()
             await self._offsets.commit(self.options.group_id, offsets, self._committer())
             self._stored.update((key, each.committed) for key, each in offsets.items())
+            return offsets
 
     def _committer(self) -> Callable[[], GroupMetadata]:
         """Return the function that says who commits: it fails once the present membership is over."""

@@ -36,7 +36,7 @@ class GroupOptions:
     instance_id: str | None
     assignor: str
     rack: str
-    rebalance_timeout_ms: int
+    max_poll_interval_ms: int
     auto_commit: bool
     auto_commit_interval_ms: int
     reset: str | int
@@ -58,7 +58,7 @@ def group_options(
     instance_id: object,
     assignor: object,
     rack: str,
-    rebalance_timeout_ms: int,
+    max_poll_interval_ms: int,
     auto_commit: bool,
     auto_commit_interval_ms: int,
     reset: Reset,
@@ -75,7 +75,7 @@ def group_options(
         if names or regex:
             raise InvalidConfig('topics= and topic_pattern= share partitions in a group: name it with group="..."')
         return None
-    at_least(1, rebalance_timeout_ms=rebalance_timeout_ms, auto_commit_interval_ms=auto_commit_interval_ms)
+    at_least(1, max_poll_interval_ms=max_poll_interval_ms, auto_commit_interval_ms=auto_commit_interval_ms)
     yes_or_no(auto_commit=auto_commit)
     for name, callback in (("on_assigned", on_assigned), ("on_revoked", on_revoked), ("on_lost", on_lost)):
         if callback is not None and not callable(callback):
@@ -87,7 +87,7 @@ def group_options(
         None if instance_id is None else _not_empty("instance_id", instance_id),
         "" if assignor is None else _not_empty("server_assignor", assignor),
         rack,
-        rebalance_timeout_ms,
+        max_poll_interval_ms,
         auto_commit,
         auto_commit_interval_ms,
         reset_of(reset),
