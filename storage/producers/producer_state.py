@@ -166,6 +166,8 @@ class ProducerStateManager:
                     return Duplicate(earlier.first_offset, earlier.last_offset, earlier.timestamp)
             if check.guard is not None:
                 self._ensure_verified(state, batch, check.version, check.guard)
+            elif check.version >= VERSION_2 and origin is Origin.CLIENT and state.epoch == NO_PRODUCER_EPOCH:
+                _ensure_begins(batch, 0)
             after, completed = state.after(batch, origin, check)
             if batch.header.attributes & TRANSACTIONAL_BIT:
                 of_next = batch.marker is not None and check.version >= VERSION_2
@@ -194,12 +196,7 @@ class ProducerStateManager:
                 f"producer {header.producer_id} sent a batch in epoch {header.producer_epoch}, but no transaction of "
                 "this epoch is open in the partition: it has ended, or the batch came too late"
             )
-        expected = 0 if version >= VERSION_2 and state.epoch == NO_PRODUCER_EPOCH else lowest
-        if header.base_sequence > expected:
-            raise OutOfOrderSequenceNumber(
-                f"producer {header.producer_id} began a transaction in epoch {header.producer_epoch} with sequence "
-                f"{header.base_sequence}, expected {expected}: an earlier batch is missing"
-            )
+        _ensure_begins(batch, 0 if version >= VERSION_2 and state.epoch == NO_PRODUCER_EPOCH else lowest)
 
     def apply(self, changes: ProducerChanges) -> list[AbortedTransaction]:
         """Apply the result of `check` once the batches are in the log. Returns the transactions that they aborted."""
@@ -372,3 +369,13 @@ class ProducerStateManager:
             (kept if offset in of_segments or clean_stop else strays).append(offset)
         self.snapshots[:] = kept
         return [snapshot_path(self._directory, offset) for offset in strays]
+
+
+def _ensure_begins(batch: ProducerBatch, sequence: int) -> None:
+    """Raises OutOfOrderSequenceNumber if the first batch of a transaction begins after this sequence."""
+    header = batch.header
+    if header.base_sequence > sequence:
+        raise OutOfOrderSequenceNumber(
+            f"producer {header.producer_id} began a transaction in epoch {header.producer_epoch} with sequence "
+            f"{header.base_sequence}, expected {sequence}: an earlier batch is missing"
+        )

@@ -145,6 +145,23 @@ def test_a_batch_behind_a_refused_one_is_resent_with_its_number() -> None:
     assert isinstance(error_of(second), TransactionAborted), "nothing can follow in this transaction"
 
 
+def test_batches_follow_the_first_one_of_a_transaction_before_it_is_acknowledged() -> None:
+    """Its leader lets a transaction begin with sequence 0 only. If the first is refused, all are resent in order."""
+    session = TransactionalSession()
+    for _ in range(7):
+        session.put(b"x" * 450)
+    session.lead()
+    session.tick()
+    under_way = [attempt.batch for attempt in session.wire()]
+    assert [batch.stamp.sequence for batch in under_way] == [0, 2, 4]
+    session.refuse(under_way[0], ConcurrentTransactions("completing"))
+    for batch in under_way[1:]:
+        session.refuse(batch, OutOfOrderSequenceNumber("sequence 0 is missing"))
+    session.tick(200)
+    assert [give.batch for give in session.gives[-3:]] == under_way
+    assert [attempt.batch.stamp.sequence for attempt in session.wire()] == [0, 2, 4]
+
+
 def test_a_leader_that_completes_the_last_transaction_is_asked_again_soon() -> None:
     session = TransactionalSession()
     batch = session.put()

@@ -14,6 +14,7 @@ from storage.files.file_system import write_file
 from storage.producers.producer_entry import SEQUENCE_MAX, ProducerBatch, ProducerState, read_marker
 from storage.producers.producer_snapshot import snapshot_path
 from storage.producers.producer_state import Duplicate, ProducerStateManager
+from storage.producers.verification import VERSION_2, TransactionCheck
 from storage.segment.transaction_index import AbortedTransaction
 from tests.fakes.fake_disk import FakeDisk
 from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionCoordinatorFenced
@@ -130,6 +131,16 @@ def test_an_unknown_producer_may_begin_with_any_sequence(producers: Producers) -
     producers.append(data(1, 1, 18))
     with pytest.raises(OutOfOrderSequenceNumber):
         producers.append(data(2, 1, 18, 2))
+
+
+def test_a_transaction_of_an_unknown_producer_begins_with_sequence_0(producers: Producers) -> None:
+    """With version 2, also if transactions are not verified: a producer may send the second batch before the first one
+    is acknowledged."""
+    later, first = producer_batches(data(0, 1, 17, txn=True)), producer_batches(data(0, 1, 0, txn=True))
+    with pytest.raises(OutOfOrderSequenceNumber):
+        producers.state.check(later, CLIENT, TransactionCheck(VERSION_2))
+    producers.state.check(later, CLIENT, TransactionCheck(1))
+    producers.state.check(first, CLIENT, TransactionCheck(VERSION_2))
 
 
 def test_a_new_epoch_begins_with_sequence_0(producers: Producers) -> None:

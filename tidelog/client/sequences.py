@@ -8,9 +8,10 @@ producer keeps these invariants:
      that is still in flight (KIP-360).
   2. At most five batches from the oldest one without an outcome to the newest: the leader remembers five.
   3. Until a batch of the epoch is acknowledged, and after a long silence, one batch at a time: a leader without state
-     of the producer accepts any first sequence, and would accept the second batch before the first. Each partition has
-     its own epoch. As in Kafka the producer increments epochs by itself, since no other producer has its id, and
-     requests another id when the epochs are exhausted.
+     of the producer accepts any first sequence, and would accept the second batch before the first. Not so in a
+     transaction of version 2, which a leader lets begin only with sequence 0.
+Each partition has its own epoch, except in transactions. As in Kafka the producer increments epochs by itself, since no
+other producer has its id, and requests another id when the epochs are exhausted.
 Not here: what is sent when, and what an answer means for a batch (producer_core.py).
 """
 
@@ -45,7 +46,7 @@ PLAIN: Final = Stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 class Series:
     """Numbering of the batches of one partition. `producer_id` is NO_PRODUCER_ID until `begin`."""
 
-    __slots__ = ("broken", "epoch", "exhausted_id", "place", "producer_id", "proven_ms", "sequence")
+    __slots__ = ("begins_at_zero", "broken", "epoch", "exhausted_id", "place", "producer_id", "proven_ms", "sequence")
 
     def __init__(self) -> None:
         self.producer_id = NO_PRODUCER_ID
@@ -56,6 +57,8 @@ class Series:
         """Position of the next batch, counted across epochs."""
         self.proven_ms: Millis | None = None
         """Time of the last acknowledgement of a batch of this epoch."""
+        self.begins_at_zero = False
+        """Every leader refuses batches of this epoch until it has the one with sequence 0."""
         self.broken = False
         """A batch of this epoch failed, or the leader lacks one: no batch is numbered until `renew`."""
         self.exhausted_id = NO_PRODUCER_ID
@@ -68,7 +71,7 @@ class Series:
     def restart(self, producer_id: ProducerId, epoch: int) -> None:
         """Start the series of a transaction, which has its own epoch (KIP-890)."""
         self.begin(producer_id, epoch)
-        self.broken, self.proven_ms = False, None
+        self.broken, self.proven_ms, self.begins_at_zero = False, None, True
 
     def renew(self) -> None:
         """Continue in the next epoch; if the epochs are exhausted, `begin` must set another id."""
@@ -85,7 +88,7 @@ class Series:
 
     def may_follow(self, oldest_place: int, at: Millis) -> bool:
         """Whether another batch may be sent while the batch at `oldest_place` has no outcome yet."""
-        known = self.proven_ms is not None and at - self.proven_ms < PROOF_MS
+        known = self.begins_at_zero or (self.proven_ms is not None and at - self.proven_ms < PROOF_MS)
         return known and not self.broken and self.place - oldest_place < WINDOW
 
     def number(self, records: int) -> tuple[Stamp, int]:
