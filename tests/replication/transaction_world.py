@@ -188,7 +188,8 @@ class World:
             decisions = self.machine.tick(self.now)
             self.step(decisions)
             again = self.machine.deadline()
-            assert again is None or again > due or again > self.now.monotonic_ms, "a tick must move the deadline"
+            moved = again is None or again > due or again > self.now.monotonic_ms
+            assert decisions or moved, "a tick must decide something or move the deadline"
         self._at(Millis(end))
 
     def _at(self, monotonic_ms: Millis) -> None:

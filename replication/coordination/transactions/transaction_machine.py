@@ -53,8 +53,8 @@ from tidelog.types import TRANSACTIONS_TOPIC, Millis, Offset, ProducerId
 NO_TIMEOUT_MS: Final = 2**31 - 1
 """Timeout of a transaction that Kafka leaves open for a two-phase commit (KIP-939)."""
 
-_EXPIRED_MAX: Final = 500
-"""Tombstones in one batch."""
+_AT_ONCE: Final = 500
+"""Transactions that time out, or ids that expire, in one tick; the others follow in the next ones."""
 
 
 class TransactionMachine:
@@ -164,12 +164,17 @@ class TransactionMachine:
         decisions: list[Decision[Any]] = []
         earliest = self._open.earliest()
         if earliest is not None and earliest <= now.monotonic_ms and self._next_abort_round <= now.monotonic_ms:
-            self._next_abort_round = Millis(now.monotonic_ms + self._config.abort_timed_out_interval_ms)
-            decisions.extend(self._timed_out(name, now) for name in self._open.due(now.monotonic_ms))
+            due = self._open.due(now.monotonic_ms)
+            if len(due) <= _AT_ONCE:  # the round ends
+                self._next_abort_round = Millis(now.monotonic_ms + self._config.abort_timed_out_interval_ms)
+            decisions.extend(self._timed_out(name, now) for name in due[:_AT_ONCE])
         expiry = self._first_expiry(now)
         if expiry is not None and expiry <= now.monotonic_ms and self._next_expiry_round <= now.monotonic_ms:
-            self._next_expiry_round = Millis(now.monotonic_ms + self._config.remove_expired_interval_ms)
-            decisions.extend(self._expired(now))
+            names = self._expired(now)
+            if len(names) <= _AT_ONCE:
+                self._next_expiry_round = Millis(now.monotonic_ms + self._config.remove_expired_interval_ms)
+            if names:
+                decisions.append(Decision(None, tuple(steps.record(name, None) for name in names[:_AT_ONCE])))
         return decisions
 
     def deadline(self) -> Millis | None:
@@ -227,17 +232,15 @@ class TransactionMachine:
             return Decision(None, effects=(markers,))
         return Decision(None, (steps.record(transactional_id, steps.completed(value, now)),))
 
-    def _expired(self, now: Instant) -> list[Decision[None]]:
-        names = []
+    def _expired(self, now: Instant) -> list[str]:
+        """The expired ids, one more than are removed at once if there are more."""
+        names: list[str] = []
         for transactional_id, value in self._values.items():
-            if self._expires(value) > now.wall_ms:
+            if self._expires(value) > now.wall_ms or len(names) > _AT_ONCE:
                 break  # they are in the order of their last change
             if (value.transaction_status, TransactionCause.EXPIRED) in TRANSITIONS:
                 names.append(transactional_id)
-        records = [steps.record(name, None) for name in names]
-        return [
-            Decision(None, tuple(records[start : start + _EXPIRED_MAX])) for start in range(0, len(names), _EXPIRED_MAX)
-        ]
+        return names
 
     def _expires(self, value: TransactionLogValue) -> int:
         return value.transaction_last_update_timestamp_ms + self._config.transactional_id_expiration_ms
