@@ -49,7 +49,8 @@ TURN_MS: Final = 4
 """Time of replay after which other tasks run."""
 
 RECORDS_PER_CHECK: Final = 32
-"""Records between two looks at the clock: some 100 us."""
+BYTES_PER_CHECK: Final = 4_096
+"""Records, or bytes of their values, between two looks at the clock: some 100 us."""
 
 PROGRESS_MS: Final = 5_000
 """Interval of the log lines about the progress of one load."""
@@ -103,6 +104,10 @@ class _Replay:
         self._coordinator, self._log, self._clock = coordinator, coordinator.log, clock
         self._began = self._turn_began = self._reported = clock.monotonic_ms()
         self._next = self._log.log_start_offset
+        self._unchecked = 0
+        """Bytes since the last look at the clock; each record counts for some."""
+        self._turn_is_new = True
+        """True if nothing was replayed in this turn of the loop."""
 
     @property
     def duration_ms(self) -> int:
@@ -114,7 +119,10 @@ class _Replay:
         CorruptLog, KafkaStorageError."""
         while not self._coordinator.ended:
             if self._next >= self._log.log_end_offset:
-                return True
+                if self._turn_is_new:
+                    return True
+                await self._next_turn()  # what the machine decides first has a turn of its own
+                continue
             read = await self._read()
             ensure_sound(self._log, self._next, read)
             for batch in iter_batches(read.records):
@@ -157,7 +165,10 @@ class _Replay:
                     decoded = self._coordinator.kind.decode(record.key, record.value)
                     self.machine.apply(decoded, record.offset, producer if batch.is_transactional else None)
                 self.records += 1
-                if self.records % RECORDS_PER_CHECK == 0:
+                self._turn_is_new = False
+                self._unchecked += BYTES_PER_CHECK // RECORDS_PER_CHECK + len(record.value or b"")
+                if self._unchecked >= BYTES_PER_CHECK:
+                    self._unchecked = 0
                     await self._yield(record.offset)
                     if self._coordinator.ended:
                         return
@@ -175,5 +186,9 @@ class _Replay:
         if now - self._reported >= PROGRESS_MS:
             self._reported = now
             _log.info("loading the %s: at offset %d of %d", self._coordinator, offset, self._log.log_end_offset)
+        await self._next_turn()
+
+    async def _next_turn(self) -> None:
         await self._clock.sleep_ms(0)
         self._turn_began = Millis(self._clock.monotonic_ms())
+        self._turn_is_new = True

@@ -31,7 +31,7 @@ from node.requests.types import coordinator_requests as apis
 from node.requests.types.api import Api
 from node.requests.types.context import RequestContext
 from node.runtime.duplex import run_duplex
-from node.runtime.limits import ensure_few
+from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from node.runtime.peers import ValueStream
 from replication.controller.image import ClusterImage
 from replication.coordination.group_requests import (
@@ -80,6 +80,12 @@ Result = TypeVar("Result")
 
 CLIENT_NAME_MAX: Final = 255
 """Characters of the client's own name that a member keeps."""
+
+DESCRIBED_AT_ONCE: Final = 100
+"""Groups that a coordinator describes in one turn of the loop."""
+
+DELETED_AT_ONCE: Final = 1
+"""Groups that a coordinator deletes with one decision: their tombstones must fit into one batch."""
 
 VERIFY_MS: Final = 5_000
 """How long a transactional commit waits until its partition is part of the transaction."""
@@ -328,6 +334,7 @@ class GroupHandlers:
         found = await self._of_each_group(
             request.group_ids,
             describe,
+            DESCRIBED_AT_ONCE,
             DescribedGroup,
             lambda group_id: _group_refusal(group_id, AclOperation.DESCRIBE, apis.GROUPS_DESCRIBE_GROUPS, context),
         )
@@ -344,6 +351,7 @@ class GroupHandlers:
         found = await self._of_each_group(
             request.group_ids,
             delete,
+            DELETED_AT_ONCE,
             DeletedGroup,
             lambda group_id: _group_refusal(group_id, AclOperation.DELETE, apis.GROUPS_DELETE_GROUPS, context),
         )
@@ -353,11 +361,12 @@ class GroupHandlers:
         self,
         group_ids: Sequence[str],
         ask: Callable[[tuple[str, ...]], Any],
+        at_once: int,
         refused: Callable[[str, TidelogError], Result],
         refusal_of: Callable[[str], TidelogError | None],
     ) -> list[Result]:
-        """One result for each group, in order. ask: asks the coordinator of groups of one partition."""
-        ensure_few(group_ids, "groups")
+        """One result for each group, in order. ask: asks the coordinator of `at_once` groups of one partition."""
+        ensure_few(group_ids, "groups", DESCRIBED_MAX)
         results: dict[str, Result] = {}
         by_partition: dict[PartitionIndex, list[str]] = {}
         for group_id in dict.fromkeys(group_ids):
@@ -375,7 +384,11 @@ class GroupHandlers:
             except TidelogError as error:
                 results.update({group_id: refused(group_id, error) for group_id in wanted})
 
-        await _all(ask_one(tuple(wanted)) for _, wanted in sorted(by_partition.items()))
+        await _all(
+            ask_one(tuple(wanted[start : start + at_once]))
+            for _, wanted in sorted(by_partition.items())
+            for start in range(0, len(wanted), at_once)
+        )
         return [results[group_id] for group_id in group_ids]
 
 

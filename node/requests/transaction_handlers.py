@@ -20,7 +20,7 @@ from node.requests.group_checks import (
 )
 from node.requests.types import coordinator_requests as apis
 from node.requests.types.context import RequestContext
-from node.runtime.limits import ensure_few
+from node.runtime.limits import DESCRIBED_MAX, ensure_few
 from replication.coordination.group_requests import CommittedPartition, NamedPartition
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
@@ -128,7 +128,7 @@ class TransactionHandlers:
         self, request: DescribeTransactions, context: RequestContext
     ) -> DescribeTransactionsAnswer:
         """The state of transactional ids; an error in the place of those that have none here."""
-        ensure_few(request.transactional_ids, "transactional ids")
+        ensure_few(request.transactional_ids, "transactional ids", DESCRIBED_MAX)
         described = {each: await self._described(each, context) for each in dict.fromkeys(request.transactional_ids)}
         return DescribeTransactionsAnswer(tuple(described[each] for each in request.transactional_ids))
 

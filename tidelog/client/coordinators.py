@@ -39,6 +39,9 @@ BACKOFF_MS_MAX: Final = 400
 ATTEMPT_MS: Final = 5_000
 """Timeout of one attempt: a node that hangs is given up, and the coordinator is looked up again."""
 
+KEYS_AT_ONCE: Final = 500
+"""Keys in one request about many of them. Nodes describe 1,000 groups at most."""
+
 Outcome = TypeVar("Outcome")
 
 
@@ -186,9 +189,9 @@ class Coordinators:
         *,
         timeout_ms: int,
     ) -> dict[str, Outcome | TidelogError]:
-        """Ask the coordinators of many keys, each node once for all its keys. send: asks one node and returns the
-        outcome of each key. Returns the outcomes in the order of the keys; what could not be asked within `timeout_ms`
-        has its error. For requests that may be repeated."""
+        """Ask the coordinators of many keys, each node about `KEYS_AT_ONCE` of its keys at once. send: asks one node
+        and returns the outcome of each key. Returns the outcomes in the order of the keys; what could not be asked
+        within `timeout_ms` has its error. For requests that may be repeated."""
         clock = self._cluster.clock
         start, failures = clock.monotonic_ms(), 0
         wanted = list(dict.fromkeys(keys))
@@ -201,16 +204,17 @@ class Coordinators:
                 await clock.sleep_ms(self.pause_ms(failures))
             failures += 1
             by_node: dict[Endpoint, list[str]] = {}
-            try:
-                found = await self.look_up(kind, left)
-            except TidelogError as error:
-                found = dict.fromkeys(left, error)
-            for key, place in found.items():
-                if isinstance(place, TidelogError):
-                    outcomes[key] = place
-                else:
-                    by_node.setdefault(place, []).append(key)
-            for endpoint, theirs in by_node.items():
+            for some in _divided(left):
+                try:
+                    found = await self.look_up(kind, some)
+                except TidelogError as error:
+                    found = dict.fromkeys(some, error)
+                for key, place in found.items():
+                    if isinstance(place, TidelogError):
+                        outcomes[key] = place
+                    else:
+                        by_node.setdefault(place, []).append(key)
+            for endpoint, theirs in [(each, some) for each, keys in by_node.items() for some in _divided(keys)]:
                 try:
                     answered = await send(endpoint, theirs)
                 except TidelogError as error:
@@ -237,6 +241,10 @@ class Coordinators:
             except (ConnectionFailed, RequestTimedOut, NodeShuttingDown, NodeNotAvailable) as error:
                 failures.append(error)
         raise self._cluster.no_answer(failures)
+
+
+def _divided(keys: list[str]) -> list[list[str]]:
+    return [keys[start : start + KEYS_AT_ONCE] for start in range(0, len(keys), KEYS_AT_ONCE)]
 
 
 def helps_again(outcome: object) -> bool:
