@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.delivery import Delivery, SendResult
@@ -32,6 +32,15 @@ class OffsetSource(Protocol):
 
     def transaction_committed(self) -> None:
         """The transaction with these positions is committed."""
+        ...
+
+
+@runtime_checkable
+class MemberSource(OffsetSource, Protocol):
+    """A consumer that is asked again before each attempt."""
+
+    def transaction_member(self) -> GroupMetadata:
+        """Return who the consumer is now, for one more attempt. Raises CommitFailed if it has given up what it read."""
         ...
 
 
@@ -210,20 +219,14 @@ class Transaction:
                 self._transactions.fail(error)
                 raise self._transactions.refusal() from error
             self._source = source
-            if not isinstance(source, TakenOffsets):
-                member = _member_of(source)
+            if isinstance(source, MemberSource):
+                member = source.transaction_member
         if offsets:
             await self._transactions.add_offsets(metadata, offsets, member)
 
     def _ensure_open(self) -> None:
         if not self._is_open:
             raise InvalidTxnState("the transaction has ended, or was not entered: use it inside its `async with` block")
-
-
-def _member_of(source: OffsetSource) -> Callable[[], GroupMetadata]:
-    """Return the function that asks the consumer who it is now. It raises CommitFailed if the consumer has given up
-    what it read."""
-    return lambda: source.transaction_offsets()[0]
 
 
 def _checked(
