@@ -360,12 +360,27 @@ def test_a_refusal_of_a_joining_member_may_go_away(error: TidelogError, patience
     assert patience_ms <= story.at <= patience_ms + 1_500
 
 
-def test_a_joining_member_that_is_fenced_pauses() -> None:
-    story = Story()
-    story.connect()
-    assert story.refuse(FencedMemberEpoch("epoch 0?")) == []
-    assert story.core.state is MembershipState.JOINING
-    assert story.passes(200) == [SendHeartbeat(0, is_full=True, owned=())]
+@pytest.mark.parametrize("error", [FencedMemberEpoch("epoch 1?"), UnknownMemberId("who?")])
+def test_a_refusal_of_the_former_membership_does_not_answer_the_next_join(error: TidelogError) -> None:
+    """The coordinator removes the member while a heartbeat is on its way, and says so twice: by itself, and in answer
+    to the heartbeat. A second join would give up, without a word to this member, what the first one has brought."""
+    story = Story().joined(0)
+    assert story.passes(INTERVAL_MS) == [SendHeartbeat(1, is_full=False, owned=None)]
+    assert story.refuse(UnknownMemberId("removed")) == [Hold(), Lose(keys(0))]
+    assert story.done() == [SendHeartbeat(0, is_full=True, owned=())]
+    assert story.refuse(error) == []
+    assert story.passes(SILENT_MS - 1) == [], "the heartbeat to join is still open"
+    assert story.answer(7, keys(0)) == [Assign(keys(0))]
+
+
+def test_a_late_answer_to_leaving_does_not_answer_the_next_join() -> None:
+    story = Story().joined(0)
+    is_asleep_for(story, POLL_MS)
+    story.answer(-1)
+    story.done()
+    assert story.poll() == [SendHeartbeat(0, is_full=True, owned=())]
+    assert story.answer(-1) == []
+    assert story.passes(SILENT_MS - 1) == []
 
 
 def test_the_picture_in_the_documentation_is_the_table() -> None:

@@ -7,7 +7,8 @@ Invariants:
      taking counts as its own: a report without it would let the coordinator give it to another member.
   3. A fenced member holds all its partitions at once, and joins again with epoch 0 once they are given up.
   4. One heartbeat is open at a time. After a new connection and after every refusal the next one carries the whole
-     state, so that a lost message changes nothing.
+     state, so that a lost message changes nothing. In particular one heartbeat to join: a second one would give up, at
+     the coordinator, what the answer to the first one has brought.
   5. A member whose program does not ask for records for `max_poll_interval_ms` leaves, gives up everything without a
      commit, and joins again when the program asks (KIP-62).
 Not here: connections (group_session.py), callbacks, offsets and reading (group_member.py).
@@ -330,6 +331,8 @@ class GroupCore:
             self._move(MembershipCause.CLOSED)
 
     def _note_answer(self, event: HeartbeatAnswered) -> None:
+        if self.state is MembershipState.JOINING and event.epoch <= JOIN_EPOCH:
+            return  # of the former membership
         self._sent_at = None
         if self.state not in (*_LIVE, MembershipState.LEAVING, MembershipState.STALE):
             return  # to the former membership
@@ -360,8 +363,11 @@ class GroupCore:
         return self.owned | frozenset(self._open.partitions) if isinstance(self._open, Assign) else self.owned
 
     def _note_refusal(self, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        is_fenced = isinstance(error, FencedMemberEpoch | UnknownMemberId)
+        if is_fenced and self.state is MembershipState.JOINING:
+            return  # of the former membership: the first heartbeat of this one is still open
         self._sent_at, self._reported = None, None
-        if isinstance(error, FencedMemberEpoch | UnknownMemberId):
+        if is_fenced:
             self._note_fenced(at, effects)
         elif error.retry is Retry.ELSEWHERE:
             self._connected = False
@@ -376,11 +382,7 @@ class GroupCore:
             effects.append(Hold())
 
     def _note_fenced(self, at: Millis, effects: list[Effect]) -> None:
-        self._announced = False
-        if self.state is MembershipState.JOINING:
-            self._back_off(at)
-            return
-        self._due = at
+        self._announced, self._due = False, at
         effects.append(Hold())
         if self.state in _LIVE:
             self._move(MembershipCause.FENCED)
