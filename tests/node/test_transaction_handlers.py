@@ -31,8 +31,10 @@ from replication.coordination.transaction_requests import (
     ListedTransaction,
     ListTransactions,
     ListTransactionsAnswer,
+    MarkersWritten,
     ProducerIdNeeded,
     TransactionToVerify,
+    WriteMarkers,
 )
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from tests.node.wires import CALLER, TOPIC, Cluster
@@ -136,7 +138,7 @@ def add(*places: tuple[str, int], **changes: Any) -> AddPartitionsToTxn:
         ("add_offsets_to_txn", AddOffsetsToTxn("t1", ProducerId(5), 0, ""), InvalidGroupId),
         ("add_offsets_to_txn", AddOffsetsToTxn("", ProducerId(5), 0, "g"), InvalidRequest),
         ("list_transactions", ListTransactions(states=("x" * 1_000,)), InvalidRequest),
-        ("describe_transactions", DescribeTransactions(("t",) * 10_001), InvalidRequest),
+        ("describe_transactions", DescribeTransactions(("t",) * 1_001), InvalidRequest),
     ],
 )
 def test_what_no_client_sends_reaches_no_coordinator(
@@ -285,6 +287,44 @@ def test_only_nodes_ask_for_verification_and_get_an_answer_for_each_entry(world:
     answer = world.call("add_or_verify_partitions", AddOrVerifyPartitions(entries))
     assert [each.transactional_id for each in answer.transactions] == ["t1", "t2"]
     assert all(isinstance(each.partitions[0].error, NotCoordinator) for each in answer.transactions)
+
+
+def test_markers_are_reported_again_to_a_busy_coordinator(world: World) -> None:
+    """It refuses what has waited for 5 s. Of 10,000 transactions that timed out together, some stayed prepared until
+    the coordinator moved. To one that is suspended or has moved nothing is reported: its next load asks for the
+    markers again."""
+    reported: list[Any] = []
+    answers: list[asyncio.Future[Any]] = []
+
+    class Busy:
+        def submit(self, asked: Any) -> asyncio.Future[Any]:
+            reported.append(asked)
+            answers.append(world.cluster.loop.create_future())
+            return answers[-1]
+
+    found: list[Busy | TidelogError] = [*(Busy() for _ in range(3)), NotCoordinator("moved")]
+
+    def coordinator(_partition: int) -> Busy:
+        next_one = found.pop(0)
+        if isinstance(next_one, TidelogError):
+            raise next_one
+        return next_one
+
+    runtime: Any = world.coordinators.runtime
+    runtime.coordinator = coordinator
+    markers = WriteMarkers(
+        "t1", ProducerId(5), 1, 0, committed=True, partitions=(NamedPartition("a", P(0)),), transaction_version=2
+    )
+    written = MarkersWritten(markers)
+    world.coordinators._report_markers(P(0), written)
+    for _ in range(2):
+        answers[-1].set_exception(CoordinatorNotAvailable("waits for the commit of an earlier change"))
+        world.cluster.run(0.001)
+    assert reported == [written] * 3
+    answers[-1].set_exception(CoordinatorNotAvailable("suspended"))
+    world.cluster.run(0.001)
+    assert found == []
+    assert len(reported) == 3
 
 
 def test_a_caller_that_leaves_ends_nothing(world: World) -> None:

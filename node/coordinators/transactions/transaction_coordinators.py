@@ -187,12 +187,19 @@ class TransactionCoordinators:
         self.completing.drop(partition)
 
     def _report_markers(self, partition: PartitionIndex, outcome: MarkersWritten | MarkersRefused) -> None:
-        """Tell the coordinator; if it cannot append now, it is loaded again, and asks for the markers again."""
+        """Report to the coordinator; if it cannot append now, it is loaded again, and asks for the markers again. A
+        busy one refuses what has waited for long: then it is reported again, since nothing else would complete the
+        transaction."""
+
+        def settled(decision: asyncio.Future[Any]) -> None:
+            if not decision.cancelled() and isinstance(decision.exception(), CoordinatorNotAvailable):
+                self._report_markers(partition, outcome)
+
         try:
             decision = self._submit(partition, outcome)
         except TidelogError:
             return
-        decision.add_done_callback(_note_seen)
+        decision.add_done_callback(settled)
         self.completing.end(partition, outcome.markers.transactional_id)
 
     async def _write_here(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersAnswer:
