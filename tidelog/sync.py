@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar
 
 from tidelog.client import admin as _admin
 from tidelog.client import consumer as _consumer
@@ -23,6 +23,7 @@ from tidelog.client.machine import LoopThread, run_beside
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import RecordColumns, checked_columns
 from tidelog.client.sync_transaction import SyncTransaction
+from tidelog.clock import MachineClock
 from tidelog.errors import InvalidRequest
 from tidelog.records.arrow_columns import TABLE_COLUMNS
 from tidelog.records.v2.record import Header
@@ -30,6 +31,11 @@ from tidelog.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+AHEAD_MAX: Final = 1_000
+"""Records that an iteration polls at once."""
+AHEAD_MS: Final = 100
+"""Time that the program is to take for them: a member of a group has asked for more then."""
 
 Client = TypeVar("Client", bound=Service)
 Result = TypeVar("Result")
@@ -139,10 +145,10 @@ class Producer(_SyncClient[_producer.Producer]):
 class Consumer(_SyncClient[_consumer.Consumer]):
     """Synchronous `tidelog.Consumer` with the same options.
 
-    Iteration never ends: it waits for new records. It polls up to 1,000 records at a time; `position` is behind them.
-    Those that were not yielded are read again after a call of `poll`, `poll_arrow`, `commit` or `close`. In a group, a
-    record counts as processed when the next one is asked for, as in the asynchronous consumer. Callbacks run in a
-    thread of their own, and may call the consumer.
+    Iteration never ends: it waits for new records. It polls some of them ahead, as many as the program takes in 100 ms,
+    at most 1,000; `position` is behind them. Those that were not yielded are read again after a call of `poll`,
+    `poll_arrow`, `commit` or `close`. In a group, the records that were polled together count as processed when all of
+    them were yielded and the next one is asked for. Callbacks run in a thread of their own, and may call the consumer.
     """
 
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
@@ -150,6 +156,8 @@ class Consumer(_SyncClient[_consumer.Consumer]):
             if callable(options.get(name)):
                 options[name] = _in_a_thread(options[name])
         self._polled: list[_consumer.ConsumerRecord] = []
+        self._polled_of: Mapping[TopicPartition, object] = {}
+        """The cursors of the partitions when these records were polled."""
         self._given = 0
         """How many records of `_polled` the iteration has yielded."""
         self._iterates = False
@@ -246,12 +254,28 @@ class Consumer(_SyncClient[_consumer.Consumer]):
 
     def __iter__(self) -> Iterator[_consumer.ConsumerRecord]:
         self._put_back()
+        records_max, clock = 1, MachineClock()
         while True:
-            polled = self._polled = self._thread.run(self._client.poll(max_records=1_000, timeout=3600.0))
-            self._given, self._iterates = 0, True
+            polled = self._polled = self._thread.run(self._poll_ahead(records_max))
+            self._given, self._iterates, began = 0, True, clock.monotonic_ms()
             while self._polled is polled and self._given < len(polled):
+                record = polled[self._given]
                 self._given += 1
-                yield polled[self._given - 1]
+                if self._is_assigned(record.topic_partition):
+                    yield record
+            if polled:
+                fitting = len(polled) * AHEAD_MS // max(1, clock.monotonic_ms() - began)
+                records_max = max(1, min(fitting, 4 * records_max, AHEAD_MAX))
+
+    async def _poll_ahead(self, records_max: int) -> list[_consumer.ConsumerRecord]:
+        polled = await self._client.poll(records_max, timeout=3600.0)
+        self._polled_of = self._client.assigned_cursors()
+        return polled
+
+    def _is_assigned(self, partition: TopicPartition) -> bool:
+        """Whether the partition has been assigned since its records were polled, without a break."""
+        cursor = self._client.assigned_cursor(partition)
+        return cursor is not None and cursor is self._polled_of.get(partition)
 
     def _put_back(self, *, with_last: bool = False) -> None:
         """Let the records that were polled for an iteration and not yielded be read again: they are not processed.
@@ -266,7 +290,7 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         for record in records:
             first.setdefault(record.topic_partition, record.offset)
         for partition, offset in first.items():
-            if partition in self._client.assignment:
+            if self._is_assigned(partition):  # else its place is another one by now
                 await self._client.seek(partition, offset)
 
     async def _pause(self, partitions: list[TopicPartition | tuple[str, int]], *, resumes: bool) -> None:

@@ -218,6 +218,14 @@ class Consumer(FetchClient):
         """Return the partitions that are assigned, by the user or by the group."""
         return list(self._core.cursors)
 
+    def assigned_cursors(self) -> dict[TopicPartition, Cursor]:
+        """Return the cursor of each assigned partition: another one after each assignment."""
+        return dict(self._core.cursors)
+
+    def assigned_cursor(self, partition: TopicPartition) -> Cursor | None:
+        """Return the cursor of a partition, None if it is not assigned."""
+        return self._core.cursors.get(partition)
+
     def pause(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Return no records of these partitions until `resume`; the member keeps them. A partition that is given up and
         assigned again is not paused."""
