@@ -14,8 +14,8 @@ from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.group_lag import GroupLag
 from node.coordinators.internal_topics import InternalTopic, InternalTopics
 from node.coordinators.member_streams import MemberStreams
+from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.runtime import CoordinatorRuntime
-from node.coordinators.topic_patterns import compile_pattern
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.coordinators.transactions.transaction_location import TransactionLocation
 from node.observability.coordinator_metrics import CoordinationFigures

@@ -393,7 +393,8 @@ class GroupHandlers:
 
 
 def _with_host(request: ConsumerGroupHeartbeat, context: RequestContext) -> MemberHeartbeat:
-    return MemberHeartbeat(request, context.client_id[:CLIENT_NAME_MAX], context.host)
+    view = context.authorizer.topic_view(context)
+    return MemberHeartbeat(request, context.client_id[:CLIENT_NAME_MAX], context.host, view)
 
 
 def _group_refusal(

@@ -27,6 +27,7 @@ from node.security.audit_log import AuditLog
 from node.security.permissions import PERMISSIONS, TOPIC_OPERATIONS, Need, Scope
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.image import ClusterImage
+from replication.coordination.group_requests import EveryTopic, TopicView
 from tidelog.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -98,6 +99,10 @@ class AclAuthorizer(Authorizer):
     def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:
         """As Authorizer's."""
         return self._allows(context, operation, ResourceType.TOPIC, topic)
+
+    def topic_view(self, context: RequestContext) -> TopicView:
+        """As Authorizer's."""
+        return EveryTopic() if context.principal in self._super_users else _PrincipalView(self._decisions, context)
 
     def _ensure(self, context: RequestContext, api: Api[Any, Any], need: Need, asked: Any) -> None:
         """Raises the refusal if the caller may not do this, nor what is sufficient instead."""
@@ -183,6 +188,30 @@ class AclAuthorizer(Authorizer):
             options = f"--topic {'NAME' if hidden else _argument(name, 'NAME')}"
             return TopicAuthorizationFailed(_text(context, operation, topic, options))
         return ClusterAuthorizationFailed(_text(context, operation, "the cluster", "--cluster"))
+
+
+class _PrincipalView:
+    """The topics that a principal may describe from its host."""
+
+    __slots__ = ("_decisions", "_host", "_principal")
+
+    def __init__(self, decisions: AclDecisions, context: RequestContext) -> None:
+        self._decisions, self._principal, self._host = decisions, context.principal, context.host
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _PrincipalView) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self._principal, self._host
+
+    def shows(self, topic: str, /) -> bool:
+        return self._decisions.decide(
+            self._principal, self._host, AclOperation.DESCRIBE, ResourceType.TOPIC, topic
+        ).allowed
 
 
 def _text(context: RequestContext, operation: AclOperation, what: str, options: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
 from replication.coordination.group_records import TopicPartitions
 from tidelog.errors import TidelogError
@@ -74,13 +74,32 @@ class ConsumerGroupHeartbeat:
     topic_partitions: tuple[TopicPartitions, ...] | None = None
 
 
+class TopicView(Protocol):
+    """The topics that a principal may describe. Equal views show the same topics."""
+
+    def shows(self, topic: str, /) -> bool:
+        """Whether the principal may describe the topic now."""
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EveryTopic:
+    """The view of a principal that may describe all topics."""
+
+    def shows(self, _topic: str, /) -> bool:
+        """Always."""
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class MemberHeartbeat:
-    """A heartbeat, with what the listener knows about the member."""
+    """A heartbeat, with what the listener knows about the member. view: limits the topics that its pattern matches."""
 
     request: ConsumerGroupHeartbeat
     client_id: str
     client_host: str
+    view: TopicView = EveryTopic()
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,6 +193,30 @@ def test_a_member_that_loses_its_permission_loses_its_stream(tmp_path: Path) -> 
     asyncio.run(story())
 
 
+def test_a_subscription_tells_nothing_about_topics_that_the_member_may_not_describe(tmp_path: Path) -> None:
+    """By name it is refused in the same words whether the topic exists or not; a pattern leaves such topics out."""
+
+    async def story() -> None:
+        async with world(tmp_path) as here:
+            await here.allow(
+                (ResourceType.GROUP, GROUP, AclOperation.READ), (ResourceType.TOPIC, OPEN_TOPIC, AclOperation.DESCRIBE)
+            )
+            refusals = []
+            for name in (SECRET, "not-there"):
+                with pytest.raises(TopicAuthorizationFailed) as caught:
+                    await here.ask(methods.GROUPS_CONSUMER_GROUP_HEARTBEAT, join(OPEN_TOPIC, name))
+                refusals.append(caught.value.message.replace(name, "NAME"))
+            assert refusals[0] == refusals[1]
+
+            await here.admin.create_topic("other-plans", partitions=1, replication_factor=1)
+            by_pattern = join()
+            by_pattern.subscribed_topic_regex = ".*"
+            answer = await here.ask(methods.GROUPS_CONSUMER_GROUP_HEARTBEAT, by_pattern)
+            assert [topic.topic_id for topic in answer.assignment.topics] == [here.topic_id]
+
+    asyncio.run(story())
+
+
 def test_a_transactional_batch_needs_the_id_of_its_producer(tmp_path: Path) -> None:
     """On a stream the batch is refused and the stream goes on. An id that is left out is not permission."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from node.coordinators.topic_patterns import compile_pattern
+from node.coordinators.re2_patterns import compile_pattern
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
 from replication.coordination.group_records import (
     GroupKey,
@@ -22,6 +22,7 @@ from replication.coordination.group_requests import (
     ConsumerGroupHeartbeatAnswer,
     DescribedGroup,
     DescribeGroups,
+    EveryTopic,
     FetchedOffset,
     MemberHeartbeat,
     MemberNudged,
@@ -30,6 +31,7 @@ from replication.coordination.group_requests import (
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
+    TopicView,
     TxnOffsetCommit,
 )
 from replication.coordination.groups.assignments import as_sets, as_topics
@@ -53,6 +55,7 @@ from tidelog.types import (
     TopicId,
 )
 
+EVERY_TOPIC = EveryTopic()
 SESSION_MS = 45_000
 REBALANCE_MS = 30_000
 WALL_START_MS = 1_700_000_000_000
@@ -336,12 +339,13 @@ class Client:
         pattern: str | None = None,
         assignor: str | None = None,
         stream: bool = True,
+        view: TopicView = EVERY_TOPIC,
     ) -> None:
         self.coordinator = coordinator
         self.member_id, self.group_id = member_id, group_id
         self.topics = None if topics is None else tuple(topics)
         self.pattern, self.instance, self.rack, self.assignor = pattern, instance, rack, assignor
-        self.stream = stream
+        self.stream, self.view = stream, view
         self.is_deaf = False
         self.epoch = 0
         self.owned: dict[UUID, frozenset[int]] = {}
@@ -419,7 +423,7 @@ class Client:
     def _send(self, **fields: Any) -> ConsumerGroupHeartbeatAnswer:
         request = ConsumerGroupHeartbeat(self.group_id, self.member_id, **{"member_epoch": self.epoch, **fields})
         answer = self.coordinator.machine.handle(
-            MemberHeartbeat(request, f"client-{self.member_id}", "/127.0.0.1"), self.coordinator.now
+            MemberHeartbeat(request, f"client-{self.member_id}", "/127.0.0.1", self.view), self.coordinator.now
         )
         self.coordinator.commit(answer)
         if isinstance(answer.answer, TidelogError):

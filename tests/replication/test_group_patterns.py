@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from replication.coordination.group_records import ConsumerGroupRegularExpressionKey
-from tests.replication.group_stories import Client, Coordinator, settle_all
+from tests.replication.group_stories import Client, Coordinator, names_of, settle_all
 from tidelog.errors import InvalidRegularExpression
 
 TOPICS = {"orders": 2, "orders.eu": 1, "users": 1, "__consumer_offsets": 50, "__transaction_state": 50}
+
+
+@dataclass(frozen=True)
+class Shows:
+    """The view of a principal that may describe topics with these prefixes."""
+
+    prefixes: tuple[str, ...]
+
+    def shows(self, topic: str, /) -> bool:
+        return topic.startswith(self.prefixes)
 
 
 def pattern_records(coordinator: Coordinator) -> dict[str, object]:
@@ -96,3 +108,79 @@ def test_patterns_are_evaluated_again_by_the_next_coordinator() -> None:
     first.reconnect()
     first.settle()
     assert first.partitions == {("orders", 0), ("orders", 1), ("orders2", 0)}
+
+
+def test_a_member_gets_only_the_matching_topics_that_it_may_describe() -> None:
+    """Members of one group may have different principals: each topic goes to those that may describe it."""
+    coordinator = Coordinator(TOPICS)
+    first = Client(coordinator, "m1", None, pattern=".*", view=Shows(("orders.",)))
+    second = Client(coordinator, "m2", None, pattern=".*", view=Shows(("orders", "users")))
+    first.join()
+    assert first.partitions == {("orders.e", 0)}
+    second.join()
+    settle_all(first, second)
+    assert first.partitions == {("orders.e", 0)}
+    assert second.partitions == {("orders", 0), ("orders", 1), ("users", 0)}
+    coordinator.change_topics({**TOPICS, "plans": 1, "orders.x": 1, "usersX": 1})
+    settle_all(first, second)
+    assert first.partitions | second.partitions == {
+        *(("orders", 0), ("orders", 1), ("users", 0)),
+        *(("orders.e", 0), ("orders.x", 0), ("usersX", 0)),
+    }
+    assert first.partitions <= {("orders.e", 0), ("orders.x", 0)}
+
+
+def test_a_permission_that_is_withdrawn_counts_from_the_next_assignment_on() -> None:
+    coordinator = Coordinator(TOPICS)
+    first = Client(coordinator, "m1", None, pattern="orders.*")
+    first.join()
+    first.view = Shows(("orders.",))
+    first.heartbeat()
+    assert ("orders", 0) in first.partitions
+    coordinator.change_topics({**TOPICS, "orders.x": 1})
+    first.settle()
+    assert first.partitions == {("orders.e", 0), ("orders.x", 0)}
+
+
+def test_the_next_coordinator_gives_nothing_new_before_it_knows_what_a_member_may_describe() -> None:
+    """It computes an assignment before the members have sent a heartbeat, and another one as soon as they have."""
+    coordinator = Coordinator(TOPICS)
+    first = Client(coordinator, "m1", None, pattern=".*", view=Shows(("orders",)))
+    second = Client(coordinator, "m2", None, pattern=".*", view=Shows(("users",)))
+    first.join()
+    second.join()
+    settle_all(first, second)
+    coordinator.fail_over()
+    coordinator.change_topics({**TOPICS, "users": 2, "users2": 1, "orders2": 1})
+    coordinator.pass_time(2_000)
+    targets = {member.member_id: member.target for member in coordinator.group().members}
+    assert names_of(targets["m1"]) == {("orders", 0), ("orders", 1), ("orders.e", 0)}
+    assert names_of(targets["m2"]) == {("users", 0), ("users", 1)}, "partitions of a topic that it has"
+    epoch = coordinator.group().group_epoch
+    first.reconnect()
+    assert coordinator.group().group_epoch == epoch, "the other one is still unknown"
+    second.reconnect()
+    assert coordinator.group().group_epoch == epoch + 1
+    coordinator.pass_time(2_000)
+    settle_all(first, second)
+    assert first.partitions == {("orders", 0), ("orders", 1), ("orders.e", 0), ("orders2", 0)}
+    assert second.partitions == {("users", 0), ("users", 1), ("users2", 0)}
+    first.heartbeat()
+    assert coordinator.group().group_epoch == epoch + 1
+
+
+def test_a_member_that_never_comes_back_does_not_keep_the_others_waiting() -> None:
+    coordinator = Coordinator(TOPICS)
+    first = Client(coordinator, "m1", None, pattern=".*", view=Shows(("orders",)))
+    second = Client(coordinator, "m2", None, pattern=".*", view=Shows(("orders",)))
+    first.join()
+    second.join()
+    settle_all(first, second)
+    coordinator.fail_over()
+    coordinator.change_topics({**TOPICS, "orders2": 1})
+    coordinator.pass_time(2_000)
+    first.reconnect()
+    for _ in range(50):
+        coordinator.pass_time(1_000)
+        first.settle()
+    assert first.partitions == {("orders", 0), ("orders", 1), ("orders.e", 0), ("orders2", 0)}

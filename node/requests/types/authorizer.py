@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from node.requests.types.api import Api
+from replication.coordination.group_requests import EveryTopic, TopicView
 from tidelog.errors import TidelogError
 from tidelog.security.acls import AclOperation, ResourceType
 
@@ -48,6 +49,10 @@ class Authorizer:
     def allows_topic(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:  # noqa: ARG002
         """Whether the caller may do this with a topic that it did not name: a refusal is not an event."""
         return True
+
+    def topic_view(self, context: RequestContext) -> TopicView:  # noqa: ARG002
+        """The topics that the caller may describe, now and later."""
+        return EveryTopic()
 
     def allows(
         self,

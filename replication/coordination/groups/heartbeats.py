@@ -38,6 +38,7 @@ from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeat_checks import check_heartbeat
 from replication.coordination.groups.member import JOINING, CurrentAssignment, Member, MemberMetadata
 from replication.coordination.groups.member_timers import MemberTimers
+from replication.coordination.groups.member_views import MemberViews
 from replication.coordination.groups.membership import (
     current_record,
     epoch_record,
@@ -91,13 +92,20 @@ class Heartbeats:
     """Decides on heartbeats, and on pushes to members."""
 
     def __init__(
-        self, state: GroupsState, config: GroupConfig, timers: MemberTimers, pushes: Pushes, patterns: TopicPatterns
+        self,
+        state: GroupsState,
+        config: GroupConfig,
+        timers: MemberTimers,
+        pushes: Pushes,
+        patterns: TopicPatterns,
+        views: MemberViews,
     ) -> None:
         self._state = state
         self._config = config
         self._timers = timers
         self._pushes = pushes
         self._patterns = patterns
+        self._views = views
 
     def decide(self, heartbeat: MemberHeartbeat, now: Instant) -> HeartbeatDecision:
         """Raises a TidelogError that refuses the heartbeat."""
@@ -122,6 +130,10 @@ class Heartbeats:
             )
         self._timers.expect_heartbeat(*key)
         subscription_changed = self._record_metadata(step, now)
+        if step.metadata.subscribed_topic_regex:
+            subscription_changed |= self._views.note(*key, heartbeat.view)
+        else:
+            self._views.forget_member(*key)
         target, target_epoch = self._assign(step, subscription_changed)
         current = next_assignment(
             step.base, target, target_epoch, owned, lambda topic, index: self._is_free(step, topic, index)
@@ -305,11 +317,13 @@ class Heartbeats:
             epoch,
             members,
             topics_of,
+            lambda member_id: self._views.of(group.group_id, member_id),
             targets,
             self._state.catalog,
             self._config.consumer_assignors,
         )
         self._timers.note_assignment(group.group_id)
+        self._views.note_assignment(group.group_id, assignment.unseen)
         step.records += assignment.records
         step.nudged.update(assignment.changed)
         targets.update(assignment.targets)

@@ -9,8 +9,8 @@ Invariants:
   3. Epochs of groups never decrease while the group exists.
   4. A change of members, subscriptions or topics leads to a new target assignment without any heartbeat: `deadline`
      gives its time, `tick` computes it, and NudgeMembers names the members that are concerned.
-Timers and pushes (member_timers.py, pushes.py) are not recorded and may change while deciding: they start again when a
-machine is loaded.
+Timers, pushes and views (member_timers.py, pushes.py, member_views.py) are not recorded and may change while deciding:
+they start again when a machine is loaded.
 
 Errors: a refusal is the answer of the decision, and no records come with it. A MemberNudged for a member that was
 removed is answered by UnknownMemberId, so that the stream can tell it at once.
@@ -51,6 +51,7 @@ from replication.coordination.groups.group_deletion import (
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeats import Heartbeats, nudge
 from replication.coordination.groups.member_timers import MemberTimers, TimerKind
+from replication.coordination.groups.member_views import MemberViews
 from replication.coordination.groups.membership import remove_members, waiting_members
 from replication.coordination.groups.metadata_changes import MetadataChanges
 from replication.coordination.groups.offset_requests import OffsetRequests
@@ -74,8 +75,9 @@ class GroupMachine:
         self._state = GroupsState()
         self._timers = MemberTimers(config)
         self._pushes = Pushes()
+        self._views = MemberViews()
         patterns = TopicPatterns(compile_pattern)
-        self._heartbeats = Heartbeats(self._state, config, self._timers, self._pushes, patterns)
+        self._heartbeats = Heartbeats(self._state, config, self._timers, self._pushes, patterns, self._views)
         self._offsets = OffsetRequests(self._state, config)
         self._changes = MetadataChanges(self._state, patterns)
         self._deleted = DeletedTopics(self._state)
@@ -101,6 +103,7 @@ class GroupMachine:
         match key:
             case ConsumerGroupMetadataKey(group_id) if group is None:
                 self._timers.forget_group(group_id)
+                self._views.forget_group(group_id)
             case ConsumerGroupMetadataKey() | ConsumerGroupTargetAssignmentMetadataKey() if group is not None:
                 self._timers.expect_assignment(group)
             case ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id) | ConsumerGroupMemberMetadataKey(
@@ -114,6 +117,7 @@ class GroupMachine:
                     return
                 self._timers.forget_member(group_id, member_id)
                 self._pushes.forget(group_id, member_id)
+                self._views.forget_member(group_id, member_id)
                 if group is not None and not group.members:
                     group.empty_since = self._wall_ms
             case _:
@@ -260,11 +264,13 @@ class GroupMachine:
             group.epoch,
             {member_id: each.metadata for member_id, each in group.members.items() if each.metadata is not None},
             lambda pattern: () if (known := group.patterns.get(pattern)) is None else known.topics,
+            lambda member_id: self._views.of(group_id, member_id),
             group.targets,
             self._state.catalog,
             self._config.consumer_assignors,
         )
         self._timers.note_assignment(group.group_id)
+        self._views.note_assignment(group_id, assignment.unseen)
         return [Decision(None, assignment.records, effects=nudge(group.group_id, assignment.changed))]
 
     def _expire(self, now: Instant) -> list[Decision[None]]:

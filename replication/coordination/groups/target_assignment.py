@@ -16,6 +16,7 @@ from replication.coordination.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupRecord,
 )
+from replication.coordination.group_requests import TopicView
 from replication.coordination.groups.assignments import NOTHING, AssignedTopics, as_sets, as_topics
 from replication.coordination.groups.assignor import Assignor, GroupSpec, MemberSpec
 from replication.coordination.groups.group_config import RANGE, UNIFORM
@@ -29,11 +30,13 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {UNIFORM: assign_uniform, RANGE: assi
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignment:
-    """targets: of each member. records: what is new about it. changed: the members for which it is new."""
+    """targets: of each member. records: what is new about it. changed: the members for which it is new. unseen: the
+    members with a pattern whose views are unknown."""
 
     targets: Mapping[str, AssignedTopics]
     records: tuple[GroupRecord, ...]
     changed: tuple[str, ...]
+    unseen: tuple[str, ...]
 
 
 def preferred_assignor(members: Sequence[MemberMetadata], assignors: tuple[str, ...]) -> str:
@@ -48,15 +51,18 @@ def compute_targets(
     epoch: int,
     members: Mapping[str, MemberMetadata],
     topics_of: Callable[[str], Sequence[str]],
+    view_of: Callable[[str], TopicView | None],
     targets: Mapping[str, AssignedTopics],
     catalog: TopicCatalog,
     assignors: tuple[str, ...],
 ) -> TargetAssignment:
     """Compute the target assignment of a group epoch.
 
-    members: all of the group. topics_of: the topics that match a pattern. targets: what each member was to have.
+    members: all of the group. topics_of: the topics that match a pattern. view_of: which of them a member may
+    describe; None: unknown. targets: what each member was to have.
     """
-    spec = _spec(members, topics_of, targets, catalog)
+    views = {member_id: view_of(member_id) for member_id, member in members.items() if member.subscribed_topic_regex}
+    spec = _spec(members, topics_of, views, targets, catalog)
     assign = ASSIGNORS[preferred_assignor(tuple(members.values()), assignors)]
     assigned = assign(spec) if spec.members else {}
     new: dict[str, AssignedTopics] = {}
@@ -78,28 +84,36 @@ def compute_targets(
             ConsumerGroupTargetAssignmentMetadataKey(group_id), ConsumerGroupTargetAssignmentMetadataValue(epoch)
         )
     )
-    return TargetAssignment(new, tuple(records), tuple(changed))
+    unseen = tuple(sorted(member_id for member_id, view in views.items() if view is None))
+    return TargetAssignment(new, tuple(records), tuple(changed), unseen)
 
 
 def _spec(
     members: Mapping[str, MemberMetadata],
     topics_of: Callable[[str], Sequence[str]],
+    views: Mapping[str, TopicView | None],
     targets: Mapping[str, AssignedTopics],
     catalog: TopicCatalog,
 ) -> GroupSpec:
-    """Members with the same subscription share one set of topics."""
+    """Members with the same subscription and view share one set of topics. One with an unknown view has, of those that
+    match its pattern, the topics that it was to have."""
     topics: dict[str, Topic] = {}
-    subscriptions: dict[tuple[tuple[str, ...], str | None], frozenset[UUID]] = {}
+    subscriptions: dict[tuple[tuple[str, ...], str | None, TopicView | None], frozenset[UUID]] = {}
     specs: dict[str, MemberSpec] = {}
     for member_id in sorted(members):
-        member = members[member_id]
-        subscription = member.subscribed_topic_names, member.subscribed_topic_regex
+        member, view = members[member_id], views.get(member_id)
+        target = as_sets(targets.get(member_id, ()))
+        subscription = member.subscribed_topic_names, member.subscribed_topic_regex, view
         ids = subscriptions.get(subscription)
         if ids is None:
-            names = (*member.subscribed_topic_names, *topics_of(member.subscribed_topic_regex or ""))
-            found = [topic for name in names if (topic := catalog.get(name)) is not None]
+            found = [topic for name in member.subscribed_topic_names if (topic := catalog.get(name)) is not None]
+            for name in topics_of(member.subscribed_topic_regex or ""):
+                topic = catalog.get(name)
+                if topic is not None and (topic.topic_id in target if view is None else view.shows(name)):
+                    found.append(topic)
             topics.update((topic.name, topic) for topic in found)
-            ids = subscriptions[subscription] = frozenset(topic.topic_id for topic in found)
-        target = as_sets(targets.get(member_id, ()))
+            ids = frozenset(topic.topic_id for topic in found)
+            if view is not None or not member.subscribed_topic_regex:
+                subscriptions[subscription] = ids
         specs[member_id] = MemberSpec(member.instance_id, member.rack_id, ids, target)
     return GroupSpec(specs, {topics[name].topic_id: topics[name] for name in sorted(topics)})
