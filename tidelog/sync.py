@@ -5,6 +5,7 @@ Every method does the same as the asynchronous method of the same name and may b
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
@@ -16,6 +17,7 @@ from tidelog.client import producer as _producer
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.connection import Service
 from tidelog.client.delivery import Delivery, SendResult
+from tidelog.client.group_member import CLOSED_IN_CALLBACK
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.group_options import PartitionsCallback
@@ -154,7 +156,7 @@ class Consumer(_SyncClient[_consumer.Consumer]):
     def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
         for name in ("on_assigned", "on_revoked", "on_lost"):
             if callable(options.get(name)):
-                options[name] = _in_a_thread(options[name])
+                options[name] = _in_a_thread(options[name], self)
         self._polled: list[_consumer.ConsumerRecord] = []
         self._polled_of: Mapping[TopicPartition, object] = {}
         """The cursors of the partitions when these records were polled."""
@@ -172,7 +174,10 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         self.close()
 
     def close(self, *, leave_group: bool = False) -> None:
-        """Commit what was processed, leave the group, stop: `close` of `tidelog.Consumer`. Idempotent."""
+        """Commit what was processed, leave the group, stop: `close` of `tidelog.Consumer`. Idempotent. Raises
+        InvalidRequest in a callback of this consumer."""
+        if getattr(_of_thread, "consumer", None) is self:
+            raise InvalidRequest(CLOSED_IN_CALLBACK)
         self._put_back()
         if self._thread.is_running:
             with suppress(InvalidRequest):
@@ -302,11 +307,22 @@ class Consumer(_SyncClient[_consumer.Consumer]):
         self._client.assign(partitions, start=start)
 
 
-def _in_a_thread(callback: Callable[[list[TopicPartition]], object]) -> PartitionsCallback:
+_of_thread: Final = threading.local()
+"""consumer: the one whose callback this thread runs."""
+
+
+def _in_a_thread(callback: Callable[[list[TopicPartition]], object], consumer: Consumer) -> PartitionsCallback:
     """Return the callback in a thread: it may call the consumer, whose loop goes on meanwhile."""
 
+    def run(partitions: list[TopicPartition]) -> None:
+        _of_thread.consumer = consumer
+        try:
+            callback(partitions)
+        finally:
+            _of_thread.consumer = None
+
     async def call(partitions: list[TopicPartition]) -> None:
-        await run_beside(lambda: callback(partitions))
+        await run_beside(lambda: run(partitions))
 
     return call
 

@@ -11,7 +11,7 @@ from tests.client.group_story import fill, group_of, place, settled, stored
 from tests.client.memory_cluster import MemoryCluster, memory_cluster, run, start, until
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
-from tidelog.errors import CommitFailed, CoordinatorLoadInProgress, StaleMemberEpoch, TransactionAborted
+from tidelog.errors import CommitFailed, CoordinatorLoadInProgress, InvalidRequest, StaleMemberEpoch, TransactionAborted
 from tidelog.protocol.v1 import groups_pb2 as pb
 from tidelog.types import TopicPartition
 
@@ -149,3 +149,28 @@ def test_offsets_of_a_partition_that_was_given_up_meanwhile_are_not_sent_again()
                     await txn.send_offsets(first)
 
     run(story())
+
+
+@pytest.mark.parametrize("which", ["on_assigned", "on_revoked"])
+def test_a_callback_that_closes_its_consumer_is_refused(which: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It would wait for itself. While the consumer closes, no poll raises the error: it is logged."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            filled(cluster)
+            consumers: list[Consumer] = []
+
+            async def close(_: list[TopicPartition]) -> None:
+                await consumers[0].close()
+
+            async with group_of(cluster, **{which: close}) as consumer:
+                consumers.append(consumer)
+                if which == "on_assigned":
+                    with pytest.raises(InvalidRequest, match="cannot close its consumer"):
+                        await consumer.poll(timeout=5)
+                else:
+                    await consumer.poll(timeout=5)
+            assert cluster.groups.groups["g"].members == {}
+
+    run(story())
+    assert ("a callback failed while the consumer closed" in caplog.text) is (which == "on_revoked")

@@ -9,7 +9,8 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import sync
-from tidelog.errors import CommitFailed, TransactionAborted, UnknownMemberId
+from tidelog.client.group_member import CLOSED_IN_CALLBACK
+from tidelog.errors import CommitFailed, InvalidRequest, TransactionAborted, UnknownMemberId
 from tidelog.protocol.v1 import groups_pb2 as pb
 from tidelog.types import TopicPartition
 
@@ -88,3 +89,24 @@ def test_a_slow_iteration_is_not_a_stuck_program() -> None:
                 if record.offset == 8:
                     break
                 assert not seen.lost.wait(0.2), "the member has left"
+
+
+def test_a_callback_that_closes_its_consumer_is_refused() -> None:
+    """It would wait for itself."""
+    refused: list[str] = []
+    with cluster_in_a_thread() as cluster:
+        cluster.create("in")
+
+        def close(_: list[TopicPartition]) -> None:
+            try:
+                consumer.close()
+            except InvalidRequest as error:
+                refused.append(error.message)
+
+        seen = Assignments()
+        with sync.Consumer(
+            cluster.bootstrap, group="g", topics=["in"], on_assigned=seen.on_assigned, on_revoked=close
+        ) as consumer:
+            assert seen.came.wait(10)
+        assert refused == [CLOSED_IN_CALLBACK]
+        assert cluster.groups.groups["g"].members == {}

@@ -182,8 +182,11 @@ class Consumer(FetchClient):
         """Commit what was processed, call on_revoked, leave the group, stop. leave_group: also for a static member,
         whose partitions are otherwise reserved for its next start until its session times out. Leaving the `async with`
         block without an error counts everything that was returned as processed. Calls that wait raise InvalidRequest.
+        Raises InvalidRequest in a callback of this consumer.
         """
         member = self._member_or_none
+        if member is not None:
+            member.ensure_may_close()
         try:
             if member is not None and self._root is not None and not self._closed:
                 await member.close(for_good=leave_group)

@@ -76,6 +76,11 @@ _log = logging.getLogger("tidelog.client")
 TICK_MS: Final = 100
 """Precision of heartbeats and timeouts."""
 
+CLOSED_IN_CALLBACK: Final = (
+    "a callback cannot close its consumer: close() waits for the end of the callback. Let the program close it once the "
+    "callback has returned"
+)
+
 Spawn = Callable[[Coroutine[Any, Any, None], str], None]
 
 
@@ -109,8 +114,8 @@ class GroupMember:
         """The program has asked for records since the last tick."""
         self._waiting_calls = 0
         """Number of calls of the program that wait for records."""
-        self._is_calling = False
-        """A callback runs."""
+        self._callback: asyncio.Task[Any] | None = None
+        """The task of the callback that runs."""
         coordinators = Coordinators(cluster, rng)
         self._session = GroupSession(options.group_id, cluster, coordinators, self)
         self._offsets = GroupOffsets(coordinators, cluster.clock, timeout_ms)
@@ -273,6 +278,11 @@ class GroupMember:
         found = await self._offsets.fetch(self.options.group_id, partitions, self._asking, require_stable=False)
         return {key: None if each is None else each.committed for key, each in found.items()}
 
+    def ensure_may_close(self) -> None:
+        """Raises InvalidRequest in a callback, for whose end `close` would wait."""
+        if self._callback is not None and self._callback is asyncio.current_task():
+            raise InvalidRequest(CLOSED_IN_CALLBACK)
+
     async def close(self, *, for_good: bool) -> None:
         """Commit what was processed, call back, leave. Bounded by the callbacks and by the timeout of one call."""
         if not self.options.is_subscription or self._ended.is_set():
@@ -322,7 +332,7 @@ class GroupMember:
         while True:
             await self._clock.sleep_ms(TICK_MS)
             at = self._clock.monotonic_ms()
-            if (self._has_polled or self._waiting_calls) and not self._is_calling:
+            if (self._has_polled or self._waiting_calls) and self._callback is None:
                 self._has_polled = False
                 self._handle(Polled(at))
             self._handle(TimePassed(at))
@@ -483,7 +493,7 @@ class GroupMember:
         """Call back; return whether the callback returned. What it raises is raised by every further poll."""
         if callback is None or not keys:
             return True
-        self._is_calling = True
+        self._callback = asyncio.current_task()
         try:
             outcome = callback(list(keys))
             if isawaitable(outcome):
@@ -491,9 +501,13 @@ class GroupMember:
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             self.failure = error
             self._changed()
+            if self._is_closing:  # no poll will raise it
+                _log.error(
+                    "group %r: a callback failed while the consumer closed", self.options.group_id, exc_info=error
+                )
             return False
         finally:
-            self._is_calling = False
+            self._callback = None
         return True
 
     def _report_absence(self) -> None:
