@@ -21,7 +21,7 @@ from node.coordinators.partition_coordinator import PartitionCoordinator
 from node.replicas.own_log_check import ensure_sound
 from node.runtime.work import run_in
 from replication.controller.image import ClusterImage
-from replication.coordination.machine import CoordinatorMachine, TransactionalProducer
+from replication.coordination.coordinator_machine import CoordinatorMachine, TransactionalProducer
 from storage.isolation import FetchIsolation
 from storage.log.cold_read import ReadTicket
 from storage.log.log import Log

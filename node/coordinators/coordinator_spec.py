@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from replication.coordination.coordinator_machine import CoordinatorMachine
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.machine import CoordinatorMachine
 from tidelog.types import PartitionIndex
 
 

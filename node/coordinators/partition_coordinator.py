@@ -33,7 +33,7 @@ from node.coordinators.record_batches import EncodedDecision, batches_of, encode
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica import Replica
 from replication.controller.image import ClusterImage
-from replication.coordination.machine import CoordinatorMachine, Decision, Instant, TransactionalProducer
+from replication.coordination.coordinator_machine import CoordinatorMachine, Decision, Instant, TransactionalProducer
 from storage.append_info import LogAppendInfo, Origin
 from storage.files.file_system import Buffer
 from storage.producers.verification import UNVERIFIED, TransactionCheck

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from replication.coordination.machine import TransactionalProducer
+from replication.coordination.coordinator_machine import TransactionalProducer
 from tidelog.records import HEADER_BYTES, RecordBatchBuilder
 from tidelog.types import Millis
 

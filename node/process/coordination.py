@@ -28,7 +28,7 @@ from node.runtime.peers import Peers
 from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage
 from replication.coordination.formats import decode_group, encode_group
 from replication.coordination.group_requests import NudgeMembers
-from replication.coordination.groups.machine import GroupMachine
+from replication.coordination.groups.group_machine import GroupMachine
 from tidelog.clock import Clock
 from tidelog.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, PartitionIndex, ProducerId
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from replication.coordination.coordinator_machine import Instant
 from replication.coordination.group_requests import ListGroups, ListGroupsAnswer, OffsetFetch, OffsetFetchAnswer
-from replication.coordination.machine import Instant
 from replication.coordination.transaction_requests import (
     DescribeTransactions,
     DescribeTransactionsAnswer,

@@ -17,8 +17,8 @@ from node.coordinator_settings import CoordinatorSettings, GroupSettings, Transa
 from replication.controller import topics as controller_topics
 from replication.controller.events import CreateTopic
 from replication.controller.image import ClusterImage
+from replication.coordination.coordinator_machine import Instant
 from replication.coordination.formats import decode_group, decode_transaction
-from replication.coordination.machine import Instant
 from replication.coordination.transaction_requests import ListTransactions, ListTransactionsAnswer
 from replication.coordination.transactions.transaction_config import TransactionConfig
 from replication.coordination.transactions.transaction_machine import TransactionMachine

@@ -13,8 +13,8 @@ from node.coordinators.coordinator_state import CoordinatorState
 from node.coordinators.partition_coordinator import PartitionCoordinator
 from node.coordinators.runtime import CoordinatorRuntime
 from replication.controller.image import ClusterImage
+from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.machine import Decision, Instant, TransactionalProducer
 from tests.node.wires import Cluster
 from tests.sim.clock import SimClock
 from tidelog.errors import GroupIdNotFound, UnreadableCoordinatorRecord

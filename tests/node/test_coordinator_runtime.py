@@ -10,7 +10,7 @@ import pytest
 
 from node.coordinators.coordinator_state import CoordinatorState
 from node.replicas.replica_config import ReplicaConfig
-from replication.coordination.machine import TransactionalProducer
+from replication.coordination.coordinator_machine import TransactionalProducer
 from storage.append_info import Origin
 from tests.node.coordinator_world import Add, Arm, Fail, Get, World
 from tests.node.wires import batch

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from node.coordinators.re2_patterns import compile_pattern
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState, TopicState
+from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.group_records import (
     GroupKey,
     GroupMetadataKey,
@@ -36,9 +37,8 @@ from replication.coordination.group_requests import (
 )
 from replication.coordination.groups.assignments import as_sets, as_topics
 from replication.coordination.groups.group_config import GroupConfig
-from replication.coordination.groups.machine import GroupMachine
+from replication.coordination.groups.group_machine import GroupMachine
 from replication.coordination.groups.states import GroupState
-from replication.coordination.machine import Decision, Instant, TransactionalProducer
 from tidelog.errors import TidelogError
 from tidelog.types import (
     NO_NODE,

@@ -8,12 +8,12 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 
+from replication.coordination.coordinator_machine import Instant, TransactionalProducer
 from replication.coordination.formats import decode_group
 from replication.coordination.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
 from replication.coordination.group_requests import ListGroups, NamedPartition, OffsetFetch, OffsetFetchAnswer
 from replication.coordination.groups.group_config import GroupConfig
-from replication.coordination.groups.machine import GroupMachine
-from replication.coordination.machine import Instant, TransactionalProducer
+from replication.coordination.groups.group_machine import GroupMachine
 from tests.conformance.kafka_directories import PARTITIONS, segments
 from tidelog.records import EndTxnMarker, decode_control
 from tidelog.types import Millis, Offset, ProducerId

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from replication.coordination.coordinator_machine import Decision
 from replication.coordination.group_records import ConsumerGroupCurrentMemberAssignmentKey as CurrentKey
 from replication.coordination.group_records import ConsumerGroupCurrentMemberAssignmentValue as Current
 from replication.coordination.group_requests import (
@@ -31,9 +32,8 @@ from replication.coordination.group_requests import (
     TxnOffsetCommit,
 )
 from replication.coordination.groups.group_config import GroupConfig
-from replication.coordination.groups.machine import GroupMachine
+from replication.coordination.groups.group_machine import GroupMachine
 from replication.coordination.groups.states import GROUP_TRANSITIONS
-from replication.coordination.machine import Decision
 from tests.replication.group_stories import Client, Coordinator, compacted
 from tidelog.errors import TidelogError
 from tidelog.types import Offset, PartitionIndex, ProducerId

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.machine import TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogKey
 from replication.coordination.transaction_records import TransactionState as State
 from replication.coordination.transaction_requests import EndTxnAnswer, MarkersWritten

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from replication.coordination.coordinator_machine import Instant
 from replication.coordination.formats.transaction_formats import decode_transaction
-from replication.coordination.machine import Instant
 from replication.coordination.transaction_records import TransactionLogValue, TransactionRecord, TransactionState
 from replication.coordination.transaction_requests import (
     EndTxn,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replication.coordination.machine import Instant
+from replication.coordination.coordinator_machine import Instant
 from replication.coordination.transaction_records import TransactionState as State
 from replication.coordination.transaction_requests import EndTxnAnswer, InitTransactionalProducer
 from replication.coordination.transactions.transaction_config import TransactionConfig

@@ -10,9 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
+from replication.coordination.coordinator_machine import CoordinatorMachine, Decision, Instant
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_requests import NamedPartition
-from replication.coordination.machine import CoordinatorMachine, Decision, Instant
 from replication.coordination.transaction_records import (
     TransactionLogKey,
     TransactionLogValue,

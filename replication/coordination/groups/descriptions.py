@@ -16,11 +16,11 @@ from replication.coordination.groups.classic_group import ClassicGroup
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.heartbeat_checks import check_group_id
+from replication.coordination.groups.heartbeat_checks import check_group_id, group_not_found
 from replication.coordination.groups.member import Member
 from replication.coordination.groups.states import GroupState
 from replication.coordination.groups.target_assignment import preferred_assignor
-from tidelog.errors import GroupIdNotFound, TidelogError
+from tidelog.errors import TidelogError
 
 CONSUMER = "consumer"
 CLASSIC = "classic"
@@ -66,7 +66,7 @@ def _described(state: GroupsState, config: GroupConfig, group_id: str) -> Descri
         return _classic_group(classic)
     if state.offsets.has(group_id):
         return DescribedGroup(group_id, None, CLASSIC, GroupState.EMPTY.value)
-    return DescribedGroup(group_id, GroupIdNotFound(f"there is no group {group_id!r}"), state=GroupState.DEAD.value)
+    return DescribedGroup(group_id, group_not_found(group_id), state=GroupState.DEAD.value)
 
 
 def _consumer_group(group: ConsumerGroup, config: GroupConfig) -> DescribedGroup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from replication.coordination.coordinator_machine import Decision
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import (
     NO_TOPIC_ID,
@@ -16,10 +17,9 @@ from replication.coordination.group_records import (
 from replication.coordination.group_requests import DeletedGroup, DeleteGroups, DeleteGroupsAnswer
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.heartbeat_checks import check_group_id
+from replication.coordination.groups.heartbeat_checks import check_group_id, group_not_found
 from replication.coordination.groups.membership import group_tombstones
-from replication.coordination.machine import Decision
-from tidelog.errors import GroupIdNotFound, NonEmptyGroup, TidelogError
+from tidelog.errors import NonEmptyGroup, TidelogError
 from tidelog.types import NO_TIMESTAMP, Millis, PartitionIndex
 
 RECORDS_PER_BATCH: Final = 1_000
@@ -50,7 +50,7 @@ def _deletion_error(state: GroupsState, group_id: str) -> TidelogError | None:
     except TidelogError as error:
         return error
     if not state.exists(group_id):
-        return GroupIdNotFound(f"there is no group {group_id!r}")
+        return group_not_found(group_id)
     members = _members(state, group_id)
     if members:
         return NonEmptyGroup(f"group {group_id!r} has {members} members: stop them first")

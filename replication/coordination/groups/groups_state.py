@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -33,7 +34,6 @@ from replication.coordination.groups.classic_group import ClassicGroup
 from replication.coordination.groups.consumer_group import ConsumerGroup, TopicIndex
 from replication.coordination.groups.offset_store import OffsetStore
 from replication.coordination.groups.topic_catalog import TopicCatalog
-from replication.coordination.machine import TransactionalProducer
 
 V = TypeVar("V", bound=GroupValue)
 

@@ -10,7 +10,7 @@ from replication.coordination.group_requests import (
     LEAVE_STATIC_EPOCH,
     ConsumerGroupHeartbeat,
 )
-from tidelog.errors import InvalidGroupId, InvalidRequest, InvalidTopic, UnsupportedAssignor
+from tidelog.errors import GroupIdNotFound, InvalidGroupId, InvalidRequest, InvalidTopic, UnsupportedAssignor
 from tidelog.types import TOPIC_NAME_RULE, is_topic_name
 
 NAME_BYTES_MAX: Final = 32_767
@@ -22,6 +22,14 @@ def check_group_id(group_id: str) -> None:
     if not group_id or len(group_id.encode()) > NAME_BYTES_MAX:
         what = f"has {len(group_id.encode())} bytes" if group_id else "is empty"
         raise InvalidGroupId(f"the group id {what}; use 1 to {NAME_BYTES_MAX} bytes of UTF-8")
+
+
+def group_not_found(group_id: str) -> GroupIdNotFound:
+    """The error of a group that does not exist."""
+    return GroupIdNotFound(
+        f"there is no group {group_id!r}: it never was, was deleted, or its last offset has expired; "
+        "`tidelog group list` shows those that exist"
+    )
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeat, assignors: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from replication.coordination.coordinator_machine import Decision, Instant
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import (
     ConsumerGroupRegularExpressionKey,
@@ -53,7 +54,6 @@ from replication.coordination.groups.reconciliation import next_assignment
 from replication.coordination.groups.states import MemberState
 from replication.coordination.groups.target_assignment import compute_targets
 from replication.coordination.groups.topic_patterns import TopicPatterns
-from replication.coordination.machine import Decision, Instant
 from tidelog.errors import (
     FencedInstanceId,
     FencedMemberEpoch,

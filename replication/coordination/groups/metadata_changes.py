@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from replication.coordination.coordinator_machine import Decision
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import (
     ConsumerGroupPartitionMetadataKey,
@@ -17,7 +18,6 @@ from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.membership import epoch_record
 from replication.coordination.groups.topic_patterns import TopicPatterns
-from replication.coordination.machine import Decision
 from tidelog.errors import InvalidRegularExpression
 from tidelog.types import Millis
 

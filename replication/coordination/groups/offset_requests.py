@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
 from replication.coordination.group_records import NO_TOPIC_ID, GroupRecord, OffsetCommitKey, OffsetCommitValue
 from replication.coordination.group_requests import (
@@ -26,10 +27,9 @@ from replication.coordination.group_requests import (
 )
 from replication.coordination.groups.group_config import GroupConfig
 from replication.coordination.groups.groups_state import GroupsState
-from replication.coordination.groups.heartbeat_checks import check_group_id
+from replication.coordination.groups.heartbeat_checks import check_group_id, group_not_found
 from replication.coordination.groups.heartbeats import check_instance
 from replication.coordination.groups.topic_catalog import Topic
-from replication.coordination.machine import Decision, Instant, TransactionalProducer
 from tidelog.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
@@ -114,11 +114,15 @@ class OffsetRequests:
             if member is None:
                 raise UnknownMemberId(_not_a_member(group_id, member_id))
             if epoch != classic.value.generation:
-                raise IllegalGeneration(f"group {group_id!r} is in generation {classic.value.generation}, not {epoch}")
+                raise IllegalGeneration(
+                    f"group {group_id!r} is in generation {classic.value.generation}, not {epoch}: join the group again"
+                )
         elif epoch >= 0 or member_id:
             if self._state.exists(group_id):
                 raise UnknownMemberId(_not_a_member(group_id, member_id))
-            raise GroupIdNotFound(f"there is no group {group_id!r} of which {member_id!r} could be a member")
+            raise GroupIdNotFound(
+                f"there is no group {group_id!r} of which {member_id!r} could be a member: join the group first"
+            )
 
     def _check_member(self, group_id: str, member_id: str, epoch: int) -> None:
         """Raises UnknownMemberId, StaleMemberEpoch or, for members of the classic protocol, IllegalGeneration."""
@@ -127,7 +131,10 @@ class OffsetRequests:
             raise UnknownMemberId(_not_a_member(group_id, member_id))
         if epoch != member.epoch:
             kind = StaleMemberEpoch if member.metadata.classic_member_metadata is None else IllegalGeneration
-            raise kind(f"member {member_id!r} of group {group_id!r} is in epoch {member.epoch}, not {epoch}")
+            raise kind(
+                f"member {member_id!r} of group {group_id!r} is in epoch {member.epoch}, not {epoch}: use the epoch of "
+                "the answer to its last heartbeat"
+            )
 
     # --- fetch ---
 
@@ -165,7 +172,7 @@ class OffsetRequests:
         """Raises GroupIdNotFound or, for a classic group with members, NonEmptyGroup."""
         check_group_id(request.group_id)
         if not self._state.exists(request.group_id):
-            raise GroupIdNotFound(f"there is no group {request.group_id!r}")
+            raise group_not_found(request.group_id)
         group = self._state.consumer.get(request.group_id)
         classic = self._state.classic.get(request.group_id)
         if group is None and classic is not None and classic.value.members:
@@ -177,7 +184,9 @@ class OffsetRequests:
         for each in request.partitions:
             key = OffsetCommitKey(request.group_id, each.topic, each.partition)
             if group is not None and each.topic in group.topics:
-                error = GroupSubscribedToTopic(f"members of group {request.group_id!r} subscribe to {each.topic!r}")
+                error = GroupSubscribedToTopic(
+                    f"members of group {request.group_id!r} subscribe to {each.topic!r}: stop them first"
+                )
                 outcomes.append(CommittedPartition(each.topic, each.partition, error))
                 continue
             outcomes.append(CommittedPartition(each.topic, each.partition))
@@ -193,7 +202,7 @@ def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int
     if len(metadata) * 4 > metadata_max and len(metadata.encode()) > metadata_max:
         return OffsetMetadataTooLarge(
             f"the metadata of the offset for {commit.topic}-{commit.partition} has {len(metadata.encode())} bytes; "
-            f"offset.metadata.max.bytes is {metadata_max}"
+            f"offset.metadata.max.bytes is {metadata_max}: shorten it"
         )
     if topic is None or not 0 <= commit.partition < topic.partitions:
         return UnknownTopicOrPartition(f"there is no partition {commit.topic}-{commit.partition}")

@@ -24,7 +24,7 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingOffset:
     """An offset of an open transaction. superseded: a later record has committed another one already."""
 
     value: OffsetCommitValue
@@ -38,8 +38,8 @@ class OffsetStore:
     def __init__(self) -> None:
         self._committed: dict[str, dict[Partition, OffsetCommitValue]] = {}
         self._by_topic: TopicIndexOfOffsets = {}
-        self._pending: dict[ProducerId, dict[OffsetCommitKey, _Pending]] = {}
-        self._open: dict[str, dict[OffsetCommitKey, dict[ProducerId, _Pending]]] = {}
+        self._pending: dict[ProducerId, dict[OffsetCommitKey, _PendingOffset]] = {}
+        self._open: dict[str, dict[OffsetCommitKey, dict[ProducerId, _PendingOffset]]] = {}
         """The same pending offsets, by group."""
         self._sequence = 0
 
@@ -122,7 +122,7 @@ class OffsetStore:
             if pending.sequence < sequence:
                 pending.superseded = True
 
-    def _of_producers(self, key: OffsetCommitKey) -> Mapping[ProducerId, _Pending]:
+    def _of_producers(self, key: OffsetCommitKey) -> Mapping[ProducerId, _PendingOffset]:
         """The pending offsets of a key."""
         return self._open.get(key.group, _NOTHING).get(key, _NOTHING)
 
@@ -145,7 +145,7 @@ class OffsetStore:
                 del self._pending[producer]
 
     def _add_pending(self, key: OffsetCommitKey, value: OffsetCommitValue, producer: ProducerId) -> None:
-        pending = _Pending(value, self._sequence)
+        pending = _PendingOffset(value, self._sequence)
         self._pending.setdefault(producer, {})[key] = pending
         self._open.setdefault(key.group, {}).setdefault(key, {})[producer] = pending
 

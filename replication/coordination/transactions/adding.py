@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from replication.controller.image import ClusterImage
+from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.group_requests import CommittedPartition, NamedPartition
-from replication.coordination.machine import Decision, Instant, TransactionalProducer
 from replication.coordination.partitioning import partition_of
 from replication.coordination.transaction_records import TransactionLogValue, TransactionRecord, TransactionState
 from replication.coordination.transaction_requests import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replication.coordination.machine import Decision, Instant
+from replication.coordination.coordinator_machine import Decision, Instant
 from replication.coordination.transaction_records import TransactionLogValue, TransactionState
 from replication.coordination.transaction_requests import (
     DescribedTransaction,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from replication.coordination.machine import Decision, Instant, TransactionalProducer
+from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogValue, TransactionState
 from replication.coordination.transaction_requests import EndTxn, EndTxnAnswer, MarkersWritten, ProducerIdNeeded
 from replication.coordination.transactions import identities, steps, transaction_refusals

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from replication.coordination.machine import TransactionalProducer
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.transaction_records import NO_PRODUCER_EPOCH, TransactionLogValue, TransactionState
 from replication.coordination.transactions.transaction_states import PREPARED_STATES
 from tidelog.types import NO_PRODUCER_ID, ProducerId

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from replication.coordination.coordinator_machine import Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.machine import Instant, TransactionalProducer
 from replication.coordination.transaction_records import (
     TransactionLogKey,
     TransactionLogValue,

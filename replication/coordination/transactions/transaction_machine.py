@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from replication.controller.image import EMPTY, ClusterImage
+from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.coordinator_record import CoordinatorRecord
-from replication.coordination.machine import Decision, Instant, TransactionalProducer
 from replication.coordination.transaction_records import (
     TransactionLogKey,
     TransactionLogValue,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from replication.coordination.machine import TransactionalProducer
+from replication.coordination.coordinator_machine import TransactionalProducer
 from replication.coordination.transaction_records import TransactionLogValue
 from replication.coordination.transactions import identities
 from replication.coordination.transactions.transaction_states import STATE_NAMES

@@ -1,7 +1,7 @@
 """The state machine of one partition of `__consumer_offsets`: groups, their members and their offsets.
 
-It implements replication/coordination/machine.py. Its requests are the classes of group_requests.py. Its only effect is
-NudgeMembers.
+It implements replication/coordination/coordinator_machine.py. Its requests are the classes of group_requests.py. Its
+only effect is NudgeMembers.
 
 Invariants:
   1. Decisions do not change the state; only `apply` and `apply_marker` do, and they alone give it again on replay.
@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from replication.controller.image import ClusterImage
+from replication.coordination.coordinator_machine import Decision, Instant, TransactionalProducer
 from replication.coordination.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -58,7 +59,6 @@ from replication.coordination.groups.offset_requests import OffsetRequests
 from replication.coordination.groups.pushes import Pushes
 from replication.coordination.groups.target_assignment import compute_targets
 from replication.coordination.groups.topic_patterns import CompilePattern, TopicPatterns
-from replication.coordination.machine import Decision, Instant, TransactionalProducer
 from tidelog.errors import TidelogError
 from tidelog.types import Millis, Offset
 
