@@ -77,8 +77,8 @@ TICK_MS: Final = 100
 """Precision of heartbeats and timeouts."""
 
 CLOSED_IN_CALLBACK: Final = (
-    "a callback cannot close its consumer: close() waits for the end of the callback. Let the program close it once the "
-    "callback has returned"
+    "a callback cannot close its consumer: close() waits for the end of the callback. Close it once the callback "
+    "has returned"
 )
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], None]
