@@ -101,7 +101,7 @@ def transactions_over_several_partitions(sim: Simulation) -> None:
         for partition in range(PARTITIONS):
             instance.send(b"%d of %d" % (partition, number), partition).wait()
         assert b"0 of %d" % number not in sim.read_decided(TOPIC)
-        assert instance.end(commit=commit) is commit
+        assert instance.end(commit=commit) is commit, "the producer is told another outcome than it asked for"
     assert sorted(value or b"" for value in decided_values(sim)) == sorted(
         b"%d of %d" % (partition, number) for partition in range(PARTITIONS) for number in (0, 2)
     )
@@ -161,13 +161,13 @@ def coordinator_dies_between_two_markers(sim: Simulation) -> None:
 def marker_waits_for_a_leader(sim: Simulation) -> None:
     """A partition of the transaction has no leader when it is committed: its marker waits for one. Nothing of the
     transaction is complete before, and readers of other partitions have its records."""
-    cluster(sim, nodes=5)
+    cluster(sim, nodes=6)
     instance = warmed(sim)
-    first = next(p for p in range(PARTITIONS) if 0 not in sim.partition(TOPIC, p).replicas)
-    others = [p for p in range(PARTITIONS) if sim.leader(TOPIC, p) not in sim.partition(TOPIC, first).replicas]
-    instance.begin().send(b"a", first).wait()
-    instance.send(b"b", others[0]).wait()
-    down = [node for node in sim.partition(TOPIC, first).replicas if node != transaction_coordinator_of(sim, ID)]
+    move(sim, *coordinator_place(sim, ID, TRANSACTIONS), 0, 1, 2)
+    move(sim, TOPIC, 0, 0, 1, 2)
+    move(sim, TOPIC, 1, *(down := (3, 4, 5)))
+    instance.begin().send(b"a", 1).wait()
+    instance.send(b"b", 0).wait()
     markers = sim.hold("Data.WriteTxnMarkers")
     ending = instance.ending()
     wait_state(sim, State.PREPARE_COMMIT)
@@ -181,6 +181,15 @@ def marker_waits_for_a_leader(sim: Simulation) -> None:
     assert ending.result().told is True
     assert {b"a", b"b"} <= set(decided_values(sim))
     sim.must_heal()
+
+
+def move(sim: Simulation, topic: str, partition: int, *replicas: int) -> None:
+    """Move a partition to these nodes, and wait until it is there."""
+    sim.reassign(topic, partition, *replicas)
+    sim.run_until(
+        lambda: set(sim.isr(topic, partition)) == set(sim.partition(topic, partition).replicas) == set(replicas),
+        what=f"{topic}-{partition} is on {replicas}",
+    )
 
 
 def coordinator_is_lost_at_each_step(sim: Simulation) -> None:
@@ -320,9 +329,9 @@ def late_write_enters_no_other_transaction(sim: Simulation) -> None:
     first, second = two_places(sim)
     instance.begin().send(b"a", first).wait()
     late = sim.hold("Data.ProduceStream", target=sim.leader(TOPIC, second))
-    lost = instance.send(b"late", second)
+    instance.send(b"late", second)
     sim.run_until(lambda: late.count > 0, what="a batch is on its way")
-    instance.kill()
+    instance.pause()
     new = SteppedTransactor(sim, ID)
     late.let_pass()
     new.begin().send(b"b", second).wait()
@@ -331,7 +340,7 @@ def late_write_enters_no_other_transaction(sim: Simulation) -> None:
     new.send(b"c", second).wait()
     assert new.end() is True
     assert b"late" not in decided_values(sim)
-    assert lost.value == b"late"
+    instance.kill()
     sim.must_heal()
 
 
@@ -345,13 +354,14 @@ def late_write_hangs_no_transaction(sim: Simulation) -> None:
     late = sim.hold("Data.ProduceStream", target=sim.leader(TOPIC, second))
     instance.send(b"late", second)
     sim.run_until(lambda: late.count > 0, what="a batch is on its way")
-    instance.kill()
+    instance.pause()
     new = SteppedTransactor(sim, ID)
     assert new.begin().end(commit=False) is False
     late.release()
     sim.run_for(2)
     assert sim.ledger(TOPIC, second).stable == sim.ledger(TOPIC, second).end, "a transaction hangs"
     new.close()
+    instance.kill()
     sim.must_heal()
 
 
@@ -395,6 +405,7 @@ def timeout_races_a_commit(sim: Simulation) -> None:
     warmed(sim).close()
     instance = SteppedTransactor(sim, ID, transaction_timeout_ms=2_000)
     instance.begin().send(b"a").wait()
+    sim.run_for(1.2)
     late = sim.hold("Transactions.EndTxn")
     ending = instance.ending()
     wait_state(sim, State.COMPLETE_ABORT, within=6)

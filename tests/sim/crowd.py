@@ -13,6 +13,7 @@ from tests.sim.commit_attempts import Place
 from tests.sim.coordinator_answers import ask
 from tests.sim.stories import TOPIC
 from tests.sim.workload import Client
+from tidelog.errors import FencedMemberEpoch, UnknownMemberId
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import groups_pb2
 
@@ -31,13 +32,16 @@ class CrowdMember:
         self.epoch = 0
         self.assigned: frozenset[tuple[bytes, int]] = frozenset()
         self.has_new = True
+        self.is_stubborn = False
+        """It keeps what it has, whatever it is assigned."""
 
 
 class Crowd:
-    """count members of a group, which join within a second."""
+    """count members of a group, which join within a second. rebalance_ms: how long they may take to give partitions
+    up."""
 
-    def __init__(self, sim: Simulation, group: str, count: int) -> None:
-        self._sim, self._group = sim, group
+    def __init__(self, sim: Simulation, group: str, count: int, *, rebalance_ms: int = 30_000) -> None:
+        self._sim, self._group, self._rebalance_ms = sim, group, rebalance_ms
         self.members = [CrowdMember(number) for number in range(count)]
         self._clients = [sim.client() for _ in range(20)]
         for number, member in enumerate(self.members):
@@ -55,7 +59,7 @@ class Crowd:
             group_id=self._group,
             member_id=member.member_id,
             member_epoch=member.epoch,
-            rebalance_timeout_ms=-1 if member.epoch else 30_000,
+            rebalance_timeout_ms=-1 if member.epoch else self._rebalance_ms,
         )
         if member.epoch == 0:
             request.subscribed_topic_names.names.append(TOPIC)
@@ -63,18 +67,16 @@ class Crowd:
             request.topic_partitions.SetInParent()
             for topic_id, partition in sorted(member.assigned):
                 request.topic_partitions.topics.add(topic_id=topic_id, partitions=[partition])
-        answer = await ask(
-            client,
-            groups_pb2.COORDINATOR_TYPE_GROUP,
-            self._group,
-            methods.GROUPS_CONSUMER_GROUP_HEARTBEAT,
-            request,
-        )
-        if answer.HasField("error"):  # it was removed: it gives everything up and joins again
+        group = groups_pb2.COORDINATOR_TYPE_GROUP
+        try:
+            answer = await ask(client, group, self._group, methods.GROUPS_CONSUMER_GROUP_HEARTBEAT, request)
+        except (UnknownMemberId, FencedMemberEpoch):  # it was removed: it gives everything up and joins again
             member.epoch, member.has_new, member.assigned = 0, True, frozenset()
             return
         member.epoch, member.has_new = answer.member_epoch, answer.HasField("assignment")
-        if member.has_new:
+        if member.is_stubborn:
+            member.has_new = False
+        elif member.has_new:
             member.assigned = frozenset(
                 (topic.topic_id, partition) for topic in answer.assignment.topics for partition in topic.partitions
             )

@@ -44,7 +44,12 @@ DIRECTORIES = ("/data", "/more")
 
 
 def coordinator_settings(
-    *, partitions: int = 2, verification: bool = True, segment_bytes: int = 1 << 20, session_ms: int = 3_000
+    *,
+    partitions: int = 2,
+    verification: bool = True,
+    segment_bytes: int = 1 << 20,
+    session_ms: int = 3_000,
+    heartbeat_ms: int = 500,
 ) -> CoordinatorSettings:
     """The settings of coordinators in a world: small internal topics and short timeouts. verification: leaders ask the
     coordinator about each transaction (KIP-890); a scripted one (transactions.py) is not asked."""
@@ -52,7 +57,7 @@ def coordinator_settings(
         GroupSettings(
             consumer_session_timeout_ms=session_ms,
             consumer_min_session_timeout_ms=100,
-            consumer_heartbeat_interval_ms=500,
+            consumer_heartbeat_interval_ms=heartbeat_ms,
             consumer_min_heartbeat_interval_ms=100,
             partitions=partitions,
             segment_bytes=segment_bytes,

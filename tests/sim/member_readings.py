@@ -68,13 +68,11 @@ class MemberReadings:
     def _begun(self, place: Place, offset: int) -> Reading:
         """The reading of an assignment that begins with a record at `offset`."""
         committed, ledger = self._committed(place), self._ledger(place)
-        begin = max(committed, ledger.start)
-        if offset < begin and not ledger.lossy:
+        if offset < committed and not ledger.lossy:
             raise Violation(
-                f"{self._member} begins {place[0]}-{place[1]} at offset {offset}, but {committed} is committed and the "
-                f"log starts at {ledger.start}"
+                f"{self._member} begins {place[0]}-{place[1]} at offset {offset}, but {committed} is committed"
             )
-        return self._keep(Reading(ledger, self._decided, max(begin, 0)))
+        return self._keep(Reading(ledger, self._decided, max(committed, 0)))
 
     def given_to(self, place: Place) -> int | None:
         """The offset below which the member was given everything, or nothing had to be given; None if it does not know

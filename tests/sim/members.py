@@ -180,9 +180,9 @@ class SimMember:
         await self.consumer.start()
         while not self.is_stopping:
             await self.step()
-        if self._auto_commit:
-            with contextlib.suppress(TidelogError):  # fenced, or without a coordinator: others read it again
-                await self.consumer.commit()  # what the last poll returned is processed too
+        with contextlib.suppress(TidelogError):
+            self.consumer.pause(self.consumer.assignment)
+            await self.consumer.poll(timeout=0)  # returns nothing: what the last poll returned is processed
         await self.consumer.close()
         self.is_over = True
 

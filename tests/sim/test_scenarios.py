@@ -10,14 +10,17 @@ import pytest
 from tests.sim import (
     acl_stories,
     controller_stories,
+    coordinator_stories,
     damage_stories,
     directory_stories,
     disk_stories,
     failover_stories,
+    group_stories,
     hostile_stories,
     late_stories,
     log_stories,
     page_stories,
+    pipeline_stories,
     producer_stories,
     quorum_stories,
     reader_stories,
@@ -52,6 +55,9 @@ STORIES = [
     *page_stories.ALL,
     *failover_stories.ALL,
     *acl_stories.ALL,
+    *group_stories.ALL,
+    *coordinator_stories.ALL,
+    *pipeline_stories.ALL,
 ]
 
 
@@ -98,6 +104,9 @@ NEED_ONE_VOTER = {
 """Stories in which no majority of three voters would be left because nodes are killed, disks hang or messages are
 held back, or which are about the single voter."""
 
+LARGE = {group_stories.thousand_members_join_at_once}
+"""Stories that take many seconds: they run in one world only."""
+
 WORLDS = [((1, 1), "seed=1"), ((2, 1), "seed=2"), ((3, 3), "seed=3,voters=3"), ((4, 3), "seed=4,voters=3")]
 """Seed, and the number of voters if the story sets none."""
 
@@ -106,7 +115,9 @@ def stories_by_cluster() -> Iterator[Any]:
     """Each story in each world; those that need a single voter, in the worlds that have one."""
     for story in STORIES:
         for world, name in WORLDS:
-            if world[1] == 1 or story not in NEED_ONE_VOTER:
+            if world[1] > 1 and story in NEED_ONE_VOTER:
+                continue
+            if story not in LARGE or (world, name) == WORLDS[0]:
                 yield pytest.param(story, world, id=f"{name}-{story.__name__}")
 
 

@@ -30,11 +30,13 @@ from tests.sim import (
 from tests.sim.mutants import (
     controller_rules,
     controllers,
+    coordinators,
     damage,
     directories,
     disks,
     failover,
     followers,
+    groups,
     hostile,
     leaders,
     producers,
@@ -689,6 +691,8 @@ MUTANTS: Final = (
     *hostile.MUTANTS,
     *directories.MUTANTS,
     *failover.MUTANTS,
+    *groups.MUTANTS,
+    *coordinators.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]
