@@ -20,7 +20,8 @@ class CoordinatorState(Enum):
     SUSPENDED = "suspended"
     """An append failed, or too few replicas are in sync: it is loaded again once appends are possible."""
     UNREADABLE = "unreadable"
-    """A record of its partition cannot be read: it serves nothing in this leader epoch."""
+    """A record of its partition cannot be read: it serves nothing in this leader epoch. A log is replaced
+    or repaired only while its partition has no leader, so that another epoch follows."""
     ENDED = "ended"
     """Its node no longer leads the partition in this leader epoch."""
 

@@ -24,6 +24,7 @@ from node.coordinators.partition_coordinator import TURN_MS, PartitionCoordinato
 from node.coordinators.suspension_log import SuspensionLog
 from node.replicas.replica_manager import ReplicaManager
 from replication.controller.image import EMPTY, ClusterImage, PartitionState
+from storage.log.log import Log
 from storage.producers.verification import UNVERIFIED, TransactionCheck
 from tidelog.clock import Clock
 from tidelog.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, TidelogError
@@ -62,7 +63,7 @@ class CoordinatorRuntime:
         self._to_tick: set[PartitionCoordinator] = set()
         """Coordinators whose deadline has come; they are in `_to_work` too."""
         self._suspensions = SuspensionLog(kind.name, kind.topic)
-        self._loading = Loading(clock=clock, image=lambda: self._image, damaged=replicas.damage.known, meter=self.meter)
+        self._loading = Loading(clock=clock, image=lambda: self._image, damaged=self._damaged, meter=self.meter)
         replicas.leaderships.follow(kind.topic, self)
         replicas.tick_with(self._tick, self._next_due)
 
@@ -78,6 +79,14 @@ class CoordinatorRuntime:
             if not coordinator.ended:
                 await self._loading.load(coordinator)
                 self._note_deadline(coordinator)
+
+    def _damaged(self, log: Log, error: TidelogError) -> None:
+        """A log turned out to be damaged. If its node goes on to lead, since no other replica can, the next start finds
+        the damage again and does not: then an operator can accept the loss, or has restored the file."""
+        replica = self._replicas.registry.of_log(log)
+        self._replicas.damage.known(log, error)
+        if replica is not None:
+            replica.directory.keep_damage(log, accepted=False)
 
     # --- leaderships and metadata ---
 
