@@ -348,6 +348,27 @@ def records_in_processing_are_not_committed(sim: Simulation) -> None:
     finished(group)
 
 
+def member_commits_and_leaves(sim: Simulation) -> None:
+    """A member commits what its last poll returned and is closed at once: the committed offset does not go back."""
+    group = begin(sim, partitions=1)
+    write_all(sim, "a", 3, 1)
+    member = group.member()
+    task = member.client.start(reads_and_leaves(member, 3), "reads, commits and leaves")
+    sim.run_until(task.done, what="the member has left")
+    task.result()
+    assert group.committed((TOPIC, 0)) == 3
+    sim.must_heal()
+
+
+async def reads_and_leaves(member: SimMember, count: int) -> None:
+    """Read that many records, commit, and leave without another poll."""
+    await member.consumer.start()
+    while len(member.values) < count:
+        member.got(await member.consumer.poll(timeout=0.5))
+    await member.consumer.commit()
+    await member.consumer.close()
+
+
 def tool_commits_beside_members(sim: Simulation) -> None:
     """A tool that is no member commits an offset: that is refused while the group has members, and accepted once they
     have left; the next member continues there."""
@@ -458,9 +479,9 @@ def coordinator_moves_while_members_join(sim: Simulation) -> None:
 
 
 def silent_coordinator_is_replaced(sim: Simulation) -> None:
-    """The coordinator is cut off from all other nodes, and clients still reach it. It confirms nothing any more: no
-    member joins there and no offset is committed there. The group continues at its successor, and what a member reads
-    that only the former coordinator knows is not committed."""
+    """The coordinator is disconnected from all other nodes, and clients still reach it. It confirms nothing any
+    more: no member joins there and no offset is committed there. The group continues at its successor, and what a
+    member reads that only the former coordinator knows is not committed."""
     group = begin(sim, nodes=4)
     joined(group, 2, auto_commit=False)
     write_all(sim, "a", 2)
@@ -595,6 +616,7 @@ MEMBERS: tuple[Callable[[Simulation], None], ...] = (
     new_partitions_are_assigned,
     rolling_restart_of_all_members,
     records_in_processing_are_not_committed,
+    member_commits_and_leaves,
     tool_commits_beside_members,
     thousand_members_join_at_once,
 )

@@ -221,6 +221,19 @@ def records_are_committed_while_they_are_processed(patch: Patch) -> None:
     patch.setattr(GroupMember, "returning", lambda *_: None)
 
 
+def an_explicit_commit_processes_nothing(patch: Patch) -> None:
+    """After an explicit commit a member still takes the records of the last poll for unprocessed: its next commit by
+    itself goes back."""
+    commit = GroupMember.commit
+
+    async def committing(self: Any, offsets: Any = None) -> None:
+        returned = dict(self._returned)
+        await commit(self, offsets)
+        self._returned.update(returned)
+
+    patch.setattr(GroupMember, "commit", committing)
+
+
 def a_member_commits_nothing_as_it_leaves(patch: Patch) -> None:
     """A member that is closed does not commit what it has processed since its last commit."""
     close = GroupMember.close
@@ -346,6 +359,12 @@ MUTANTS = (
         "groups",
         stories.records_in_processing_are_not_committed,
         "was given all below 0",
+    ),
+    Mutant(
+        an_explicit_commit_processes_nothing,
+        "found",
+        stories.member_commits_and_leaves,
+        "goes back from 3 to",
     ),
     Mutant(
         a_member_commits_nothing_as_it_leaves,
