@@ -214,13 +214,19 @@ class _PrincipalView:
         ).allowed
 
 
+_IMPLYING: Final = {
+    "--topic": "; a client that reads or writes needs `-o read` or `-o write` instead, which imply it",
+    "--group": "; a member, or a client that commits, needs `-o read` instead, which implies it",
+    "--transactional-id": "; a producer needs `-o write` instead, which implies it",
+}
+"""By the option for the resource: which permission includes DESCRIBE."""
+
+
 def _text(context: RequestContext, operation: AclOperation, what: str, options: str) -> str:
     """options: of `tidelog acl add`, for the resource."""
     word = operation.name.lower().replace("_", "-")
     command = f"tidelog acl add --allow {_argument(context.principal, 'User:NAME')} -o {word} {options}"
-    implied = ""
-    if operation is AclOperation.DESCRIBE and options != "--cluster":
-        implied = "; a client that reads or writes needs `-o read` or `-o write` instead, which imply it"
+    implied = _IMPLYING.get(options.partition(" ")[0], "") if operation is AclOperation.DESCRIBE else ""
     return (
         f"{shown(context.principal)} has no permission to {operation.name} {what} from {context.host or 'its address'}"
         f": an operator can give it (`{command}`{implied}), or find out why (`tidelog acl test`)"

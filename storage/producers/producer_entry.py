@@ -201,7 +201,7 @@ class ProducerState(NamedTuple):
         if epoch < self.epoch:
             raise InvalidProducerEpoch(
                 f"producer {self.producer_id} sent a batch in epoch {epoch}, but the log has epoch "
-                f"{self.epoch}: a newer instance of the producer has replaced this one"
+                f"{self.epoch}: its transaction was ended for it (timeout), or a newer instance has replaced it"
             )
 
     def _check_sequence(self, header: BatchHeader) -> None:

@@ -276,6 +276,7 @@ async def _consume_as_member(
     )
     count, polls = 0, 0
     async with consumer:
+        await consumer.partitions(topic)  # raises if there is no such topic: a group waits for it
         try:
             while most is None or count < most:
                 records = await consumer.poll(10_000 if most is None else min(10_000, most - count), timeout=1.0)

@@ -34,8 +34,8 @@ def list_transactions(
     ] = None,
     producer_id: Annotated[list[int] | None, typer.Option("--producer-id", help="Only of this producer id.")] = None,
     open_for_ms: Annotated[
-        int, typer.Option("--open-for-ms", help="Only transactions that are open for at least this time.")
-    ] = -1,
+        int | None, typer.Option("--open-for-ms", min=0, help="Only transactions that are open for at least this time.")
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -43,7 +43,9 @@ def list_transactions(
     found = query(
         bootstrap,
         lambda admin: admin.list_transactions(
-            states=state or (), producer_ids=producer_id or (), duration_ms_min=open_for_ms
+            states=state or (),
+            producer_ids=producer_id or (),
+            duration_ms_min=-1 if open_for_ms is None else open_for_ms,
         ),
     )
     if as_json:
@@ -75,7 +77,7 @@ def describe(
         print_json([*known, *errors])
     else:
         for error in failures.values():
-            say(error.message)
+            say(f"tidelog: {error.message}")
         rows = [
             (
                 each.transactional_id,
@@ -119,7 +121,7 @@ def find_hanging(
     if as_json:
         print_json(found)
     elif not found:
-        say("no transaction hangs")
+        say("no transaction hangs in the topics that you may describe")
     else:
         rows = [
             (

@@ -555,7 +555,9 @@ class GroupMember:
         except CommitFailed as error:
             _log.info("group %r: %s", self.options.group_id, error.message)
         except TidelogError as error:
-            _log.warning("group %r: %s", self.options.group_id, error.message)
+            _log.warning(
+                "group %r: a commit failed, the next one has its offsets too: %s", self.options.group_id, error.message
+            )
 
     async def _commit(
         self, choose: Callable[[], dict[TopicPartition, OffsetCommitted]]

@@ -136,4 +136,4 @@ class GroupSession:
         at = self._cluster.clock.monotonic_ms()
         if self._failures >= 3 and at >= self._report_at:
             self._report_at = Millis(at + REPORT_MS)
-            _log.warning("group %r: its coordinator cannot be reached: %s", self._group_id, error.message)
+            _log.warning("group %r: no coordinator serves this member: %s", self._group_id, error.message)

@@ -128,13 +128,8 @@ class TransactionAdmin(AdminCalls):
             producer_ids=[whole_number("a producer id", each, least=0, most=(1 << 63) - 1) for each in producer_ids],
             duration_ms_min=whole_number("duration_ms_min", duration_ms_min, most=(1 << 63) - 1),
         )
-        cluster = await self._query(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
-        nodes = [
-            (NodeId(node.address.node_id), Endpoint(node.address.host, node.address.port))
-            for node in cluster.nodes
-            if not node.fenced
-        ]
-        found = await asyncio.gather(*(self._list_of(node, endpoint, request) for node, endpoint in nodes))
+        nodes = await self._refreshed_nodes()
+        found = await asyncio.gather(*(self._list_of(node, endpoint, request) for node, endpoint in nodes.items()))
         return sorted((each for listed in found for each in listed), key=lambda each: each.transactional_id)
 
     async def _list_of(
