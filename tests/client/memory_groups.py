@@ -17,6 +17,7 @@ from tidelog.errors import (
     ConnectionFailed,
     FencedMemberEpoch,
     GroupIdNotFound,
+    GroupSubscribedToTopic,
     NonEmptyGroup,
     NotCoordinator,
     StaleMemberEpoch,
@@ -294,8 +295,12 @@ class MemoryGroupsService:
         if group is None:
             raise GroupIdNotFound(f"there is no group {request.group_id!r}")
         for each in request.partitions:
-            answer.partitions.add(topic=each.topic, partition=each.partition)
-            group.offsets.pop((each.topic, each.partition), None)
+            outcome = answer.partitions.add(topic=each.topic, partition=each.partition)
+            if any(each.topic in member.names for member in group.members.values()):
+                refusal = GroupSubscribedToTopic(f"members subscribe to {each.topic!r}: stop them first")
+                outcome.error.CopyFrom(to_proto(refusal))
+            else:
+                group.offsets.pop((each.topic, each.partition), None)
         return answer
 
     async def list_groups(self, request: pb.ListGroupsRequest, context: RequestContext) -> Any:

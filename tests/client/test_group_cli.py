@@ -207,6 +207,31 @@ def test_a_reset_says_what_is_missing(cluster: MemoryCluster, tidelog: Terminal)
             admin.alter_group_offsets("g", {place(0): 0})
 
 
+def test_offsets_of_topics_that_nobody_reads_are_deleted(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    orders(cluster)
+    cluster.create("payments", 1)
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.alter_group_offsets("g", {("payments", 0): 0, place(0): 6, place(1): 7})
+        assert tidelog("group", "delete-offsets", "g", "-p", "orders-1", "--json") == 0
+        partition = {"topic": "orders", "partition": 1}
+        assert tidelog.json == {"group": "g", "partitions": [{"partition": partition, "deleted": True}]}
+        assert [str(key) for key in admin.list_group_offsets("g")] == ["orders-0", "payments-0"]
+        for arguments, says in (
+            ((), "say which offsets"),
+            (("--topic", "users"), "no committed offset of topic 'users'"),
+            (("--partition", "orders"), "TOPIC-NUMBER"),
+        ):
+            assert tidelog("group", "delete-offsets", "g", *arguments) == 1
+            assert says in tidelog.err, arguments
+        with sync.Consumer(cluster.bootstrap, group="g", topics=["orders"]) as consumer:
+            consumer.poll(timeout=5)
+            assert tidelog("group", "delete-offsets", "g", "-t", "payments", "-t", "orders") == 1
+            assert "1 offset of group 'g' deleted\ntidelog: the offset of orders-0 was not deleted: " in tidelog.err
+            assert "stop" in tidelog.err
+        assert {key.topic for key in admin.list_group_offsets("g")} == {"orders"}
+        assert tidelog("group", "delete-offsets", "g", "--topic", "orders") == 0
+
+
 def test_an_admin_asks_each_coordinator_again_until_it_knows(cluster: MemoryCluster) -> None:
     orders(cluster)
     with sync.Admin(cluster.bootstrap) as admin:

@@ -1,4 +1,4 @@
-"""`tidelog group list|describe|delete|lag`."""
+"""`tidelog group list|describe|delete|delete-offsets|lag`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from tidelog.cli.output import (
     query,
     say,
 )
+from tidelog.cli.partition_names import partition_of
+from tidelog.client.admin import Admin
 from tidelog.client.group_admin import GroupDescription, MemberDescription, PartitionLag
 from tidelog.clock import MachineClock
-from tidelog.errors import NonEmptyGroup, TidelogError
+from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
 from tidelog.types import TopicPartition
 
 app = typer.Typer(help="Consumer groups: members, committed offsets, lag.", no_args_is_help=True)
@@ -81,6 +83,46 @@ def delete(groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Js
     for group_id, error in failed.items():
         hint = f"; `tidelog group describe {group_id}` shows them" if isinstance(error, NonEmptyGroup) else ""
         say(f"tidelog: group {group_id!r} was not deleted: {error.message}{hint}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("delete-offsets")
+def delete_offsets(
+    group: Annotated[str, typer.Argument(help="Id of the group.", show_default=False)],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="All committed offsets of this topic; repeatable.")
+    ] = None,
+    partition: Annotated[
+        list[str] | None, typer.Option("--partition", "-p", help="That of this partition, TOPIC-N; repeatable.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Delete committed offsets of topics to which no member of the group subscribes."""
+    if not (topic or partition):
+        raise InvalidRequest("say which offsets to delete: pass --topic NAME or --partition TOPIC-N")
+
+    async def work(admin: Admin) -> dict[TopicPartition, TidelogError | None]:
+        keys = [partition_of(name) for name in partition or ()]
+        committed = await admin.list_group_offsets(group) if topic else {}
+        for name in topic or ():
+            found = [key for key in committed if key.topic == name]
+            if not found:
+                raise InvalidRequest(
+                    f"nothing was deleted: group {group!r} has no committed offset of topic {name!r}; `tidelog group lag "
+                    f"{group}` shows those that it has"
+                )
+            keys += found
+        return await admin.delete_group_offsets(group, sorted(set(keys)))
+
+    found = query(bootstrap, work)
+    failed = {key: error for key, error in found.items() if error is not None}
+    if as_json:
+        print_json({"group": group, "partitions": [{"partition": key, "deleted": key not in failed} for key in found]})
+    say(f"{counted(len(found) - len(failed), 'offset')} of group {group!r} deleted")
+    for key, error in failed.items():
+        say(f"tidelog: the offset of {key} was not deleted: {error.message}")
     if failed:
         raise typer.Exit(1)
 
