@@ -218,7 +218,7 @@ def test_offsets_of_topics_that_nobody_reads_are_deleted(cluster: MemoryCluster,
         assert [str(key) for key in admin.list_group_offsets("g")] == ["orders-0", "payments-0"]
         for arguments, says in (
             ((), "say which offsets"),
-            (("--topic", "users"), "no committed offset of topic 'users'"),
+            (("--topic", "users"), "no committed offset of 'users'"),
             (("--partition", "orders"), "TOPIC-NUMBER"),
         ):
             assert tidelog("group", "delete-offsets", "g", *arguments) == 1

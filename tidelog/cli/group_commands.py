@@ -110,7 +110,7 @@ def delete_offsets(
             found = [key for key in committed if key.topic == name]
             if not found:
                 raise InvalidRequest(
-                    f"nothing was deleted: group {group!r} has no committed offset of topic {name!r}; `tidelog group lag "
+                    f"nothing was deleted: group {group!r} has no committed offset of {name!r}; `tidelog group lag "
                     f"{group}` shows those that it has"
                 )
             keys += found
