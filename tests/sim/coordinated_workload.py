@@ -10,17 +10,23 @@ Not here: the rules (coordination.py), the choice of the clients and faults (pla
 
 from __future__ import annotations
 
+import contextlib
 import random
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from tests.sim import client_faults
 from tests.sim.commit_attempts import Place
+from tests.sim.coordinator_answers import ask
 from tests.sim.members import SimGroup, SimMember
 from tests.sim.pipelines import Pipeline, SimWorker
 from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Fault, Kind, Plan
 from tests.sim.transactors import OpenTransaction, SimTransactor
+from tests.sim.watched_transport import WatchedTransport
 from tests.sim.workload import Client
+from tidelog.errors import TidelogError
+from tidelog.protocol import methods
+from tidelog.protocol.v1 import groups_pb2
 
 if TYPE_CHECKING:
     from tests.sim.world import Simulation
@@ -90,9 +96,14 @@ class MemberSlot(Slot):
         self.start()
 
     def start(self) -> None:
-        rng = self._sim.rng
+        rng, topics = self._sim.rng, self._group.topics
+        if self._number > 0 and rng.random() < 0.3:  # the first one subscribes to all of them
+            topics = (rng.choice(topics),)
         self.member: SimMember = self._group.join(
-            decided=self._number % 2 == 0, auto_commit=rng.random() < 0.7, instance_id=self._instance_id
+            decided=self._number % 2 == 0,
+            auto_commit=rng.random() < 0.7,
+            instance_id=self._instance_id,
+            topics=topics,
         )
 
     @property
@@ -253,9 +264,34 @@ class CoordinatedWorkload:
                 slot.pause(replaced=fault.amount < 0.5 and not isinstance(slot, MemberSlot))
             case Kind.CLIENT_STOP:
                 slot.stop()
+            case Kind.RESET_OFFSETS:
+                for member in self._members:
+                    member.stop()
+                client = self._sim.client()
+                client.start(self._reset(client, fault.amount), "resets offsets")
+
+    async def _reset(self, client: Client, share: float) -> None:
+        """Set the offsets of the group back, as soon as it has no members; refused while it has some."""
+        while not all(slot.is_over or not slot.client.process.alive for slot in self._members):
+            await client.pause()
+        transport = WatchedTransport(
+            client.transport, self._sim.loop, self._sim.coordination, name=client.process.name, resets=True
+        )
+        client.transport = transport  # type: ignore[assignment]
+        request = groups_pb2.OffsetCommitRequest(group_id=self.group.name, member_epoch=-1)
+        for topic, partition in self.group.places():
+            offset = int(share * max(0, self.group.committed((topic, partition))))
+            request.partitions.add(topic=topic, partition=partition, offset=offset, leader_epoch=-1)
+        with contextlib.suppress(TidelogError):
+            group = groups_pb2.COORDINATOR_TYPE_GROUP
+            await ask(client, group, self.group.name, methods.GROUPS_OFFSET_COMMIT, request)
 
     def end(self, fault: Fault) -> None:
         """End the fault of a client."""
+        if fault.kind is Kind.RESET_OFFSETS:
+            for member in self._members:
+                member.restart()
+            return
         slot = self._slot(fault)
         slot.resume()
         slot.restart()

@@ -46,6 +46,7 @@ class Kind(Enum):
     CLIENT_KILL = "kill a client of a coordinator; later another one takes its place"
     CLIENT_PAUSE = "pause a client of a coordinator; sometimes another one takes its place meanwhile"
     CLIENT_STOP = "close a client of a coordinator; later another one takes its place"
+    RESET_OFFSETS = "close all members of a group and set its offsets back; later start them again"
     MOVE_COORDINATOR = "move a partition of an internal topic to other nodes"
 
 
@@ -59,7 +60,7 @@ OPERATORS: Final = (
     Kind.REMOVE_VOTER,
 )
 """Actions of operators that run beside the faults."""
-CLIENTS: Final = (Kind.CLIENT_KILL, Kind.CLIENT_PAUSE, Kind.CLIENT_STOP)
+CLIENTS: Final = (Kind.CLIENT_KILL, Kind.CLIENT_PAUSE, Kind.CLIENT_STOP, Kind.RESET_OFFSETS)
 """Faults of clients of coordinators."""
 COORDINATED: Final = (*CLIENTS, Kind.MOVE_COORDINATOR)
 """Kinds of worlds that have coordinators."""
@@ -237,7 +238,7 @@ def _with_coordinators(plan: Plan, rng: random.Random) -> Plan:
     lengths: Callable[[], float] = rng.choice((lambda: rng.uniform(0.2, 2.0), lambda: rng.uniform(1.0, 6.0)))
     faults, at, pace = list(plan.faults), rng.expovariate(0.5), rng.choice((1.0, 3.0))
     while at < plan.seconds:
-        kind = rng.choices(COORDINATED, (4, 4, 3, 2))[0]
+        kind = rng.choices(COORDINATED, (4, 4, 3, 1, 2))[0]
         node = rng.randrange(plan.nodes)
         other = (node + rng.randrange(1, plan.nodes)) % plan.nodes
         faults.append(Fault(round(at, 3), kind, node, other, round(lengths(), 3), round(rng.random(), 2)))

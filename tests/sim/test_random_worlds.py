@@ -44,6 +44,8 @@ from tests.sim.plan import make_plan
 from tests.sim.random_world import run
 outcome = run(replace(make_plan(11, 5, 10.0), voters=3))
 print(outcome.digest, outcome.failure)
+outcome = run(make_plan(12, 3, 8.0, coordinated=True))
+print(outcome.digest, outcome.failure)
 """
 
 
@@ -82,7 +84,7 @@ def test_a_seed_is_one_world_under_any_hash_seed() -> None:
         for hash_seed in ("1", "2")
     }
     assert len(worlds) == 1
-    assert "None" in worlds.pop()
+    assert worlds.pop().count("None") == 2
 
 
 def test_a_plan_is_a_value() -> None:
@@ -90,3 +92,15 @@ def test_a_plan_is_a_value() -> None:
     assert plan == make_plan(5)
     assert plan != make_plan(6)
     assert plan.without(frozenset({0})).faults == plan.faults[1:]
+
+
+def test_a_plan_may_have_coordinators() -> None:
+    plans = [make_plan(seed) for seed in range(200)]
+    share = sum(plan.coordinators is not None for plan in plans) / len(plans)
+    assert 0.15 < share < 0.45
+    for plan in plans[:20]:
+        without = make_plan(plan.seed, coordinated=False)
+        assert without.coordinators is None
+        assert [fault for fault in make_plan(plan.seed, coordinated=True).faults if fault in without.faults] == list(
+            without.faults
+        )
