@@ -136,7 +136,7 @@ def why_not_committed(image: ClusterImage, asked: OffsetToCommit) -> TidelogErro
     if topic is None or not 0 <= asked.partition < len(topic.partitions):
         return UnknownTopicOrPartition(
             f"partition {asked.topic[:TOPIC_NAME_LENGTH_MAX]!r}-{asked.partition} does not exist, as far as this node "
-            "knows: its offset was not committed"
+            "knows: create it, or correct its name"
         )
     if asked.topic_id is not None and asked.topic_id != topic.topic_id:
         return InconsistentTopicId(

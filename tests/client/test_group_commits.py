@@ -133,7 +133,10 @@ def test_a_group_without_a_subscription_commits_and_fetches_offsets() -> None:
                 found = await consumer.committed([("orders", 0), ("orders", 1)])
                 assert [each and each.offset for each in found.values()] == [3, 7]
                 assert consumer.group_metadata() == GroupMetadata("simple")
-            assert cluster.groups.heartbeats == []
+                assert cluster.groups.heartbeats == []
+                cluster.groups.refuse = lambda _request: UnknownMemberId("the group has members; stop them")
+                with pytest.raises(CommitFailed, match=r"for group 'simple': the group has members; stop them\.$"):
+                    await consumer.commit({("orders", 1): 8})
             async with Consumer(cluster.bootstrap) as consumer:
                 for call in (consumer.commit(), consumer.committed([("orders", 0)])):
                     with pytest.raises(InvalidRequest, match='create it with group="'):

@@ -482,6 +482,8 @@ def test_arguments_are_checked() -> None:
         ({"topics": ["a"]}, InvalidConfig, 'name it with group="'),
         ({"group": "g", "topics": ["a"], "topic_pattern": "b"}, InvalidConfig, "not to both"),
         ({"group": "g", "topics": []}, InvalidConfig, "subscribes to nothing"),
+        ({"group": "g", "instance_id": "i"}, InvalidConfig, "instance_id= is for members of a group"),
+        ({"on_revoked": print}, InvalidConfig, "on_revoked= is for members of a group"),
         ({"group": "", "topics": ["a"]}, InvalidConfig, "group=''"),
         ({"group": "g", "topics": "a"}, TypeError, "list of names"),
         ({"group": "g", "topics": ["a b"]}, InvalidTopic, "a b"),

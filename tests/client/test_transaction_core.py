@@ -18,7 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.replication.pictures import DOCS, is_drawn
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import OffsetCommitted
-from tidelog.client.transaction_core import TRANSITIONS, TransactionalCause, TransactionalState, TransactionCore
+from tidelog.client.transaction_core import (
+    TRANSITIONS,
+    UNKNOWN_TOPIC_MS,
+    TransactionalCause,
+    TransactionalState,
+    TransactionCore,
+)
 from tidelog.client.transaction_events import (
     AbortTransaction,
     AddOffsets,
@@ -60,6 +66,7 @@ from tidelog.errors import (
     TransactionAborted,
     TransactionalIdAuthorizationFailed,
     TransactionOutcomeUnknown,
+    UnknownTopicOrPartition,
 )
 from tidelog.types import Millis, Offset, PartitionIndex, ProducerId, TopicPartition
 
@@ -165,6 +172,18 @@ def test_a_transaction_without_records_and_offsets_asks_nobody() -> None:
     application.note(OffsetsAdded(application.at))
     application.commit(has_written=False)
     assert isinstance(application.asked[-1].call, AskEnd), "offsets alone are a transaction"
+
+
+def test_the_offset_of_an_unknown_partition_is_sent_again_for_three_seconds_only() -> None:
+    application = Application().in_transaction()
+    begun = application.at
+    application.note(AddOffsets(GROUP, OFFSETS, begun))
+    while len(application.done) == 1:
+        application.refuse(UnknownTopicOrPartition("partition in-0 does not exist"))
+    error = application.done[-1]
+    assert isinstance(error, TransactionAborted)
+    assert isinstance(error.__cause__, UnknownTopicOrPartition)
+    assert 2_000 < application.at - begun <= UNKNOWN_TOPIC_MS
 
 
 def test_a_commit_whose_answer_is_lost_is_asked_for_again_with_the_same_epoch() -> None:

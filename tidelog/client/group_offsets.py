@@ -66,9 +66,12 @@ class GroupOffsets:
         if not offsets:
             return
         partitions = [_to_commit(key, offset) for key, offset in offsets.items()]
+        was_member = True
 
         def request() -> groups_pb2.OffsetCommitRequest:
+            nonlocal was_member
             who = committer()
+            was_member = bool(who.member_id)
             return groups_pb2.OffsetCommitRequest(
                 group_id=group_id,
                 member_id=who.member_id,
@@ -92,7 +95,7 @@ class GroupOffsets:
             if error is None:
                 return
             if isinstance(error, _FENCED):
-                raise commit_failed(group_id, error)
+                raise commit_failed(group_id, error, was_member=was_member)
             failures += 1
             pause_ms = self._coordinators.pause_ms(failures)
             if error.retry is not Retry.LATER or self._clock.monotonic_ms() + pause_ms - start >= self._timeout_ms:
@@ -148,11 +151,14 @@ class GroupOffsets:
             await self._clock.sleep_ms(pause_ms)
 
 
-def commit_failed(group_id: str, cause: TidelogError) -> CommitFailed:
-    """Return the error of a commit whose committer is not the owner any more."""
+def commit_failed(group_id: str, cause: TidelogError, *, was_member: bool = True) -> CommitFailed:
+    """Return the error of a commit whose committer is not the owner any more, or, without membership, never was."""
+    why = cause.message.rstrip(".")
     failed = CommitFailed(
-        f"no offset was committed for group {group_id!r}: this consumer is not the member that it was "
-        f"({cause.message.rstrip('.')}). Other members may read its records again; discard what depends on the commit."
+        f"no offset was committed for group {group_id!r}: this consumer is not the member that it was ({why}). Other "
+        "members may read its records again; discard what depends on the commit."
+        if was_member
+        else f"no offset was committed for group {group_id!r}: {why}."
     )
     failed.__cause__ = cause
     return failed

@@ -71,9 +71,19 @@ def group_options(
     regex = "" if pattern is None else _pattern(pattern)
     if names and regex:
         raise InvalidConfig("a consumer subscribes to topics= or to topic_pattern=, not to both")
+    if group is None and (names or regex):
+        raise InvalidConfig('topics= and topic_pattern= share partitions in a group: name it with group="..."')
+    given = {
+        "instance_id": instance_id,
+        "server_assignor": assignor,
+        "on_assigned": on_assigned,
+        "on_revoked": on_revoked,
+        "on_lost": on_lost,
+    }
+    useless = [name for name, value in given.items() if value is not None]
+    if useless and not (names or regex):
+        raise InvalidConfig(f"{useless[0]}= is for members of a group: pass group= and topics= (or topic_pattern=) too")
     if group is None:
-        if names or regex:
-            raise InvalidConfig('topics= and topic_pattern= share partitions in a group: name it with group="..."')
         return None
     at_least(1, max_poll_interval_ms=max_poll_interval_ms, auto_commit_interval_ms=auto_commit_interval_ms)
     yes_or_no(auto_commit=auto_commit)

@@ -56,11 +56,15 @@ from tidelog.errors import (
     TransactionAbortable,
     TransactionAborted,
     TransactionOutcomeUnknown,
+    UnknownTopicOrPartition,
 )
 from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Millis, ProducerId
 
 CONCURRENT_MS: Final = 20
 """First pause after ConcurrentTransactions: the coordinator completes the last transaction in some milliseconds."""
+
+UNKNOWN_TOPIC_MS: Final = 3_000
+"""How long the offset of an unknown partition is sent again: nodes learn late of a new topic."""
 
 _SURELY_NOT_COMMITTED: Final = (InvalidTxnState, TransactionAbortable)
 """Answers of the coordinator about the transaction of this epoch: nothing was written in it, or it was aborted."""
@@ -129,6 +133,7 @@ class _RepeatedCall:
     """A call to a coordinator that is repeated until it is answered."""
 
     call: Call
+    begun: Millis
     until: Millis
     failures: int = 0
     may_be_applied: bool = False
@@ -263,7 +268,10 @@ class TransactionCore:
         question.may_be_applied = question.may_be_applied or is_applied is None
         if self._can_help(question.call, error):
             pause_ms = self._pause_ms(error, question.failures)
-            if at + pause_ms < question.until:
+            until = question.until
+            if isinstance(error, UnknownTopicOrPartition):
+                until = min(until, Millis(question.begun + UNKNOWN_TOPIC_MS))
+            if at + pause_ms < until:
                 return [Ask(question.call, pause_ms, question.until)]
         self._question = None
         match question.call:
@@ -322,7 +330,7 @@ class TransactionCore:
     # --- means --------------------------------------------------------------------------------------------------
 
     def _ask(self, call: Call, at: Millis, limit_ms: int) -> list[TransactionEffect]:
-        self._question = _RepeatedCall(call, Millis(at + limit_ms))
+        self._question = _RepeatedCall(call, at, Millis(at + limit_ms))
         return [Ask(call, 0, self._question.until)]
 
     def _fail(self, cause: TransactionalCause, error: TidelogError) -> list[TransactionEffect]:

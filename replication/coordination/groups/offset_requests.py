@@ -216,5 +216,9 @@ def _commit_error(commit: OffsetToCommit, topic: Topic | None, metadata_max: int
 
 
 def _not_a_member(group_id: str, member_id: str) -> str:
-    who = repr(member_id) if member_id else "a caller without member id"
-    return f"{who} is no member of group {group_id!r}; join the group again, or stop its members first"
+    if not member_id:
+        return (
+            f"group {group_id!r} has members, and only they commit: subscribe to its topics to become one, use another "
+            "group, or stop its members first"
+        )
+    return f"{member_id!r} is no member of group {group_id!r}; join the group again, or stop its members first"
