@@ -33,7 +33,7 @@ from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
 from replication.partition.leader_events import Session
 from storage.isolation import FetchIsolation
 from tidelog.clock import Clock
-from tidelog.errors import InvalidRequest, NodeShuttingDown, TidelogError, TopicAuthorizationFailed
+from tidelog.errors import InvalidRequest, NodeShuttingDown, OffsetOutOfRange, TidelogError, TopicAuthorizationFailed
 from tidelog.types import NO_LEADER_EPOCH, Isolation, Millis, Offset
 
 _log = logging.getLogger("node.fetch_session")
@@ -215,17 +215,17 @@ class FetchSession:
 
     def _error_answer(self, fetch: WaitingFetch, partition: Replica | None, error: TidelogError) -> FetchedPartition:
         self._context.meter.count_error(error)
-        epoch, log_start = NO_LEADER_EPOCH, Offset(-1)
+        epoch, log_start, watermark, stable = NO_LEADER_EPOCH, Offset(-1), Offset(-1), Offset(-1)
         if partition is not None:
             partition.topic_meter.failed_fetches += 1
         if isinstance(error, TopicAuthorizationFailed):
             partition = None  # the answer tells nothing about it
         if partition is not None:
             epoch, log_start = partition.leader_epoch, partition.log_start
+            if isinstance(error, OffsetOutOfRange):  # the reader looks for another position
+                watermark, stable = partition.log.high_watermark, partition.log.last_stable_offset
         error = self._manager.with_leader(error, partition, self._context.listener)
-        return FetchedPartition(
-            fetch.fetch_id, fetch.topic_id, fetch.index, epoch, Offset(-1), Offset(-1), log_start, error
-        )
+        return FetchedPartition(fetch.fetch_id, fetch.topic_id, fetch.index, epoch, watermark, stable, log_start, error)
 
     def _end(self, fetch: WaitingFetch) -> Replica:
         """Forget a fetch that may wait at its replica. Returns the replica."""

@@ -8,7 +8,13 @@ import pytest
 
 from storage.append_info import Origin
 from tests.node.wires import CALLER, TOPIC, Cluster, fetch_request
-from tidelog.errors import InvalidProducerEpoch, InvalidRequest, NotEnoughReplicas, OutOfOrderSequenceNumber
+from tidelog.errors import (
+    InvalidProducerEpoch,
+    InvalidRequest,
+    NotEnoughReplicas,
+    OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+)
 from tidelog.protocol.v1 import common_pb2, data_pb2
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch
 from tidelog.types import NO_LEADER_EPOCH
@@ -148,6 +154,19 @@ def test_readers_of_decided_records_see_no_open_transaction(cluster: Cluster) ->
     request.partitions[0].fetch_offset = 2
     [nothing] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
     assert (len(nothing.records), nothing.error) == (0, None)
+
+
+def test_every_answer_to_a_fetch_has_the_watermark_and_the_last_stable_offset(cluster: Cluster) -> None:
+    """Trap 4: clients that wait at the end stall if an empty answer, or one with an error, lacks them."""
+    cluster.produce(1, numbered(0, 2))
+    cluster.produce(1, numbered(2, 2, txn=True))
+    for isolation, offset in ((UNCOMMITTED, 4), (COMMITTED, 2), (COMMITTED, 4), (UNCOMMITTED, 9), (COMMITTED, 9)):
+        request = fetch_request(offset)
+        request.isolation_level = isolation
+        [fetched] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
+        assert len(fetched.records) == 0
+        assert (fetched.error.code if fetched.error else 0) == (OffsetOutOfRange.code if offset == 9 else 0)
+        assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (4, 2, 0)
 
 
 def test_aborted_transactions_are_listed_on_request(cluster: Cluster) -> None:

@@ -23,6 +23,7 @@ from node.requests.boundary import Boundary
 from tests.client.memory_cluster import start, until
 from tests.node.real_nodes import CALL_MS, START_S, RealNodes, real_nodes
 from tests.node.test_boundary import Data, batch, create_topic, entry, fetch, listener, produce
+from tests.node.test_group_coordinators import ask, beat, commit, join
 from tests.node.test_metrics import Nanoseconds
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
@@ -321,6 +322,43 @@ def test_request_time_of_a_client_is_limited_and_its_wait_is_one_window_at_most(
             await made.nodes.wait_until(lambda: made.quotas().waiting == 1)
             made.pass_time(11_000)
             await waiting
+
+    asyncio.run(story())
+
+
+def test_members_are_not_delayed_by_a_quota_of_their_fetches_and_learn_of_their_own(tmp_path: Path) -> None:
+    """Trap 13: a quota delays the requests that it counts, and no answer. A member that reads too much keeps its
+    membership, and commits; one with too many requests is answered at once, and the answer says how long to wait."""
+
+    async def story() -> None:
+        async with cluster(tmp_path) as made:
+            topic_id = await create_topic(made.nodes)
+            await made.nodes.call(0, methods.DATA_PRODUCE, produce(entry(topic_id, batch(LARGE))))
+            at, greedy = made.nodes.addresses[0], made.client("greedy")
+            await ask(made.nodes, methods.GROUPS_OFFSET_COMMIT, commit("g", orders=0))
+            await made.set(GREEDY, **{FETCH: 1_000})
+            reader = await made.open("greedy", methods.DATA_FETCH_STREAM)
+            await reader.send(fetch(topic_id, 0))
+            assert (await reader.receive()).throttle_time_ms > 180_000
+
+            beating = methods.GROUPS_CONSUMER_GROUP_HEARTBEAT
+            member = await greedy.call(at, beating, join("g", "one", "orders"), timeout_ms=CALL_MS)
+            committing = commit("g", orders=1)
+            committing.member_id, committing.member_epoch = "one", member.member_epoch
+            committed = await greedy.call(at, methods.GROUPS_OFFSET_COMMIT, committing, timeout_ms=CALL_MS)
+            assert (member.throttle_time_ms, committed.throttle_time_ms) == (0, 0)
+            assert not committed.partitions[0].HasField("error")
+
+            await made.set(GREEDY, **{FETCH: None, REQUEST: 0.001})
+            throttled = 0
+            while not throttled:
+                answer = await greedy.call(at, beating, beat(member, "g"), timeout_ms=CALL_MS)
+                assert answer.member_epoch == member.member_epoch
+                throttled = answer.throttle_time_ms
+            waiting = start(greedy.call(at, beating, beat(member, "g"), timeout_ms=CALL_MS))
+            await made.nodes.wait_until(lambda: made.quotas().waiting == 1)
+            made.pass_time(throttled)
+            assert (await waiting).member_epoch == member.member_epoch
 
     asyncio.run(story())
 

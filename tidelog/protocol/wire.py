@@ -153,7 +153,7 @@ def encode_fetched(entries: Iterable[tuple[bytes, Buffer]]) -> bytes:
 
 
 def with_throttle_time(answer: bytes, throttle_time_ms: int) -> bytes:
-    """Add `throttle_time_ms` to an encoded ProduceResponse or FetchResponse. Copies the answer."""
+    """Add `throttle_time_ms` to an encoded answer that has it, always with the same number. Copies the answer."""
     return b"".join((answer, _THROTTLE_TIME, _varint(throttle_time_ms)))
 
 

@@ -52,7 +52,7 @@ from tidelog.protocol import status as _status
 from tidelog.protocol.grpc_transport import CLIENT_ID_KEY, KEEPALIVE_MS, MESSAGE_BYTES_MAX
 from tidelog.protocol.methods import CallKind, Method, WireMessage
 from tidelog.protocol.sasl_client import SESSION_KEY
-from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.v1 import data_pb2, groups_pb2
 from tidelog.types import Endpoint
 
 _log = logging.getLogger("node.requests")
@@ -83,7 +83,13 @@ NAME_BYTES_MAX: Final = 4_096
 CLIENT_ID_MAX: Final = 255
 """Limit of characters of a client id; the rest is dropped."""
 
-_THROTTLED: Final = (wire.FetchResponse.__name__, data_pb2.ProduceResponse.__name__)
+_THROTTLED: Final = (
+    wire.FetchResponse.__name__,
+    data_pb2.ProduceResponse.__name__,
+    groups_pb2.ConsumerGroupHeartbeatResponse.__name__,
+    groups_pb2.OffsetCommitResponse.__name__,
+    groups_pb2.OffsetFetchResponse.__name__,
+)
 """Answers with `throttle_time_ms`."""
 
 
