@@ -12,12 +12,13 @@ from bench.loads.coordination import Shares, Tally, Watch, ids
 from bench.loads.job import Gate, Job
 from tidelog import Admin, Consumer, Producer
 from tidelog.errors import TidelogError, TransactionAborted
+from tidelog.types import TopicPartition
 
 create_topic = tidelog_load.create_topic
 delete_topic = tidelog_load.delete_topic
 
 _BURST: Final = 200
-_POLL_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 5.0
 _ADMIN_CALLS: Final = 50
 
 
@@ -53,11 +54,29 @@ async def rebalance(job: Job, gate: Gate) -> dict[str, Any]:
     stop = [asyncio.Event() for _ in range(job.consumers)]
 
     async def one(number: int) -> None:
-        async with Consumer(job.bootstrap, group=group, topics=[job.topic], auto_commit=False) as consumer:
-            while not stop[number].is_set():
-                await consumer.poll(timeout=_POLL_SECONDS)
-                shares.has(number, frozenset(int(each.partition) for each in consumer.assignment))
-        shares.has(number, frozenset())
+        has: set[int] = set()
+
+        def assigned(partitions: list[TopicPartition]) -> None:
+            has.update(int(each.partition) for each in partitions)
+            shares.has(number, frozenset(has))
+
+        def revoked(partitions: list[TopicPartition]) -> None:
+            has.difference_update(int(each.partition) for each in partitions)
+            shares.has(number, frozenset(has))
+
+        consumer = Consumer(
+            job.bootstrap,
+            group=group,
+            topics=[job.topic],
+            auto_commit=False,
+            on_assigned=assigned,
+            on_revoked=revoked,
+            on_lost=revoked,
+        )
+        async with consumer:
+            polling = asyncio.create_task(_poll(consumer))
+            await stop[number].wait()
+            polling.cancel()
 
     await gate.wait_async()
     began = time.perf_counter()
@@ -71,6 +90,11 @@ async def rebalance(job: Job, gate: Gate) -> dict[str, Any]:
         for each in stop:
             each.set()
     return {"seconds": joined, "left_seconds": left}
+
+
+async def _poll(consumer: Consumer) -> None:
+    while True:
+        await consumer.poll(timeout=_POLL_SECONDS)
 
 
 async def transactions(job: Job, gate: Gate) -> dict[str, Any]:

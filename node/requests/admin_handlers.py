@@ -58,6 +58,7 @@ from node.requests.types.metadata import (
     GetMetadataRequest,
     PartitionMetadata,
     TopicMetadata,
+    TopicPartitions,
 )
 from node.runtime.limits import ensure_few
 from node.security.acl_decisions import AclDecisions
@@ -98,6 +99,9 @@ from tidelog.types import NO_NODE, Endpoint, Millis, NodeAddress, NodeId, Partit
 CHANGE_MS: Final = 15_000
 """After this time the outcome of a change is unknown."""
 
+TOPICS_KEPT: Final = 16
+"""Topics whose partitions are kept for the next answer."""
+
 NO_ENDPOINT: Final = Endpoint("", 0)
 """The address of a node that does not have the listener of the request."""
 
@@ -118,6 +122,9 @@ class AdminHandlers:
         self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
         self._controller, self._settings = controller, settings
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
+        self._partitions: dict[TopicId, TopicPartitions] = {}
+        """Of topics that were asked about, in the image `_partitions_at`."""
+        self._partitions_at: ClusterImage | None = None
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -176,9 +183,21 @@ class AdminHandlers:
         return TopicMetadata(
             name=topic.name,
             topic_id=topic.topic_id.bytes,
-            partitions=tuple(PartitionMetadata(state, _offline(image, state)) for state in topic.partitions),
+            partitions=self._partitions_of(image, topic),
             configs=self._settings.in_force(topic.configs) if shows_configs else {},
         )
+
+    def _partitions_of(self, image: ClusterImage, topic: TopicState) -> TopicPartitions:
+        """The partitions of a topic. All members of a group ask for the same ones when it begins."""
+        if self._partitions_at is not image:
+            self._partitions_at, self._partitions = image, {}
+        found = self._partitions.get(topic.topic_id)
+        if found is None:
+            if len(self._partitions) == TOPICS_KEPT:
+                del self._partitions[next(iter(self._partitions))]
+            found = TopicPartitions(PartitionMetadata(state, _offline(image, state)) for state in topic.partitions)
+            self._partitions[topic.topic_id] = found
+        return found
 
     async def describe_cluster(
         self, _request: DescribeClusterRequest, context: RequestContext

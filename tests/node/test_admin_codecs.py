@@ -23,7 +23,13 @@ from node.requests.gate import Gate
 from node.requests.types.admin_requests import ADMIN_DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from node.requests.types.context import RequestContext
 from node.requests.types.controller_requests import AlterPartitionAnswer, ProposalOutcome
-from node.requests.types.metadata import ADMIN_GET_METADATA, GetMetadataAnswer, PartitionMetadata, TopicMetadata
+from node.requests.types.metadata import (
+    ADMIN_GET_METADATA,
+    GetMetadataAnswer,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartitions,
+)
 from replication.controller.image import PartitionState
 from tidelog.errors import (
     InvalidRequest,
@@ -148,7 +154,9 @@ def test_metadata_are_encoded_with_missing_topics() -> None:
         LeaderEpoch(4),
         PartitionEpoch(5),
     )
-    found = TopicMetadata("orders", TOPIC.bytes, None, (PartitionMetadata(state, [NodeId(2)]),), {"a": "b"})
+    found = TopicMetadata(
+        "orders", TOPIC.bytes, None, TopicPartitions([PartitionMetadata(state, [NodeId(2)])]), {"a": "b"}
+    )
     missing = TopicMetadata(topic_id=b"short", error=UnknownTopicOrPartition("no such topic"))
     answer = GetMetadataAnswer("cluster", NodeId(1), (ADDRESS,), (found, missing), Offset(9))
     written = codec_of(str(methods.ADMIN_GET_METADATA)).write_answer(answer)

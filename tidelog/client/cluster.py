@@ -81,6 +81,8 @@ class TopicView:
     topic_id: TopicId
     partitions: tuple[PartitionView, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
+    reported_at: int = field(default=-1, compare=False)
+    """The metadata offset of the answer from which it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,9 @@ class ClusterView:
                     errors[topic.name] = from_proto(topic.error)
                 continue
             known = topics.get(topic.name)
-            reported = _topic_view(topic)
+            if known is not None and answer.metadata_offset == known.reported_at:
+                continue  # nodes that have applied as much know the same
+            reported = _topic_view(topic, answer.metadata_offset)
             if known is None or (fresh and known.topic_id != reported.topic_id):
                 topics[topic.name] = reported
             elif known.topic_id == reported.topic_id:
@@ -194,7 +198,7 @@ class ClusterView:
         return endpoint, partition
 
 
-def _topic_view(topic: admin_pb2.TopicMetadata) -> TopicView:
+def _topic_view(topic: admin_pb2.TopicMetadata, reported_at: int) -> TopicView:
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition)
     return TopicView(
         topic.name,
@@ -209,6 +213,7 @@ def _topic_view(topic: admin_pb2.TopicMetadata) -> TopicView:
             for reported in partitions
         ),
         dict(topic.configs),
+        reported_at,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from node.metadata.message_mapping import Converter, MessageMapping
 from node.requests.types.controller_requests import AcceptedIsr, ProposalOutcome
 from node.requests.types.fetch import isolation_of
-from node.requests.types.metadata import PartitionMetadata
+from node.requests.types.metadata import PartitionMetadata, TopicPartitions
 from replication.controller.events import ElectionType
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
@@ -25,6 +25,12 @@ _ACCEPTED: Final = MessageMapping(AcceptedIsr, controller_pb2.AlteredPartition.D
 
 def _write_partition(partition: PartitionMetadata) -> admin_pb2.PartitionMetadata:
     return admin_pb2.PartitionMetadata(offline=partition.offline, **_PARTITION.to_fields(partition.state))
+
+
+def _write_partitions(partitions: TopicPartitions) -> Sequence[admin_pb2.PartitionMetadata]:
+    if partitions.messages is None:
+        partitions.messages = [_write_partition(partition) for partition in partitions]
+    return partitions.messages
 
 
 def _write_election(election: ElectionType) -> admin_pb2.ElectionType.ValueType:
@@ -53,6 +59,6 @@ CONVERTERS: Final[Mapping[object, Converter]] = {
     TidelogError: Converter(to_proto, from_proto),
     ElectionType: Converter(_write_election, _read_election),
     Isolation: Converter(int, isolation_of),
-    PartitionMetadata: Converter(write=_write_partition),
+    TopicPartitions: Converter(write=_write_partitions),
     ProposalOutcome: Converter(_write_outcome, _read_outcome),
 }

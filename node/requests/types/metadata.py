@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from node.requests.types.api import Api
 from replication.controller.image import PartitionState
@@ -30,6 +30,12 @@ class PartitionMetadata(NamedTuple):
     offline: Sequence[NodeId]
 
 
+class TopicPartitions(tuple[PartitionMetadata, ...]):  # noqa: SLOT001 - a tuple has no slots beside its items
+    """The partitions of a topic, which many answers share. messages: as their listener sends them, once it has."""
+
+    messages: Sequence[Any] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
     """A topic, or why there is none of the requested name or id. configs: every setting in effect, defaults too."""
@@ -37,7 +43,7 @@ class TopicMetadata:
     name: str = ""
     topic_id: bytes = b""
     error: TidelogError | None = None
-    partitions: tuple[PartitionMetadata, ...] = ()
+    partitions: TopicPartitions = field(default_factory=TopicPartitions)
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
