@@ -1,7 +1,10 @@
 """The internal topics of the coordinators: created on first use, by the node that is asked.
 
-Invariant: a topic is created once, however many nodes are asked at the same time: the controller refuses the second
-creation, and every node then waits until it has applied the first one.
+Invariants:
+  1. A topic is created once, however many nodes are asked at the same time: the controller refuses the second creation,
+     and every node then waits until it has applied the first one.
+  2. None is created, and no coordinator is found, below the feature level of coordinators: a node of an older version
+     might lead a partition of the topic, or a partition that a transaction needs.
 Not here: who may write to the topics (storage/log/log_writer.py, node/requests/internal_topic_rules.py).
 Source: Kafka's AutoTopicCreationManager, GroupCoordinatorService and TransactionCoordinator (`offsetsTopicConfigs`).
 """
@@ -13,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from replication.controller import features
 from replication.controller.events import CreateTopic
 from replication.controller.image import ClusterImage, TopicState
 from replication.coordination.partitioning import partition_of
@@ -76,12 +80,16 @@ class InternalTopics:
         self._creating = asyncio.Lock()
 
     async def ensure(self, topic: InternalTopic) -> TopicState:
-        """The topic, created if it is missing. Raises CoordinatorNotAvailable if it cannot be created now."""
-        found = self._metadata.image.topic(topic.name)
-        if found is not None:
+        """The topic, created if it is missing. Raises CoordinatorNotAvailable if it cannot be created now,
+        UnsupportedVersion below the feature level of coordinators."""
+        image = self._metadata.image
+        found = image.topic(topic.name)
+        if found is not None and image.feature_level >= features.COORDINATORS:
             return found
         try:
             async with asyncio.timeout(CREATE_MS / 1_000), self._creating:
+                await self._metadata.wait_until(lambda: self._metadata.image.feature_level > 0)
+                features.require(self._metadata.image, features.COORDINATORS, "a consumer group or a transaction")
                 return await self._created(topic)
         except TimeoutError:
             raise CoordinatorNotAvailable(

@@ -22,7 +22,7 @@ from replication.coordination.group_requests import (
     FoundCoordinator,
 )
 from replication.coordination.partitioning import partition_of
-from tidelog.errors import CoordinatorNotAvailable, TidelogError
+from tidelog.errors import CoordinatorNotAvailable, TidelogError, UnsupportedVersion
 from tidelog.security.acls import AclOperation, ResourceType
 from tidelog.types import NO_NODE, NodeAddress
 
@@ -59,7 +59,7 @@ class CoordinatorHandlers:
             wanted = self._settings.groups if is_group else self._settings.transactions
             try:
                 topic = await self._topics.ensure(wanted)
-            except CoordinatorNotAvailable as error:
+            except (CoordinatorNotAvailable, UnsupportedVersion) as error:
                 refused = {key: refusal or error for key, refusal in refused.items()}
         return FindCoordinatorAnswer(
             tuple(_found(key, refused[key], topic, self._image(), context.listener) for key in request.keys)

@@ -1,7 +1,8 @@
-"""The feature level of the metadata: which kinds of records the metadata log may contain.
+"""The feature level of the metadata: which kinds of records the metadata log may contain, and what every node can do.
 
 Invariant: a level is only raised, and only by a controller that knows it. Records of a level are written only once that
-level is in effect, so that no node of an older version, which would stop at them, receives them.
+level is in effect, so that no node of an older version, which would stop at them, receives them. A node that does not
+know the level in effect ends, so that every node that runs can do what the level says.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ OFFLINE_DIRECTORIES: Final = 3
 ACLS: Final = 4
 SCRAM_CREDENTIALS: Final = 4
 CLIENT_QUOTAS: Final = 4
-LATEST: Final = 4
-"""4: access control entries, SCRAM credentials, client quotas. 3: log directories that fail while their node runs. 2:
-changes of topic settings, reassignments. 1: all else."""
+COORDINATORS: Final = 5
+LATEST: Final = 5
+"""5: every node can coordinate groups and transactions, and append the markers of transactions; no new records. 4:
+access control entries, SCRAM credentials, client quotas. 3: log directories that fail while their node runs. 2: changes
+of topic settings, reassignments. 1: all else."""
 
 
 def refuse_update(image: ClusterImage, level: int) -> None:
