@@ -8,6 +8,7 @@ the name of some file; a path with a directory must exist from the root or from 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -165,6 +166,32 @@ def test_former_terms_do_not_return(page: Path) -> None:
 
 def test_a_former_term_is_noticed() -> None:
     assert former_terms("The desk holds what `was_held` ([x](held.md)) until the log is cut.") == ["desk", "cut"]
+
+
+TRAP_TABLES = [ROOT / "docs/groups.md", ROOT / "docs/transactions.md"]
+TRAP = re.compile(r"\btraps? (\d+(?:(?:, | and )\d+)*)", re.IGNORECASE)
+
+
+def traps(text: str) -> set[tuple[str, str]]:
+    """Numbers of traps, each with a test that a row of a table names for it."""
+    rows = re.findall(r"^\| (\d+) \|(.*)\|$", text, re.MULTILINE)
+    return {(number, name) for number, row in rows for name in re.findall(r"`(test_\w+)`", row)}
+
+
+@pytest.mark.parametrize("page", TRAP_TABLES, ids=lambda page: page.name)
+def test_each_trap_has_tests_that_name_it(page: Path) -> None:
+    named = {
+        (number, function.name)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if path != Path(__file__).resolve()
+        for function in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(function, ast.FunctionDef)
+        for numbers in TRAP.findall(ast.get_docstring(function) or "")
+        for number in re.findall(r"\d+", numbers)
+    }
+    wanted = traps(page.read_text(encoding="utf-8").split("## Traps that others fell into")[1])
+    assert wanted
+    assert wanted - named == set()
 
 
 CITING = [ROOT / name for name in ("bench", "examples", "node", "replication", "storage", "tests", "tidelog")]

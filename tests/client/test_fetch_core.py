@@ -211,7 +211,7 @@ def test_a_new_leader_must_confirm_the_log_before_a_fetch() -> None:
 
 @pytest.mark.parametrize("end", [EpochEnd(LeaderEpoch(0), Offset(7)), EpochEnd(NO_LEADER_EPOCH, Offset(-1))])
 def test_records_that_were_read_and_truncated_raise_an_error(end: EpochEnd) -> None:
-    """KIP-320: the log was truncated below the records that the user has read."""
+    """Trap 6, KIP-320: the log was truncated below the records that the user has read."""
     session = RequestSession()
     session.ready()
     session.fetched(batch(0, 10))

@@ -156,7 +156,8 @@ def test_the_topic_is_created_once_whoever_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_cannot_be_created_yet_is_a_coordinator_that_is_not_available(tmp_path: Path) -> None:
-    """A client repeats the lookup until enough nodes run."""
+    """Trap 7: what has no leader is an error that clients repeat, not the address of node -1. A client repeats the
+    lookup until enough nodes run."""
 
     async def steps(nodes: RealNodes) -> None:
         request = groups_pb2.FindCoordinatorRequest(type=GROUP, keys=["g"])
@@ -170,7 +171,8 @@ def test_a_topic_that_cannot_be_created_yet_is_a_coordinator_that_is_not_availab
 
 
 def test_offsets_are_answered_in_the_order_of_the_request(tmp_path: Path) -> None:
-    """Clients match answers by position, whatever is refused in between."""
+    """Trap 12: clients match answers by position, whatever is refused in between. Trap 18: a partition without a
+    committed offset has offset -1, never 0."""
 
     async def steps(nodes: RealNodes) -> None:
         await create(nodes, "orders")

@@ -141,6 +141,7 @@ def test_a_truncated_batch_is_no_duplicate_afterwards(cluster: Cluster) -> None:
 
 
 def test_readers_of_decided_records_see_no_open_transaction(cluster: Cluster) -> None:
+    """Trap 8: ListOffsets respects the isolation level, also by timestamp."""
     cluster.produce(1, numbered(0, 2))
     cluster.produce(1, numbered(2, 2, txn=True))
     assert (latest(cluster, UNCOMMITTED), latest(cluster, COMMITTED)) == (4, 2)

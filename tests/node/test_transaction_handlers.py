@@ -161,7 +161,7 @@ def test_a_producer_id_is_taken_when_the_coordinator_needs_one(world: World) -> 
 
 
 def test_without_a_producer_id_the_producer_tries_again(world: World) -> None:
-    """Trap 17 of the wire notes: the error must be one that clients repeat."""
+    """Trap 17: the error must be one that clients repeat."""
     world.answers = lambda _partition, _request: ProducerIdNeeded()
     world.producer_ids = [NotController("none")]
     with pytest.raises(CoordinatorNotAvailable):
@@ -169,6 +169,7 @@ def test_without_a_producer_id_the_producer_tries_again(world: World) -> None:
 
 
 def test_without_the_internal_topic_the_producer_looks_the_coordinator_up(world: World) -> None:
+    """Trap 17: the error must be one on which clients look the coordinator up again."""
     world.image = EMPTY
     with pytest.raises(CoordinatorNotAvailable):
         world.call("init_producer_id", init())

@@ -109,7 +109,7 @@ def test_a_fenced_static_member_cannot_commit() -> None:
 
 
 def test_each_partition_has_its_own_outcome_in_the_order_of_the_request() -> None:
-    """kafka-wire.md, trap 12: clients match by position."""
+    """Trap 12: clients match by position."""
     coordinator = Coordinator({"t": 2})
     asked = (
         at(1, 5),
@@ -143,7 +143,7 @@ def test_each_partition_has_its_own_outcome_in_the_order_of_the_request() -> Non
 
 
 def test_offsets_are_fetched_by_name_or_all_with_their_leader_epochs() -> None:
-    """kafka-wire.md, trap 5: the leader epoch comes also when partitions are named."""
+    """Trap 5: the leader epoch comes also when partitions are named, and from the next coordinator."""
     coordinator = Coordinator({"t": 3, "u": 1})
     coordinator.commit_offset(2, 7, leader_epoch=LeaderEpoch(4))
     coordinator.commit_offset(0, 8, topic="u")
@@ -155,6 +155,8 @@ def test_offsets_are_fetched_by_name_or_all_with_their_leader_epochs() -> None:
         ("u", 0, 8, -1),
         ("t", 2, 7, 4),
     ]
+    coordinator.fail_over()
+    assert coordinator.ask(OffsetFetch("g", "", -1, asked)).partitions == answer
     every = coordinator.ask(OffsetFetch("g", "", -1, None)).partitions
     assert [(each.topic, each.partition, each.offset) for each in every] == [("t", 2, 7), ("u", 0, 8)]
     assert coordinator.ask(OffsetFetch("nobody", "", -1, None)).partitions == ()

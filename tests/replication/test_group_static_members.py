@@ -113,7 +113,7 @@ def test_what_an_away_member_was_asked_to_give_up_is_free() -> None:
 
 
 def test_instance_ids_survive_a_change_of_the_coordinator() -> None:
-    """kafka-wire.md, trap 15."""
+    """Trap 15: the next coordinator knows which member has an instance id."""
     coordinator = Coordinator({"t": 4})
     first, second = two_static(coordinator)
     had = first.partitions

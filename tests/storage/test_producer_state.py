@@ -295,6 +295,7 @@ def test_a_marker_without_records_has_no_effect_for_readers(producers: Producers
 
 
 def test_a_plain_batch_within_a_transaction_is_rejected(producers: Producers) -> None:
+    """Trap 18."""
     producers.append(data(0, 1, 0, txn=True))
     with pytest.raises(InvalidTxnState):
         producers.append(data(1, 1, 1))

@@ -159,7 +159,7 @@ def test_an_older_epoch_asks_nobody(leader: Leader) -> None:
 
 
 def test_after_an_abort_offsets_are_as_kafkas(leader: Leader) -> None:
-    """Trap 18 of the wire notes: a marker takes one offset, and the end is right behind it."""
+    """Trap 18: a marker takes one offset, and the end is right behind it."""
     leader.append(0, leader.begin())
     assert leader.mark(epoch=1) == 1
     leader.log.advance_high_watermark(leader.log.log_end_offset)
@@ -170,6 +170,7 @@ def test_after_an_abort_offsets_are_as_kafkas(leader: Leader) -> None:
 
 
 def test_control_batches_of_clients_are_refused(leader: Leader) -> None:
+    """Trap 18."""
     marker = control_batch(
         EndTxnMarker(committed=True, coordinator_epoch=0), timestamp=NOW, producer_id=PRODUCER, producer_epoch=0
     )
