@@ -29,6 +29,7 @@ from typing import Any, Final
 from node.coordinators.coordinator_figures import CoordinatorMeter
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorCause, CoordinatorState, state_after
+from node.coordinators.notice_log import NoticeLog
 from node.coordinators.record_batches import EncodedDecision, batches_of, encoded, fits
 from node.replicas.leader_replica import LeaderReplica
 from node.replicas.replica import Replica
@@ -91,6 +92,7 @@ class _Outcome:
     answer: Any
     to: asyncio.Future[Any] | None
     effects: tuple[object, ...]
+    notice: str
     changes: bool
 
 
@@ -107,10 +109,12 @@ class PartitionCoordinator:
         commit_ms_max: int,
         wake: Callable[[PartitionCoordinator], None],
         refused: Callable[[PartitionIndex, str], None],
+        notices: NoticeLog,
         meter: CoordinatorMeter,
     ) -> None:
         """leader: the role of the replica. commit_ms_max: how long a request waits for its commit. wake: requests a
-        call of `work`. refused: called once for each suspension, with its reason, when it concerns a request."""
+        call of `work`. refused: called once for each suspension, with its reason, when it concerns a request.
+        notices: where the notices of decisions go."""
         self.kind = kind
         self.name = replica.name
         self.log = replica.log
@@ -119,7 +123,7 @@ class PartitionCoordinator:
         self.retry_at: Millis | None = None
         """When a suspended coordinator checks again whether appends are possible."""
         self._leader, self._clock, self._commit_ms_max = leader, clock, commit_ms_max
-        self._wake, self._refused, self._meter = wake, refused, meter
+        self._wake, self._refused, self._notices, self._meter = wake, refused, notices, meter
         self._unreported: str | None = None
         """Why the coordinator is suspended, as long as no request was refused because of it."""
         self._postponed_to: Millis | None = None
@@ -387,7 +391,7 @@ class PartitionCoordinator:
                 return
             self._apply(decision)
         self._undelivered.append(
-            _Outcome(Offset(-1), decision.answer, to, decision.effects, changes=bool(decision.records))
+            _Outcome(Offset(-1), decision.answer, to, decision.effects, decision.notice, changes=bool(decision.records))
         )
 
     def _apply(self, decision: Decision[Any]) -> None:
@@ -504,6 +508,8 @@ class PartitionCoordinator:
             outcome = outcomes.popleft()
             if outcome.to is not None:
                 _answer(outcome.to, outcome.answer)
+            if outcome.notice:
+                self._notices.write(self, outcome.notice, self._clock.monotonic_ms())
             for effect in outcome.effects:
                 try:
                     self.kind.carry_out(self.partition, effect)

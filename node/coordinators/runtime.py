@@ -20,6 +20,7 @@ from node.coordinators.coordinator_figures import CoordinatorFigures, Coordinato
 from node.coordinators.coordinator_loading import Loading
 from node.coordinators.coordinator_spec import CoordinatorSpec
 from node.coordinators.coordinator_state import CoordinatorState
+from node.coordinators.notice_log import NoticeLog
 from node.coordinators.partition_coordinator import TURN_MS, PartitionCoordinator
 from node.coordinators.suspension_log import SuspensionLog
 from node.replicas.replica_manager import ReplicaManager
@@ -63,6 +64,7 @@ class CoordinatorRuntime:
         self._to_tick: set[PartitionCoordinator] = set()
         """Coordinators whose deadline has come; they are in `_to_work` too."""
         self._suspensions = SuspensionLog(kind.name, kind.topic)
+        self._notices = NoticeLog()
         self._loading = Loading(clock=clock, image=lambda: self._image, damaged=self._damaged, meter=self.meter)
         replicas.leaderships.follow(kind.topic, self)
         replicas.tick_with(self._tick, self._next_due)
@@ -103,6 +105,7 @@ class CoordinatorRuntime:
             commit_ms_max=self._commit_ms_max,
             wake=self._wake,
             refused=self._suspended,
+            notices=self._notices,
             meter=self.meter,
         )
         self._coordinators[partition] = coordinator

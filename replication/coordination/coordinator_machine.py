@@ -47,13 +47,15 @@ class Decision(Generic[A_co]):
     answer: for the caller of the request, once the decision is committed; an error rejects the request, and then there
         are no records, unless a machine says otherwise. records: to append, as one atomic batch, and to apply.
     producer: the records belong to the open transaction of this producer (offset commits only). effects: for the
-        driver of the machine, in order, once the decision is committed; each machine defines its own.
+        driver of the machine, in order, once the decision is committed; each machine defines its own. notice: what an
+        operator is to know of it, for the node's log, once it is committed; empty: nothing.
     """
 
     answer: A_co | TidelogError
     records: tuple[CoordinatorRecord[Any, Any], ...] = ()
     producer: TransactionalProducer | None = None
     effects: tuple[object, ...] = ()
+    notice: str = ""
 
 
 class CoordinatorMachine(Protocol[K_contra, V_contra]):

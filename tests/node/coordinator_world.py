@@ -113,7 +113,10 @@ class Counters:
         late = [name for name, at in self.due.items() if at <= now.monotonic_ms]
         for name in late:
             del self.due[name]
-        return [Decision(None, (CoordinatorRecord(name, 1),), effects=(f"ticked {name}",)) for name in late]
+        return [
+            Decision(None, (CoordinatorRecord(name, 1),), effects=(f"ticked {name}",), notice=f"{name} was due")
+            for name in late
+        ]
 
     def deadline(self) -> Millis | None:
         return min(self.due.values(), default=None)

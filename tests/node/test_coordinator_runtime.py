@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from node.coordinators.coordinator_state import CoordinatorState
+from node.coordinators.notice_log import LINES_MAX, WINDOW_MS
 from node.replicas.replica_config import ReplicaConfig
 from replication.coordination.coordinator_machine import TransactionalProducer
 from storage.append_info import Origin
@@ -220,6 +222,23 @@ def test_an_idle_coordinator_stays_while_too_few_replicas_are_in_sync(caplog: py
     assert world.coordinators[1].effects == [(0, "ticked a")]
     assert world.ask(1, Get("a")) == 1
     assert caplog.messages == []
+    world.close()
+
+
+def test_what_a_coordinator_decides_by_itself_is_logged_in_bounded_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "node.coordinators")
+    world = World(partitions=1)
+    world.set(0, leader=1)
+    world.until_active(1)
+    caplog.clear()
+    for number in range(LINES_MAX + 3):
+        world.ask(1, Arm(f"c{number}", due_in_ms=100))
+    world.run(1)
+    assert caplog.messages == [f"counter coordinator t-0: c{number} was due" for number in range(LINES_MAX)]
+    world.run(WINDOW_MS / 1000)
+    world.ask(1, Arm("late", due_in_ms=100))
+    world.run(1)
+    assert caplog.messages[-1].endswith("late was due; 3 earlier lines of this kind were left out")
     world.close()
 
 

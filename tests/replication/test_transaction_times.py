@@ -43,6 +43,15 @@ def test_an_open_transaction_is_aborted_when_its_timeout_has_passed() -> None:
     assert world.write((p[0], p[1] + 1), "orders-0") == [None]
 
 
+def test_a_timeout_is_noticed_and_says_whose_transaction_it_was() -> None:
+    world = World()
+    world.write(world.started(), "orders-0")
+    world.now = Instant(Millis(world.now.monotonic_ms + TIMEOUT_MS), Millis(world.now.wall_ms + TIMEOUT_MS))
+    [decision] = world.machine.tick(world.now)
+    assert f"the transaction of {TXN!r}" in decision.notice
+    assert f"timeout of {TIMEOUT_MS} ms" in decision.notice
+
+
 def test_many_timeouts_at_once_take_several_ticks_of_one_round() -> None:
     """10,000 transactions of one principal took the loop 240 ms when they timed out together."""
     world = World(TransactionConfig(abort_timed_out_interval_ms=Millis(5_000)))

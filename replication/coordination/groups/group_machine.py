@@ -19,6 +19,7 @@ removed is answered by UnknownMemberId, so that the stream can tell it at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from replication.controller.image import ClusterImage
@@ -51,7 +52,7 @@ from replication.coordination.groups.group_deletion import (
 )
 from replication.coordination.groups.groups_state import GroupsState
 from replication.coordination.groups.heartbeats import Heartbeats, nudge
-from replication.coordination.groups.member_timers import MemberTimers, TimerKind
+from replication.coordination.groups.member_timers import MemberTimers, TimerKind, removal_notice
 from replication.coordination.groups.member_views import MemberViews
 from replication.coordination.groups.membership import remove_members, waiting_members
 from replication.coordination.groups.metadata_changes import MetadataChanges
@@ -208,11 +209,11 @@ class GroupMachine:
                 if key.kind is not TimerKind.METADATA:
                     self._timers.again(key)  # once these decisions are applied
             return self._follow_metadata(now)
-        timed_out: dict[str, list[str]] = {}
+        timed_out: dict[str, dict[str, TimerKind]] = {}
         classic: dict[str, list[str]] = {}
         for key in due:
             if key.kind in (TimerKind.SESSION, TimerKind.REBALANCE):
-                timed_out.setdefault(key.group_id, []).append(key.member_id)
+                timed_out.setdefault(key.group_id, {})[key.member_id] = key.kind
             elif key.kind is TimerKind.CLASSIC_SESSION:
                 classic.setdefault(key.group_id, []).append(key.member_id)
         decisions: list[Decision[Any]] = [*self._time_out(timed_out), *self._time_out_classic(classic, now)]
@@ -231,13 +232,13 @@ class GroupMachine:
 
     # --- decisions ---
 
-    def _time_out(self, timed_out: dict[str, list[str]]) -> Iterator[Decision[None]]:
-        for group_id, member_ids in timed_out.items():
+    def _time_out(self, timed_out: dict[str, dict[str, TimerKind]]) -> Iterator[Decision[None]]:
+        for group_id, members in timed_out.items():
             group = self._state.consumer.get(group_id)
             if group is not None:
-                known = [member_id for member_id in dict.fromkeys(member_ids) if member_id in group.members]
+                known = {member_id: kind for member_id, kind in members.items() if member_id in group.members}
                 if known:
-                    yield self._removal(group, known)
+                    yield replace(self._removal(group, list(known)), notice=removal_notice(group, known))
 
     def _time_out_classic(self, timed_out: dict[str, list[str]], now: Instant) -> Iterator[Decision[None]]:
         for group_id, member_ids in timed_out.items():

@@ -5,8 +5,9 @@ Nothing of this is recorded: when a coordinator is replaced, sessions and timeou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from replication.coordination.groups.consumer_group import ConsumerGroup
 from replication.coordination.groups.group_config import GroupConfig
@@ -128,3 +129,22 @@ class MemberTimers:
             return Millis(0)
         pause = min(len(group.members) // 10, self._config.consumer_assignment_interval_max_ms)
         return Millis(last + pause)
+
+
+_NAMED_MAX: Final = 5
+"""Members that a notice names; of more it says how many there are."""
+
+
+def removal_notice(group: ConsumerGroup, members: Mapping[str, TimerKind]) -> str:
+    """Say which members of a group were removed, and what was due."""
+    named = []
+    for member_id, kind in list(members.items())[:_NAMED_MAX]:
+        metadata = group.members[member_id].metadata
+        whose = "" if metadata is None else f" (client id {metadata.client_id!r}, {metadata.client_host})"
+        if kind is TimerKind.SESSION:
+            why = "it sent no heartbeat for the session timeout"
+        else:
+            why = "it did not give up partitions within its rebalance timeout"
+        named.append(f"{member_id}{whose}: {why}")
+    more = f"; and {len(members) - _NAMED_MAX} more" if len(members) > _NAMED_MAX else ""
+    return f"removed from group {group.group_id!r}: {'; '.join(named)}{more}"

@@ -72,6 +72,8 @@ def initialize(
             transaction_refusals.completing(transactional_id, aborted),
             (steps.record(transactional_id, aborted),),
             effects=(steps.markers_of(transactional_id, aborted, coordinator_epoch),),
+            notice=f"the transaction of {transactional_id!r} (producer {value.producer_id}) is aborted, and its "
+            "producer fenced: a producer with the same transactional id starts, or an operator asked for it",
         )
     producer = _next(value, expected, fresh)
     if producer is None:

@@ -222,7 +222,11 @@ class TransactionMachine:
     def _timed_out(self, transactional_id: str, now: Instant) -> Decision[None]:
         aborted = steps.aborted_by_coordinator(self._values[transactional_id], TransactionCause.TIMED_OUT, now)
         markers = steps.markers_of(transactional_id, aborted, self._coordinator_epoch)
-        return Decision(None, (steps.record(transactional_id, aborted),), effects=(markers,))
+        notice = (
+            f"the transaction of {transactional_id!r} (producer {aborted.producer_id}) is aborted: it was open for "
+            f"longer than its timeout of {aborted.transaction_timeout_ms} ms"
+        )
+        return Decision(None, (steps.record(transactional_id, aborted),), effects=(markers,), notice=notice)
 
     def _continued(self, transactional_id: str, value: TransactionLogValue, now: Instant) -> Decision[None]:
         """A transaction that a former coordinator decided and did not complete. Kafka records an abort of nothing in
