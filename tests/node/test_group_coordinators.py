@@ -37,9 +37,11 @@ def story(
     count: int,
     steps: Callable[[RealNodes], Awaitable[None]],
     coordinators: CoordinatorSettings | None = None,
+    *,
+    within_s: float = 60,
 ) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), real_nodes(home, count, coordinators=coordinators) as nodes:
+        async with asyncio.timeout(within_s), real_nodes(home, count, coordinators=coordinators) as nodes:
             await steps(nodes)
             assert [found.defects for found in nodes.past] == [[] for _ in nodes.past]
 
