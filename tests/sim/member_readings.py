@@ -46,6 +46,8 @@ class MemberReadings:
         self._member, self._ledger, self._committed = member, ledger, committed
         self._decided, self._keep = decided, keep
         self._assigned: dict[Place, Assignment] = {}
+        self._former: dict[Place, Assignment] = {}
+        """The last assignment of each partition that was given up: a commit of it may still be under way."""
 
     def assigned(self, places: list[Place]) -> None:
         for place in places:
@@ -53,7 +55,9 @@ class MemberReadings:
 
     def revoked(self, places: list[Place]) -> None:
         for place in places:
-            self._assigned.pop(place, None)
+            found = self._assigned.pop(place, None)
+            if found is not None:
+                self._former[place] = found
 
     def got(self, place: Place, record: Record) -> None:
         """The member was given a record."""
@@ -77,7 +81,7 @@ class MemberReadings:
     def given_to(self, place: Place) -> int | None:
         """The offset below which the member was given everything, or nothing had to be given; None if it does not know
         that, because it was given nothing of the present assignment."""
-        found = self._assigned.get(place)
+        found = self._assigned.get(place) or self._former.get(place)
         if found is None or found.reading is None:
             return None
         ledger, position = found.reading.ledger, found.reading.position

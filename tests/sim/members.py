@@ -182,7 +182,7 @@ class SimMember:
             await self.step()
         with contextlib.suppress(TidelogError):
             self.consumer.pause(self.consumer.assignment)
-            await self.consumer.poll(timeout=0)  # returns nothing: what the last poll returned is processed
+            self.got(await self.consumer.poll(timeout=0))  # what the last poll returned is processed
         await self.consumer.close()
         self.is_over = True
 
