@@ -164,7 +164,7 @@ def test_members_that_are_unknown_stale_or_in_the_place_of_another(tmp_path: Pat
         late.member_id = "ghost"
         await refused(nodes, methods.GROUPS_OFFSET_COMMIT, late, UnknownMemberId, "'ghost'", "'g'", "join")
         outsider = commit("g", orders=3)
-        await refused(nodes, methods.GROUPS_OFFSET_COMMIT, outsider, UnknownMemberId, "without member id", "stop")
+        await refused(nodes, methods.GROUPS_OFFSET_COMMIT, outsider, UnknownMemberId, "'g' has members", "stop")
 
         static = join("s", "first", "orders")
         static.instance_id = "worker"
