@@ -57,8 +57,8 @@ from node.requests.types.metadata import (
     GetMetadataAnswer,
     GetMetadataRequest,
     PartitionMetadata,
+    SharedPartitions,
     TopicMetadata,
-    TopicPartitions,
 )
 from node.runtime.limits import ensure_few
 from node.security.acl_decisions import AclDecisions
@@ -122,7 +122,7 @@ class AdminHandlers:
         self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
         self._controller, self._settings = controller, settings
         self._authorizer, self._decisions = authorizer, AclDecisions(authorizer)
-        self._partitions: dict[TopicId, TopicPartitions] = {}
+        self._partitions: dict[TopicId, SharedPartitions] = {}
         """Of topics that were asked about, in the image `_partitions_at`."""
         self._partitions_at: ClusterImage | None = None
 
@@ -187,7 +187,7 @@ class AdminHandlers:
             configs=self._settings.in_force(topic.configs) if shows_configs else {},
         )
 
-    def _partitions_of(self, image: ClusterImage, topic: TopicState) -> TopicPartitions:
+    def _partitions_of(self, image: ClusterImage, topic: TopicState) -> SharedPartitions:
         """The partitions of a topic. All members of a group ask for the same ones when it begins."""
         if self._partitions_at is not image:
             self._partitions_at, self._partitions = image, {}
@@ -195,7 +195,7 @@ class AdminHandlers:
         if found is None:
             if len(self._partitions) == TOPICS_KEPT:
                 del self._partitions[next(iter(self._partitions))]
-            found = TopicPartitions(PartitionMetadata(state, _offline(image, state)) for state in topic.partitions)
+            found = SharedPartitions(PartitionMetadata(state, _offline(image, state)) for state in topic.partitions)
             self._partitions[topic.topic_id] = found
         return found
 

@@ -27,7 +27,7 @@ from node.security.audit_log import AuditLog
 from node.security.permissions import PERMISSIONS, TOPIC_OPERATIONS, Need, Scope
 from node.security.security_settings import AuthorizerConfig
 from replication.controller.image import ClusterImage
-from replication.coordination.group_requests import EveryTopic, TopicView
+from replication.coordination.group_requests import EveryTopic, VisibleTopics
 from tidelog.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -100,7 +100,7 @@ class AclAuthorizer(Authorizer):
         """As Authorizer's."""
         return self._allows(context, operation, ResourceType.TOPIC, topic)
 
-    def topic_view(self, context: RequestContext) -> TopicView:
+    def topic_view(self, context: RequestContext) -> VisibleTopics:
         """As Authorizer's."""
         return EveryTopic() if context.principal in self._super_users else _PrincipalView(self._decisions, context)
 

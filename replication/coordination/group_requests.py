@@ -74,7 +74,7 @@ class ConsumerGroupHeartbeat:
     topic_partitions: tuple[TopicPartitions, ...] | None = None
 
 
-class TopicView(Protocol):
+class VisibleTopics(Protocol):
     """The topics that a principal may describe. Equal views show the same topics."""
 
     def shows(self, topic: str, /) -> bool:
@@ -99,7 +99,7 @@ class MemberHeartbeat:
     request: ConsumerGroupHeartbeat
     client_id: str
     client_host: str
-    view: TopicView = EveryTopic()
+    view: VisibleTopics = EveryTopic()
 
 
 @dataclass(frozen=True, slots=True)

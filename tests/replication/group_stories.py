@@ -32,8 +32,8 @@ from replication.coordination.group_requests import (
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
-    TopicView,
     TxnOffsetCommit,
+    VisibleTopics,
 )
 from replication.coordination.groups.assignments import as_sets, as_topics
 from replication.coordination.groups.group_config import GroupConfig
@@ -339,7 +339,7 @@ class Client:
         pattern: str | None = None,
         assignor: str | None = None,
         stream: bool = True,
-        view: TopicView = EVERY_TOPIC,
+        view: VisibleTopics = EVERY_TOPIC,
     ) -> None:
         self.coordinator = coordinator
         self.member_id, self.group_id = member_id, group_id

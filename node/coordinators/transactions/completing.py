@@ -28,7 +28,7 @@ Submit: TypeAlias = Callable[[PartitionIndex, Any], asyncio.Future[Any]]
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
+class _WaitingRequest:
     """late: the timer of a request that waits."""
 
     request: Any
@@ -43,7 +43,7 @@ class CompletingTransactions:
     def __init__(self, submit: Submit) -> None:
         """submit: gives a request to the coordinator of a partition; raises its TidelogError if it decides nothing."""
         self._submit = submit
-        self._of: dict[PartitionIndex, dict[str, list[_Waiting]]] = {}
+        self._of: dict[PartitionIndex, dict[str, list[_WaitingRequest]]] = {}
 
     def begin(self, partition: PartitionIndex, transactional_id: str) -> None:
         """A transaction was decided."""
@@ -66,7 +66,7 @@ class CompletingTransactions:
         """The answer to a request that was answered with ConcurrentTransactions before, once the transaction is
         complete."""
         loop = asyncio.get_running_loop()
-        repeated = _Waiting(request, loop.create_future())
+        repeated = _WaitingRequest(request, loop.create_future())
         waiting = self._of.get(partition, {}).get(transactional_id)
         if waiting is None:  # it is complete by now
             self._decide(partition, [repeated])
@@ -75,11 +75,11 @@ class CompletingTransactions:
             repeated.late = loop.call_later(WAIT_MS / 1_000, self._give_up, partition, waiting, repeated)
         return repeated.answer
 
-    def _give_up(self, partition: PartitionIndex, waiting: list[_Waiting], late: _Waiting) -> None:
+    def _give_up(self, partition: PartitionIndex, waiting: list[_WaitingRequest], late: _WaitingRequest) -> None:
         waiting.remove(late)
         self._decide(partition, [late])
 
-    def _decide(self, partition: PartitionIndex, requests: list[_Waiting]) -> None:
+    def _decide(self, partition: PartitionIndex, requests: list[_WaitingRequest]) -> None:
         for each in requests:
             if each.late is not None:
                 each.late.cancel()

@@ -8,7 +8,7 @@ from typing import Final
 from node.metadata.message_mapping import Converter, MessageMapping
 from node.requests.types.controller_requests import AcceptedIsr, ProposalOutcome
 from node.requests.types.fetch import isolation_of
-from node.requests.types.metadata import PartitionMetadata, TopicPartitions
+from node.requests.types.metadata import PartitionMetadata, SharedPartitions
 from replication.controller.events import ElectionType
 from replication.controller.image import PartitionState
 from tidelog.errors import TidelogError
@@ -27,7 +27,7 @@ def _write_partition(partition: PartitionMetadata) -> admin_pb2.PartitionMetadat
     return admin_pb2.PartitionMetadata(offline=partition.offline, **_PARTITION.to_fields(partition.state))
 
 
-def _write_partitions(partitions: TopicPartitions) -> Sequence[admin_pb2.PartitionMetadata]:
+def _write_partitions(partitions: SharedPartitions) -> Sequence[admin_pb2.PartitionMetadata]:
     if partitions.messages is None:
         partitions.messages = [_write_partition(partition) for partition in partitions]
     return partitions.messages
@@ -59,6 +59,6 @@ CONVERTERS: Final[Mapping[object, Converter]] = {
     TidelogError: Converter(to_proto, from_proto),
     ElectionType: Converter(_write_election, _read_election),
     Isolation: Converter(int, isolation_of),
-    TopicPartitions: Converter(write=_write_partitions),
+    SharedPartitions: Converter(write=_write_partitions),
     ProposalOutcome: Converter(_write_outcome, _read_outcome),
 }

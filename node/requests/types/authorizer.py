@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from node.requests.types.api import Api
-from replication.coordination.group_requests import EveryTopic, TopicView
+from replication.coordination.group_requests import EveryTopic, VisibleTopics
 from tidelog.errors import TidelogError
 from tidelog.security.acls import AclOperation, ResourceType
 
@@ -50,7 +50,7 @@ class Authorizer:
         """Whether the caller may do this with a topic that it did not name: a refusal is not an event."""
         return True
 
-    def topic_view(self, context: RequestContext) -> TopicView:  # noqa: ARG002
+    def topic_view(self, context: RequestContext) -> VisibleTopics:  # noqa: ARG002
         """The topics that the caller may describe, now and later."""
         return EveryTopic()
 

@@ -30,7 +30,7 @@ class PartitionMetadata(NamedTuple):
     offline: Sequence[NodeId]
 
 
-class TopicPartitions(tuple[PartitionMetadata, ...]):  # noqa: SLOT001 - a tuple has no slots beside its items
+class SharedPartitions(tuple[PartitionMetadata, ...]):  # noqa: SLOT001 - a tuple has no slots beside its items
     """The partitions of a topic, which many answers share. messages: as their listener sends them, once it has."""
 
     messages: Sequence[Any] | None = None
@@ -43,7 +43,7 @@ class TopicMetadata:
     name: str = ""
     topic_id: bytes = b""
     error: TidelogError | None = None
-    partitions: TopicPartitions = field(default_factory=TopicPartitions)
+    partitions: SharedPartitions = field(default_factory=SharedPartitions)
     configs: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replication.coordination.group_requests import TopicView
+from replication.coordination.group_requests import VisibleTopics
 
 
 class MemberViews:
     """The views of the members that have patterns, by group."""
 
     def __init__(self) -> None:
-        self._views: dict[str, dict[str, TopicView]] = {}
+        self._views: dict[str, dict[str, VisibleTopics]] = {}
         self._missing: dict[str, set[str]] = {}
         """The members without a view in the last target assignment of their group that have brought none since."""
 
-    def note(self, group_id: str, member_id: str, view: TopicView) -> bool:
+    def note(self, group_id: str, member_id: str, view: VisibleTopics) -> bool:
         """A member brings its view. Returns True if it was the last one that the target assignment lacks."""
         self._views.setdefault(group_id, {})[member_id] = view
         missing = self._missing.get(group_id, set())
@@ -30,7 +30,7 @@ class MemberViews:
         missing.remove(member_id)
         return not missing
 
-    def of(self, group_id: str, member_id: str) -> TopicView | None:
+    def of(self, group_id: str, member_id: str) -> VisibleTopics | None:
         """The view of a member; None: unknown."""
         return self._views.get(group_id, {}).get(member_id)
 

@@ -16,7 +16,7 @@ from replication.coordination.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupRecord,
 )
-from replication.coordination.group_requests import TopicView
+from replication.coordination.group_requests import VisibleTopics
 from replication.coordination.groups.assignments import NOTHING, AssignedTopics, as_sets, as_topics
 from replication.coordination.groups.assignor import Assignor, GroupSpec, MemberSpec
 from replication.coordination.groups.group_config import RANGE, UNIFORM
@@ -51,7 +51,7 @@ def compute_targets(
     epoch: int,
     members: Mapping[str, MemberMetadata],
     topics_of: Callable[[str], Sequence[str]],
-    view_of: Callable[[str], TopicView | None],
+    view_of: Callable[[str], VisibleTopics | None],
     targets: Mapping[str, AssignedTopics],
     catalog: TopicCatalog,
     assignors: tuple[str, ...],
@@ -91,14 +91,14 @@ def compute_targets(
 def _spec(
     members: Mapping[str, MemberMetadata],
     topics_of: Callable[[str], Sequence[str]],
-    views: Mapping[str, TopicView | None],
+    views: Mapping[str, VisibleTopics | None],
     targets: Mapping[str, AssignedTopics],
     catalog: TopicCatalog,
 ) -> GroupSpec:
     """Members with the same subscription and view share one set of topics. One with an unknown view has, of those that
     match its pattern, the topics that it was to have."""
     topics: dict[str, Topic] = {}
-    subscriptions: dict[tuple[tuple[str, ...], str | None, TopicView | None], frozenset[UUID]] = {}
+    subscriptions: dict[tuple[tuple[str, ...], str | None, VisibleTopics | None], frozenset[UUID]] = {}
     specs: dict[str, MemberSpec] = {}
     for member_id in sorted(members):
         member, view = members[member_id], views.get(member_id)
