@@ -27,8 +27,8 @@ from node.requests.types.metadata import (
     ADMIN_GET_METADATA,
     GetMetadataAnswer,
     PartitionMetadata,
+    SharedPartitions,
     TopicMetadata,
-    TopicPartitions,
 )
 from replication.controller.image import PartitionState
 from tidelog.errors import (
@@ -155,7 +155,7 @@ def test_metadata_are_encoded_with_missing_topics() -> None:
         PartitionEpoch(5),
     )
     found = TopicMetadata(
-        "orders", TOPIC.bytes, None, TopicPartitions([PartitionMetadata(state, [NodeId(2)])]), {"a": "b"}
+        "orders", TOPIC.bytes, None, SharedPartitions([PartitionMetadata(state, [NodeId(2)])]), {"a": "b"}
     )
     missing = TopicMetadata(topic_id=b"short", error=UnknownTopicOrPartition("no such topic"))
     answer = GetMetadataAnswer("cluster", NodeId(1), (ADDRESS,), (found, missing), Offset(9))
