@@ -98,7 +98,9 @@ def test_a_partition_is_given_up_after_its_records_are_processed() -> None:
                         await asyncio.sleep(0.05)  # noqa: TID251 - the record is being processed
                         assert log == ["assigned [0, 1]"]
                     while f"revoked [{revoked}]" not in log:
+                        fill(cluster, "orders", kept, 1)  # there is a next record, however late the revocation comes
                         mine.append(await anext(iterator))
+                    fill(cluster, "orders", kept, 20)
                     after = [await anext(iterator) for _ in range(20)]
                     assert {record.partition for record in after} == {kept}
                     processed = [record.offset for record in mine if record.partition == revoked]
