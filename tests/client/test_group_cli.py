@@ -117,6 +117,8 @@ def test_groups_are_listed_described_and_deleted(cluster: MemoryCluster, tidelog
         assert "has members: stop them first; `tidelog group describe g` shows them" in tidelog.err
     assert tidelog("group", "list", "--state", "Stable", "--json") == 0
     assert tidelog.json == []
+    assert tidelog("group", "list", "--state", "Stabel") == 1
+    assert "unknown group state 'Stabel'; use Empty, Assigning," in tidelog.err
     assert tidelog("group", "delete", "g") == 0
     assert tidelog.err == "group 'g' deleted\n"
     assert tidelog("group", "delete", "g", "--json") == 1

@@ -56,6 +56,24 @@ def open_producer(producer_id: int, start: int, *, silent_ms: int = 1_000, epoch
     )
 
 
+def test_consume_leaves_out_what_was_aborted(cluster: MemoryCluster, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with sync.Producer(cluster.bootstrap, transactional_id="etl") as producer:
+        for value in (b"aborted", b"committed"):
+            with producer.transaction() as txn:
+                txn.send("orders", value, partition=0)
+                if value == b"aborted":
+                    txn.abort()
+    for options, lines in (
+        (["--isolation", "read_committed"], [b"committed"]),
+        (["--isolation", "read_committed", "--group", "g"], [b"committed"]),
+        ([], [b"aborted", b"committed"]),
+    ):
+        assert main(["consume", "orders", *options]) == 0
+        assert capfdbinary.readouterr().out.splitlines() == lines
+    assert main(["consume", "orders", "--isolation", "committed"]) == 1
+    assert b"read_committed" in capfdbinary.readouterr().err
+
+
 def test_transactional_ids_are_listed_and_described(cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]) -> None:
     with sync.Producer(cluster.bootstrap, transactional_id="done") as done, done.transaction() as txn:
         txn.send("orders", b"v")

@@ -33,6 +33,7 @@ def world() -> World:
     [
         (ListTransactions(), "abc"),
         (ListTransactions(states=("Empty", "PrepareCommit")), "ac"),
+        (ListTransactions(states=("empty", "PREPARECOMMIT")), "ac"),
         (ListTransactions(producer_ids=(ProducerId(1_002), ProducerId(9))), "b"),
         (ListTransactions(duration_ms_min=0), "bc"),
         (ListTransactions(duration_ms_min=1_001), "b"),

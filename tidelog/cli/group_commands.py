@@ -31,6 +31,8 @@ app = typer.Typer(help="Consumer groups: members, committed offsets, lag.", no_a
 app.command("reset-offsets")(reset_offsets)
 Groups = Annotated[list[str], typer.Argument(help="Ids of groups.", show_default=False)]
 
+STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+
 CLEAR = "\x1b[2J\x1b[H"
 """Clears a terminal and moves to its first line."""
 
@@ -44,6 +46,9 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List all groups."""
+    unknown = [name for name in state or () if name.lower() not in map(str.lower, STATES)]
+    if unknown:
+        raise InvalidRequest(f"unknown group state {unknown[0]!r}; use {', '.join(STATES)}")
     found = query(bootstrap, lambda admin: admin.list_groups(states=state or ()))
     if as_json:
         print_json(found)

@@ -159,6 +159,13 @@ def consume(
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit what was printed.")
     ] = None,
+    isolation: Annotated[
+        str,
+        typer.Option(
+            "--isolation",
+            help="read_uncommitted, or read_committed: leave out what a transaction aborted, stop at one that is open.",
+        ),
+    ] = "read_uncommitted",
     client_id: ClientId = "",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
@@ -173,7 +180,16 @@ def consume(
         with printed_warnings():
             count = asyncio.run(
                 _consume_as_member(
-                    group, topic, bootstrap, client_id, _reset(start), most, follow=follow, keys=keys, as_json=as_json
+                    group,
+                    topic,
+                    bootstrap,
+                    client_id,
+                    _reset(start),
+                    most,
+                    isolation=isolation,
+                    follow=follow,
+                    keys=keys,
+                    as_json=as_json,
                 )
             )
         if not as_json:
@@ -185,7 +201,9 @@ def consume(
 
     async def work() -> int:
         await _reach(bootstrap, topic, client_id)
-        async with Consumer(bootstrap, tls=chosen_tls(), sasl=chosen_sasl(), client_id=client_id) as consumer:
+        async with Consumer(
+            bootstrap, isolation=isolation, tls=chosen_tls(), sasl=chosen_sasl(), client_id=client_id
+        ) as consumer:
             everything = await consumer.partitions(topic)
             chosen = (
                 everything
@@ -247,6 +265,7 @@ async def _consume_as_member(
     reset: str | timedelta,
     most: int | None,
     *,
+    isolation: str,
     follow: bool,
     keys: bool,
     as_json: bool,
@@ -267,6 +286,7 @@ async def _consume_as_member(
         bootstrap,
         group=group,
         topics=[topic],
+        isolation=isolation,
         auto_offset_reset=reset,
         on_assigned=None if follow else note_ends,
         on_revoked=forget,

@@ -34,7 +34,8 @@ def list_transactions(
     values: Mapping[str, TransactionLogValue], request: ListTransactions, now: Instant
 ) -> Decision[ListTransactionsAnswer]:
     """Decide on ListTransactions. values: by transactional id."""
-    states = frozenset(request.states)
+    by_case = {name.lower(): name for name in STATE_NAMES.values()}
+    states = frozenset(by_case.get(name.lower(), name) for name in request.states)
     unknown = sorted(states - set(STATE_NAMES.values()))
     if unknown:
         return Decision(
