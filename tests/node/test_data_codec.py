@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from node.listeners.grpc import codecs
 from node.listeners.grpc.codec import ApiCodec
 from node.requests.types import fetch, offsets, produce, producers
+from node.requests.types import marker_requests as markers
 from node.requests.types.api import Api
 from node.runtime.memory_budget import AnswerCharge, Kind, MemoryBudget
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
@@ -75,6 +76,8 @@ produce_requests = st.builds(
     int32,
     int32,
     lists(st.builds(produce.ProduceBatch, int64, topic_ids, int32, int32, records)),
+    text,
+    int32,
 )
 produce_answers = st.builds(
     produce.ProduceAnswer,
@@ -124,6 +127,8 @@ fetch_answers = st.builds(
     ),
     st.none(),
 )
+partition_ids = st.builds(markers.PartitionId, topic_ids, int32)
+active_producers = st.builds(markers.ActiveProducer, int64, int32, int32, int64, int32, int64)
 VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = {
     produce.DATA_PRODUCE: (produce_requests, produce_answers),
     produce.DATA_PRODUCE_STREAM: (produce_requests, produce_answers),
@@ -157,6 +162,43 @@ VALUES: dict[Api[Any, Any], tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]
     producers.DATA_INIT_PRODUCER_ID: (
         st.builds(producers.InitProducerIdRequest, int64, int32),
         st.builds(producers.InitProducerIdAnswer, int64, int32),
+    ),
+    markers.DATA_WRITE_TXN_MARKERS: (
+        st.builds(
+            markers.WriteTxnMarkersRequest,
+            tuples(
+                st.builds(markers.TransactionMarker, int64, int32, int32, st.booleans(), tuples(partition_ids), int32)
+            ),
+        ),
+        st.builds(
+            markers.WriteTxnMarkersAnswer,
+            tuples(
+                st.builds(
+                    markers.WrittenMarker,
+                    tuples(st.builds(markers.MarkedPartition, topic_ids, int32, st.none() | errors)),
+                )
+            ),
+        ),
+    ),
+    markers.DATA_DESCRIBE_PRODUCERS: (
+        st.builds(markers.DescribeProducersRequest, tuples(partition_ids)),
+        st.builds(
+            markers.DescribeProducersAnswer,
+            tuples(
+                st.builds(
+                    markers.DescribedProducers,
+                    topic_ids,
+                    int32,
+                    st.none() | errors,
+                    int64,
+                    tuples(active_producers),
+                )
+            ),
+        ),
+    ),
+    markers.DATA_ABORT_TRANSACTION: (
+        st.builds(markers.AbortTransactionRequest, topic_ids, int32, int64, int32, int64),
+        st.builds(markers.AbortTransactionAnswer),
     ),
 }
 DATA_CODECS = codecs.codecs_of("Data")
