@@ -302,10 +302,16 @@ class CoordinatedWorkload:
         """All faults have ended: paused clients continue, and every partition must have an owner again."""
         for slot in self._slots:
             slot.resume()
+        self._sim.run_until(
+            lambda: not self._unowned(), within=OWNED_WITHIN, what=lambda: f"every partition: {self._unowned()}"
+        )
+
+    def _unowned(self) -> list[str]:
+        """The partitions that do not have one owner. Clients that end only now are replaced."""
+        for slot in self._slots:
             slot.restart()
-        self.group.settle(OWNED_WITHIN)
-        if self.pipeline is not None:
-            self.pipeline.group.settle(OWNED_WITHIN)
+        groups = [self.group] if self.pipeline is None or not self._workers else [self.group, self.pipeline.group]
+        return [name for group in groups for name in group.unsettled()]
 
     def stop_transactors(self, within: float) -> None:
         """Every instance ends its transaction, and none begins another one."""
