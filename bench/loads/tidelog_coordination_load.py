@@ -75,8 +75,10 @@ async def rebalance(job: Job, gate: Gate) -> dict[str, Any]:
         )
         async with consumer:
             polling = asyncio.create_task(_poll(consumer))
-            await stop[number].wait()
-            polling.cancel()
+            try:
+                await stop[number].wait()
+            finally:
+                polling.cancel()
 
     await gate.wait_async()
     began = time.perf_counter()
