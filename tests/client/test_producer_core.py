@@ -44,6 +44,18 @@ def test_a_batch_lingers_and_is_then_sent_to_the_leader() -> None:
     assert [(give.node, give.batch.outcome.records) for give in session.gives] == [(1, 2)]
 
 
+def test_a_stream_that_breaks_without_a_batch_reports_nothing() -> None:
+    """A place in the node's window was freed meanwhile: the next event fills it."""
+    session = RequestSession()
+    session.put()
+    session.lead()
+    session.tick(5)
+    (attempt,) = session.core._attempts.values()
+    session.core._leave_window(attempt)
+    assert session.core.handle() == []
+    session.tick(1)
+
+
 def test_a_full_batch_does_not_linger() -> None:
     session = RequestSession()
     session.lead()

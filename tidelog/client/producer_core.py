@@ -215,7 +215,7 @@ class ProducerCore:
         effects: list[Effect] = []
         for event in events:
             self._apply(event, effects)
-        while self._touched:
+        while self._touched and events:  # without an event the next one fills what `take` has touched
             self._fill(self._touched.popitem()[0], events[-1].at, effects)
         return effects
 
