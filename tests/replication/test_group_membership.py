@@ -53,7 +53,6 @@ def test_the_first_member_gets_everything_with_its_first_answer() -> None:
 
 def test_a_second_member_waits_until_the_first_gives_up_its_half_and_the_first_keeps_reading_the_other() -> None:
     """Trap 19: a partition has one owner, and what does not move is read without a pause."""
-    """Trap 19: a partition has one owner, and what does not move is read without a pause."""
     coordinator = Coordinator({"t": 4})
     first, second = Client(coordinator, "m1", stream=False), Client(coordinator, "m2", stream=False)
     first.join()
@@ -145,7 +144,6 @@ def test_a_push_does_not_extend_a_session() -> None:
 
 
 def test_a_member_that_does_not_give_up_in_time_is_removed() -> None:
-    """Trap 19: a member that never answers does not stop the others."""
     """Trap 19: a member that never answers does not stop the others."""
     coordinator = Coordinator({"t": 4})
     first, second = Client(coordinator, "m1"), Client(coordinator, "m2")
