@@ -1,4 +1,4 @@
-"""Sending the markers of decided transactions: repeated until their leaders have them, whoever leads."""
+"""Sending the markers of decided transactions: repeated until each has reached the leader of its partition, also after a change of leaders."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def a_revocation_needs_no_confirmation(patch: Patch) -> None:
 
 
 def a_partition_is_free_while_it_is_owned(patch: Patch) -> None:
-    """A member gets its target assignment at once, whoever has the partitions."""
+    """A member gets its target assignment at once, even while others still have the partitions."""
     patch.setattr(Heartbeats, "_is_free", lambda *_: True)
     patch.setattr(ConsumerGroup, "owner", lambda *_: None)
 
