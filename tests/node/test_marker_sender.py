@@ -1,4 +1,5 @@
-"""Sending the markers of decided transactions: repeated until each has reached the leader of its partition, also after a change of leaders."""
+"""Sending the markers of decided transactions: repeated until each has reached the leader of its partition, whichever
+node that is by then."""
 
 from __future__ import annotations
 
