@@ -24,6 +24,7 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tests.sim.process import CURRENT, PAID_FROM_US, Process, ProcessState
@@ -471,7 +472,8 @@ class SimLoop(LoopInterface):
     def dispose(self) -> None:
         """End the world: dispose of every unfinished task silently, without running it further.
 
-        A coroutine that awaits while it is being closed is closed again until it ends.
+        A coroutine that awaits while it is being closed is closed again until it ends. The innermost one comes first:
+        an outer one that ends would leave it behind.
         """
         self._muted = True
         unfinished = self.unfinished_tasks()  # keeps references: nothing else holds a task that has not started
@@ -479,14 +481,22 @@ class SimLoop(LoopInterface):
         self._timers.clear()
         for task in unfinished:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coro = task.get_coro()
-            for _ in range(100):
-                try:
-                    task.context.copy().run(coro.close)
-                    break
-                except (Exception, BaseExceptionGroup):  # noqa: BLE001 - errors during disposal do not count
-                    continue
+            for coro in _innermost_first(task.get_coro()):
+                for _ in range(100):
+                    try:
+                        task.context.copy().run(coro.close)
+                        break
+                    except (Exception, BaseExceptionGroup):  # noqa: BLE001 - errors during disposal do not count
+                        continue
         self.close()
+
+
+def _innermost_first(coro: Any) -> list[Any]:
+    """A coroutine and those that it awaits, each by the one before."""
+    chain = [coro]
+    while isinstance(awaited := getattr(chain[-1], "cr_await", None), CoroutineType):
+        chain.append(awaited)
+    return chain[::-1]
 
 
 def _turn() -> None:

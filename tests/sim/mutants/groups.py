@@ -62,7 +62,7 @@ def members_are_told_with_their_next_heartbeat(patch: Patch) -> None:
 
 def new_partitions_are_not_noticed(patch: Patch) -> None:
     """A change of the cluster's metadata leads to no other assignment."""
-    patch.setattr(MetadataChanges, "refresh", lambda *_: [])
+    patch.setattr(MetadataChanges, "note", lambda *_: None)
 
 
 def every_join_moves_everything(patch: Patch) -> None:
