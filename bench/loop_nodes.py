@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.process.free_ports import free_ports
 from node.process.node import Node
 from node.process.process import NodeProcess
 from storage.directory.maintenance_config import MaintenanceConfig
@@ -137,12 +137,3 @@ class Nodes:
 
 def _is_ready(process: BenchProcess) -> bool:
     return process.node is not None and process.node.figures().ready
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports without a listener."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]

@@ -43,6 +43,7 @@ NODE_OUTERMOST = {
     "server.py",
     "server_tls.py",
     "transport.py",
+    "free_ports.py",
     "local_cluster.py",
     "probe.py",
     "process.py",

@@ -12,7 +12,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bench.systems.system import HOST, NODES, PeerMissing, System, answers, free_ports, need_clients
+from bench.systems.system import HOST, NODES, PeerMissing, System, answers, need_clients
+from node.process.free_ports import free_ports
 
 _CONFIGURATION = """server_name: node-{number}
 listen: {host}:{client}
@@ -34,7 +35,7 @@ class JetStream(System):
         need_clients()
         super().__init__(directory)
         self._server = server
-        ports = free_ports(2 * NODES)
+        ports = iter(free_ports(2 * NODES))
         self._ports = [(next(ports), next(ports)) for _ in range(NODES)]
 
     @property

@@ -23,9 +23,9 @@ from bench.systems.system import (
     SystemFailed,
     answers,
     dies_with_us,
-    free_ports,
     need_clients,
 )
+from node.process.free_ports import free_ports
 
 LIBS: Final = "TIDELOG_KAFKA_LIBS"
 """The variable that names the directory with the jars."""
@@ -62,7 +62,7 @@ class Kafka(System):
         self._libs = _libs()
         need_clients()
         super().__init__(directory)
-        ports = free_ports(2 * NODES)
+        ports = iter(free_ports(2 * NODES))
         self._ports = [(next(ports), next(ports)) for _ in range(NODES)]
         (directory / "log4j2.properties").write_text(_LOGGING)
 

@@ -11,7 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from bench.systems.system import HOST, NODES, PeerMissing, System, answers, free_ports, need_clients
+from bench.systems.system import HOST, NODES, PeerMissing, System, answers, need_clients
+from node.process.free_ports import free_ports
 
 _SERVERS: Final = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"), Path("/usr/local/lib/rabbitmq/bin/rabbitmq-server"))
 """The server itself: the command on the path is a wrapper that changes the user."""
@@ -31,7 +32,7 @@ class RabbitMq(System):
         need_clients()
         super().__init__(directory)
         self._server, self._port_mapper = server, port_mapper
-        ports = free_ports(1 + 3 * NODES)
+        ports = iter(free_ports(1 + 3 * NODES))
         self._mapper_port = next(ports)
         self._ports = [(next(ports), next(ports), next(ports)) for _ in range(NODES)]
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -195,15 +194,3 @@ def answers(address: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def free_ports(count: int) -> Iterator[int]:
-    """Distinct ports without a listener, below the system's range for outgoing connections (32768 and up on Linux)."""
-    found = []
-    for port in random.sample(range(18_000, 32_000), 14_000):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            found.append(port)
-        if len(found) == count:
-            break
-    return iter(found)

@@ -15,14 +15,13 @@ import argparse
 import contextlib
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +29,7 @@ from typing import Any, Final, Self
 
 import grpc
 
+from node.process.free_ports import free_ports
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, status
 from tidelog.protocol.grpc_transport import blocking_channel
@@ -38,9 +38,6 @@ from tidelog.security.tls_files import Tls
 from tidelog.types import Endpoint
 
 HOST: Final = "127.0.0.1"
-PORTS: Final = range(18_000, 32_000)
-"""Ports below the system's range for outgoing connections (32768 and up on Linux), which could otherwise take the port
-of a node that is down for a moment."""
 
 _POLL_S: Final = 0.05
 _SHORT_RUN_S: Final = 10.0
@@ -380,7 +377,10 @@ class LocalCluster:
 
     def _prepare(self, count: int, settings: Mapping[str, Any], first_port: int, *, inner: bool) -> list[LocalNode]:
         nodes = []
-        ports = _free_ports(3 * count)
+        try:
+            ports = iter(free_ports(3 * count))
+        except OSError as error:
+            raise ClusterFailed(f"the nodes have no addresses: {error.strerror}") from None
         for node_id in range(count):
             directory = self.directory / f"node-{node_id}"
             known = _known_addresses(directory / "tidelog.toml")
@@ -448,18 +448,6 @@ def _ensure_free(node: LocalNode) -> None:
                     f"node {node.node_id} cannot listen at {address} ({error.strerror}): another process, perhaps "
                     "another cluster, uses it. Stop that, or choose another directory and other ports"
                 ) from None
-
-
-def _free_ports(count: int) -> Iterator[int]:
-    """Distinct free ports, chosen at random so that several clusters rarely choose the same one."""
-    found = []
-    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            found.append(port)
-        if len(found) == count:
-            return iter(found)
-    raise ClusterFailed(f"fewer than {count} free ports from {PORTS.start} to {PORTS.stop}: stop a process there")
 
 
 def main(arguments: list[str] | None = None) -> int:

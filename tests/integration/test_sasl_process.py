@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,18 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from node.process.free_ports import free_ports
+
 pytestmark = pytest.mark.integration
 
 SECRET = "0123456789abcdef" * 2
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 class SaslNode:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_sasl_process import free_ports
+from node.process.free_ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(150)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from uuid import UUID
 
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from node.process.free_ports import free_ports
 from storage.checkpoints.checkpoint_file import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -42,7 +42,7 @@ class Broker:
         self.directory = home / "data"
         self._log = home / "broker.log"
         self._properties = home / "server.properties"
-        self._ports = _free_ports(2)
+        self._ports = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
         self._properties.write_text(
             "".join(f"{name}={value}\n" for name, value in self._settings(settings or {}).items())
@@ -177,15 +177,3 @@ class Broker:
 def _offsets(path: str) -> dict[TopicPartition, Offset]:
     """Kafka makes a checkpoint empty first."""
     return read_offsets(OsFiles(), path) if OsFiles().size(path) else {}
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports without a listener."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

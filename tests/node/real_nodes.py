@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from node.listeners.grpc.codecs import grpc_services
 from node.listeners.grpc.server import GrpcServer
 from node.listeners.grpc.server_tls import ServerTls
 from node.observability.meters.request_meter import RequestMeters
+from node.process.free_ports import free_ports
 from node.process.node import Node
 from node.process.process import ANSWER_GRACE_MS
 from node.quotas.client_quotas import ClientQuotas
@@ -33,7 +33,7 @@ from node.security.security_settings import AuthorizerConfig
 from replication.controller.scram_users import CLUSTER_USER
 from storage.files.os_files import OsFiles
 from tidelog.clock import MachineClock
-from tidelog.errors import ConnectionLost, RequestTimedOut, TopicExists
+from tidelog.errors import ConnectionLost, InvalidConfig, RequestTimedOut, TopicExists
 from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.sasl_client import SaslClient
@@ -148,8 +148,7 @@ class RealNodes:
             )
             for name in bound
         ]
-        for server in servers:
-            server.bind(bound[server.listener])
+        await _bind(servers, bound)
         executors: list[ThreadExecutor] = []
 
         def make(name: str, workers: int = 1) -> ThreadExecutor:
@@ -302,13 +301,16 @@ async def real_nodes(
         await nodes.kill_all()
 
 
-def _free_addresses(count: int) -> list[Endpoint]:
-    """Ports that are free now: each node must know those of the others before it starts."""
-    sockets = [socket.socket() for _ in range(count)]
+async def _bind(servers: list[GrpcServer], addresses: Mapping[str, Endpoint]) -> None:
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [Endpoint("127.0.0.1", each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        for server in servers:
+            server.bind(addresses[server.listener])
+    except InvalidConfig:
+        for server in servers:
+            await server.stop(0)
+        raise
+
+
+def _free_addresses(count: int) -> list[Endpoint]:
+    """Each node must know those of the others before it starts."""
+    return [Endpoint("127.0.0.1", port) for port in free_ports(count)]
