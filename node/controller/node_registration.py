@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 
 from node.config import ReplicationConfig
 from node.controller.controller_client import ControllerClient
+from node.controller.controller_lease import ControllerLease
 from node.metadata.metadata_log import MetadataLog
 from node.requests.types.controller_requests import CONTROLLER_HEARTBEAT, CONTROLLER_REGISTER_NODE
 from node.runtime.work import run_in
@@ -98,6 +99,7 @@ class Registration:
         self._metadata, self._controller = metadata, controller
         self._clock, self._times, self._refused = clock, times, refused
         self._progress = _Progress()
+        self.lease = ControllerLease(clock)
         self._named: list[LogDirectory] = []
         """The directories that the registration names."""
         self._wake = asyncio.Event()
@@ -277,8 +279,10 @@ class Registration:
 
     async def _heartbeat(self, damaged: Sequence[DamagedReplica]) -> HeartbeatAnswer:
         timeout_ms = max(self._times.heartbeat_ms, self._times.session_ms // 3)
-        request = self._beat_request(damaged)
-        return await self._controller.call(CONTROLLER_HEARTBEAT, request, timeout_ms=timeout_ms)
+        request, sent_at = self._beat_request(damaged), self._clock.monotonic_ms()
+        answer = await self._controller.call(CONTROLLER_HEARTBEAT, request, timeout_ms=timeout_ms)
+        self.lease.renew(sent_at, answer.lease_ms)
+        return answer
 
     def _beat_request(self, damaged: Sequence[DamagedReplica]) -> Heartbeat:
         progress = self._progress

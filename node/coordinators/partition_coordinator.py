@@ -11,7 +11,9 @@ Invariants:
   2. An answer or effect is given away in the leader epoch of its decision, after everything that the machine had
      applied by then was committed; otherwise the request fails: with RequestTimedOut if its records were appended,
      because the next leader may have them, else with an error that says that nothing was done.
-  3. No decision is asked for while too few replicas are in sync. Requests are refused then, and the machine is dropped,
+  3. A request that changes nothing is answered from the state only while the node has a lease of the controller:
+     otherwise a newer state may be at another node (node/controller/controller_lease.py).
+  4. No decision is asked for while too few replicas are in sync. Requests are refused then, and the machine is dropped,
      so that sessions and timeouts start again afterwards; what no request asks for (an image, a timer) waits.
 Not here: reading the partition (coordinator_loading.py), when to work (runtime.py), the decisions
 (replication/coordination/).
@@ -106,15 +108,16 @@ class PartitionCoordinator:
         leader: LeaderReplica,
         *,
         clock: Clock,
+        why_no_lease: Callable[[], str],
         commit_ms_max: int,
         wake: Callable[[PartitionCoordinator], None],
         refused: Callable[[PartitionIndex, str], None],
         notices: NoticeLog,
         meter: CoordinatorMeter,
     ) -> None:
-        """leader: the role of the replica. commit_ms_max: how long a request waits for its commit. wake: requests a
-        call of `work`. refused: called once for each suspension, with its reason, when it concerns a request.
-        notices: where the notices of decisions go."""
+        """leader: the role of the replica. why_no_lease: as of CoordinatorRuntime. commit_ms_max: how long a request
+        waits for its commit. wake: requests a call of `work`. refused: called once for each suspension, with its reason,
+        when it concerns a request. notices: where the notices of decisions go."""
         self.kind = kind
         self.name = replica.name
         self.log = replica.log
@@ -123,6 +126,7 @@ class PartitionCoordinator:
         self.retry_at: Millis | None = None
         """When a suspended coordinator checks again whether appends are possible."""
         self._leader, self._clock, self._commit_ms_max = leader, clock, commit_ms_max
+        self._why_no_lease = why_no_lease
         self._wake, self._refused, self._notices, self._meter = wake, refused, notices, meter
         self._unreported: str | None = None
         """Why the coordinator is suspended, as long as no request was refused because of it."""
@@ -390,8 +394,20 @@ class PartitionCoordinator:
             elif not self._append_decided() or not self._append_transactional(records, check):
                 return
             self._apply(decision)
+        answer = decision.answer if decision.records or to is None else self._unless_replaced(decision.answer)
         self._undelivered.append(
-            _Outcome(Offset(-1), decision.answer, to, decision.effects, decision.notice, changes=bool(decision.records))
+            _Outcome(Offset(-1), answer, to, decision.effects, decision.notice, changes=bool(decision.records))
+        )
+
+    def _unless_replaced(self, answer: Any) -> Any:
+        """The answer; without a lease, the error of a coordinator that may have been replaced. What a request has
+        changed needs no lease: the in-sync replicas would not confirm it. A session that it renewed stays renewed."""
+        why = self._why_no_lease()
+        if not why:
+            return answer
+        return CoordinatorNotAvailable(
+            f"the {self} cannot tell whether its state is the newest: {why}. Look the coordinator up again; if this "
+            "lasts, check the connections of its node to the controller, and the metadata quorum"
         )
 
     def _apply(self, decision: Decision[Any]) -> None:

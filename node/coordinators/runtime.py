@@ -48,13 +48,15 @@ class CoordinatorRuntime:
         *,
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
+        why_no_lease: Callable[[], str],
         commit_ms_max: int = COMMIT_MS_MAX,
     ) -> None:
-        """call_soon: of the event loop. commit_ms_max: how long a request waits until its change is committed."""
+        """call_soon: of the event loop. why_no_lease: why another node may lead the partitions of this one, as text;
+        empty: none does. commit_ms_max: how long a request waits until its change is committed."""
         self.kind = kind
         self.meter = CoordinatorMeter()
         self._replicas, self._clock, self._call_soon = replicas, clock, call_soon
-        self._commit_ms_max = commit_ms_max
+        self._why_no_lease, self._commit_ms_max = why_no_lease, commit_ms_max
         self._image = EMPTY
         self._coordinators: dict[PartitionIndex, PartitionCoordinator] = {}
         self._to_load: asyncio.Queue[PartitionCoordinator] = asyncio.Queue()
@@ -102,6 +104,7 @@ class CoordinatorRuntime:
             replica,
             leader,
             clock=self._clock,
+            why_no_lease=self._why_no_lease,
             commit_ms_max=self._commit_ms_max,
             wake=self._wake,
             refused=self._suspended,

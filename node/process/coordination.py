@@ -60,6 +60,7 @@ class NodeCoordinators:
             replicas,
             clock=clock,
             call_soon=call_soon,
+            why_no_lease=metadata.registration.lease.why_ended,
             commit_ms_max=settings.groups.commit_timeout_ms,
         )
         self.transactions = TransactionCoordinators(
@@ -68,6 +69,7 @@ class NodeCoordinators:
             clock=clock,
             peers=peers,
             call_soon=call_soon,
+            why_no_lease=metadata.registration.lease.why_ended,
             config=settings.transactions.machine_config(),
             take_producer_id=take_producer_id,
         )

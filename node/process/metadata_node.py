@@ -49,6 +49,7 @@ from replication.controller.events import (
 )
 from replication.controller.image import ClusterImage
 from replication.controller.node_state import NodeCause
+from replication.controller.sessions import lease_ms
 from replication.raft.quorum import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
 from storage.directory.log_directory import LogDirectory
@@ -57,7 +58,7 @@ from storage.files.file_system import Files
 from storage.log.log import Log
 from tidelog.clock import Clock
 from tidelog.errors import CorruptLog, DiskFull, NodeNotAvailable
-from tidelog.types import Endpoint, Incarnation, NodeId
+from tidelog.types import Endpoint, Incarnation, Millis, NodeId
 
 _log = logging.getLogger("node.metadata")
 
@@ -124,7 +125,7 @@ class MetadataNode:
         self._controller.on_refused = self._quorum.refused
         between = config.inter_listener, config.controller_listener
         self._watch = ProcessWatch(self.view, self.metadata, listeners=between, clock=clock, peers=self._peers)
-        handlers = ControllerHandlers(self._controller, settings)
+        handlers = ControllerHandlers(self._controller, settings, self._lease_ms)
         self.client = ControllerClient(self.view, handlers, self._addresses.of_voters, clock=clock, peers=self._peers)
         self.registration = Registration(
             identity,
@@ -161,6 +162,11 @@ class MetadataNode:
             clock=self._clock,
             peers=self._peers,
         )
+
+    def _lease_ms(self) -> Millis:
+        """The lease of a node whose heartbeat this controller acknowledges now; 0 if it is no longer the leader."""
+        times, unconfirmed_ms = self._config.replication, self.view.unconfirmed_ms()
+        return Millis(0) if unconfirmed_ms is None else lease_ms(times.session_ms, times.heartbeat_ms, unconfirmed_ms)
 
     def _own_cluster(self) -> str | None:
         return self._home.identity.cluster_id

@@ -167,6 +167,7 @@ class QuorumDriver:
         self._confirming: set[NodeId] = set()
         self._defects: set[str] = set()
         view.silence_ms = lambda: 0 if self.core is None else self.core.silence_ms(clock.monotonic_ms())
+        view.unconfirmed_ms = lambda: None if self.core is None else self.core.unconfirmed_ms(clock.monotonic_ms())
         metadata.on_moved = self._note_moved
         metadata.on_full = self.refused
 

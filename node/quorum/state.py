@@ -122,6 +122,9 @@ class QuorumView:
         """The leader's address; None if it is this node or unknown."""
         self.silence_ms: Callable[[], int] = int
         """Returns the milliseconds since a leader was last heard from (set by driver.py)."""
+        self.unconfirmed_ms: Callable[[], int | None] = lambda: None
+        """Returns the milliseconds since a majority of the voters confirmed that this node leads, None if it does not
+        (set by driver.py)."""
 
     @property
     def is_lost(self) -> bool:

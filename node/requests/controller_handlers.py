@@ -5,6 +5,7 @@ A node that is not the active controller raises NotController, which names the a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from node.controller.controller_driver import ControllerDriver
@@ -50,13 +51,15 @@ from replication.controller.events import (
     VoterRemoved,
 )
 from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.types import Millis
 
 
 class ControllerHandlers:
     """One method per RPC; each responds when everything that its result depends on is committed."""
 
-    def __init__(self, driver: ControllerDriver, settings: TopicSettings) -> None:
-        self._driver, self._settings = driver, settings
+    def __init__(self, driver: ControllerDriver, settings: TopicSettings, lease_ms: Callable[[], Millis]) -> None:
+        """lease_ms: the lease of a node whose heartbeat is acknowledged now."""
+        self._driver, self._settings, self._lease_ms = driver, settings, lease_ms
 
     async def register_node(self, request: RegisterNode, _context: RequestContext) -> Registered:
         """Register the new incarnation of a node. Raises DuplicateNodeRegistration if the earlier one still runs."""
@@ -66,7 +69,8 @@ class ControllerHandlers:
     async def heartbeat(self, request: Heartbeat, _context: RequestContext) -> HeartbeatAnswer:
         """Note that a node is alive. Every voter receives heartbeats: the next controller knows the silent nodes."""
         self._driver.heartbeat_received(request.node_id, request.node_epoch)
-        return await self._driver.ask(request, HeartbeatAnswer)
+        answer = await self._driver.ask(request, HeartbeatAnswer)
+        return answer if answer.fenced else replace(answer, lease_ms=self._lease_ms())
 
     async def alter_partition(self, request: AlterPartition, _context: RequestContext) -> AlterPartitionAnswer:
         """Apply in-sync sets that a leader proposes."""

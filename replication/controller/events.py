@@ -393,10 +393,12 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """`drained`: nothing is left that another node could lead; the node is fenced and may stop."""
+    """`drained`: nothing is left that another node could lead; the node is fenced and may stop. `lease_ms`: as of
+    sessions.lease_ms, added when the answer leaves the controller."""
 
     fenced: bool
     drained: bool
+    lease_ms: Millis = Millis(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,17 @@ from collections.abc import Collection
 from tidelog.types import Millis, NodeId
 
 
+def lease_ms(session_ms: int, heartbeat_ms: int, unconfirmed_ms: int) -> Millis:
+    """The lease of a node: milliseconds, counted from when it sent the heartbeat that is acknowledged now, in which no
+    controller fences it for silence. 0: no lease.
+
+    unconfirmed_ms: since a majority of the voters last confirmed that the controller which acknowledges leads. Another
+    one may have been elected since, and its session of the node may have begun with a heartbeat that it received as a
+    voter, `heartbeat_ms` before the last one here. A twentieth of the session is for delays and the drift of clocks.
+    """
+    return Millis(max(0, session_ms - session_ms // 20 - heartbeat_ms - unconfirmed_ms))
+
+
 class Sessions:
     """Last contact with each node, in monotonic milliseconds. `session_ms`: length of a session."""
 

@@ -179,6 +179,11 @@ class Quorum:
         """Milliseconds since a leader was last heard from; 0 while this replica leads and can commit."""
         return 0 if self.active else at - self._in_touch_at
 
+    def unconfirmed_ms(self, at: Millis) -> int | None:
+        """Milliseconds since a majority of the voters, this one included, last fetched in the epoch that this replica
+        leads; None while it does not lead. Any other leader was elected within that time."""
+        return None if self._progress is None else self._progress.silence_ms(self.log, at)
+
     def caught_up(self, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
         """While this replica leads: replicas that fetched within `within_ms` before `at` and have all committed
         records."""

@@ -150,6 +150,8 @@ class World(Cluster):
 
     def __init__(self, nodes: int = 3, **arguments: Any) -> None:
         self.coordinators: dict[int, Coordinators] = {}
+        self.no_lease: dict[int, str] = {}
+        """Nodes that have no lease of the controller, and why."""
         super().__init__(nodes, **arguments)
 
     def start(self, number: int, *, publish: bool = True) -> None:
@@ -176,7 +178,13 @@ class World(Cluster):
             unloaded.append,
         )
         manager = self.manager(number)
-        runtime = CoordinatorRuntime(kind, manager, clock=SimClock(self.loop), call_soon=self.loop.call_soon)
+        runtime = CoordinatorRuntime(
+            kind,
+            manager,
+            clock=SimClock(self.loop),
+            call_soon=self.loop.call_soon,
+            why_no_lease=lambda: self.no_lease.get(number, ""),
+        )
         task = self.loop.create_task(runtime.run())
         self.coordinators[number] = Coordinators(runtime, task, effects, unloaded, machines)
         if publish:

@@ -74,6 +74,7 @@ class World:
             clock=SimClock(self.cluster.loop),
             peers=GrpcPeers(self.cluster.wires),
             call_soon=self.cluster.loop.call_soon,
+            why_no_lease=str,
             config=TransactionConfig(),
             take_producer_id=self.take,
         )

@@ -71,10 +71,12 @@ class TransactionCoordinators:
         clock: Clock,
         peers: Peers,
         call_soon: Callable[[Callable[[], None]], object],
+        why_no_lease: Callable[[], str],
         config: TransactionConfig,
         take_producer_id: Callable[[], Awaitable[ProducerId]],
     ) -> None:
-        """call_soon: of the event loop. take_producer_id: an unused one; may raise a TidelogError."""
+        """call_soon: of the event loop. why_no_lease: as of CoordinatorRuntime. take_producer_id: an unused one; may
+        raise a TidelogError."""
         self.location = location
         self._clock, self._config, self._take = clock, config, take_producer_id
         self._machines: dict[PartitionIndex, TransactionMachine] = {}
@@ -89,7 +91,7 @@ class TransactionCoordinators:
             self._carry_out,
             self._unloaded,
         )
-        self.runtime = CoordinatorRuntime(kind, replicas, clock=clock, call_soon=call_soon)
+        self.runtime = CoordinatorRuntime(kind, replicas, clock=clock, call_soon=call_soon, why_no_lease=why_no_lease)
         self.verifier = TransactionVerifier(location, clock=clock, peers=peers, local=self.add_or_verify)
         """For the leaders of partitions on this node."""
         self.markers = MarkerSender(

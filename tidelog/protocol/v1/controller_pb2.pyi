@@ -243,19 +243,25 @@ class HeartbeatResponse(_message.Message):
 
     FENCED_FIELD_NUMBER: _builtins.int
     DRAINED_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
     fenced: _builtins.bool
     """it leads no partition and joins no ISR"""
     drained: _builtins.bool
     """no leadership is left that another node could take: it may stop"""
+    lease_ms: _builtins.int
+    """For this long after the node sent the heartbeat no controller fences it for silence, so its coordinators may answer
+    from their state. 0: no lease; a controller that does not know the field grants none.
+    """
     def __init__(
         self,
         *,
         fenced: _builtins.bool = ...,
         drained: _builtins.bool = ...,
+        lease_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drained", b"drained", "fenced", b"fenced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drained", b"drained", "fenced", b"fenced", "lease_ms", b"lease_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
