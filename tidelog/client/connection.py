@@ -125,11 +125,15 @@ class Service:
             self._on_end()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Start a task that ends with the client at the latest."""
+        """Start a task that ends with the client at the latest; none while the client is ending. Raises InvalidRequest
+        after that."""
         if self._tasks is None:
             work.close()
             raise self._unusable()
-        self._tasks.create_task(work, name=name)
+        try:
+            self._tasks.create_task(work, name=name)
+        except RuntimeError:  # the task group is ending, or the event loop is closed
+            work.close()
 
     def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Return the tasks that run until the client ends."""

@@ -137,15 +137,23 @@ class Delivery:
         return own
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Call `callback(self)` on the producer's loop when the outcome is known, or at once if it is."""
+        """Call `callback(self)` on the producer's loop when the outcome is known, or at once if it is. An exception of
+        the callback is logged."""
         self._outcome.is_read = True
-        self._outcome.when_done(partial(callback, self))
+        self._outcome.when_done(partial(_call_back, callback, self))
 
     def __await__(self) -> Generator[Any, None, SendResult]:
         if not self._outcome.done:
             self._outcome.is_read = True
             yield from self._outcome.wait().__await__()
         return self.result()
+
+
+def _call_back(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
+    try:
+        callback(delivery)
+    except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        _log.error("a callback of %r failed; the record is not affected", delivery, exc_info=error)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -144,8 +144,7 @@ class Producer(Service):
         at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
         self._idempotent = checked_idempotence(self.acks, enable_idempotence)
         self._codec, self._level = checked_codec(compression, compression_level), compression_level
-        self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
-        self._max_block_ms = max_block_ms
+        self._buffer_bytes, self._record_bytes_max, self._max_block_ms = buffer_bytes, record_bytes_max, max_block_ms
         self._transactional_id = transactional_id or ""
         self._transactions: ProducerTransactions | None = None
         self._core: ProducerCore
@@ -163,6 +162,7 @@ class Producer(Service):
         self._routes: dict[str, Route] = {}
         self._views: dict[str, TopicView] = {}
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
+        self._todo: deque[Effect] = deque()  # effects that are executed next; a defect leaves some
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: Millis | None = None
@@ -531,7 +531,8 @@ class Producer(Service):
     def _execute(self, effects: Sequence[Effect]) -> None:
         """Execute effects of the core, set the timer."""
         memory_was_freed = False
-        todo = deque(effects)
+        todo = self._todo
+        todo.extend(effects)
         while todo:
             effect = todo.popleft()
             match effect:
@@ -620,16 +621,12 @@ class Producer(Service):
 
     def _learn(self, view: TopicView) -> Route:
         """Create the route of a topic, or replace it if the topic changed."""
-        known = self._routes.get(view.name)
+        cluster, known = self._cluster, self._routes.get(view.name)  # raises once the producer has ended
         self._views[view.name] = view
         batch_bytes, topic_bytes_max = batch_limits(view.configs, self._core.policy.batch_bytes, self._record_bytes_max)
         idempotent = self._idempotent and view.configs.get(MESSAGE_FORMAT, "v2") == "v2"
-        if known is not None and (len(known.queues), known.batch_bytes, known.topic_bytes_max, known.idempotent) == (
-            len(view.partitions),
-            batch_bytes,
-            topic_bytes_max,
-            idempotent,
-        ):
+        new = len(view.partitions), batch_bytes, topic_bytes_max, idempotent
+        if known is not None and (len(known.queues), known.batch_bytes, known.topic_bytes_max, known.idempotent) == new:
             return known
         if self._idempotent and not idempotent:
             _log.warning(
@@ -643,7 +640,7 @@ class Producer(Service):
         route = self._routes[view.name] = Route(
             queues, partitioner, batch_bytes, topic_bytes_max, bytes_max, idempotent, self._seal
         )
-        self._handle(*(self._cluster.leader_known(queue.topic_partition, None) for queue in queues))
+        self._handle(*(cluster.leader_known(queue.topic_partition, None) for queue in queues))
         self._waiting_for_memory.extend(self._waiting_for_topic.pop(view.name, ()))
         self._put_waiting()
         return route
@@ -653,8 +650,10 @@ class Producer(Service):
         self._routes.clear()
         if self._timer is not None:
             self._timer.cancel()
-        for effect in self._core.abandon(why):
-            effect.notify()
+        for effect in (*self._todo, *self._core.abandon(why)):
+            if isinstance(effect, Finished):
+                effect.notify()
+        self._todo.clear()
         for call in self._waiting_for_memory:
             if not call.placed.done():
                 call.placed.set_exception(self._unusable())

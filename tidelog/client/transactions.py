@@ -92,9 +92,14 @@ class ProducerTransactions:
         self._cluster, self._coordinators = cluster, Coordinators(cluster, self._rng)
 
     def stop(self, reason: TidelogError) -> None:
-        """The producer has ended: a call that is under way gets no answer any more."""
+        """The producer has ended: a call that is under way gets no answer any more. No commit was asked for if the
+        transaction is open or being aborted, so it is aborted, at the latest by its timeout."""
         self._stopped = reason
+        self._core.handle(RecordsFailed(reason, self._clock.monotonic_ms()))  # the records have their outcomes
         if self._caller is not None and not self._caller.done():
+            if self._core.state is TransactionalState.ABORTING:
+                self._caller.set_result(None)
+                return
             if self._core.state is TransactionalState.COMMITTING:
                 error: TidelogError = TransactionOutcomeUnknown(
                     f"it is unknown whether the transaction of {self._policy.transactional_id!r} was committed: "
@@ -175,7 +180,8 @@ class ProducerTransactions:
         async with self._turn:
             await self._settled()
             reason = self._core.reason()
-            if self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY):
+            is_open = self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY)
+            if is_open and self._stopped is None:
                 try:
                     await self._perform(AbortTransaction(self.records.has_written, self._clock.monotonic_ms()))
                 except asyncio.CancelledError:
