@@ -473,22 +473,28 @@ class SimLoop(LoopInterface):
         """End the world: dispose of every unfinished task silently, without running it further.
 
         A coroutine that awaits while it is being closed is closed again until it ends. The innermost one comes first:
-        an outer one that ends would leave it behind.
+        an outer one that ends would leave it behind. Tasks that are created meanwhile are disposed of as well.
         """
         self._muted = True
-        unfinished = self.unfinished_tasks()  # keeps references: nothing else holds a task that has not started
-        self._ready.clear()
-        self._timers.clear()
-        for task in unfinished:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            for coro in _innermost_first(task.get_coro()):
-                for _ in range(100):
-                    try:
-                        task.context.copy().run(coro.close)
-                        break
-                    except (Exception, BaseExceptionGroup):  # noqa: BLE001 - errors during disposal do not count
-                        continue
+        disposed: list[SimTask[Any]] = []  # keeps references: nothing else holds a task that has not started
+        while unfinished := [task for task in self.unfinished_tasks() if task not in disposed]:
+            disposed += unfinished
+            self._ready.clear()
+            self._timers.clear()
+            for task in unfinished:
+                _dispose_of(task)
         self.close()
+
+
+def _dispose_of(task: SimTask[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    for coro in _innermost_first(task.get_coro()):
+        for _ in range(100):
+            try:
+                task.context.copy().run(coro.close)
+                break
+            except (Exception, BaseExceptionGroup):  # noqa: BLE001 - errors during disposal do not count
+                continue
 
 
 def _innermost_first(coro: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import subprocess
 import sys
@@ -132,6 +133,27 @@ def test_a_killed_process_never_runs_again_not_even_its_finally_blocks() -> None
     assert seen == [0, 1, 2]
     assert len(graveyard) == 1
     loop.dispose()
+
+
+def test_tasks_that_are_created_while_others_are_disposed_of_are_disposed_of_too(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    loop, process = new_loop(), Process("node-1")
+
+    async def farewell() -> None:
+        raise AssertionError("a disposed task does not run")
+
+    async def work() -> None:
+        try:
+            await sleep(1)
+        finally:
+            loop.create_task(farewell())
+
+    process.run(loop.create_task, work())
+    loop.run_for(0.5)
+    loop.dispose()
+    gc.collect()
+    assert not [warning for warning in recwarn if "never awaited" in str(warning.message)]
 
 
 def test_a_paused_process_misses_nothing() -> None:
