@@ -15,7 +15,7 @@ from tests.sim.coordinated_workload import CoordinatedWorkload
 from tests.sim.loop import MICROS, SimulationError
 from tests.sim.machine import SCRIPTED, coordinator_settings
 from tests.sim.nemesis import Nemesis
-from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Plan, make_plan
+from tests.sim.plan import DECIDABLE, Cleaning, CoordinatorPlan, Plan
 from tests.sim.producers import SimProducer
 from tests.sim.readings import Reading
 from tests.sim.transactions import Coordinator
@@ -336,8 +336,3 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
         unknown=fates.count(Fate.UNKNOWN),
         read=sim.checkers.reads,
     )
-
-
-def run_seed(seed: int) -> Outcome:
-    """Run the world of a seed."""
-    return run(make_plan(seed))

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.sim import random_world, regressions
+from tests.sim.judged import Selected
 from tests.sim.plan import make_plan
+from tests.sim.regressions import FoundBy
 from tests.sim.shrink import shrink
 
 WORLDS = 150
@@ -64,10 +66,17 @@ def test_worlds_keep_their_promises_and_heal(share: int) -> None:
 
 
 @pytest.mark.slow
-def test_seeds_of_former_failures_pass() -> None:
-    for seed in regressions.SEEDS:
-        outcome = random_world.run_seed(seed)
-        assert outcome.failure is None, f"replay with: make sim SEED={seed}\n{outcome.failure}"
+@pytest.mark.parametrize("found", regressions.WORLDS, ids=str)
+def test_worlds_that_found_a_defect_pass(found: FoundBy) -> None:
+    outcome = random_world.run(found.plan)
+    assert outcome.failure is None, f"replay with: {found.command}\n{outcome.failure}"
+
+
+def test_a_world_that_found_a_defect_has_its_options() -> None:
+    found = FoundBy(366, "a defect", Selected(nodes=5, coordinated=True))
+    assert found.plan.coordinators is not None
+    assert (found.plan.nodes, found.plan.voters) == (5, 3)
+    assert found.command == "python -m tests.sim --seed 366 --nodes 5 --coordinators"
 
 
 @pytest.mark.slow
