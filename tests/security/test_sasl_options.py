@@ -15,7 +15,7 @@ from tests.client.memory_cluster import cluster_in_a_thread
 from tidelog import Sasl
 from tidelog.cli import main
 from tidelog.errors import InvalidConfig
-from tidelog.spark.source_options import parse_options
+from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.types import ScramMechanism, TokenMechanism
 
 NODE = """
@@ -63,23 +63,23 @@ def test_what_names_no_user_is_refused_without_the_password(arguments: dict[str,
 
 def test_spark_names_a_user_and_the_file_of_its_password() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "subscribe": "orders"}
-    assert parse_options(given).sasl is None
+    assert parse_batch_options(given).query.connection.sasl is None
     named = {**given, "tidelog.sasl.username": "alice", "kafka.sasl.password.file": "/secret"}
-    options = parse_options(named)
-    assert options.sasl == Sasl("alice", password_file="/secret")
-    assert pickle.loads(pickle.dumps(options.sasl)) == options.sasl  # executors get the path
-    strong = parse_options({**named, "tidelog.sasl.mechanism": "SCRAM-SHA-256"}).sasl
+    options = parse_batch_options(named)
+    assert options.query.connection.sasl == Sasl("alice", password_file="/secret")
+    assert pickle.loads(pickle.dumps(options)) == options  # executors get the path
+    strong = parse_batch_options({**named, "tidelog.sasl.mechanism": "SCRAM-SHA-256"}).query.connection.sasl
     assert strong is not None
     assert strong.scram is ScramMechanism.SCRAM_SHA_256
     for partial in ({"tidelog.sasl.username": "alice"}, {"tidelog.sasl.password.file": "/secret"}):
         with pytest.raises(InvalidConfig, match="SASL needs both options"):
-            parse_options({**given, **partial})
+            parse_batch_options({**given, **partial})
 
 
 def test_spark_names_the_file_of_a_token() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "tidelog.sasl.token.file": "/token"}
     for named in (given, {**given, "kafka.sasl.mechanism": "OAUTHBEARER", "kafka.security.protocol": "SASL_SSL"}):
-        found = parse_options(named).sasl
+        found = parse_batch_options(named).query.connection.sasl
         assert found == Sasl(token_file="/token")
         assert pickle.loads(pickle.dumps(found)) == found
     for more, says in (
@@ -89,7 +89,7 @@ def test_spark_names_the_file_of_a_token() -> None:
         ({"tidelog.security.protocol": "SSL"}, "set SASL_SSL"),
     ):
         with pytest.raises(InvalidConfig, match=says):
-            parse_options({**given, **more})
+            parse_batch_options({**given, **more})
 
 
 def test_the_command_line_names_a_user(

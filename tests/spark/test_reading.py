@@ -19,12 +19,12 @@ from tidelog.protocol import wire
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import EndTxnMarker, RecordBatch, RecordBatchBuilder, build_batch, control_batch
 from tidelog.records.v2.record import Record
-from tidelog.spark import source
+from tidelog.spark import range_batches
+from tidelog.spark.batch_reader import TidelogReader
+from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.reading import RangeReader
 from tidelog.spark.resolving import resolve
-from tidelog.spark.source import TidelogReader
-from tidelog.spark.source_options import parse_options
 from tidelog.types import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
@@ -54,7 +54,7 @@ def task_offsets(cluster: MemoryCluster, start: int, end: int, **options: str) -
         Offset(start),
         Offset(end),
     )
-    found = TidelogReader(parse_options(asked), ("offset", "value")).read(wanted)
+    found = TidelogReader(parse_batch_options(asked), ("offset", "value")).read(wanted)
     return [offset for batch in found for offset in batch.column("offset").to_pylist() if offset is not None]
 
 
@@ -73,7 +73,7 @@ def test_driver_and_tasks_have_the_client_id_of_the_query() -> None:
         cluster.create("orders")
         fill(cluster, 1)
         named = {"tidelog.client.id": "night-load"}
-        asked = parse_options({"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **named})
+        asked = parse_batch_options({"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **named})
         asyncio.run(resolve(asked))
         assert task_offsets(cluster, 0, 3, **named) == [0, 1, 2]
         assert set.union(*(node.client_ids for node in cluster.nodes)) == {"night-load"}
@@ -111,7 +111,7 @@ def test_a_query_reads_committed_transactions_up_to_the_first_one_that_is_open()
 
         def planned(**options: str) -> list[tuple[int, int]]:
             asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **options}
-            return [(one.start, one.end) for one in asyncio.run(resolve(parse_options(asked)))]
+            return [(one.start, one.end) for one in asyncio.run(resolve(parse_batch_options(asked)))]
 
         assert planned() == [(0, 7)]
         assert task_offsets(cluster, 0, 7) == [0, 4, 5]
@@ -131,7 +131,7 @@ def test_a_pattern_matches_no_internal_topic() -> None:
             cluster.create(name)
             cluster.topics[name].partitions[0].append(build_batch([Record(Offset(0), Millis(1), None, b"x")]))
         asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribePattern": ".*"}
-        assert [one.topic_partition.topic for one in asyncio.run(resolve(parse_options(asked)))] == ["orders"]
+        assert [one.topic_partition.topic for one in asyncio.run(resolve(parse_batch_options(asked)))] == ["orders"]
 
 
 @pytest.mark.parametrize("damage", [value_flipped, size_negative])
@@ -188,7 +188,7 @@ def test_an_offset_gap_at_the_end_of_the_range_is_not_a_missing_record() -> None
 
 
 def test_a_silent_partition_fails_the_task_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "RangeReader", partial(RangeReader, patience_ms=300))
+    monkeypatch.setattr(range_batches, "RangeReader", partial(RangeReader, patience_ms=300))
     with cluster_in_a_thread() as cluster:
         cluster.create("orders")
         fill(cluster, 1)

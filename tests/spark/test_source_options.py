@@ -8,7 +8,8 @@ import pytest
 from tidelog.errors import InvalidConfig
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.spark.source_options import EARLIEST, LATEST, parse_options
+from tidelog.spark.options.batch_options import parse_batch_options
+from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.types import Isolation, TopicPartition
 
 CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
@@ -16,70 +17,72 @@ ALICE = {"tidelog.sasl.username": "alice", "tidelog.sasl.password.file": "/secre
 
 
 def test_a_query_reads_everything_by_default() -> None:
-    options = parse_options({**CLUSTER, "subscribe": "orders, payments,orders"})
-    assert options.topics == ("orders", "payments")
-    assert options.starting.everywhere == EARLIEST
+    options = parse_batch_options({**CLUSTER, "subscribe": "orders, payments,orders"})
+    assert options.query.selection.topics == ("orders", "payments")
+    assert options.query.starting.everywhere == EARLIEST
     assert options.ending.everywhere == LATEST
-    assert options.fail_on_data_loss
-    assert not options.include_headers
+    assert options.query.fail_on_data_loss
+    assert not options.query.include_headers
 
 
 def test_option_names_are_case_insensitive() -> None:
-    options = parse_options(
+    options = parse_batch_options(
         {"kafka.bootstrap.SERVERS": "localhost:9092", "Assign": '{"a": [1, 0]}', "INCLUDEHEADERS": "true"}
     )
-    assert options.bootstrap == "localhost:9092"
-    assert options.assigned == (TopicPartition("a", 0), TopicPartition("a", 1))  # type: ignore[arg-type]
-    assert options.include_headers
+    assert options.query.connection.bootstrap == "localhost:9092"
+    assert options.query.selection.assigned == (TopicPartition("a", 0), TopicPartition("a", 1))  # type: ignore[arg-type]
+    assert options.query.include_headers
 
 
 def test_the_executors_rack_may_be_named() -> None:
-    assert parse_options({**CLUSTER, "subscribe": "a", "kafka.client.rack": " r1 "}).rack == "r1"
-    assert parse_options({**CLUSTER, "subscribe": "a"}).rack == ""
+    assert parse_batch_options({**CLUSTER, "subscribe": "a", "kafka.client.rack": " r1 "}).query.connection.rack == "r1"
+    assert parse_batch_options({**CLUSTER, "subscribe": "a"}).query.connection.rack == ""
 
 
 @pytest.mark.parametrize("prefix", ["tidelog", "kafka"])
 def test_the_clients_of_a_query_may_be_named_for_quotas(prefix: str) -> None:
     query = {**CLUSTER, "subscribe": "a"}
-    assert parse_options(query).client_id == ""
-    assert parse_options({**query, f"{prefix}.client.id": " night-load "}).client_id == "night-load"
+    assert parse_batch_options(query).query.connection.client_id == ""
+    assert (
+        parse_batch_options({**query, f"{prefix}.client.id": " night-load "}).query.connection.client_id == "night-load"
+    )
     with pytest.raises(InvalidConfig, match="use at most 255 printable ASCII"):
-        parse_options({**query, f"{prefix}.client.id": "a\tb"})
+        parse_batch_options({**query, f"{prefix}.client.id": "a\tb"})
 
 
 @pytest.mark.parametrize("prefix", ["tidelog", "kafka"])
 def test_a_query_reads_committed_transactions_unless_it_says_otherwise(prefix: str) -> None:
     query = {**CLUSTER, "subscribe": "a"}
-    assert parse_options(query).isolation is Isolation.READ_COMMITTED
+    assert parse_batch_options(query).query.connection.isolation is Isolation.READ_COMMITTED
     for text, level in (("read_committed", Isolation.READ_COMMITTED), ("READ_UNCOMMITTED", Isolation.READ_UNCOMMITTED)):
-        assert parse_options({**query, f"{prefix}.isolation.level": text}).isolation is level
+        assert parse_batch_options({**query, f"{prefix}.isolation.level": text}).query.connection.isolation is level
     with pytest.raises(InvalidConfig, match="must be read_committed or read_uncommitted"):
-        parse_options({**query, f"{prefix}.isolation.level": "serializable"})
+        parse_batch_options({**query, f"{prefix}.isolation.level": "serializable"})
 
 
 @pytest.mark.parametrize("prefix", ["tidelog", "kafka"])
 def test_tls_is_chosen_by_the_protocol_or_by_a_file(prefix: str) -> None:
     query = {**CLUSTER, "subscribe": "a"}
-    assert parse_options(query).tls is None
-    assert parse_options({**query, f"{prefix}.security.protocol": "PLAINTEXT"}).tls is None
-    assert parse_options({**query, f"{prefix}.security.protocol": "SSL"}).tls == Tls()
-    assert parse_options({**query, f"{prefix}.ssl.ca.file": "/ca.pem"}).tls == Tls("/ca.pem")
+    assert parse_batch_options(query).query.connection.tls is None
+    assert parse_batch_options({**query, f"{prefix}.security.protocol": "PLAINTEXT"}).query.connection.tls is None
+    assert parse_batch_options({**query, f"{prefix}.security.protocol": "SSL"}).query.connection.tls == Tls()
+    assert parse_batch_options({**query, f"{prefix}.ssl.ca.file": "/ca.pem"}).query.connection.tls == Tls("/ca.pem")
     files = {f"{prefix}.ssl.certificate.file": "/a.pem", f"{prefix}.ssl.key.file": "/a.key"}
-    assert parse_options({**query, **files}).tls == Tls(None, "/a.pem", "/a.key")
+    assert parse_batch_options({**query, **files}).query.connection.tls == Tls(None, "/a.pem", "/a.key")
 
 
 def test_offsets_may_be_given_for_each_partition() -> None:
     asked = json.dumps({"orders": {"0": 23, "1": -2}})
-    options = parse_options({**CLUSTER, "subscribe": "orders", "startingOffsets": asked})
-    assert options.starting.offsets == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): EARLIEST}  # type: ignore[arg-type]
+    options = parse_batch_options({**CLUSTER, "subscribe": "orders", "startingOffsets": asked})
+    assert options.query.starting.offsets == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): EARLIEST}  # type: ignore[arg-type]
 
 
 def test_times_take_precedence_over_offsets() -> None:
-    options = parse_options(
+    options = parse_batch_options(
         {**CLUSTER, "subscribe": "orders", "startingTimestamp": "1700000000000", "startingOffsets": "earliest"}
     )
-    assert options.starting.timestamp_ms == 1_700_000_000_000
-    assert options.starting.everywhere is None
+    assert options.query.starting.timestamp_ms == 1_700_000_000_000
+    assert options.query.starting.everywhere is None
 
 
 @pytest.mark.parametrize(
@@ -96,8 +99,11 @@ def test_the_protocol_says_whether_there_is_tls_and_whether_there_is_a_user(
     protocol: str, tls: Tls | None, user: bool
 ) -> None:
     given = {"tidelog.security.protocol": protocol} if protocol else {}
-    options = parse_options({**CLUSTER, "subscribe": "a", **given, **(ALICE if user else {})})
-    assert (options.tls, options.sasl) == (tls, Sasl("alice", password_file="/secret") if user else None)
+    options = parse_batch_options({**CLUSTER, "subscribe": "a", **given, **(ALICE if user else {})})
+    assert (options.query.connection.tls, options.query.connection.sasl) == (
+        tls,
+        Sasl("alice", password_file="/secret") if user else None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,23 +137,23 @@ def test_the_protocol_says_whether_there_is_tls_and_whether_there_is_a_user(
         ({**CLUSTER, "assign": '{"a": ["x"]}'}, "partition numbers"),
         ({**CLUSTER, "subscribe": "a", "startingOffsets": "latest"}, "reads nothing"),
         ({**CLUSTER, "subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, "reads nothing"),
-        ({**CLUSTER, "subscribe": "a", "startingOffsets": "{"}, "not JSON"),
+        ({**CLUSTER, "subscribe": "a", "startingOffsets": "{"}, "not valid JSON"),
         ({**CLUSTER, "subscribe": "a", "startingOffsets": '{"a": {"0": true}}'}, "True"),
         ({**CLUSTER, "subscribe": "a", "startingTimestamp": "yesterday"}, "milliseconds"),
         ({**CLUSTER, "subscribe": "a", "minPartitions": "0"}, "above 0"),
         ({**CLUSTER, "subscribe": "a", "failOnDataLoss": "maybe"}, "true or false"),
         ({**CLUSTER, "subscribe": "a", "startingOffset": "earliest"}, "unknown option 'startingOffset'"),
-        ({**CLUSTER, "subscribe": "a", "path": "/data"}, "no path"),
+        ({**CLUSTER, "subscribe": "a", "path": "/data"}, "there is no path"),
     ],
 )
 def test_invalid_options_are_rejected_by_name(given: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidConfig, match=None) as refused:
-        parse_options(given)
+        parse_batch_options(given)
     assert named in refused.value.message
 
 
 def test_a_pattern_matches_whole_names() -> None:
-    pattern = parse_options({**CLUSTER, "subscribePattern": "orders|pay.*"}).pattern
+    pattern = parse_batch_options({**CLUSTER, "subscribePattern": "orders|pay.*"}).query.selection.pattern
     assert pattern is not None
     assert [name for name in ("orders", "orders2", "payments", "my-payments") if pattern.matches(name)] == [
         "orders",
@@ -162,6 +168,6 @@ DEEP = "(" * 900 + "a+" + ")+" * 900 + "b"
 @pytest.mark.parametrize("text", ["(a+)+b", "(a|a)*b", "(.*)*b", "(a|aa)+$b", "(([a-z])+.)+[A-Z]b", DEEP], ids=range(6))
 def test_an_expression_that_needs_exponential_time_elsewhere_is_matched_at_once(text: str) -> None:
     """The test's own time limit is the measure: Python's `re` takes longer than a person lives."""
-    pattern = parse_options({**CLUSTER, "subscribePattern": text}).pattern
+    pattern = parse_batch_options({**CLUSTER, "subscribePattern": text}).query.selection.pattern
     assert pattern is not None
     assert not pattern.matches("a" * 249)

@@ -14,10 +14,10 @@ from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
 from tidelog.errors import LogTruncated
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
+from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.reading import RangeReader
 from tidelog.spark.resolving import resolve
-from tidelog.spark.source_options import parse_options
 from tidelog.types import Millis, Offset
 
 
@@ -29,7 +29,7 @@ def fill(cluster: MemoryCluster, *values: str) -> None:
 
 async def planned(cluster: MemoryCluster) -> list[OffsetRange]:
     options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", "maxRecordsPerPartition": "6"}
-    return await resolve(parse_options(options))
+    return await resolve(parse_batch_options(options))
 
 
 async def task(cluster: MemoryCluster, wanted: OffsetRange) -> list[bytes | None]:

@@ -10,25 +10,31 @@ from datetime import UTC, datetime
 
 from tidelog.client.admin import Admin, TopicDescription
 from tidelog.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from tidelog.spark.options.batch_options import BatchOptions
+from tidelog.spark.options.connection_options import ConnectionOptions
+from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
+from tidelog.spark.options.topic_selection import TopicSelection
 from tidelog.spark.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
-from tidelog.spark.source_options import EARLIEST, LATEST, Bound, SourceOptions
 from tidelog.types import INTERNAL_TOPICS, Isolation, Offset, TopicPartition
 
 
-async def resolve(options: SourceOptions) -> list[OffsetRange]:
+async def resolve(options: BatchOptions) -> list[OffsetRange]:
     """The ranges that the query reads, in the order of topics and partitions.
 
     Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed if no node answers.
     """
-    async with Admin(options.bootstrap, tls=options.tls, sasl=options.sasl, client_id=options.client_id) as admin:
-        topics = await _topics(admin, options)
-        partitions = _partitions(topics, options)
+    query, isolation = options.query, options.query.connection.isolation
+    async with admin_of(query.connection) as admin:
+        topics = await selected_topics(admin, query.selection)
+        partitions = selected_partitions(topics, query.selection)
         earliest = await admin.list_offsets(partitions, "earliest")
-        end_positions = await admin.end_positions(partitions, isolation=options.isolation)
+        end_positions = await admin.end_positions(partitions, isolation=isolation)
         latest = {one: position.end_offset for one, position in end_positions.items()}
-        lookup = _Lookup(admin, options.isolation, partitions, latest)
-        starts = await _bound_offsets(lookup, options.starting, "starting", options.past_the_last_is_latest)
-        ends = await _bound_offsets(lookup, options.ending, "ending", past_the_last_is_latest=True)
+        lookup = OffsetLookup(admin, isolation, partitions, latest)
+        starts = await bound_offsets(
+            lookup, query.starting, "starting", past_the_last_is_latest=query.past_the_last_is_latest
+        )
+        ends = await bound_offsets(lookup, options.ending, "ending", past_the_last_is_latest=True)
     bounds = [
         PartitionBounds(
             topic_partition=one,
@@ -41,41 +47,49 @@ async def resolve(options: SourceOptions) -> list[OffsetRange]:
         )
         for one in partitions
     ]
-    ranges = [offset_range(one, fail_on_data_loss=options.fail_on_data_loss) for one in bounds]
+    ranges = [offset_range(one, fail_on_data_loss=query.fail_on_data_loss) for one in bounds]
     return split_ranges(
         ranges,
-        min_partitions=options.min_partitions,
-        records_per_partition_max=options.records_per_partition_max,
+        min_partitions=query.min_partitions,
+        records_per_partition_max=query.records_per_partition_max,
     )
 
 
-async def _topics(admin: Admin, options: SourceOptions) -> dict[str, TopicDescription]:
-    if options.pattern is not None:
+def admin_of(connection: ConnectionOptions) -> Admin:
+    """The client that asks the cluster, for use inside `async with`."""
+    return Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id)
+
+
+async def selected_topics(admin: Admin, selection: TopicSelection) -> dict[str, TopicDescription]:
+    """The topics of the selection, by name. Raises UnknownTopicOrPartition for a named topic that does not exist."""
+    if selection.pattern is not None:
         # As in Spark's Kafka source, the pattern must match the whole name, and internal topics match none.
         return {
             topic.name: topic
             for topic in await admin.list_topics()
-            if topic.name not in INTERNAL_TOPICS and options.pattern.matches(topic.name)
+            if topic.name not in INTERNAL_TOPICS and selection.pattern.matches(topic.name)
         }
-    names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assigned or ()))
+    names = selection.topics or tuple(dict.fromkeys(one.topic for one in selection.assigned or ()))
     return {name: await admin.describe_topic(name) for name in names}
 
 
-def _partitions(topics: dict[str, TopicDescription], options: SourceOptions) -> list[TopicPartition]:
+def selected_partitions(topics: dict[str, TopicDescription], selection: TopicSelection) -> list[TopicPartition]:
+    """The partitions of the selection, by topic and number. Raises UnknownTopicOrPartition if an assigned one does not
+    exist."""
     available = [TopicPartition(name, one.partition) for name in sorted(topics) for one in topics[name].partitions]
-    if options.assigned is None:
+    if selection.assigned is None:
         return available
-    missing = sorted(set(options.assigned) - set(available))
+    missing = sorted(set(selection.assigned) - set(available))
     if missing:
         raise UnknownTopicOrPartition(
             f"option 'assign': unknown partitions {', '.join(map(str, missing))}; topic "
             f"{missing[0].topic!r} has {len(topics[missing[0].topic].partitions)} partitions, numbered from 0"
         )
-    return list(options.assigned)
+    return list(selection.assigned)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lookup:
+class OffsetLookup:
     """Whom to ask for the offset of a time, in which partitions; and their ends."""
 
     admin: Admin
@@ -84,8 +98,8 @@ class _Lookup:
     latest: dict[TopicPartition, Offset]
 
 
-async def _bound_offsets(
-    lookup: _Lookup, bound: Bound, side: str, past_the_last_is_latest: bool
+async def bound_offsets(
+    lookup: OffsetLookup, bound: Bound, side: str, *, past_the_last_is_latest: bool
 ) -> dict[TopicPartition, Offset]:
     """The offsets of one bound of the query; partitions that are read from their start or to their end are left out.
 

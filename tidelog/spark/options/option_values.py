@@ -38,14 +38,14 @@ def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     return text == "true"
 
 
-def positive(given: Mapping[str, str], name: str) -> int | None:
-    """A whole number above 0; None if the option is not given."""
+def positive(given: Mapping[str, str], name: str, *, most: int = NUMBER_MAX) -> int | None:
+    """A whole number above 0, at most `most`; None if the option is not given."""
     text = given.get(name)
     if text is None:
         return None
     number = whole(text)
-    if not number:
-        raise InvalidConfig(f"option {name!r} is {text!r}; it must be a whole number above 0, at most {NUMBER_MAX}")
+    if not number or number > most:
+        raise InvalidConfig(f"option {name!r} is {text!r}; it must be a whole number above 0, at most {most}")
     return number
 
 

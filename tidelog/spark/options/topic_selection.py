@@ -1,0 +1,102 @@
+"""Which topics and partitions a query reads: `subscribe`, `subscribePattern` or `assign`, exactly one of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import re2
+
+from tidelog.errors import InvalidConfig
+from tidelog.spark.options.option_values import PARTITION_MAX, json_object
+from tidelog.types import PartitionIndex, TopicPartition
+
+SELECTION_NAMES: Final = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True, slots=True)
+class NamePattern:
+    """A regular expression over whole topic names, in RE2's syntax: a match takes time in proportion to the name,
+    whatever the expression is."""
+
+    text: str
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name matches. The compiled expression is cached by RE2's module."""
+        return re2.fullmatch(self.text, name, _rules()) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """What a query reads; exactly one field is set. topics: all their partitions. pattern: all partitions of the topics
+    that match. assigned: these partitions, in order."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: NamePattern | None = None
+    assigned: tuple[TopicPartition, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.topics is not None:
+            return f"subscribe={','.join(self.topics)}"
+        if self.pattern is not None:
+            return f"subscribePattern={self.pattern.text}"
+        return f"assign={','.join(map(str, self.assigned or ()))}"
+
+
+def topic_selection(given: Mapping[str, str]) -> TopicSelection:
+    """The selection. given: by canonical names. Raises InvalidConfig unless exactly one valid selection is given."""
+    chosen = [name for name in SELECTION_NAMES if name in given]
+    if len(chosen) != 1:
+        raise InvalidConfig(
+            f"set exactly one of the options {', '.join(SELECTION_NAMES)}; given: {', '.join(chosen) or 'none'}"
+        )
+    text = given[chosen[0]]
+    match chosen[0]:
+        case "subscribe":
+            return TopicSelection(topics=_topics(text))
+        case "subscribePattern":
+            return TopicSelection(pattern=_pattern(text.strip()))
+    return TopicSelection(assigned=_assigned(text))
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise InvalidConfig("option 'subscribe' names no topic; give one or more, separated by commas")
+    return names
+
+
+def _pattern(text: str) -> NamePattern:
+    if not text:
+        raise InvalidConfig("option 'subscribePattern' is empty; give a regular expression such as orders-.*")
+    try:
+        re2.compile(text, _rules())
+    except re2.error as cause:
+        reason = cause.args[0].decode(errors="replace") if cause.args and isinstance(cause.args[0], bytes) else cause
+        raise InvalidConfig(
+            f"option 'subscribePattern' is not a regular expression of RE2 ({reason}); backreferences and lookarounds "
+            "are not supported"
+        ) from cause
+    return NamePattern(text)
+
+
+def _rules() -> Any:
+    rules = re2.Options()
+    rules.log_errors = False  # the error names the reason
+    return rules
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    partitions: list[TopicPartition] = []
+    for topic, numbers in json_object("assign", text, '{"topic": [0, 1]}').items():
+        if not isinstance(numbers, list) or not all(
+            type(number) is int and 0 <= number <= PARTITION_MAX for number in numbers
+        ):
+            raise InvalidConfig(
+                f"option 'assign' must list partition numbers of topic {topic!r}, as {{\"topic\": [0, 1]}}"
+            )
+        partitions += [TopicPartition(topic, PartitionIndex(number)) for number in numbers]
+    if not partitions:
+        raise InvalidConfig("option 'assign' names no partition; write it as {\"topic\": [0, 1]}")
+    return tuple(sorted(set(partitions)))

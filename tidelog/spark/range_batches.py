@@ -1,0 +1,61 @@
+"""The records of one offset range as Arrow batches, in the blocking form that a Spark task needs.
+
+Not here: fetching (reading.py), the columns (column_builder.py), which ranges there are (planning.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+
+import pyarrow as pa
+
+from tidelog.spark.column_builder import ColumnBuilder
+from tidelog.spark.options.connection_options import ConnectionOptions
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.reading import RangeReader
+
+
+def range_batches(
+    connection: ConnectionOptions, columns: tuple[str, ...], wanted: OffsetRange, *, fetch_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """The range's records with these columns. Connections are opened at the first batch and closed with the iterator.
+
+    fetch_bytes: most that one fetch returns. Raises as `RangeReader.read` and `ColumnBuilder`.
+    """
+    batches = _batches(connection, columns, wanted, fetch_bytes)
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()  # `runner.run` would set up a signal handler for each batch
+        try:
+            while (batch := loop.run_until_complete(_next(batches))) is not None:
+                yield batch
+        finally:
+            loop.run_until_complete(batches.aclose())
+
+
+async def _batches(
+    connection: ConnectionOptions, columns: tuple[str, ...], wanted: OffsetRange, fetch_bytes: int
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    builder = ColumnBuilder(wanted, columns)
+    async with (
+        RangeReader(
+            connection.bootstrap,
+            fetch_bytes=fetch_bytes,
+            isolation=connection.isolation,
+            rack=connection.rack,
+            tls=connection.tls,
+            sasl=connection.sasl,
+            client_id=connection.client_id,
+        ) as reader,
+        aclosing(reader.read(wanted, builder.add)) as decoded,
+    ):
+        async for _ in decoded:
+            for batch in builder.take():
+                yield batch
+    for batch in builder.take():
+        yield batch
+
+
+async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
+    return await anext(batches, None)
