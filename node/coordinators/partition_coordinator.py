@@ -116,8 +116,8 @@ class PartitionCoordinator:
         meter: CoordinatorMeter,
     ) -> None:
         """leader: the role of the replica. why_no_lease: as of CoordinatorRuntime. commit_ms_max: how long a request
-        waits for its commit. wake: requests a call of `work`. refused: called once for each suspension, with its reason,
-        when it concerns a request. notices: where the notices of decisions go."""
+        waits for its commit. wake: requests a call of `work`. refused: called once for each suspension, with its
+        reason, when it concerns a request. notices: where the notices of decisions go."""
         self.kind = kind
         self.name = replica.name
         self.log = replica.log

@@ -96,6 +96,26 @@ def test_nothing_is_answered_before_it_is_committed(world: World) -> None:
     assert world.coordinators[1].effects == [(0, "added")]
 
 
+def test_without_a_lease_only_changes_are_answered(world: World) -> None:
+    """What the in-sync replicas confirm is the newest state; what is only read may be an old one. The machine stays,
+    and its timers run on."""
+    world.ask(1, Add("a", 2))
+    world.no_lease[1] = "no heartbeat was acknowledged"
+    with pytest.raises(
+        CoordinatorNotAvailable, match=r"t-0 .*: no heartbeat was acknowledged\. Look the coordinator up"
+    ):
+        world.ask(1, Get("a"))
+    with pytest.raises(CoordinatorNotAvailable):  # an error may be as old as any other answer
+        world.ask(1, Get("b"))
+    with pytest.raises(CoordinatorNotAvailable):
+        world.ask(1, Arm("a", 1_000))
+    assert world.ask(1, Add("a", 3)) == 5
+    world.run(1.1)
+    del world.no_lease[1]
+    assert world.ask(1, Get("a")) == 6, "the timer was armed"
+    assert len(world.coordinators[1].machines) == 1
+
+
 def test_the_decisions_of_a_turn_share_a_batch(world: World) -> None:
     tasks = [
         world.loop.create_task(world.coordinators[1].runtime.submit(world.coordinator(1).partition, Add("a")))

@@ -384,9 +384,10 @@ def tool_commits_beside_members(sim: Simulation) -> None:
     finished(group)
 
 
-def tool_commits(sim: Simulation, offset: int) -> TidelogError | None:
-    """Commit an offset of the only partition without a membership. Returns the refusal."""
-    client = sim.client()
+def tool_commits(sim: Simulation, offset: int, asking: Sequence[int] | None = None) -> TidelogError | None:
+    """Commit an offset of the only partition without a membership. asking: the nodes that are asked where the
+    coordinator is. Returns the refusal."""
+    client = sim.client(asking)
     client.transport = WatchedTransport(  # type: ignore[assignment]
         client.transport, sim.loop, sim.coordination, name=client.process.name, resets=True
     )

@@ -18,6 +18,7 @@ from tests.sim import (
     group_stories,
     hostile_stories,
     late_stories,
+    lease_stories,
     log_stories,
     page_stories,
     pipeline_stories,
@@ -56,6 +57,7 @@ STORIES = [
     *failover_stories.ALL,
     *acl_stories.ALL,
     *group_stories.ALL,
+    *lease_stories.ALL,
     *coordinator_stories.ALL,
     *pipeline_stories.ALL,
 ]

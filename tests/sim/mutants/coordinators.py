@@ -10,6 +10,7 @@ from node.coordinators.partition_coordinator import PartitionCoordinator
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.marker_sender import MarkerSender
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
+from node.process import metadata_node
 from replication.coordination.coordinator_machine import Decision, TransactionalProducer
 from replication.coordination.transaction_requests import (
     EndTxnAnswer,
@@ -20,6 +21,7 @@ from replication.coordination.transactions import adding, deadlines, ending, ide
 from replication.coordination.transactions.transaction_machine import TransactionMachine
 from tests.sim import coordinator_stories as stories
 from tests.sim import group_stories
+from tests.sim.lease_stories import silent_coordinator_tells_no_old_offset
 from tests.sim.mutants.mutant import Mutant, Patch
 from tests.sim.pipeline_stories import workers_are_killed
 from tidelog.client.transaction_core import TransactionCore
@@ -109,6 +111,17 @@ def loading_never_begins(patch: Patch) -> None:
             self._to_load.get_nowait()
 
     patch.setattr(CoordinatorRuntime, "leadership_began", once)
+
+
+def coordinators_answer_without_a_lease(patch: Patch) -> None:
+    """A coordinator answers what changes nothing however long the controller has not been heard from."""
+    patch.setattr(PartitionCoordinator, "_unless_replaced", lambda _self, answer: answer)
+
+
+def an_unconfirmed_controller_grants_leases(patch: Patch) -> None:
+    """A controller that has not heard from the voters grants leases as long as any other."""
+    lease_ms = metadata_node.lease_ms
+    patch.setattr(metadata_node, "lease_ms", lambda session_ms, beat_ms, _unconfirmed: lease_ms(session_ms, beat_ms, 0))
 
 
 # --- producers ------------------------------------------------------------------------------------------------------
@@ -381,6 +394,18 @@ MUTANTS = (
         "coordinators",
         group_stories.coordinator_is_killed_while_reconciling,
         "partitions are shared",
+    ),
+    Mutant(
+        coordinators_answer_without_a_lease,
+        "coordinators",
+        silent_coordinator_tells_no_old_offset,
+        "a coordinator that was replaced answers with the offset 1",
+    ),
+    Mutant(
+        an_unconfirmed_controller_grants_leases,
+        "coordinators",
+        silent_coordinator_tells_no_old_offset,
+        "a coordinator that was replaced answers with the offset 2",
     ),
     Mutant(
         a_new_instance_gets_the_same_epoch,
