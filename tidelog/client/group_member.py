@@ -52,6 +52,7 @@ from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted, commit_failed
 from tidelog.client.group_options import GroupOptions, PartitionsCallback
 from tidelog.client.group_session import GroupSession
+from tidelog.client.missing_topics import MissingTopics
 from tidelog.errors import (
     CommitFailed,
     InvalidRequest,
@@ -120,6 +121,7 @@ class GroupMember:
         self._session = GroupSession(options.group_id, cluster, coordinators, self)
         self._offsets = GroupOffsets(coordinators, cluster.clock, timeout_ms)
         self._names: dict[TopicId, str] = {}
+        self._missing = MissingTopics(options.group_id, options.topics)
         self._returned: dict[TopicPartition, OffsetCommitted] = {}
         """The positions before the records that were returned and are being processed."""
         self._unsettled: dict[TopicPartition, OffsetCommitted] = {}
@@ -144,7 +146,7 @@ class GroupMember:
         """Return the tasks of a member; none for a group that is used for its offsets only."""
         if not self.options.is_subscription:
             return {}
-        self._cluster.on_change(lambda _failure: self._note_topics())
+        self._cluster.on_change(self._note_metadata)
         for topic in self.options.topics:
             self._cluster.request_refresh(topic)
         tasks = {"group": self._session.run(), "heartbeats": self._tick()}
@@ -336,6 +338,8 @@ class GroupMember:
                 self._has_polled = False
                 self._handle(Polled(at))
             self._handle(TimePassed(at))
+            for topic in self._missing.due(at):
+                self._cluster.request_refresh(topic)
 
     def _handle(self, event: Event) -> None:
         for effect in self._core.handle(event):
@@ -392,6 +396,11 @@ class GroupMember:
                 )
             )
         return request
+
+    def _note_metadata(self, failure: TidelogError | None) -> None:
+        self._note_topics()
+        if failure is None:
+            self._missing.note(self._cluster.view, self._clock.monotonic_ms())
 
     def _note_topics(self) -> None:
         """Remember the names of topics, also for when they are deleted."""
