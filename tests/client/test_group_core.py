@@ -334,6 +334,23 @@ def test_a_member_that_never_joined_ends_at_once() -> None:
     assert Story().close() == [Ended(None)]
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_static_member_that_its_program_left_alone_gives_up_its_place_when_it_leaves_for_good(
+    is_answered: bool,
+) -> None:
+    """It has left for a while already, and its place is kept: the coordinator must hear that it does not return."""
+    story = Story(is_static=True, poll_ms=5_000).joined()
+    for _ in range(6):
+        story.passes(INTERVAL_MS)
+        story.answer(1)
+    assert (story.core.state, story.sent[-1].epoch) == (MembershipState.STALE, -2)
+    if is_answered:
+        story.answer(-2)
+    assert SendHeartbeat(-1, is_full=False, owned=None) in story.close(for_good=True)
+    assert story.answer(-1) == [Ended(None)]
+    assert story.core.state is MembershipState.LEFT
+
+
 def test_a_refusal_for_good_ends_the_member() -> None:
     story = Story().joined(0)
     story.passes(INTERVAL_MS)

@@ -327,6 +327,8 @@ class GroupCore:
 
     def _note_closing(self, for_good: bool) -> None:
         if (self.state, MembershipCause.CLOSED) in WAYS:
+            if for_good and self._is_static and self.state is MembershipState.STALE:
+                self._announced, self._leave_by = True, None  # it has left for a while: its place is given up now
             self._for_good = for_good
             self._move(MembershipCause.CLOSED)
 
