@@ -43,6 +43,8 @@ class Service:
         self._client_id = checked_client_id(client_id)
         self._bootstrap = parse_bootstrap(bootstrap)
         self._tls, self._sasl, self._transport = tls, sasl, transport
+        self._closes_transport = transport is None
+        """A transport that was handed in may serve other clients: its owner closes it."""
         self._clock: Clock = clock or MachineClock()
         self._rng = rng or real_rng()
         self._root: asyncio.Task[None] | None = None
@@ -95,14 +97,15 @@ class Service:
         await started.wait()
 
     async def close(self) -> None:
-        """Stop all background tasks and close the connections. Idempotent."""
+        """Stop all background tasks and close the connections, except those of a transport that was handed in.
+        Idempotent."""
         self._closed = True
         root, self._root = self._root, None
         if root is None:
             return
         root.cancel()
         await asyncio.wait([root])
-        if self._transport is not None:
+        if self._transport is not None and self._closes_transport:
             await self._transport.close()
 
     async def _run(self, cluster: Cluster, started: asyncio.Event) -> None:
