@@ -269,6 +269,9 @@ class Consumer(FetchClient):
         nothing was committed. Raises OffsetMetadataTooLarge, UnknownTopicOrPartition, GroupAuthorizationFailed,
         TopicAuthorizationFailed for a partition (others may be committed); RequestTimedOut, ConnectionFailed and
         CoordinatorNotAvailable after `request_timeout_ms`, when it is unknown.
+
+        A cancelled call is not repeated, but what it has sent may still be applied, in rare cases after a later commit
+        of this member: records are then read again, none is skipped. A member that was replaced is always refused.
         """
         await self._member.commit(None if offsets is None else offsets_to_commit(offsets))
 
