@@ -16,6 +16,7 @@ from tidelog.client.group_offsets import OffsetCommitted
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
 from tidelog.client.options import text, topic_partition, whole_number
+from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.client.transactions import ProducerTransactions
 from tidelog.errors import CommitFailed, InvalidTxnState, TidelogError
 from tidelog.records.v2.record import Header
@@ -134,6 +135,31 @@ class Transaction:
         self._ensure_open()
         self._is_open = False
         await self._transactions.abort()
+
+    async def prepare(self) -> PreparedTransaction:
+        """Send what is queued, and leave the transaction open for another process, which commits or aborts it with
+        `Admin.end_prepared_transaction`; the rest of the block must send nothing, and the producer is closed after it.
+
+        All records and offsets are written when this returns. The transaction timeout still holds: the transaction must
+        be ended before. Raises TransactionAborted, ProducerFenced; InvalidTxnState if nothing was sent.
+        Source: KIP-939, for transactions with a timeout.
+        """
+        self._ensure_open()
+        prepared = await self._transactions.prepare()
+        self._is_open = False
+        return prepared
+
+    async def committed_offsets(
+        self, group: str, *, require_stable: bool = True
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of a group without members. What earlier transactions of this transactional id
+        committed is among them: the coordinator has ended these before the block began.
+
+        require_stable: wait until no open transaction may change an offset (KIP-447). Raises GroupAuthorizationFailed,
+        TopicAuthorizationFailed; the last error after `max_block_ms`.
+        """
+        self._ensure_open()
+        return await self._transactions.committed_offsets(text("group", group), require_stable=require_stable)
 
     async def send(
         self,

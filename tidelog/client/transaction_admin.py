@@ -18,6 +18,7 @@ from tidelog.client.cluster import BACKOFF_MS
 from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.client.produce_stream import TRANSACTION_VERSION
+from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.errors import (
     ConcurrentTransactions,
     ConnectionFailed,
@@ -331,6 +332,35 @@ class TransactionAdmin(AdminCalls):
 
         await self._again(fence, lambda error: isinstance(error, ConcurrentTransactions))
         return before
+
+    async def end_prepared_transaction(self, prepared: PreparedTransaction, *, committed: bool) -> None:
+        """Commit or abort a transaction that its producer has left open (`Transaction.prepare`). The same call twice
+        has the outcome of the first.
+
+        Raises ProducerFenced or InvalidProducerIdMapping if a newer producer has the transactional id: the transaction
+        is aborted, unless an earlier call ended it. TransactionAbortable: it was aborted, by its timeout or by a call.
+        InvalidTxnState: it was committed, and cannot be aborted. The last error after `request_timeout_ms`: the outcome
+        is unknown then.
+        """
+        request = transactions_pb2.EndTxnRequest(
+            transactional_id=prepared.transactional_id,
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.epoch,
+            committed=committed,
+            transaction_version=TRANSACTION_VERSION,
+        )
+
+        async def end(timeout_ms: int) -> None:
+            await self._coordinators.call(
+                CoordinatorKind.TRANSACTION,
+                prepared.transactional_id,
+                methods.TRANSACTIONS_END_TXN,
+                request,
+                error_of=lambda _answer: None,
+                timeout_ms=timeout_ms,
+            )
+
+        await self._again(end, lambda error: isinstance(error, ConcurrentTransactions))
 
     async def _leader_of(self, key: TopicPartition, timeout_ms: int) -> tuple[Endpoint, bytes]:
         """Return the leader's address and the topic's id, as a node knows them now."""

@@ -36,6 +36,8 @@ from tidelog.client.transaction_events import (
     Identified,
     OffsetsAdded,
     Opened,
+    PreparedTransaction,
+    PrepareTransaction,
     RecordsFailed,
     RecordsRefused,
     TransactionEffect,
@@ -80,6 +82,7 @@ class TransactionalState(Enum):
     ABORT_ONLY = "open, and can only be aborted"
     COMMITTING = "being committed"
     ABORTING = "being aborted"
+    PREPARED = "left to another process, which ends it"
     FAILED = "failed"
 
 
@@ -92,6 +95,7 @@ class TransactionalCause(Enum):
     PART_FAILED = "a record or the offsets of the transaction failed"
     COMMIT = "the block ends"
     ABORT = "an exception leaves the block, or the application aborts"
+    PREPARE = "the application leaves the transaction to another process"
     NOTHING_WRITTEN = "the coordinator does not know the transaction: no record and no offset was sent"
     ENDED = "the coordinator has committed or aborted"
     NOT_COMMITTED = "the coordinator certainly did not commit"
@@ -109,6 +113,7 @@ TRANSITIONS: Final = {
     (TransactionalState.OPEN, TransactionalCause.PART_FAILED): TransactionalState.ABORT_ONLY,
     (TransactionalState.OPEN, TransactionalCause.COMMIT): TransactionalState.COMMITTING,
     (TransactionalState.OPEN, TransactionalCause.ABORT): TransactionalState.ABORTING,
+    (TransactionalState.OPEN, TransactionalCause.PREPARE): TransactionalState.PREPARED,
     (TransactionalState.OPEN, TransactionalCause.NOTHING_WRITTEN): TransactionalState.READY,
     (TransactionalState.OPEN, TransactionalCause.FENCED): TransactionalState.FAILED,
     (TransactionalState.ABORT_ONLY, TransactionalCause.ABORT): TransactionalState.ABORTING,
@@ -181,6 +186,8 @@ class TransactionCore:
             case AbortTransaction(has_written, at):
                 self._ensure(TransactionalState.OPEN, TransactionalState.ABORT_ONLY)
                 return self._end(TransactionalCause.ABORT, at, has_written=has_written)
+            case PrepareTransaction(has_written):
+                return self._prepare(has_written=has_written)
             case RecordsFailed(error):
                 return self._records_failed(error)
             case Identified(producer_id, epoch):
@@ -216,6 +223,18 @@ class TransactionCore:
         limit_ms = self.policy.transaction_timeout_ms if committed else self.policy.max_block_ms
         return [*effects, *self._ask(AskEnd(self._producer_id, self._epoch, committed), at, limit_ms)]
 
+    def _prepare(self, *, has_written: bool) -> list[TransactionEffect]:
+        self._ensure(TransactionalState.OPEN)
+        if not has_written and not self._has_offsets:
+            raise InvalidTxnState(f"the transaction of {self._name} has neither records nor offsets: send some first")
+        self._move(TransactionalCause.PREPARE)
+        return [Done()]
+
+    def prepared(self) -> PreparedTransaction:
+        """Return the transaction that was prepared, for the process that ends it."""
+        assert self.state is TransactionalState.PREPARED, "it was prepared"
+        return PreparedTransaction(self.policy.transactional_id, self._producer_id, self._epoch)
+
     def _ensure(self, *states: TransactionalState) -> None:
         if self.state not in states or self.is_busy:
             raise self.refusal()
@@ -234,6 +253,11 @@ class TransactionCore:
         reason = self.reason()
         if reason is not None:
             return reason
+        if self.state is TransactionalState.PREPARED:
+            return InvalidTxnState(
+                f"the producer {self._name} has left its transaction to another process: close it; a new producer with "
+                "the same transactional id would abort that transaction"
+            )
         if self.state in (TransactionalState.NEW, TransactionalState.READY):
             return InvalidTxnState(f"the producer {self._name} has no open transaction: open one with transaction()")
         return InvalidTxnState(

@@ -24,6 +24,17 @@ class TransactionPolicy:
     retry_backoff_ms_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """An open transaction whose producer has left it: all its records and offsets are written, and nothing more is
+    added. `Admin.end_prepared_transaction` ends it, from any process; otherwise its timeout does, or the next producer
+    of the transactional id, and both abort it."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    epoch: int
+
+
 # --- calls ------------------------------------------------------------------------------------------------------
 
 
@@ -96,6 +107,13 @@ class AbortTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareTransaction:
+    """Leave the open transaction to another process, which ends it. has_written: a record may have reached a leader."""
+
+    has_written: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RecordsFailed:
     """Records of the open transaction are not acknowledged, or were never queued: it cannot be committed."""
 
@@ -133,6 +151,7 @@ TransactionEvent: TypeAlias = (
     | AddOffsets
     | CommitTransaction
     | AbortTransaction
+    | PrepareTransaction
     | RecordsFailed
     | Identified
     | OffsetsAdded

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.coordinators import ATTEMPT_MS, CoordinatorKind, Coordinators
-from tidelog.client.group_metadata import GroupMetadata
-from tidelog.client.group_offsets import OffsetCommitted
+from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
+from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted
 from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.producer_events import Effect, Flushed, Policy
 from tidelog.client.transaction_core import TransactionalState, TransactionCore, needs_lookup
@@ -37,6 +37,8 @@ from tidelog.client.transaction_events import (
     Identified,
     OffsetsAdded,
     Opened,
+    PreparedTransaction,
+    PrepareTransaction,
     RecordsFailed,
     RecordsRefused,
     TransactionEffect,
@@ -149,8 +151,28 @@ class ProducerTransactions:
             event = AddOffsets(group, offsets, self._clock.monotonic_ms(), has_member=member is not None)
             await self._perform(event)
 
+    async def committed_offsets(self, group_id: str, *, require_stable: bool) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of a group. require_stable: wait until no open transaction may change one.
+        Raises the last error after `max_block_ms`."""
+        assert self._coordinators is not None, "a transaction begins after the start"
+        offsets = GroupOffsets(self._coordinators, self._clock, self._policy.max_block_ms)
+        who = GroupMetadata(group_id)
+        found = await offsets.fetch(group_id, None, lambda: who, require_stable=require_stable)
+        return {key: each.committed for key, each in found.items() if each is not None}
+
     async def commit(self) -> None:
         """Send what is queued, then commit. Raises TransactionAborted, TransactionOutcomeUnknown, ProducerFenced."""
+        await self._finish(lambda: CommitTransaction(self.records.has_written, self._clock.monotonic_ms()))
+
+    async def prepare(self) -> PreparedTransaction:
+        """Send what is queued, then leave the transaction to another process, which ends it. Raises TransactionAborted,
+        ProducerFenced."""
+        await self._finish(lambda: PrepareTransaction(self.records.has_written))
+        return self._core.prepared()
+
+    async def _finish(self, event: Callable[[], TransactionEvent]) -> None:
+        """Send what is queued, then apply the event. Aborts, and raises the reason, if a part of the transaction has
+        failed."""
         try:
             self.records.refuse_records(InvalidTxnState(_COMMITTING))
             if self._has_waiting_calls():
@@ -164,7 +186,7 @@ class ProducerTransactions:
             async with self._turn:
                 await self._settled()
                 if self._core.state is not TransactionalState.ABORT_ONLY:
-                    await self._perform(CommitTransaction(self.records.has_written, self._clock.monotonic_ms()))
+                    await self._perform(event())
                     return
         except asyncio.CancelledError:
             if self._core.state in (TransactionalState.OPEN, TransactionalState.ABORT_ONLY):
