@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -209,3 +210,24 @@ def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(clus
     cluster.produce(1, batch(b"b"))
     cluster.run(1)
     assert cluster.watermark(2) == 2, "the follower has fetched again"
+
+
+def test_a_leader_that_learns_late_of_its_partition_is_logged_only_if_it_lasts(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each new partition begins with this race; a leader that never learns of it is a problem."""
+    caplog.set_level(logging.INFO, "node.partition")
+    for index in range(MANY):
+        cluster.set(index, leader=NodeId(1), publish=False)
+    cluster.publish(2)
+    cluster.run(3)
+    assert "rejected a fetch" not in caplog.text
+    cluster.run(4)
+    assert "rejected a fetch" in caplog.text
+    cluster.publish(1)
+    cluster.run(2)
+    caplog.clear()
+    cluster.produce(1, batch(b"a"), index=7)
+    cluster.run(1)
+    assert cluster.watermark(2, 7) == 1
+    assert "rejected a fetch" not in caplog.text
