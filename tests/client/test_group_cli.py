@@ -14,7 +14,7 @@ from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.client.group_metadata import CommittedOffset
-from tidelog.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, TidelogError
+from tidelog.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, TidelogError, UnsupportedVersion
 from tidelog.protocol.v1 import groups_pb2 as pb
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
@@ -90,8 +90,30 @@ def test_a_member_on_the_command_line_commits_what_it_printed(cluster: MemoryClu
     assert tidelog.out == b""
     assert tidelog("consume", "orders", "--group", "late", "--from", "latest") == 0
     assert tidelog.out == b""
-    assert tidelog("consume", "orders", "--group", "g", "-p", "0") == 1
+    assert tidelog("consume", "orders", "--group", "g", "-p", "0") == 2
     assert "leave out --partition" in tidelog.err
+
+
+def test_a_committed_offset_that_is_not_in_the_log_names_the_command_that_moves_it(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    orders(cluster, partitions=1)
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.alter_group_offsets("g", {place(0): 100})
+    assert tidelog("consume", "orders", "--group", "g") == 1
+    assert "tidelog group reset-offsets g --topic orders --to-earliest --execute" in tidelog.err
+    assert "on_out_of_range" not in tidelog.err
+
+
+def test_a_member_on_nodes_of_an_old_feature_level_is_told_the_next_step(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    orders(cluster)
+    old = UnsupportedVersion("a group needs feature level 5: raise it (`tidelog cluster upgrade`)")
+    cluster.groups.refuse = lambda request: old if isinstance(request, pb.FindCoordinatorRequest) else None
+    assert tidelog("consume", "orders", "--group", "g") == 1
+    assert "tidelog cluster upgrade" in tidelog.err
+    assert cluster.groups.finds == 1, "asked before the member begins"
 
 
 def test_groups_are_listed_described_and_deleted(cluster: MemoryCluster, tidelog: Terminal) -> None:
@@ -117,7 +139,7 @@ def test_groups_are_listed_described_and_deleted(cluster: MemoryCluster, tidelog
         assert "has members: stop them first; `tidelog group describe g` shows them" in tidelog.err
     assert tidelog("group", "list", "--state", "Stable", "--json") == 0
     assert tidelog.json == []
-    assert tidelog("group", "list", "--state", "Stabel") == 1
+    assert tidelog("group", "list", "--state", "Stabel") == 2
     assert "unknown group state 'Stabel'; use Empty, Assigning," in tidelog.err
     assert tidelog("group", "delete", "g") == 0
     assert tidelog.err == "group 'g' deleted\n"
@@ -185,19 +207,19 @@ def test_offsets_are_reset_once_the_plan_is_confirmed(
 
 def test_a_reset_says_what_is_missing(cluster: MemoryCluster, tidelog: Terminal) -> None:
     orders(cluster)
-    for arguments, says in (
-        (("--to-earliest",), "say of which partitions"),
-        (("--topic", "orders"), "say where to set the offsets"),
-        (("--topic", "orders", "--to-earliest", "--to-latest"), "with one of"),
-        (("--topic", "orders", "--to-earliest", "--execute", "--dry-run"), "pass one of them"),
-        (("--topic", "orders", "--to-time", "yesterday"), "2026-01-31"),
-        (("--topic", "orders", "--by-duration", "1h"), "ISO 8601"),
-        (("--topic", "orders", "--shift-by", "1"), "orders-0, orders-1 has none"),
-        (("--all-topics", "--to-earliest"), "no committed offsets"),
-        (("--partition", "orders", "--to-earliest"), "TOPIC-NUMBER"),
-        (("--topic", "missing", "--to-earliest"), "create it first"),
+    for arguments, code, says in (
+        (("--to-earliest",), 2, "say of which partitions"),
+        (("--topic", "orders"), 2, "say where to set the offsets"),
+        (("--topic", "orders", "--to-earliest", "--to-latest"), 2, "with one of"),
+        (("--topic", "orders", "--to-earliest", "--execute", "--dry-run"), 2, "pass one of them"),
+        (("--topic", "orders", "--to-time", "yesterday"), 2, "2026-01-31"),
+        (("--topic", "orders", "--by-duration", "1h"), 2, "ISO 8601"),
+        (("--topic", "orders", "--shift-by", "1"), 1, "orders-0, orders-1 has none"),
+        (("--all-topics", "--to-earliest"), 1, "no committed offsets"),
+        (("--partition", "orders", "--to-earliest"), 2, "TOPIC-NUMBER"),
+        (("--topic", "missing", "--to-earliest"), 1, "there is no topic 'missing'"),
     ):
-        assert tidelog("group", "reset-offsets", "g", *arguments) == 1
+        assert tidelog("group", "reset-offsets", "g", *arguments) == code, arguments
         assert says in tidelog.err, arguments
     with sync.Consumer(cluster.bootstrap, group="g", topics=["orders"]) as consumer:
         consumer.poll(timeout=5)
@@ -218,12 +240,12 @@ def test_offsets_of_topics_that_nobody_reads_are_deleted(cluster: MemoryCluster,
         partition = {"topic": "orders", "partition": 1}
         assert tidelog.json == {"group": "g", "partitions": [{"partition": partition, "deleted": True}]}
         assert [str(key) for key in admin.list_group_offsets("g")] == ["orders-0", "payments-0"]
-        for arguments, says in (
-            ((), "say which offsets"),
-            (("--topic", "users"), "no committed offset of 'users'"),
-            (("--partition", "orders"), "TOPIC-NUMBER"),
+        for arguments, code, says in (
+            ((), 2, "say which offsets"),
+            (("--topic", "users"), 1, "no committed offset of 'users'"),
+            (("--partition", "orders"), 2, "TOPIC-NUMBER"),
         ):
-            assert tidelog("group", "delete-offsets", "g", *arguments) == 1
+            assert tidelog("group", "delete-offsets", "g", *arguments) == code, arguments
             assert says in tidelog.err, arguments
         with sync.Consumer(cluster.bootstrap, group="g", topics=["orders"]) as consumer:
             consumer.poll(timeout=5)

@@ -70,7 +70,7 @@ def test_consume_leaves_out_what_was_aborted(cluster: MemoryCluster, capfdbinary
     ):
         assert main(["consume", "orders", *options]) == 0
         assert capfdbinary.readouterr().out.splitlines() == lines
-    assert main(["consume", "orders", "--isolation", "committed"]) == 1
+    assert main(["consume", "orders", "--isolation", "committed"]) == 2
     assert b"read_committed" in capfdbinary.readouterr().err
 
 
@@ -141,7 +141,7 @@ def test_who_holds_the_last_stable_offset(cluster: MemoryCluster, capsys: pytest
         active(cluster, stable=2)
         assert main(["partition", "who-holds-lso", "orders-0"]) == 0
         assert "no transaction is open; the last stable offset is 2" in capsys.readouterr().err
-    assert main(["partition", "who-holds-lso", "orders"]) == 1
+    assert main(["partition", "who-holds-lso", "orders"]) == 2
     assert "write TOPIC-NUMBER" in capsys.readouterr().err
 
 
@@ -182,7 +182,7 @@ def test_a_hanging_transaction_is_aborted_by_its_first_offset(
     assert main(["txn", "abort", "--partition", "orders-0", "--start-offset", "3"]) == 1
     assert "transactions begin at [2, 8]" in capsys.readouterr().err
     for arguments in ([], ["etl", "--start-offset", "3"], ["--partition", "orders-0"]):
-        assert main(["txn", "abort", *arguments]) == 1
+        assert main(["txn", "abort", *arguments]) == 2
         assert "give a transactional id, or --partition" in capsys.readouterr().err
 
 

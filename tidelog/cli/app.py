@@ -56,6 +56,7 @@ from tidelog.cli import (
 from tidelog.cli.output import BootstrapBeforeCommand
 from tidelog.cli.sasl_options import SaslMechanism, SaslPasswordFile, SaslTokenFile, SaslUsername, choose_sasl
 from tidelog.cli.tls_options import TlsCa, TlsCert, TlsKey, choose_tls, tls_option_for
+from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.errors import TidelogError
 
 app = typer.Typer(
@@ -126,6 +127,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except TidelogError as error:
         sys.stderr.write(f"tidelog: {error.message}{tls_option_for(error)}\n")
         return 1
+    except WrongUsage as error:
+        sys.stderr.write(f"tidelog: {error}\n")
+        return 2
     except _WrongCommandLine as error:
         error.show()
         return int(error.exit_code)

@@ -21,6 +21,7 @@ from tidelog.cli.output import (
     say,
 )
 from tidelog.cli.partition_names import partition_of
+from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin
 from tidelog.client.group_admin import GroupDescription, MemberDescription, PartitionLag
 from tidelog.clock import MachineClock
@@ -48,7 +49,7 @@ def list_(
     """List all groups."""
     unknown = [name for name in state or () if name.lower() not in map(str.lower, STATES)]
     if unknown:
-        raise InvalidRequest(f"unknown group state {unknown[0]!r}; use {', '.join(STATES)}")
+        raise WrongUsage(f"unknown group state {unknown[0]!r}; use {', '.join(STATES)}")
     found = query(bootstrap, lambda admin: admin.list_groups(states=state or ()))
     if as_json:
         print_json(found)
@@ -106,10 +107,11 @@ def delete_offsets(
 ) -> None:
     """Delete committed offsets of topics to which no member of the group subscribes."""
     if not (topic or partition):
-        raise InvalidRequest("say which offsets to delete: pass --topic NAME or --partition TOPIC-N")
+        raise WrongUsage("say which offsets to delete: pass --topic NAME or --partition TOPIC-N")
+    named = [partition_of(name) for name in partition or ()]
 
     async def work(admin: Admin) -> dict[TopicPartition, TidelogError | None]:
-        keys = [partition_of(name) for name in partition or ()]
+        keys = list(named)
         committed = await admin.list_group_offsets(group) if topic else {}
         for name in topic or ():
             found = [key for key in committed if key.topic == name]

@@ -20,12 +20,13 @@ from tidelog.cli.output import (
     say,
 )
 from tidelog.cli.partition_names import partition_of
+from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin
 from tidelog.client.group_admin import GroupDescription
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.client.group_options import duration_ms
 from tidelog.clock import MachineClock
-from tidelog.errors import InvalidRequest, NonEmptyGroup
+from tidelog.errors import InvalidRequest, NonEmptyGroup, TidelogError
 from tidelog.types import Offset, PartitionIndex, TopicPartition
 
 
@@ -42,7 +43,7 @@ class Goal:
     def __post_init__(self) -> None:
         given = [self.earliest, self.latest, *(each is not None for each in (self.time, self.offset, self.shift))]
         if sum(given) != 1:
-            raise InvalidRequest(
+            raise WrongUsage(
                 "say where to set the offsets, with one of --to-earliest, --to-latest, --to-time, --by-duration, "
                 "--to-offset, --shift-by"
             )
@@ -86,13 +87,14 @@ def reset_offsets(
 ) -> None:
     """Set committed offsets of a group without members. Without --execute, only show what would change."""
     if execute and dry_run:
-        raise InvalidRequest("--execute changes the offsets and --dry-run does not: pass one of them")
+        raise WrongUsage("--execute changes the offsets and --dry-run does not: pass one of them")
     if not (topic or partition or all_topics):
-        raise InvalidRequest("say of which partitions: pass --topic NAME, --partition TOPIC-N, or --all-topics")
+        raise WrongUsage("say of which partitions: pass --topic NAME, --partition TOPIC-N, or --all-topics")
     if to_time is not None and by_duration is not None:
-        raise InvalidRequest("--to-time and --by-duration both name a time: pass one of them")
+        raise WrongUsage("--to-time and --by-duration both name a time: pass one of them")
     time = _time(to_time) if to_time is not None else _before(by_duration) if by_duration is not None else None
     goal = Goal(to_earliest, to_latest, time, to_offset, shift_by)
+    named = [partition_of(name) for name in partition or ()]
 
     async def work(admin: Admin) -> tuple[list[Change], int]:
         members = await _members(admin, group)
@@ -102,7 +104,7 @@ def reset_offsets(
                 f"all consumers of the group, then repeat (`tidelog group describe {group}` shows them)"
             )
         committed = await admin.list_group_offsets(group)
-        keys = [partition_of(name) for name in partition or ()]
+        keys = list(named)
         for name in topic or ():
             described = await admin.describe_topic(name)
             keys += [TopicPartition(name, PartitionIndex(each.partition)) for each in described.partitions]
@@ -162,7 +164,7 @@ def _time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidRequest(f"--to-time {text!r}: write a time such as 2026-01-31T12:00:00Z") from None
+        raise WrongUsage(f"--to-time {text!r}: write a time such as 2026-01-31T12:00:00Z") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
@@ -171,5 +173,7 @@ def _before(duration: str) -> datetime:
     now = datetime.fromtimestamp(MachineClock().wall_ms() / 1000, UTC)
     try:
         return now - timedelta(milliseconds=duration_ms(duration))
+    except TidelogError as error:
+        raise WrongUsage(f"--by-duration: {error.message}") from None
     except OverflowError:
-        raise InvalidRequest(f"--by-duration {duration!r} reaches back beyond the year 1") from None
+        raise WrongUsage(f"--by-duration {duration!r} reaches back beyond the year 1") from None

@@ -9,8 +9,8 @@ import typer
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, counted, print_json, print_table, query, say
 from tidelog.cli.partition_names import partition_of
 from tidelog.cli.transaction_commands import who_holds_lso
+from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin, PartitionExplanation, PartitionResult
-from tidelog.errors import InvalidRequest
 
 app = typer.Typer(help="Single partitions: problems, leaders, replicas.", no_args_is_help=True)
 Names = Annotated[
@@ -79,7 +79,7 @@ def elect(
     confirmed. With --unclean and --json but without --yes: show the loss and change nothing."""
     wanted = [partition_of(name) for name in names or ()]
     if unclean and not wanted:
-        raise InvalidRequest("--unclean loses records: name the partitions as TOPIC-N")
+        raise WrongUsage("--unclean loses records: name the partitions as TOPIC-N")
 
     if unclean and not yes:
         expected = query(bootstrap, lambda admin: admin.elect_leaders(wanted, unclean=True, validate_only=True))
@@ -123,7 +123,7 @@ def reassign(
     """Move a partition's replicas; returns once the reassignment has started."""
     nodes = replicas.split(",") if replicas else []
     if cancel == bool(nodes) or not all(node.strip().isdecimal() for node in nodes):
-        raise InvalidRequest("pass --replicas with node ids (1,2,3), or --cancel")
+        raise WrongUsage("pass --replicas with node ids (1,2,3), or --cancel")
     target = None if cancel else [int(node) for node in nodes]
     partition = partition_of(name)
     _show(query(bootstrap, lambda admin: admin.reassign({partition: target})), as_json=as_json)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tidelog.errors import InvalidRequest
+from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.types import PartitionIndex, TopicPartition
 
 
 def partition_of(name: str) -> TopicPartition:
-    """Return the partition. Raises InvalidRequest."""
+    """Return the partition. Raises WrongUsage."""
     topic, dash, index = name.rpartition("-")
     if not dash or not topic or not index.isdecimal():
-        raise InvalidRequest(f"{name!r} is not a partition: write TOPIC-NUMBER, for example orders-0")
+        raise WrongUsage(f"{name!r} is not a partition: write TOPIC-NUMBER, for example orders-0")
     return TopicPartition(topic, PartitionIndex(int(index)))

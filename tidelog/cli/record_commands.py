@@ -25,6 +25,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.sasl_options import chosen_sasl
 from tidelog.cli.tls_options import chosen_tls
+from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.consumer import Consumer, ConsumerRecord, Place
 from tidelog.client.delivery import Delivery
 from tidelog.client.producer import Producer
@@ -36,6 +37,7 @@ from tidelog.errors import (
     OffsetOutOfRange,
     TidelogError,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from tidelog.types import TopicPartition
 
@@ -172,11 +174,13 @@ def consume(
 ) -> None:
     """Print committed records, one per line, up to the present end. With --group, those of the partitions that the
     group assigns, from the committed offsets on; --from counts where none is committed."""
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise WrongUsage(f"--isolation {isolation!r}: use read_uncommitted or read_committed")
     if group is not None:
+        if group == "":
+            raise WrongUsage("--group is empty: pass the id of a group")
         if offset is not None or partition is not None:
-            raise InvalidRequest(
-                "a group assigns partitions and has offsets of its own: leave out --partition, --offset"
-            )
+            raise WrongUsage("a group assigns partitions and has offsets of its own: leave out --partition, --offset")
         with printed_warnings():
             count = asyncio.run(
                 _consume_as_member(
@@ -196,7 +200,7 @@ def consume(
             say(counted(count, "record"))
         return
     if offset is not None and (partition is None or len(partition) != 1):
-        raise InvalidRequest("--offset needs one partition: pass it with --partition")
+        raise WrongUsage("--offset needs one partition: pass it with --partition")
     place: Place = offset if offset is not None else _place(start)
 
     async def work() -> int:
@@ -273,6 +277,10 @@ async def _consume_as_member(
     """Print what a member of the group reads: until `most` records, or, unless `follow`, until the ends that its
     partitions have when they are assigned. What was printed is committed, also when the command is interrupted."""
     await _reach(bootstrap, topic, client_id)
+    async with administrator(bootstrap, client_id) as admin:
+        known = (await admin.describe_groups([group]))[group]
+        if isinstance(known, UnsupportedVersion):  # the feature level is too low: the message names the next step
+            raise known
     ends: dict[TopicPartition, Any] = {}
 
     async def note_ends(assigned: list[TopicPartition]) -> None:
@@ -311,6 +319,12 @@ async def _consume_as_member(
                     )
                 if ends and all([await consumer.position(key) >= ends[key] for key in list(ends) if key in ends]):
                     break
+        except OffsetOutOfRange as error:
+            cause = error.__cause__.message if isinstance(error.__cause__, TidelogError) else error.message
+            raise OffsetOutOfRange(
+                f"the committed offset of group {group!r} is not in the log: {cause.rstrip('.')}. Stop its members, "
+                f"then `tidelog group reset-offsets {group} --topic {topic} --to-earliest --execute` (or --to-latest)"
+            ) from error
         except asyncio.CancelledError:
             with suppress(TidelogError):
                 await consumer.commit()
@@ -360,7 +374,7 @@ def _place(text: str) -> Place:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidRequest(f"--from {text!r}: use earliest, latest, or a time such as 2026-01-31T12:00:00Z") from None
+        raise WrongUsage(f"--from {text!r}: use earliest, latest, or a time such as 2026-01-31T12:00:00Z") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

@@ -18,10 +18,11 @@ from tidelog.cli.output import (
     say,
 )
 from tidelog.cli.partition_names import partition_of
+from tidelog.cli.wrong_usage import WrongUsage
 from tidelog.client.admin import Admin
 from tidelog.client.transaction_admin import MAX_TIMEOUT_MS, OpenTransaction, TransactionDescription
 from tidelog.clock import MachineClock
-from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.errors import TidelogError
 
 app = typer.Typer(help="Transactions: open, hanging, and how to end them.", no_args_is_help=True)
 MAX_TIMEOUT_HELP = "How long a transaction must have had no write; at least the nodes' transaction.max.timeout.ms."
@@ -176,7 +177,7 @@ def abort(
             as_json=as_json,
         )
     else:
-        raise InvalidRequest("give a transactional id, or --partition and --start-offset of a hanging transaction")
+        raise WrongUsage("give a transactional id, or --partition and --start-offset of a hanging transaction")
 
 
 def who_holds_lso(name: str, bootstrap: str, *, as_json: bool) -> None:

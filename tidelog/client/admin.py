@@ -437,7 +437,9 @@ class Admin(GroupAdmin, TransactionAdmin):
         if topic.HasField("error"):
             raise from_proto(topic.error)
         if not topic.topic_id:
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}: create it first")
+            raise UnknownTopicOrPartition(
+                f"there is no topic {name!r}: check its name (`tidelog topic list`), or create it"
+            )
         return _topic(topic)
 
     async def describe_cluster(self) -> ClusterDescription:

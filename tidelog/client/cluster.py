@@ -153,7 +153,7 @@ class ClusterView:
         if error is not None:
             raise error
         raise UnknownTopicOrPartition(
-            f"topic {name!r} is not known: create it, or wait until the nodes have received its metadata"
+            f"no node knows topic {name!r}: check its name (`tidelog topic list`), or create it"
         )
 
     def endpoint(self, node: NodeId, topic_partition: TopicPartition) -> Endpoint:
