@@ -132,7 +132,9 @@ class ConsumerGroupHeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """offset: the next record to read. topic_id: the incarnation of the topic; None: the current one."""
+    """offset: the next record to read. topic_id: the incarnation of the topic; None: the current one. known_offset: the
+    highest offset that a member had fetched or sent before, None if unknown; a coordinator that has a higher one has
+    the request later than those that the member sent after it."""
 
     topic: str
     partition: PartitionIndex
@@ -140,6 +142,7 @@ class OffsetToCommit:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
     topic_id: TopicId | None = None
+    known_offset: Offset | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,18 @@ def test_a_member_commits_with_its_epoch() -> None:
         coordinator.commit_offset(0, 2, member=first)
 
 
+def test_a_commit_that_is_late_is_refused() -> None:
+    """The member has sent later commits of the same epoch since."""
+    coordinator = Coordinator({"t": 2})
+    member = Client(coordinator, "m1")
+    member.join()
+    assert coordinator.commit_offset(0, 20, member=member, known_offset=Offset(10)) is None
+    with pytest.raises(IllegalGeneration, match="20 was committed since member 'm1' sent"):
+        coordinator.commit_offset(0, 10, member=member, known_offset=Offset(-1))
+    assert coordinator.commit_offset(0, 5, member=member, known_offset=Offset(20)) is None, "it may go back itself"
+    assert coordinator.commit_offset(0, 3, member=member) is None, "of a client that says nothing of the order"
+
+
 def test_an_outsider_cannot_commit_for_a_group_with_members() -> None:
     coordinator = Coordinator({"t": 2})
     first = Client(coordinator, "m1")

@@ -225,6 +225,26 @@ def late_commit_of_a_fenced_member(sim: Simulation) -> None:
     finished(group)
 
 
+def late_commit_of_a_member(sim: Simulation) -> None:
+    """A commit is in transit until its member has given it up and has committed more, in the same epoch. When it
+    arrives it is refused: the committed offset does not go back."""
+    group = begin(sim, partitions=1)
+    (member,) = joined(group, 1, auto_commit=False, request_timeout_ms=800)
+    late = sim.hold(
+        "Groups.OffsetCommit",
+        when=lambda envelope: envelope.source == member.client.process.name and late.count == 0,
+    )
+    write_all(sim, "a", 2, 1)
+    sim.run_until(lambda: late.count > 0, what="a commit is in transit")
+    write_all(sim, "b", 2, 1)
+    wait_read(group)
+    sim.run_until(lambda: group.committed((TOPIC, 0)) == 4, what="the member has committed more")
+    late.release()
+    sim.run_for(1.0)
+    assert group.committed((TOPIC, 0)) == 4
+    finished(group)
+
+
 def revocation_waits_for_its_owner(sim: Simulation) -> None:
     """A partition is to move from a member that is slow to give it up. Nobody else gets it before that. A member that
     takes longer than its application may take between two polls leaves the group."""
@@ -610,6 +630,7 @@ MEMBERS: tuple[Callable[[Simulation], None], ...] = (
     closed_member_is_replaced_at_once,
     paused_member_is_fenced,
     late_commit_of_a_fenced_member,
+    late_commit_of_a_member,
     revocation_waits_for_its_owner,
     member_never_confirms,
     static_member_returns,

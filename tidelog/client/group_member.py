@@ -229,6 +229,7 @@ class GroupMember:
         self._has_transactions = True
         member = self.transaction_member()
         self._taken = self._positions(self._fetching.cursors)
+        self._offsets.note_sent(self.options.group_id, self._taken)
         return member, dict(self._taken)
 
     def transaction_member(self) -> GroupMetadata:

@@ -50,6 +50,17 @@ class GroupOffsets:
 
     def __init__(self, coordinators: Coordinators, clock: Clock, timeout_ms: int) -> None:
         self._coordinators, self._clock, self._timeout_ms = coordinators, clock, timeout_ms
+        self._known: dict[tuple[str, TopicPartition], Offset] = {}
+        """The highest offset of each partition that was fetched or sent, by group."""
+
+    def note_sent(self, group_id: str, offsets: Mapping[TopicPartition, OffsetCommitted]) -> None:
+        """These offsets may be committed from now on, also if a request or a transaction has no answer."""
+        for key, each in offsets.items():
+            self._know(group_id, key, each)
+
+    def _know(self, group_id: str, key: TopicPartition, offset: OffsetCommitted | None) -> None:
+        value = Offset(-1) if offset is None else offset.committed.offset
+        self._known[group_id, key] = max(value, self._known.get((group_id, key), value))
 
     async def commit(
         self,
@@ -65,7 +76,8 @@ class GroupOffsets:
         """
         if not offsets:
             return
-        partitions = [_to_commit(key, offset) for key, offset in offsets.items()]
+        partitions = [_to_commit(key, offset, self._known.get((group_id, key))) for key, offset in offsets.items()]
+        self.note_sent(group_id, {key: each for key, each in offsets.items() if (group_id, key) in self._known})
         was_member = True
 
         def request() -> groups_pb2.OffsetCommitRequest:
@@ -139,6 +151,8 @@ class GroupOffsets:
                 found = {_key_of(each): _committed_of(each) for each in answer.partitions}
                 if named is not None:
                     _ensure_complete(wanted, found)
+                for key, each in found.items():
+                    self._know(group_id, key, each)
                 return found
             except _FENCED as error:
                 raise commit_failed(group_id, error) from error
@@ -188,7 +202,7 @@ def _ensure_complete(asked: Iterable[TopicPartition], answered: Iterable[TopicPa
         )
 
 
-def _to_commit(key: TopicPartition, offset: OffsetCommitted) -> groups_pb2.OffsetToCommit:
+def _to_commit(key: TopicPartition, offset: OffsetCommitted, known: Offset | None) -> groups_pb2.OffsetToCommit:
     return groups_pb2.OffsetToCommit(
         topic=key.topic,
         topic_id=None if offset.topic_id is None else offset.topic_id.bytes,
@@ -196,6 +210,7 @@ def _to_commit(key: TopicPartition, offset: OffsetCommitted) -> groups_pb2.Offse
         offset=offset.committed.offset,
         leader_epoch=offset.committed.leader_epoch,
         metadata=offset.committed.metadata,
+        known_offset=known,
     )
 
 

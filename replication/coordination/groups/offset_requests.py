@@ -56,6 +56,7 @@ class OffsetRequests:
     def commit(self, request: OffsetCommit, now: Instant) -> Decision[OffsetCommitAnswer]:
         """Raises GroupIdNotFound, UnknownMemberId, FencedInstanceId, StaleMemberEpoch or IllegalGeneration."""
         self._check_committer(request.group_id, request.member_id, request.member_epoch, request.instance_id)
+        self._check_order(request)
         outcomes, records = self._commit(request.group_id, request.partitions, now.wall_ms)
         return Decision(OffsetCommitAnswer(tuple(outcomes)), tuple(records))
 
@@ -96,6 +97,22 @@ class OffsetRequests:
                     )
                 )
         return outcomes, records
+
+    def _check_order(self, request: OffsetCommit) -> None:
+        """Refuse a request that arrives after later ones of its member, which has given it up: it would set offsets
+        back. Raises IllegalGeneration."""
+        for each in request.partitions:
+            if each.known_offset is None or not request.member_id:
+                continue
+            stored = self._state.offsets.get(request.group_id, each.topic, each.partition)
+            if stored is None or (each.topic_id is not None and stored.topic_id != each.topic_id):
+                continue
+            if stored.offset > max(each.offset, each.known_offset):
+                raise IllegalGeneration(
+                    f"offset {each.offset} of {each.topic}-{each.partition} was not committed for group "
+                    f"{request.group_id!r}: {stored.offset} was committed since member {request.member_id!r} sent the "
+                    "request; fetch the committed offset first"
+                )
 
     def _check_committer(self, group_id: str, member_id: str, epoch: int, instance_id: str | None) -> None:
         """A group without members accepts commits of anyone who claims no membership; else members commit."""

@@ -221,6 +221,11 @@ def records_are_committed_while_they_are_processed(patch: Patch) -> None:
     patch.setattr(GroupMember, "returning", lambda *_: None)
 
 
+def the_order_of_commits_is_not_checked(patch: Patch) -> None:
+    """A commit that arrives after later ones of its member counts."""
+    patch.setattr(OffsetRequests, "_check_order", lambda *_: None)
+
+
 def an_explicit_commit_processes_nothing(patch: Patch) -> None:
     """After an explicit commit a member still takes the records of the last poll for unprocessed: its next commit by
     itself goes back."""
@@ -365,6 +370,12 @@ MUTANTS = (
         "found",
         stories.member_commits_and_leaves,
         "goes back from 3 to",
+    ),
+    Mutant(
+        the_order_of_commits_is_not_checked,
+        "found",
+        stories.late_commit_of_a_member,
+        "goes back from 4 to",
     ),
     Mutant(
         a_member_commits_nothing_as_it_leaves,

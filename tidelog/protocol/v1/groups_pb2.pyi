@@ -325,6 +325,7 @@ class OffsetToCommit(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    KNOWN_OFFSET_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """topic name"""
     topic_id: _builtins.bytes
@@ -337,6 +338,8 @@ class OffsetToCommit(_message.Message):
     """epoch of the record before it; -1 unknown"""
     metadata: _builtins.str
     """text of the committer"""
+    known_offset: _builtins.int
+    """of a member: the highest offset that it had fetched or sent before; absent: not known"""
     def __init__(
         self,
         *,
@@ -346,13 +349,19 @@ class OffsetToCommit(_message.Message):
         offset: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         metadata: _builtins.str = ...,
+        known_offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_topic_id", b"_topic_id", "topic_id", b"topic_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_known_offset", b"_known_offset", "_topic_id", b"_topic_id", "known_offset", b"known_offset", "topic_id", b"topic_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_topic_id", b"_topic_id", "leader_epoch", b"leader_epoch", "metadata", b"metadata", "offset", b"offset", "partition", b"partition", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_known_offset", b"_known_offset", "_topic_id", b"_topic_id", "known_offset", b"known_offset", "leader_epoch", b"leader_epoch", "metadata", b"metadata", "offset", b"offset", "partition", b"partition", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__known_offset: _TypeAlias = _typing.Literal["known_offset"]  # noqa: Y015
+    _WhichOneofArgType__known_offset: _TypeAlias = _typing.Literal["_known_offset", b"_known_offset"]  # noqa: Y015
     _WhichOneofReturnType__topic_id: _TypeAlias = _typing.Literal["topic_id"]  # noqa: Y015
     _WhichOneofArgType__topic_id: _TypeAlias = _typing.Literal["_topic_id", b"_topic_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__known_offset) -> _WhichOneofReturnType__known_offset | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__topic_id) -> _WhichOneofReturnType__topic_id | None: ...
 
 Global___OffsetToCommit: _TypeAlias = OffsetToCommit  # noqa: Y015
