@@ -11,6 +11,7 @@ from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.marker_sender import MarkerSender
 from node.coordinators.transactions.transaction_verifier import TransactionVerifier
 from node.process import metadata_node
+from replication.controller.sessions import lease_ms
 from replication.coordination.coordinator_machine import Decision, TransactionalProducer
 from replication.coordination.transaction_requests import (
     EndTxnAnswer,
@@ -120,7 +121,6 @@ def coordinators_answer_without_a_lease(patch: Patch) -> None:
 
 def an_unconfirmed_controller_grants_leases(patch: Patch) -> None:
     """A controller that has not heard from the voters grants leases as long as any other."""
-    lease_ms = metadata_node.lease_ms
     patch.setattr(metadata_node, "lease_ms", lambda session_ms, beat_ms, _unconfirmed: lease_ms(session_ms, beat_ms, 0))
 
 
