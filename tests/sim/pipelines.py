@@ -147,8 +147,10 @@ class SimWorker:
         return judged.told is True
 
     def stop(self) -> None:
-        """End after the present transaction."""
+        """End after the present transaction. What it owns until then has no lasting owner."""
         self.is_stopping = True
+        if self.member is not None:
+            self.member.is_stopping = True
 
     def kill(self) -> None:
         client_faults.kill_client(self.pipeline.sim, self.client)

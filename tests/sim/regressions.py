@@ -11,6 +11,7 @@ from tests.sim.plan import Plan
 PLAIN: Final = Selected(coordinated=False)
 """These worlds were found before there were coordinators."""
 COORDINATED: Final = Selected(coordinated=True)
+FIVE_NODES: Final = Selected(nodes=5, coordinated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +70,23 @@ WORLDS: Final = (
         366,
         "a stream that broke without a batch of its own, while its node's window had a free place, ended the producer",
         COORDINATED,
+    ),
+    FoundBy(
+        344,
+        "a checker judged a commit under way by a newer assignment than the one that it belongs to",
+        COORDINATED,
+    ),
+    FoundBy(345, "a client that ended just as the faults ended was not replaced: its group had no member", COORDINATED),
+    FoundBy(354, "as 345, in a group of four partitions", COORDINATED),
+    FoundBy(
+        88420033,
+        "a commit that arrived after its member had given it up and committed more set the committed offset back",
+        FIVE_NODES,
+    ),
+    FoundBy(88420080, "as 88420033, across a power loss of the coordinator", FIVE_NODES),
+    FoundBy(
+        88420113,
+        "a worker that was told to stop and still had its partitions counted as their owner, and was not replaced",
+        FIVE_NODES,
     ),
 )
