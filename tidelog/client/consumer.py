@@ -270,8 +270,8 @@ class Consumer(FetchClient):
         TopicAuthorizationFailed for a partition (others may be committed); RequestTimedOut, ConnectionFailed and
         CoordinatorNotAvailable after `request_timeout_ms`, when it is unknown.
 
-        A cancelled call is not repeated, but what it has sent may still be applied, in rare cases after a later commit
-        of this member: records are then read again, none is skipped. A member that was replaced is always refused.
+        A cancelled call is not repeated, but what it has sent may still be applied. It is refused if it arrives after a
+        later commit of this member, or after the member was replaced.
         """
         await self._member.commit(None if offsets is None else offsets_to_commit(offsets))
 
