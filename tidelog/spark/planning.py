@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
 from tidelog.errors import InvalidConfig, OffsetOutOfRange
 from tidelog.types import LeaderEpoch, Offset, TopicId, TopicPartition
+
+OFFSETS_PER_TASK: Final = 500_000
+"""Length of the pieces of a range if the query does not say how many tasks it wants. PySpark tells a Python source
+nothing about cores: pieces are short enough to keep all of them busy, and long enough that a task decodes for about
+half a second or more, many times what it costs to start one and to connect."""
+TASKS_MAX: Final = 10_000
+"""About the most tasks of a query that does not say how many it wants: larger ones have longer pieces."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +85,19 @@ def split_ranges(
 ) -> list[OffsetRange]:
     """Split the ranges into about `min_partitions`, none longer than the maximum; empty ranges are dropped.
 
-    As in Spark's Kafka source, each partition is split in proportion to its share of all offsets.
+    As in Spark's Kafka source, each partition is split in proportion to its share of all offsets. min_partitions: None
+    to split ranges that are longer than OFFSETS_PER_TASK.
     """
     ranges = [one for one in ranges if one.end > one.start]
     total = sum(one.end - one.start for one in ranges)
+    per_task = max(OFFSETS_PER_TASK, total // TASKS_MAX)
     pieces: list[OffsetRange] = []
     for one in ranges:
         length = one.end - one.start
         count = 1
-        if min_partitions is not None and min_partitions > len(ranges):
+        if min_partitions is None:
+            count = -(-length // per_task)
+        elif min_partitions > len(ranges):
             count = max(1, round(length / total * min_partitions))
         if records_per_partition_max is not None:
             count = max(count, -(-length // records_per_partition_max))

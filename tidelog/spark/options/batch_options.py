@@ -1,4 +1,4 @@
-"""The options of a batch query: those of every query, where it ends, and filters. Pure.
+"""The options of a batch query: those of every query, and where it ends. Pure.
 
 As in Spark's Kafka source, options of streams are valid but have no effect, so that the same options serve both.
 """
@@ -12,25 +12,20 @@ from typing import Final
 from tidelog.errors import InvalidConfig
 from tidelog.spark.options.offset_bounds import EARLIEST, END_NAMES, LATEST, Bound, offset_bound
 from tidelog.spark.options.option_names import canonical
-from tidelog.spark.options.option_values import boolean
 from tidelog.spark.options.query_options import OF_THE_SINK, QueryOptions, query_options
 from tidelog.spark.options.stream_options import STREAM_NAMES, identity_of, trigger_limits
 from tidelog.types import Offset
 
-FILTER_PUSHDOWN: Final = "filterPushdown"
-
-BATCH_NAMES: Final = (*STREAM_NAMES, *END_NAMES, FILTER_PUSHDOWN)
+BATCH_NAMES: Final = (*STREAM_NAMES, *END_NAMES)
 """All options of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """The options of a batch query. filter_pushdown: whether conditions on topic, partition, offset and timestamp
-    narrow the ranges before they are read."""
+    """The options of a batch query. ending: where each partition ends, exclusive."""
 
     query: QueryOptions
     ending: Bound
-    filter_pushdown: bool = False
 
 
 def parse_batch_options(raw: Mapping[str, str]) -> BatchOptions:
@@ -45,7 +40,7 @@ def parse_batch_options(raw: Mapping[str, str]) -> BatchOptions:
     ending = offset_bound(given, "ending", default=LATEST)
     _refuse(query.starting, LATEST, "starting", "a batch query that starts at the latest offset reads nothing")
     _refuse(ending, EARLIEST, "ending", "a batch query that ends at the earliest offset reads nothing")
-    return BatchOptions(query, ending, boolean(given, FILTER_PUSHDOWN, default=False))
+    return BatchOptions(query, ending)
 
 
 def includes_headers(raw: Mapping[str, str]) -> bool:

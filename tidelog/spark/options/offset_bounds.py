@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tidelog.errors import InvalidConfig
-from tidelog.spark.options.option_values import moment_ms, per_partition
+from tidelog.spark.options.option_values import MOMENT_MS_MAX, moment_ms, per_partition
 from tidelog.types import Offset, TopicPartition
 
 EARLIEST: Final = Offset(-2)
@@ -40,7 +40,8 @@ def offset_bound(given: Mapping[str, str], side: Literal["starting", "ending"], 
     if (moment := moment_ms(given, f"{side}Timestamp")) is not None:
         return Bound(timestamp_ms=moment)
     if (text := given.get(f"{side}OffsetsByTimestamp")) is not None:
-        return Bound(times=per_partition(f"{side}OffsetsByTimestamp", text, lowest=0))
+        times = per_partition(f"{side}OffsetsByTimestamp", text, lowest=0, highest=MOMENT_MS_MAX)
+        return Bound(times=times)
     text = given.get(f"{side}Offsets")
     if text is None:
         return Bound(everywhere=default)

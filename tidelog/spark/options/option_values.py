@@ -15,6 +15,8 @@ from tidelog.types import PartitionIndex, TopicPartition
 
 NUMBER_MAX: Final = 2**63 - 1
 """Offsets and milliseconds are 64-bit numbers in requests."""
+MOMENT_MS_MAX: Final = 253_402_300_799_999
+"""The end of the year 9999: later times are no dates in Python or in Spark."""
 PARTITION_MAX: Final = 2**31 - 1
 
 _UNITS_MS: Final = {
@@ -63,8 +65,10 @@ def moment_ms(given: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     moment = whole(text)
-    if moment is None:
-        raise InvalidConfig(f"option {name!r} is {text!r}; it must be milliseconds since 1970 (UTC)")
+    if moment is None or moment > MOMENT_MS_MAX:
+        raise InvalidConfig(
+            f"option {name!r} is {text!r}; it must be milliseconds since 1970 (UTC), at most {MOMENT_MS_MAX}"
+        )
     return moment
 
 
@@ -106,8 +110,8 @@ def json_object(name: str, text: str, example: str) -> dict[str, Any]:
     return value
 
 
-def per_partition(name: str, text: str, *, lowest: int) -> dict[TopicPartition, int]:
-    """A number for each partition: `{"topic": {"0": 23, "1": -2}}`. lowest: the least valid number."""
+def per_partition(name: str, text: str, *, lowest: int, highest: int = NUMBER_MAX) -> dict[TopicPartition, int]:
+    """A number for each partition: `{"topic": {"0": 23, "1": -2}}`. lowest, highest: the valid numbers."""
     example = '{"topic": {"0": 23, "1": -2}}' if lowest < 0 else '{"topic": {"0": 1700000000000}}'
     found: dict[TopicPartition, int] = {}
     for topic, numbers in json_object(name, text, example).items():
@@ -115,7 +119,7 @@ def per_partition(name: str, text: str, *, lowest: int) -> dict[TopicPartition, 
             raise InvalidConfig(f"option {name!r} must give a number for each partition of {topic!r}, as {example}")
         for partition, number in numbers.items():
             index = whole(partition)
-            if index is None or index > PARTITION_MAX or type(number) is not int or not lowest <= number <= NUMBER_MAX:
+            if index is None or index > PARTITION_MAX or type(number) is not int or not lowest <= number <= highest:
                 raise InvalidConfig(
                     f"option {name!r}: invalid value {number!r} of partition {partition!r} of {topic!r}; write it as "
                     f"{example}"

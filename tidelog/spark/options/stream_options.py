@@ -27,7 +27,6 @@ _ENDLESS: Final = "a streaming query has no end; read up to the present with tri
 _MISPLACED: Final = {
     **OF_THE_SINK,
     **dict.fromkeys(END_NAMES, _ENDLESS),
-    "filterPushdown": "Spark pushes no filters into a stream",
 }
 
 
