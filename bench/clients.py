@@ -8,7 +8,7 @@ import selectors
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from bench.raw_limits import cpu_seconds
 from bench.systems.system import HOME, System, SystemFailed, dies_with_us
 
 ANSWER_SECONDS: Final = 180.0
+PIPE_BYTES: Final = 1 << 16
 
 
 class Client:
@@ -36,6 +37,17 @@ class Client:
             start_new_session=True,  # an interrupt at the terminal reaches only the parent
             env={**os.environ, "PYTHONPATH": str(HOME)},
         )
+        self._received = b""
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether an answer is received already."""
+        return b"\n" in self._received
+
+    def fileno(self) -> int:
+        """Of the pipe that the answers come from."""
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
 
     def tell(self, line: str) -> None:
         assert self.process.stdin is not None
@@ -44,14 +56,14 @@ class Client:
 
     def answer(self, seconds: float) -> dict[str, Any]:
         """The next line. Raises SystemFailed if the client failed or says nothing in time."""
-        assert self.process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            if not selector.select(seconds):
+        while not self.has_answer:
+            if not _readable([self], seconds):
                 raise SystemFailed(f"a client said nothing for {seconds:g} s; see {self._log.name}")
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemFailed(f"a client ended; see {self._log.name}")
+            received = os.read(self.fileno(), PIPE_BYTES)
+            if not received:
+                raise SystemFailed(f"a client ended; see {self._log.name}")
+            self._received += received
+        line, _, self._received = self._received.partition(b"\n")
         found: dict[str, Any] = json.loads(line)
         if "failed" in found:
             raise SystemFailed(str(found["failed"]))
@@ -64,6 +76,19 @@ class Client:
             assert stream is not None
             stream.close()
         self._log.close()
+
+
+def _readable(clients: Sequence[Client], seconds: float) -> list[Client]:
+    with selectors.DefaultSelector() as selector:
+        for client in clients:
+            selector.register(client, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(seconds) if isinstance(key.fileobj, Client)]
+
+
+def next_answer(clients: Sequence[Client], seconds: float) -> tuple[Client, dict[str, Any]] | None:
+    """The next answer of any of the clients; None if there is none in time. Raises SystemFailed if one failed."""
+    ready = [client for client in clients if client.has_answer] or _readable(clients, seconds)
+    return (ready[0], ready[0].answer(ANSWER_SECONDS)) if ready else None
 
 
 class Work(NamedTuple):
@@ -136,10 +161,11 @@ class Clients:
             client.tell(job.line())
             return client.answer(ANSWER_SECONDS)
 
-    def work(self, jobs: Sequence[tuple[str, Job]]) -> Work:
-        """Each job by a client of its kind, all at once. Raises SystemFailed."""
+    def work(self, jobs: Sequence[tuple[str, Job]], talk: Callable[[Sequence[Client]], None] | None = None) -> Work:
+        """Each job by a client of its kind, all at once. talk: what the parent does meanwhile: it takes all answers but
+        the last of each client. Raises SystemFailed."""
         with self._in_step():
-            return self._work(jobs)
+            return self._work(jobs, talk)
 
     @contextmanager
     def _in_step(self) -> Iterator[None]:
@@ -153,7 +179,7 @@ class Clients:
             self.end()
             raise
 
-    def _work(self, jobs: Sequence[tuple[str, Job]]) -> Work:
+    def _work(self, jobs: Sequence[tuple[str, Job]], talk: Callable[[Sequence[Client]], None] | None) -> Work:
         chosen, used = [], dict.fromkeys((kind for kind, _ in jobs), 0)
         for kind, job in jobs:
             used[kind] += 1
@@ -167,6 +193,8 @@ class Clients:
         before = _used(clients), _used(nodes), _busy(), time.perf_counter()
         for client in chosen:
             client.tell("go\n")
+        if talk is not None:
+            talk(chosen)
         longest = max(job.seconds for _, job in jobs)
         answers = [client.answer(longest + ANSWER_SECONDS) for client in chosen]
         took = time.perf_counter() - before[3]

@@ -5,10 +5,10 @@ are in the page cache on both. Systems take turns within each figure (bench/clus
 Commits and transactions of Kafka are those of the faster one of librdkafka and aiokafka, all else librdkafka's.
 
 Parts: commits (16 groups that commit one offset after the other, from one client process), rebalance (members that join
-at once, and the partitions of one that leaves; the largest group on Tidelog alone), transactions (one at a time, of one
-record and of 100), throughput (transactions of 100 ms relative to none), coordinator-failover (kill -9 of each node
-while groups and transactional ids commit), memory (for each group and transactional id; of a JVM the heap after a
-garbage collection, of Tidelog the resident memory).
+at once, and the partitions of one that leaves), large-group (the same with 1,000 members in several client processes,
+on Tidelog alone), transactions (one at a time, of one record and of 100), throughput (transactions of 100 ms relative
+to none), coordinator-failover (kill -9 of each node while groups and transactional ids commit), memory (for each group
+and transactional id; of a JVM the heap after a garbage collection, of Tidelog the resident memory).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from bench import large_group
 from bench.clients import Work, pool
 from bench.cluster_contest import FULL, QUICK, Contest, Lane, compare
 from bench.coordinator_parts import PARTS
@@ -36,18 +37,18 @@ FAILOVER_SECONDS: Final = 3.0
 
 
 class _Effort(NamedTuple):
-    """members: group sizes that all systems are compared at. alone: the size for Tidelog alone; a client process with
-    a thousand members on their own connections is too slow for its own timeouts on two busy cores."""
+    """members: group sizes that all systems are compared at, in one client process. alone: the size for Tidelog alone,
+    and the client processes that share it."""
 
     members: tuple[int, ...]
-    alone: int
+    alone: tuple[int, int]
     groups: int
     transactional_ids: int
     victims: tuple[int, ...]
 
 
-_FULL: Final = _Effort((10, 100), 300, 5_000, 300, (0, 1, 2))
-_QUICK: Final = _Effort((3,), 10, 50, 5, (1,))
+_FULL: Final = _Effort((10, 100), (1_000, 8), 5_000, 300, (0, 1, 2))
+_QUICK: Final = _Effort((3,), (10, 2), 50, 5, (1,))
 
 
 def figures(run: Run) -> Iterator[Figure]:
@@ -56,6 +57,7 @@ def figures(run: Run) -> Iterator[Figure]:
     parts: dict[str, Callable[[Contest, _Effort], Iterator[Figure]]] = {
         "commits": _commits,
         "rebalance": _rebalance,
+        "large-group": _large_group,
         "transactions": _transactions,
         "throughput": _throughput,
         "coordinator-failover": _failover,
@@ -127,9 +129,6 @@ def _rebalance(contest: Contest, effort: _Effort) -> Iterator[Figure]:
         options: dict[str, Any] = {"better": Better.LESS, "target": 1.0}
         yield from _compared(contest, f"{members} members join at once", "s", joined, **options)
         yield from _compared(contest, f"one of {members} members leaves", "s", left, **options)
-    answer = _rebalanced(contest.tidelog, contest, effort.alone)
-    yield Figure(f"{effort.alone} members join at once", float(answer["seconds"]), "s", better=Better.LESS)
-    yield Figure(f"one of {effort.alone} members leaves", float(answer["left_seconds"]), "s", better=Better.LESS)
 
 
 def _rebalanced(lane: Lane, contest: Contest, members: int) -> dict[str, float]:
@@ -137,6 +136,19 @@ def _rebalanced(lane: Lane, contest: Contest, members: int) -> dict[str, float]:
         job = topic._replace(do="rebalance", consumers=members, seconds=SECONDS_MAX)
         (answer,) = lane.work(job, kind=_kind(lane)).answers
         return answer
+
+
+def _large_group(contest: Contest, effort: _Effort) -> Iterator[Figure]:
+    lane, (members, processes) = contest.tidelog, effort.alone
+    with lane.topic(f"large-group-{members}", members, contest.effort) as topic:
+        job = topic._replace(consumers=members, seconds=SECONDS_MAX)
+        found = large_group.rebalance(lane.clients, _kind(lane), job, processes)
+    lane.clients.end()  # they have given up their claim to the processor
+    contest.run.say(f"  {found.describe()}")
+    what = f"{members:,} members in {processes} processes"
+    yield Figure(f"{what} join at once", found.joined, "s", better=Better.LESS)
+    yield Figure(f"{what}: the group is stable", found.stable, "s", better=Better.LESS)
+    yield Figure(f"{what}: one leaves", found.left, "s", better=Better.LESS)
 
 
 def _transactions(contest: Contest, _effort: _Effort) -> Iterator[Figure]:

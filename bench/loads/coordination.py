@@ -6,6 +6,8 @@ import os
 import threading
 import time
 import uuid
+from collections import Counter
+from collections.abc import Hashable
 from typing import Any
 
 
@@ -50,10 +52,17 @@ class Shares:
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
-        self._has: dict[int, frozenset[int]] = {}
+        self._has: dict[Hashable, frozenset[int]] = {}
         self._changed = threading.Condition()
 
-    def has(self, member: int, partitions: frozenset[int]) -> None:
+    @property
+    def summary(self) -> str:
+        """How many members have how many partitions."""
+        counts = sorted(Counter(map(len, self._has.values())).items())
+        found = ", ".join(f"{members} members with {partitions}" for partitions, members in counts) or "no members"
+        return f"{found}, of {self._partitions} partitions"
+
+    def has(self, member: Hashable, partitions: frozenset[int]) -> None:
         with self._changed:
             if self._has.get(member) != partitions:
                 self._has[member] = partitions
@@ -70,8 +79,7 @@ class Shares:
         """The time at which they are shared. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.are_shared(members), seconds):
-                counts = sorted(map(len, self._has.values()))
-                raise TimeoutError(f"after {seconds:g} s {members} members have {counts} of {self._partitions}")
+                raise TimeoutError(f"after {seconds:g} s {members} members are to share: {self.summary}")
             return time.perf_counter()
 
 

@@ -45,6 +45,7 @@ class Job(NamedTuple):
     """Send bursts of this many records, each a batch, to one partition after another; 0: the client's own batches."""
     repeats: int = 0
     consumers: int = 1
+    group: str = ""
     fsync: bool = False
     pid: int = 0
 

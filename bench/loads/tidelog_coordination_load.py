@@ -1,10 +1,18 @@
-"""Groups and transactions through Tidelog's own client, with its defaults."""
+"""Groups and transactions through Tidelog's own client, with its defaults.
+
+The members of a large group live in several client processes (job `members`). What the parent says to them while they
+run is documented in bench/large_group.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from bench.loads import tidelog_load
@@ -20,6 +28,12 @@ delete_topic = tidelog_load.delete_topic
 _BURST: Final = 200
 _POLL_SECONDS: Final = 5.0
 _ADMIN_CALLS: Final = 50
+_REPORT_SECONDS: Final = 0.05
+_BEHIND_NODES: Final = 10
+_LONG_WAIT_MS: Final = 5_000
+"""How long a fetch of an idle member waits. With the default of 500 ms, a thousand members send 2,000 fetches a second,
+which on two cores leaves no room for anything else."""
+_DESCRIBE_SECONDS: Final = 0.1
 
 
 async def commits(job: Job, gate: Gate) -> dict[str, Any]:
@@ -52,39 +66,11 @@ async def rebalance(job: Job, gate: Gate) -> dict[str, Any]:
     (group,) = ids("rebalance", 1)
     shares = Shares(job.partitions)
     stop = [asyncio.Event() for _ in range(job.consumers)]
-
-    async def one(number: int) -> None:
-        has: set[int] = set()
-
-        def assigned(partitions: list[TopicPartition]) -> None:
-            has.update(int(each.partition) for each in partitions)
-            shares.has(number, frozenset(has))
-
-        def revoked(partitions: list[TopicPartition]) -> None:
-            has.difference_update(int(each.partition) for each in partitions)
-            shares.has(number, frozenset(has))
-
-        consumer = Consumer(
-            job.bootstrap,
-            group=group,
-            topics=[job.topic],
-            auto_commit=False,
-            on_assigned=assigned,
-            on_revoked=revoked,
-            on_lost=revoked,
-        )
-        async with consumer:
-            polling = asyncio.create_task(_poll(consumer))
-            try:
-                await stop[number].wait()
-            finally:
-                polling.cancel()
-
     await gate.wait_async()
     began = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
         for number in range(job.consumers):
-            tasks.create_task(one(number))
+            tasks.create_task(_member(job, group, stop[number], partial(shares.has, number)))
         joined = await asyncio.to_thread(shares.wait_shared, job.consumers, job.seconds) - began
         left_at = time.perf_counter()
         stop[0].set()
@@ -94,9 +80,106 @@ async def rebalance(job: Job, gate: Gate) -> dict[str, Any]:
     return {"seconds": joined, "left_seconds": left}
 
 
+async def _member(
+    job: Job,
+    group: str,
+    stop: asyncio.Event,
+    changed: Callable[[frozenset[int]], None],
+    lost: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> None:
+    """A member until `stop` is set. changed: told the partitions that it has. lost: called when it is fenced. settings:
+    of the consumer."""
+    has: set[int] = set()
+
+    def on_assigned(partitions: list[TopicPartition]) -> None:
+        has.update(int(each.partition) for each in partitions)
+        changed(frozenset(has))
+
+    def on_revoked(partitions: list[TopicPartition]) -> None:
+        has.difference_update(int(each.partition) for each in partitions)
+        changed(frozenset(has))
+
+    def on_lost(partitions: list[TopicPartition]) -> None:
+        lost()
+        on_revoked(partitions)
+
+    consumer = Consumer(
+        job.bootstrap,
+        group=group,
+        topics=[job.topic],
+        auto_commit=False,
+        on_assigned=on_assigned,
+        on_revoked=on_revoked,
+        on_lost=on_lost,
+        **settings,
+    )
+    async with consumer, asyncio.TaskGroup() as tasks:
+        polling = tasks.create_task(_poll(consumer))
+        await stop.wait()
+        polling.cancel()
+
+
 async def _poll(consumer: Consumer) -> None:
     while True:
         await consumer.poll(timeout=_POLL_SECONDS)
+
+
+async def members(job: Job, gate: Gate) -> dict[str, Any]:
+    """`consumers` members of `group`, until the parent says `end`; see bench/large_group.py.
+
+    The process takes what the nodes leave of the processor. With the same claim to it, many busy client processes on
+    few cores delay the nodes' own heartbeats until the nodes take each other for dead."""
+    os.nice(_BEHIND_NODES)
+    stop = [asyncio.Event() for _ in range(job.consumers)]
+    changes: dict[int, list[int]] = {}
+    lost = 0
+    changed_at = 0.0
+
+    def changed(number: int, has: frozenset[int]) -> None:
+        nonlocal changed_at
+        changes[number], changed_at = sorted(has), time.perf_counter()
+
+    def on_lost() -> None:
+        nonlocal lost
+        lost += 1
+
+    async def report() -> None:
+        while True:
+            if changes:
+                print(json.dumps({"at": changed_at, "has": changes}), flush=True)
+                changes.clear()
+            await asyncio.sleep(_REPORT_SECONDS)
+
+    await gate.wait_async()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(job.consumers):
+            told = partial(changed, number)
+            tasks.create_task(_member(job, job.group, stop[number], told, on_lost, max_wait_ms=_LONG_WAIT_MS))
+        reporting = tasks.create_task(report())
+        while (command := (await asyncio.to_thread(sys.stdin.readline)).strip()) == "leave":
+            stop[0].set()
+        reporting.cancel()
+        if command != "end":  # the parent has ended
+            raise SystemExit(0)
+        for each in stop:
+            each.set()
+    return {"lost": lost}
+
+
+async def wait_stable(job: Job, _gate: Gate) -> dict[str, Any]:
+    """When `group` was first described as stable, with `consumers` members that have what they are to have."""
+    async with Admin(job.bootstrap) as admin:
+        deadline = time.perf_counter() + job.seconds
+        while time.perf_counter() < deadline:
+            found = (await admin.describe_groups([job.group]))[job.group]
+            if isinstance(found, TidelogError):
+                raise found
+            settled = sum(member.assignment == member.target != () for member in found.members)
+            if found.state == "Stable" and settled == len(found.members) == job.consumers:
+                return {"at": time.perf_counter()}
+            await asyncio.sleep(_DESCRIBE_SECONDS)
+    raise TimeoutError(f"group {job.group} is not stable with {job.consumers} members after {job.seconds:g} s")
 
 
 async def transactions(job: Job, gate: Gate) -> dict[str, Any]:
