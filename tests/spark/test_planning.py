@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import InvalidConfig, OffsetOutOfRange
-from tidelog.spark.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
+from tidelog.spark.planning import (
+    OFFSETS_PER_TASK,
+    TASKS_MAX,
+    OffsetRange,
+    PartitionBounds,
+    offset_range,
+    require_all,
+    split_ranges,
+)
 from tidelog.types import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 
 TOPIC = TopicId(UUID(int=7))
@@ -71,6 +79,21 @@ def test_pieces_cover_each_offset_exactly_once(
     assert all(piece.start < piece.end for piece in pieces)
     if longest is not None:
         assert all(piece.end - piece.start <= longest for piece in pieces)
+
+
+def test_without_a_number_of_tasks_long_ranges_are_split_into_equal_pieces() -> None:
+    def lengths(*ranges: int, **wanted: int) -> list[int]:
+        asked = {"min_partitions": None, "records_per_partition_max": None, **wanted}
+        pieces = split_ranges([whole(index, 7, 7 + length) for index, length in enumerate(ranges)], **asked)
+        return [piece.end - piece.start for piece in pieces]
+
+    most = OFFSETS_PER_TASK
+    assert lengths(most, 1, 0) == [most, 1]
+    assert lengths(most + 2) == [most // 2 + 1] * 2
+    assert lengths(2 * most, most) == [most] * 3
+    assert lengths(2 * most, min_partitions=1) == [2 * most], "the query's own number wins"
+    assert lengths(most, records_per_partition_max=most // 2) == [most // 2] * 2
+    assert len(lengths(10 * TASKS_MAX * most)) == TASKS_MAX
 
 
 def test_offsets_given_one_by_one_must_cover_the_read_range() -> None:

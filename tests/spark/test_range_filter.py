@@ -35,6 +35,7 @@ LENGTH = 12
 ALL = [TopicPartition(topic, PartitionIndex(number)) for topic in TOPICS for number in range(3)]
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+COMPARISONS = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
 
 
 def holds(condition: Filter, row: dict[str, Any]) -> bool:
@@ -61,8 +62,7 @@ def holds(condition: Filter, row: dict[str, Any]) -> bool:
 
 
 def conditions_on(column: str, values: st.SearchStrategy[Any], *more: type[Any]) -> st.SearchStrategy[Filter]:
-    kinds = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual, *more)
-    compared = st.builds(lambda kind, value: kind((column,), value), st.sampled_from(kinds), values)
+    compared = st.builds(lambda kind, value: kind((column,), value), st.sampled_from((*COMPARISONS, *more)), values)
     among = st.lists(values, max_size=4).map(lambda found: In((column,), tuple(found)))
     plain = st.one_of(compared, among, st.sampled_from([IsNull((column,)), IsNotNull((column,))]))
     return st.one_of(plain, plain.map(Not))
@@ -76,8 +76,7 @@ CONDITIONS = st.one_of(
 )
 
 
-@given(st.lists(CONDITIONS, max_size=4))
-def test_every_row_that_meets_the_conditions_is_read_and_spark_excludes_the_others(conditions: list[Filter]) -> None:
+def check(conditions: list[Filter]) -> None:
     """Each record is one second later than the one before; the log's answer for a time is the first record from it."""
     pushed, remaining = push_filters(conditions)
     assert all(any(one is given for given in conditions) for one in remaining), "Spark takes back its own objects only"
@@ -102,6 +101,23 @@ def test_every_row_that_meets_the_conditions_is_read_and_spark_excludes_the_othe
         read = rows[left.start : left.end] if pushed.keeps(partition) else []
         wanted = [row for row in rows if all(holds(one, row) for one in conditions)]
         assert [row for row in read if all(holds(one, row) for one in remaining)] == wanted
+
+
+@pytest.mark.parametrize("kind", COMPARISONS)
+def test_every_row_that_meets_a_comparison_is_read(kind: type[Any]) -> None:
+    for number in range(-1, LENGTH + 2):
+        for condition in (
+            kind(("offset",), number),
+            kind(("partition",), number),
+            kind(("timestamp",), MOMENT + number * SECOND),
+        ):
+            check([condition])
+            check([Not(condition)])
+
+
+@given(st.lists(CONDITIONS, max_size=4))
+def test_every_row_that_meets_the_conditions_is_read_and_spark_excludes_the_others(conditions: list[Filter]) -> None:
+    check(conditions)
 
 
 @pytest.mark.parametrize(
