@@ -21,7 +21,7 @@ from tidelog.client.transactions import ProducerTransactions
 from tidelog.errors import CommitFailed, InvalidTxnState, TidelogError
 from tidelog.records.v2.record import Header
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.types import Offset, TopicPartition
+from tidelog.types import Offset, ProducerId, TopicPartition
 
 
 class OffsetSource(Protocol):
@@ -128,6 +128,12 @@ class Transaction:
     def is_open(self) -> bool:
         """Whether the block was entered, and is neither left nor aborted."""
         return self._is_open
+
+    @property
+    def identity(self) -> tuple[ProducerId, int]:
+        """The producer's id and epoch, as the coordinator has given them last: of this transaction while it is open,
+        of the next one afterwards."""
+        return self._transactions.identity
 
     async def abort(self) -> None:
         """Abort the transaction; the rest of its block must send nothing. Nothing of it becomes visible, even if no

@@ -165,6 +165,11 @@ class TransactionCore:
         return self._question is not None
 
     @property
+    def identity(self) -> tuple[ProducerId, int]:
+        """The present producer id and epoch; NO_PRODUCER_ID before the first transaction."""
+        return self._producer_id, self._epoch
+
+    @property
     def has_failed(self) -> bool:
         """Whether the producer must end."""
         return self.state is TransactionalState.FAILED

@@ -124,6 +124,11 @@ class ProducerTransactions:
             TransactionalState.ABORTING,
         )
 
+    @property
+    def identity(self) -> tuple[ProducerId, int]:
+        """The present producer id and epoch; NO_PRODUCER_ID before the first transaction."""
+        return self._core.identity
+
     async def begin(self) -> None:
         """Open a transaction: the first one asks for a producer id, which ends what an earlier producer of the same
         transactional id has left open. Raises the reason after `max_block_ms`; ProducerFenced, InvalidTxnState."""

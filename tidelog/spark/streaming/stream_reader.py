@@ -1,0 +1,129 @@
+"""The reader of a streaming query, as Spark calls it.
+
+PySpark 4.3 keeps one Python process for the reader on the driver (python_streaming_source_runner.py) and makes another
+reader of the same options in each task. What Spark's MicroBatchExecution and its wrapper of a Python reader call, seen
+with Spark 4.3:
+
+  first start             getDefaultReadLimit, initialOffset, latestOffset, reportLatestOffset, then the batch:
+                          initialOffset again, partitions. Batch 0 runs even if it is empty: initialOffset is not called
+                          again in this run
+  restart, batch 0 is     getDefaultReadLimit, initialOffset, partitions up to the logged end: nothing but the reader
+  logged, not committed   knows where batch 0 began, so the start is pinned on the cluster
+  restart, batch n > 0    partitions of the logged batch, then latestOffset; initialOffset is never called again
+  is logged only
+  restart, all committed  latestOffset from the last end
+  each next batch         latestOffset(start), reportLatestOffset; if there is something: commit(start), partitions.
+  Thus
+                          latestOffset(start) says as well that all below `start` is processed and committed
+  availableNow            prepareForTriggerAvailableNow comes before all others, also before a logged batch is repeated;
+                          the query ends when latestOffset returns `start`. commit is not called for the last batch
+  once                    latestOffset with ReadAllAvailable, one batch
+  end of the query        the process is ended; stop is not called
+  processAllAvailable     returns once latestOffset has returned `start`; a batch that waits for minOffsetsPerTrigger is
+                          not waited for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidelog.client.machine import LoopThread
+from tidelog.spark.options.stream_options import StreamOptions
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.range_batches import range_batches
+from tidelog.spark.streaming.stream_offsets import parse_offset
+from tidelog.spark.streaming.stream_session import StreamSession
+
+
+class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Chooses offsets and plans batches on the driver, with connections that stay open; reads a range in each task.
+
+    The constructor connects to nothing: Spark also makes readers only to send them to tasks.
+    """
+
+    def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
+        self._options, self._columns = options, columns
+        self._thread: LoopThread | None = None
+        self._session: StreamSession | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the query begins, pinned on the cluster before it is returned."""
+        session, thread = self._open()
+        return thread.run(session.initial()).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The end of the next batch; `start` if there is nothing to read, or too little yet."""
+        session, thread = self._open()
+        may_wait = not isinstance(limit, ReadAllAvailable)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return thread.run(session.advance(parse_offset(start), most, may_wait=may_wait)).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit of a batch. PySpark has none of several parts: the reader applies `minOffsetsPerTrigger` itself,
+        unless Spark asks for all that is there."""
+        limits = self._options.limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """The end of what was there at the last `latestOffset`, for the progress of the query."""
+        latest = self._session.latest if self._session is not None else None
+        return None if latest is None else latest.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Record the ends at which the query ends. Topics and partitions that are created later are not read."""
+        session, thread = self._open()
+        thread.run(session.freeze())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One range for each task of the batch. An empty batch asks the cluster for nothing."""
+        if start == end:
+            return []
+        session, thread = self._open()
+        return thread.run(session.plan(parse_offset(start), parse_offset(end)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The range's records as Arrow batches; called in a task."""
+        if not isinstance(partition, OffsetRange):
+            return
+        query = self._options.query
+        yield from range_batches(query.connection, self._columns, partition, fetch_bytes=query.fetch_bytes)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Commit the progress of the query to its group, beside the query."""
+        session, thread = self._open()
+        thread.run(session.processed(parse_offset(end)))
+
+    def stop(self) -> None:
+        """Close the connections."""
+        session, thread = self._session, self._thread
+        self._session = self._thread = None
+        if session is not None and thread is not None:
+            thread.run(session.close())
+            thread.stop()
+
+    def _open(self) -> tuple[StreamSession, LoopThread]:
+        if self._session is None or self._thread is None:
+            thread, session = LoopThread("tidelog stream"), StreamSession(self._options)
+            try:
+                thread.run(session.start())
+            except BaseException:
+                thread.run(session.close())
+                thread.stop()
+                raise
+            self._thread, self._session = thread, session
+        return self._session, self._thread

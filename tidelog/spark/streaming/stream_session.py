@@ -1,0 +1,309 @@
+"""A streaming query's connection to the cluster, open between the calls of Spark: offsets, plans, progress.
+
+Not here: decisions (stream_planner.py), what Spark calls (stream_reader.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+from uuid import uuid4
+
+from tidelog.clock import Clock, MachineClock
+from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange
+from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
+from tidelog.spark.options.stream_options import StreamOptions
+from tidelog.spark.planning import OffsetRange, split_ranges
+from tidelog.spark.resolving import OffsetLookup, bound_offsets, selected_partitions, selected_topics
+from tidelog.spark.streaming.data_loss import LogState, Loss, absent_log, loss_error
+from tidelog.spark.streaming.query_group import QueryGroup
+from tidelog.spark.streaming.query_identity import group_of, start_digest
+from tidelog.spark.streaming.rate_sharing import TriggerGate
+from tidelog.spark.streaming.stream_cluster import ClusterSnapshot, StreamAdmin, selects
+from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
+from tidelog.spark.streaming.stream_planner import Backlog, Target, changed_partitions, find_backlog, plan_batch
+from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset, TopicId, TopicPartition
+
+_log = logging.getLogger("tidelog.spark")
+
+LINEAGE_CHARACTERS: Final = 12
+
+
+@dataclass(slots=True)
+class _Extra:
+    """Offsets that the batch up to `end` skipped when it was planned, and that its end does not count."""
+
+    end: StreamOffset | None = None
+    skipped: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class StreamSession:
+    """One running query. Use it on one event loop; `start` first, `close` last."""
+
+    def __init__(self, options: StreamOptions, clock: Clock | None = None) -> None:
+        connection = options.query.connection
+        self._options, self._query, self._selection = options, options.query, options.query.selection
+        self._clock: Clock = clock or MachineClock()
+        self._admin = StreamAdmin(
+            connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id
+        )
+        self._gate = TriggerGate(options.limits)
+        self._group: QueryGroup | None = None
+        self._cluster_id = ""
+        self._initial: StreamOffset | None = None
+        self._target: Target | None = None
+        self._extra = _Extra()
+        self._checked: dict[TopicPartition, tuple[TopicId, LeaderEpoch]] = {}
+        """The leader epoch in which the position of a partition was last compared with the log."""
+        self.latest: StreamOffset | None = None
+        """The end of what was there at the last look."""
+
+    async def start(self) -> None:
+        """Connect, and take over the identity of the query."""
+        await self._admin.start()
+        snapshot = await self._admin.snapshot(self._selection)
+        self._cluster_id = snapshot.cluster_id
+        group_id = group_of(self._options, self._cluster_id)
+        _log.info("a streaming query begins; its progress is that of the group %r", group_id)
+        self._group = QueryGroup(
+            self._admin, self._query.connection, self._cluster_id, group_id, start_digest(self._options)
+        )
+        await self._group.start()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._group is not None:
+            await self._group.close()
+        await self._admin.close()
+
+    @property
+    def _progress(self) -> QueryGroup:
+        assert self._group is not None, "the session is started"
+        return self._group
+
+    # --- where the query begins and ends ------------------------------------------------------------------------
+
+    async def initial(self) -> StreamOffset:
+        """Where a query without progress begins. The same answer until the session ends, and in the next one until
+        there is progress: it is pinned on the cluster.
+
+        Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig as a batch query; ProducerFenced.
+        """
+        if self._initial is None:
+            self._initial = await self._progress.pin(self._choose_start)
+        return self._initial
+
+    async def freeze(self) -> None:
+        """Record the present ends: nothing above them, and no other partition, is read by this session."""
+        snapshot = await self._admin.snapshot(self._selection)
+        ends = await self._ends(snapshot.partitions(self._selection))
+        ids = {key: snapshot.topic_id(key) for key in ends}
+        self._target = {
+            key: (topic_id, end.end_offset) for key, end in ends.items() if (topic_id := ids[key]) is not None
+        }
+
+    async def advance(self, start: StreamOffset, offsets_max: int | None, *, may_wait: bool) -> StreamOffset:
+        """The end of the batch that begins at `start`; `start` itself if there is nothing to read.
+
+        offsets_max: None: all that is there. may_wait: whether `minOffsetsPerTrigger` applies.
+        Raises OffsetOutOfRange, LogTruncated, InconsistentTopicId, UnknownTopicOrPartition on data loss,
+        InconsistentClusterId for the checkpoint of another cluster, ProducerFenced.
+        """
+        self._ensure_cluster(start)
+        backlog, _ = await asyncio.gather(self._backlog(start), self._progress.check_owner())
+        if self._initial is None or start != self._initial:
+            self._progress.note_progress(start)
+        self._report(backlog.losses)
+        end = backlog.take(offsets_max)
+        self.latest = backlog.take(None)
+        now = self._clock.monotonic_ms()
+        if may_wait and self._target is None and not backlog.losses and not self._gate.is_open(backlog.available, now):
+            return start
+        if end != start:
+            self._gate.note_batch(now)
+        elif self._target is not None:
+            await self._progress.flush()  # the query ends now
+        return end
+
+    async def plan(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+        """The ranges of a batch, one for each task. Raises as `advance` on data loss, NoCommittedOffset if the start of
+        the checkpoint's first batch is not known any more."""
+        self._ensure_cluster(start)
+        self._ensure_cluster(end)
+        start = self._of_lineage(start, end)
+        changed = changed_partitions(start, end)
+        if not changed:
+            return []
+        names = sorted({key.topic for key, _, _ in changed})
+        snapshot = await self._admin.snapshot(self._selection, also=names)
+        if any(snapshot.topic_id(key) != topic_id for key, topic_id, _ in changed):
+            snapshot = await self._admin.newest_snapshot(self._selection, also=names)
+        begins = {key: (topic_id, each) for key, topic_id, _ in changed if (each := start.find(key, topic_id))}
+        ends = {key: (topic_id, to) for key, topic_id, to in changed}
+        present = {key for key, topic_id, _ in changed if snapshot.topic_id(key) == topic_id}
+        others = {key: absent_log(other) for key in ends if key not in present and (other := snapshot.topic_id(key))}
+        reach = {key: max(ends[key][1].next_offset, begins.get(key, ends[key])[1].next_offset) for key in present}
+        states, end_epochs = await asyncio.gather(
+            self._log_states(snapshot, sorted(present), begins, reach, checks=present),
+            self._epoch_ends(snapshot, ends, present),
+        )
+        end_states = {key: replace(state, epoch_end=end_epochs.get(key)) for key, state in states.items()}
+        planned = plan_batch(start, end, {**states, **others}, end_states)
+        self._report(planned.losses)
+        self._extra = _Extra(end, planned.extra_skipped)
+        return split_ranges(
+            planned.ranges,
+            min_partitions=self._query.min_partitions,
+            records_per_partition_max=self._query.records_per_partition_max,
+        )
+
+    async def processed(self, end: StreamOffset) -> None:
+        """Spark has processed everything below `end`: commit it beside the query. Raises ProducerFenced."""
+        self._progress.note_progress(end)
+
+    # --- what the cluster says ----------------------------------------------------------------------------------
+
+    async def _choose_start(self) -> StreamOffset:
+        query = self._query
+        topics = await selected_topics(self._admin, self._selection)
+        partitions = selected_partitions(topics, self._selection)
+        earliest = await self._admin.list_offsets(partitions, "earliest")
+        ends = await self._ends(partitions)
+        latest = {key: end.end_offset for key, end in ends.items()}
+        lookup = OffsetLookup(self._admin, query.connection.isolation, partitions, latest)
+        given = await bound_offsets(
+            lookup, query.starting, "starting", past_the_last_is_latest=query.past_the_last_is_latest
+        )
+        places = query.starting.offsets or {}
+        positions = {}
+        for key in partitions:
+            place = given.get(key, places.get(key, query.starting.everywhere))
+            if place == LATEST:
+                position = PartitionPosition(latest[key], ends[key].epoch)
+            elif place is None or place == EARLIEST:
+                position = PartitionPosition(earliest[key])
+            else:
+                position = self._given_start(key, place, earliest[key], latest[key])
+            positions[key] = (topics[key.topic].topic_id, position)
+        lineage = uuid4().hex[:LINEAGE_CHARACTERS] if positions else ""
+        return stream_offset(self._cluster_id, lineage, positions)
+
+    def _given_start(self, key: TopicPartition, given: Offset, earliest: Offset, latest: Offset) -> PartitionPosition:
+        if earliest <= given <= latest:
+            return PartitionPosition(given)
+        if self._query.fail_on_data_loss:
+            raise OffsetOutOfRange(
+                f"{key} holds offsets {earliest} to {latest}, and the query is to start at {given}: start within them, "
+                f"or "
+                'set "failOnDataLoss" to "false" to start at the nearest'
+            )
+        return PartitionPosition(Offset(min(max(given, earliest), latest)))
+
+    async def _backlog(self, start: StreamOffset) -> Backlog:
+        snapshot = await self._admin.snapshot(self._selection)
+        if not snapshot.agrees_with(start):
+            snapshot = await self._admin.newest_snapshot(self._selection)
+        known = {key: (topic_id, position) for key, topic_id, position in start}
+        deselected = frozenset(key for key in known if not selects(self._selection, key))
+        if deselected:
+            _log.warning("no longer selected, not read from now on: %s", ", ".join(map(str, sorted(deselected))))
+        keys = snapshot.partitions(self._selection)
+        if self._target is not None:
+            keys = [key for key in keys if key in self._target or key in known]
+        positions = {key: known[key] for key in keys if key in known and snapshot.topic_id(key) == known[key][0]}
+        leaders = {key: snapshot.leadership(key) for key in keys}
+        checks = {key for key in keys if self._checked.get(key) != leaders[key]}
+        reach = {key: position.next_offset for key, (_, position) in positions.items()}
+        states = await self._log_states(snapshot, keys, positions, reach, checks=checks)
+        self._checked = leaders
+        extra = self._extra.skipped if self._extra.end == start else {}
+        return find_backlog(start, states, deselected=deselected, target=self._target, extra_skipped=extra)
+
+    async def _log_states(
+        self,
+        snapshot: ClusterSnapshot,
+        keys: list[TopicPartition],
+        positions: Mapping[TopicPartition, tuple[TopicId, PartitionPosition]],
+        reach: Mapping[TopicPartition, Offset],
+        *,
+        checks: set[TopicPartition],
+    ) -> dict[TopicPartition, LogState]:
+        """The state of each log. Where nothing has moved, the log's start is not asked for. reach: where the log must
+        end at least. checks: partitions whose positions are compared with the log by their epoch."""
+        ends = await self._ends(keys)
+        moved = [key for key in keys if key in checks or reach.get(key) != ends[key].end_offset]
+        behind = [key for key in moved if ends[key].end_offset < reach.get(key, 0)]
+        starts, marks, epoch_ends = await asyncio.gather(
+            self._admin.list_offsets(moved, "earliest"),
+            self._admin.list_offsets(behind, "latest"),
+            self._epoch_ends(snapshot, positions, checks),
+        )
+        return {
+            key: LogState(
+                snapshot.leadership(key)[0],
+                starts.get(key, Offset(0)),
+                end.end_offset,
+                end.epoch,
+                marks.get(key, end.end_offset),
+                epoch_ends.get(key),
+            )
+            for key, end in ends.items()
+        }
+
+    async def _epoch_ends(
+        self,
+        snapshot: ClusterSnapshot,
+        positions: Mapping[TopicPartition, tuple[TopicId, PartitionPosition]],
+        keys: set[TopicPartition],
+    ) -> dict[TopicPartition, EpochEnd]:
+        return await self._admin.epoch_ends(
+            {
+                key: (topic_id, position.epoch)
+                for key, (topic_id, position) in positions.items()
+                if key in keys and position.epoch != NO_LEADER_EPOCH and snapshot.topic_id(key) == topic_id
+            }
+        )
+
+    async def _ends(self, keys: list[TopicPartition]) -> dict[TopicPartition, EpochEnd]:
+        return await self._admin.end_positions(keys, isolation=self._query.connection.isolation)
+
+    def _ensure_cluster(self, offset: StreamOffset) -> None:
+        if offset.cluster_id != self._cluster_id:
+            raise InconsistentClusterId(
+                f"the checkpoint belongs to cluster {offset.cluster_id}, and {self._query.connection.bootstrap} is "
+                f"cluster "
+                f"{self._cluster_id}: use the checkpoint of this cluster, or a new one"
+            )
+
+    def _of_lineage(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
+        """The start of the batch. A batch without a lineage began without partitions: all of its end are new.
+
+        Raises NoCommittedOffset if `start` was chosen later than the batch, because the pin of its start is gone."""
+        if start.lineage == end.lineage:
+            return start
+        if not end.lineage:
+            return replace(start, lineage="", topics={})
+        said = (
+            f"the first batch of this checkpoint began at a start that is not pinned in the group "
+            f"{self._progress.group_id!r} any more: a query with another checkpoint has continued from it, or the "
+            f"group's "
+            "offsets have expired"
+        )
+        if self._query.fail_on_data_loss:
+            raise NoCommittedOffset(
+                f'{said}. Use a new checkpoint with the right startingOffsets, or set "failOnDataLoss" to "false" to '
+                "continue from a start that is chosen now"
+            )
+        _log.warning('%s; "failOnDataLoss" is "false", a start that is chosen now is used', said)
+        return start
+
+    def _report(self, losses: Iterable[Loss]) -> None:
+        """Fail on data loss, or log what is skipped."""
+        found = list(losses)
+        if found and self._query.fail_on_data_loss:
+            raise loss_error(found)
+        for loss in found:
+            _log.warning('data loss, and "failOnDataLoss" is "false": %s', loss)
