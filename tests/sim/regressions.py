@@ -83,7 +83,6 @@ WORLDS: Final = (
         "a commit that arrived after its member had given it up and committed more set the committed offset back",
         FIVE_NODES,
     ),
-    FoundBy(88420080, "as 88420033, across a power loss of the coordinator", FIVE_NODES),
     FoundBy(
         88420113,
         "a worker that was told to stop and still had its partitions counted as their owner, and was not replaced",
