@@ -95,6 +95,7 @@ class Producer(_SyncClient[_producer.Producer]):
 
     send = _blocking(_producer.Producer.send)
     flush = _blocking(_producer.Producer.flush)
+    enqueue_columns = _blocking(_producer.Producer.enqueue_columns)
 
     def transaction(self) -> SyncTransaction:
         """Return a transaction, to be used once with `with`: `transaction` of `tidelog.Producer`."""

@@ -9,13 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.types import StructType
 
 import tidelog
 from node.process.local_cluster import LocalCluster
 from tidelog import sync
-from tidelog.errors import UnsupportedVersion
-from tidelog.spark import TidelogDataSource
 from tidelog.spark import schema as columns
 
 if TYPE_CHECKING:
@@ -186,16 +183,6 @@ def test_records_of_aborted_and_of_open_transactions_are_not_in_the_frame(
             assert await asyncio.to_thread(values) == sorted(["beside", "behind", "open", *kept])
 
     asyncio.run(write())
-
-
-def test_streams_and_sinks_are_rejected_with_an_alternative(spark: SparkSession) -> None:
-    source, columns_asked = TidelogDataSource({"subscribe": "orders"}), StructType([])
-    with pytest.raises(UnsupportedVersion, match=r"no streaming source; read batches with spark\.read"):
-        source.streamReader(columns_asked)
-    with pytest.raises(UnsupportedVersion, match="no streaming sink"):
-        source.streamWriter(columns_asked, overwrite=False)
-    with pytest.raises(Exception, match="no batch sink"):
-        spark.range(1).write.format("tidelog").mode("append").save()
 
 
 def test_a_topic_created_again_while_a_query_runs_fails_the_query(spark: SparkSession, cluster: LocalCluster) -> None:

@@ -16,6 +16,7 @@ from tidelog.client.machine import LoopThread
 from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, RecordColumns, checked_columns
 from tidelog.client.transaction import OffsetSource, TakenOffsets, Transaction
+from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.records.v2.record import Header
 from tidelog.types import TopicPartition
 
@@ -86,15 +87,24 @@ class SyncTransaction:
     ) -> None:
         """Queue many records, with the arguments of `Producer.send_many`: the fastest way. The end of the block waits
         for them."""
-        self._queue(topic, checked_columns(values, keys, headers, partition, timestamp))
+        self.enqueue_columns(topic, checked_columns(values, keys, headers, partition, timestamp))
 
     def enqueue_arrow(self, topic: str, table: object, *, partition: int | None = None) -> None:
         """Queue the rows of an Arrow table. The end of the block waits for them."""
-        self._queue(topic, columns_of_table(table, partition))
+        self.enqueue_columns(topic, columns_of_table(table, partition))
 
-    def _queue(self, topic: str, columns: RecordColumns) -> BatchDelivery:
-        """The columns were made in the thread of the caller, whose iterators may call the client."""
+    def enqueue_columns(self, topic: str, columns: RecordColumns) -> BatchDelivery:
+        """Queue many records that are checked already. The columns were made in the thread of the caller, whose
+        iterators may call the client."""
         return self._thread.run(self._transaction.enqueue_columns(topic, columns))
+
+    def prepare(self) -> PreparedTransaction:
+        """Send what is queued, and leave the transaction open for another process: `Transaction.prepare`."""
+        return self._thread.run(self._transaction.prepare())
+
+    def committed_offsets(self, group: str, *, require_stable: bool = True) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of a group without members: `Transaction.committed_offsets`."""
+        return self._thread.run(self._transaction.committed_offsets(group, require_stable=require_stable))
 
     def send_offsets(
         self,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -13,16 +11,21 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.errors import UnsupportedVersion
-from tidelog.spark.batch_reader import TidelogReader
+from tidelog.spark.batch_reader import batch_reader
 from tidelog.spark.options.batch_options import includes_headers, parse_batch_options
+from tidelog.spark.options.stream_options import parse_stream_options
 from tidelog.spark.schema import full_schema, wanted_columns
+from tidelog.spark.sink.sink_options import parse_sink_options
+from tidelog.spark.sink.writers import TidelogBatchWriter, TidelogStreamWriter
+from tidelog.spark.streaming.stream_reader import TidelogStreamReader
 
 
 class TidelogDataSource(DataSource):
-    """`spark.read.format("tidelog")`: the committed records of topics, with the columns of Spark's Kafka source.
+    """`spark.read.format("tidelog")`: the committed records of topics, with the columns of Spark's Kafka source. Frames
+    are written with the columns of its sink.
 
-    The options are those of Spark's Kafka source (options/); `tidelog.bootstrap.servers` names the cluster.
+    The options are those of Spark's Kafka source and sink (options/, sink/sink_options.py); `tidelog.bootstrap.servers`
+    names the cluster.
     Offsets are resolved when the query is planned, so a task that runs again reads the same records.
     """
 
@@ -37,20 +40,16 @@ class TidelogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader for these columns: the full schema, or the caller's subset of it."""
-        return TidelogReader(parse_batch_options(self.options), wanted_columns(schema))
+        return batch_reader(parse_batch_options(self.options), wanted_columns(schema))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
-        """Raises UnsupportedVersion: this version reads batches only."""
-        _refuse("streaming source", "read batches with spark.read, from startingOffsets to endingOffsets")
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A streaming reader for these columns: the full schema, or the caller's subset of it."""
+        return TidelogStreamReader(parse_stream_options(self.options), wanted_columns(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's signature
-        """Raises UnsupportedVersion: this version has no sink."""
-        _refuse("batch sink", "write with tidelog.Producer inside foreachPartition")
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer of frames with these columns."""
+        return TidelogBatchWriter(parse_sink_options(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - Spark's signature
-        """Raises UnsupportedVersion: this version has no sink."""
-        _refuse("streaming sink", "write with tidelog.Producer inside foreachBatch")
-
-
-def _refuse(what: str, instead: str) -> NoReturn:
-    raise UnsupportedVersion(f"this version of the tidelog data source has no {what}; {instead}")
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """A writer of micro-batches with these columns."""
+        return TidelogStreamWriter(parse_sink_options(self.options), schema, overwrite=overwrite)

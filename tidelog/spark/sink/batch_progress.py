@@ -1,0 +1,146 @@
+"""What the sink commits as offsets of its groups, to know after a failure what is written. Pure.
+
+    transactional id and group `<sink id>-task-<p>`   one entry, by sink partition p, in the transaction of its rows
+    group `<sink id>-driver`                          one record, by the driver, after each batch
+
+A committed offset counts batches: the next one to write. Its metadata says the rest, as JSON. It belongs to a partition
+of an output topic because offsets belong to partitions; the position in that partition has no meaning.
+Source: KIP-98 (offsets that are committed with the records they follow from).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.client.group_metadata import CommittedOffset
+from tidelog.errors import InvalidRequest
+from tidelog.types import Offset, TopicPartition
+
+_VERSION: Final = 1
+
+
+def task_id(sink_id: str, partition: int) -> str:
+    """The transactional id of a sink partition, and its group."""
+    return f"{sink_id}-task-{partition}"
+
+
+def partition_of(sink_id: str, transactional_id: str) -> int | None:
+    """The sink partition of a transactional id; None if it is not of this sink."""
+    match = re.fullmatch(re.escape(sink_id) + r"-task-(\d{1,9})", transactional_id, re.ASCII)
+    return int(match[1]) if match else None
+
+
+def driver_group(sink_id: str) -> str:
+    """The group of the driver's record."""
+    return f"{sink_id}-driver"
+
+
+@dataclass(frozen=True, slots=True)
+class RowSummary:
+    """The identity of the rows of a task, whatever their order. digest: row_digest.py."""
+
+    rows: int = 0
+    digest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEntry:
+    """What a sink partition has committed last. run_id: of the query's start that wrote it."""
+
+    batch_id: int
+    run_id: str
+    summary: RowSummary
+
+    def to_offset(self) -> CommittedOffset:
+        """The entry as a committed offset."""
+        text = _written(run=self.run_id, rows=self.summary.rows, digest=f"{self.summary.digest:016x}")
+        return CommittedOffset(Offset(self.batch_id + 1), metadata=text)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """What the driver has recorded last. is_complete: each task of the batch is committed; otherwise the run has begun
+    to commit it. tasks, rows: of the batch or, before it is complete, of the one before (0: unknown)."""
+
+    batch_id: int
+    run_id: str
+    tasks: int
+    rows: int
+    is_complete: bool
+
+    def to_offset(self) -> CommittedOffset:
+        """The record as a committed offset."""
+        state = "complete" if self.is_complete else "begun"
+        text = _written(run=self.run_id, tasks=self.tasks, rows=self.rows, state=state)
+        return CommittedOffset(Offset(self.batch_id + self.is_complete), metadata=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The last entry or record of a group, and the partition to whose offset it belongs."""
+
+    place: TopicPartition
+    offset: CommittedOffset
+
+
+def last_committed(offsets: Mapping[TopicPartition, CommittedOffset | None]) -> Committed | None:
+    """The last one of the offsets of a group: it moves to another topic if the first one is deleted."""
+    found = ((each.offset, place, each) for place, each in offsets.items() if each is not None)
+    last = max(found, key=lambda each: each[:2], default=None)
+    return None if last is None else Committed(last[1], last[2])
+
+
+def entry_of(committed: Committed | None, group: str) -> TaskEntry | None:
+    """The entry of a sink partition. Raises InvalidRequest if something else has committed offsets of this group."""
+    if committed is None:
+        return None
+    fields = _read(committed, group, ("run", "rows", "digest"))
+    try:
+        summary = RowSummary(int(fields["rows"]), int(fields["digest"], 16))
+    except (TypeError, ValueError) as error:
+        raise _not_of_the_sink(committed, group) from error
+    return TaskEntry(committed.offset.offset - 1, str(fields["run"]), summary)
+
+
+def record_of(committed: Committed | None, group: str) -> BatchRecord | None:
+    """The record of the driver. Raises InvalidRequest if something else has committed offsets of this group."""
+    if committed is None:
+        return None
+    fields = _read(committed, group, ("run", "tasks", "rows", "state"))
+    is_complete = fields["state"] == "complete"
+    try:
+        tasks, rows = int(fields["tasks"]), int(fields["rows"])
+    except (TypeError, ValueError) as error:
+        raise _not_of_the_sink(committed, group) from error
+    return BatchRecord(committed.offset.offset - is_complete, str(fields["run"]), tasks, rows, is_complete)
+
+
+def total_rows(summaries: Iterable[RowSummary]) -> int:
+    """The rows of a batch."""
+    return sum(summary.rows for summary in summaries)
+
+
+def _written(**fields: str | int) -> str:
+    return json.dumps({"v": _VERSION, **fields}, separators=(",", ":"))
+
+
+def _read(committed: Committed, group: str, names: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        fields = json.loads(committed.offset.metadata)
+    except (ValueError, RecursionError) as error:
+        raise _not_of_the_sink(committed, group) from error
+    if not isinstance(fields, dict) or fields.get("v") != _VERSION or not fields.keys() >= set(names):
+        raise _not_of_the_sink(committed, group)
+    return fields
+
+
+def _not_of_the_sink(committed: Committed, group: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"group {group!r} has the offset {committed.offset.offset} of {committed.place} with the metadata "
+        f"{committed.offset.metadata!r}, which this version of the Spark sink did not commit: use another "
+        "tidelog.sink.id, or the version of tidelog that wrote it"
+    )

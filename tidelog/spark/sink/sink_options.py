@@ -1,0 +1,141 @@
+"""The options of the sink, checked and typed. Pure.
+
+Names are those of Spark's Kafka sink; of the settings of Kafka's producer, those that have a meaning here. The others
+are refused: they would have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.client.options import codec_of, topic_name
+from tidelog.client.transaction_admin import MAX_TIMEOUT_MS
+from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.spark.options.batch_options import BATCH_NAMES
+from tidelog.spark.options.connection_options import CONNECTION_NAMES, ConnectionOptions, connection_options
+from tidelog.spark.options.option_names import canonical
+from tidelog.spark.options.option_values import boolean, duration_ms, positive, stripped, whole
+
+TOPIC: Final = "topic"
+EXACTLY_ONCE: Final = "exactlyOnce"
+SINK_ID: Final = "tidelog.sink.id"
+TRANSACTION_TIMEOUT: Final = "tidelog.transaction.timeout.ms"
+COMPRESSION: Final = "tidelog.compression.type"
+LINGER: Final = "tidelog.linger.ms"
+BATCH_SIZE: Final = "tidelog.batch.size"
+BUFFER_MEMORY: Final = "tidelog.buffer.memory"
+REQUEST_SIZE: Final = "tidelog.max.request.size"
+DELIVERY_TIMEOUT: Final = "tidelog.delivery.timeout.ms"
+
+OF_SPARK: Final = ("checkpointLocation", "queryName")
+"""Options that Spark itself uses, and passes on to the sink."""
+SINK_NAMES: Final = (
+    *CONNECTION_NAMES,
+    TOPIC,
+    EXACTLY_ONCE,
+    SINK_ID,
+    TRANSACTION_TIMEOUT,
+    COMPRESSION,
+    LINGER,
+    BATCH_SIZE,
+    BUFFER_MEMORY,
+    REQUEST_SIZE,
+    DELIVERY_TIMEOUT,
+)
+"""All options of the sink."""
+
+_OF_THE_SOURCE: Final = dict.fromkeys(
+    (name for name in BATCH_NAMES if name not in CONNECTION_NAMES), 'it belongs to the source; "topic" names the output'
+)
+_SINK_ID_LENGTH_MAX: Final = 200
+"""With the suffixes of tasks, ids stay far below what requests and logs can carry."""
+_SINK_ID_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of one write. topic: of all rows; None: the column `topic`. exactly_once: with transactions. sink_id:
+    the identity of the sink; None: of the query or, in a batch write, of this write. transaction_timeout_ms: how long a
+    transaction may be open, at most the nodes' `transaction.max.timeout.ms`. The others are those of
+    `tidelog.Producer`."""
+
+    connection: ConnectionOptions
+    topic: str | None = None
+    exactly_once: bool = True
+    sink_id: str | None = None
+    transaction_timeout_ms: int = MAX_TIMEOUT_MS
+    compression: str = "none"
+    linger_ms: int = 5
+    batch_bytes: int = 256 * 1024
+    buffer_bytes: int = 64 * 1024 * 1024
+    record_bytes_max: int = 1024 * 1024
+    delivery_timeout_ms: int = 120_000
+
+
+def parse_sink_options(raw: Mapping[str, str]) -> SinkOptions:
+    """Check and type the options of a write. raw: as Spark passes them.
+
+    Raises InvalidConfig with the option, its value and the valid values.
+    """
+    given = canonical(raw, (*SINK_NAMES, *OF_SPARK), of="the tidelog sink", misplaced=_OF_THE_SOURCE)
+    exactly_once = boolean(given, EXACTLY_ONCE, default=True)
+    if not exactly_once:
+        for name in (SINK_ID, TRANSACTION_TIMEOUT):
+            if name in given:
+                raise InvalidConfig(f'option {name!r} has no effect with {EXACTLY_ONCE}="false"; remove one of the two')
+    defaults = SinkOptions(connection_options(given))
+    return SinkOptions(
+        connection=defaults.connection,
+        topic=_topic(given),
+        exactly_once=exactly_once,
+        sink_id=_sink_id(given),
+        transaction_timeout_ms=duration_ms(given, TRANSACTION_TIMEOUT, default=MAX_TIMEOUT_MS),
+        compression=_compression(given),
+        linger_ms=_linger(given, defaults.linger_ms),
+        batch_bytes=positive(given, BATCH_SIZE, most=_INT32_MAX) or defaults.batch_bytes,
+        buffer_bytes=positive(given, BUFFER_MEMORY) or defaults.buffer_bytes,
+        record_bytes_max=positive(given, REQUEST_SIZE, most=_INT32_MAX) or defaults.record_bytes_max,
+        delivery_timeout_ms=duration_ms(given, DELIVERY_TIMEOUT, default=defaults.delivery_timeout_ms),
+    )
+
+
+def _topic(given: Mapping[str, str]) -> str | None:
+    if TOPIC not in given:
+        return None
+    try:
+        return topic_name(given[TOPIC].strip())
+    except TidelogError as error:
+        raise InvalidConfig(f"option {TOPIC!r}: {error.message}") from error
+
+
+def _sink_id(given: Mapping[str, str]) -> str | None:
+    if SINK_ID not in given:
+        return None
+    name = stripped(given, SINK_ID)
+    if not name or len(name) > _SINK_ID_LENGTH_MAX or not _SINK_ID_CHARACTERS.issuperset(name):
+        raise InvalidConfig(
+            f"option {SINK_ID!r} is {name!r}; use 1 to {_SINK_ID_LENGTH_MAX} letters, digits, dots, dashes or "
+            "underscores"
+        )
+    return name
+
+
+def _compression(given: Mapping[str, str]) -> str:
+    name = stripped(given, COMPRESSION).lower() or "none"
+    try:
+        codec_of(name)
+    except TidelogError as error:
+        raise InvalidConfig(f"option {COMPRESSION!r}: {error.message}") from error
+    return name
+
+
+def _linger(given: Mapping[str, str], default: int) -> int:
+    if LINGER not in given:
+        return default
+    linger_ms = whole(given[LINGER])
+    if linger_ms is None or linger_ms > _INT32_MAX:
+        raise InvalidConfig(f"option {LINGER!r} is {given[LINGER]!r}; it must be milliseconds, 0 or more")
+    return linger_ms

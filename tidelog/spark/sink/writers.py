@@ -1,0 +1,102 @@
+"""The writers of a batch and of a stream, as Spark calls them.
+
+Spark makes a writer on the driver for each write and each micro-batch, and pickles it to the tasks. It calls `commit`
+and `abort` of a stream on another writer, in another process: a writer remembers nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tidelog.client.machine import secure_rng
+from tidelog.errors import InvalidRequest
+from tidelog.spark.sink.batch_commit import BatchCommit
+from tidelog.spark.sink.sink_columns import SinkColumns
+from tidelog.spark.sink.sink_options import SinkOptions
+from tidelog.spark.sink.sink_task import (
+    SINK_ID_PREFIX,
+    SinkTask,
+    TaskReport,
+    batch_task,
+    reports_of,
+    streaming_task,
+)
+from tidelog.spark.sink.task_writer import TaskWriter
+
+
+class TidelogStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        """Raises InvalidConfig for the columns, InvalidRequest for the output mode "complete"."""
+        if overwrite:
+            raise InvalidRequest(
+                'the tidelog sink appends to a log and cannot replace what is in it: use outputMode("append"), with a '
+                "watermark for aggregations, or write the results of each batch in foreachBatch"
+            )
+        self._options = options
+        self._writer = TaskWriter(options, SinkColumns(schema, options.topic))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:  # type: ignore[override]  # as the Arrow base
+        """Write the rows of one task. Raises as `TaskWriter`."""
+        if not self._options.exactly_once:
+            return self._writer.send(SinkTask("", "", 0, 0), iterator)
+        return self._writer.write(streaming_task(self._options.sink_id), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """All tasks of the batch have ended: record it, and end the transactions that they left open."""
+        if self._options.exactly_once and (reports := reports_of(messages)):
+            asyncio.run(BatchCommit(self._options.connection, reports).commit())
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """The batch has failed: abort what its tasks left open."""
+        if self._options.exactly_once:
+            _abort(self._options, messages)
+
+
+class TidelogBatchWriter(DataSourceArrowWriter):
+    """Writes a frame."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        """Raises InvalidConfig for the columns, InvalidRequest for the mode "overwrite"."""
+        if overwrite:
+            raise InvalidRequest(
+                'the tidelog sink appends to a log and cannot replace what is in it: use mode("append"); to begin with '
+                "an empty topic, create a new one"
+            )
+        self._options = options
+        self._writer = TaskWriter(options, SinkColumns(schema, options.topic))
+        self._run_id = f"{secure_rng().getrandbits(128):032x}"
+        self._sink_id = options.sink_id or SINK_ID_PREFIX + self._run_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:  # type: ignore[override]  # as the Arrow base
+        """Write the rows of one task. Raises as `TaskWriter`."""
+        if not self._options.exactly_once:
+            return self._writer.send(SinkTask("", "", 0, 0), iterator)
+        is_single_run = self._options.sink_id is None
+        return self._writer.write(batch_task(self._sink_id, self._run_id, is_single_run=is_single_run), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks have ended: with a sink id that another run may have used, compare, and end their transactions."""
+        reports = reports_of(messages)
+        if self._options.exactly_once and self._options.sink_id is not None and reports:
+            asyncio.run(BatchCommit(self._options.connection, reports).commit())
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """The write has failed: abort what its tasks left open. What tasks have committed stays."""
+        if self._options.exactly_once:
+            _abort(self._options, messages)
+
+
+def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Without a report nothing is known of the batch: what its tasks left open ends by its timeout, or with the next
+    run."""
+    reports = reports_of(messages)
+    if reports:
+        missing = [partition for partition, message in enumerate(messages) if message is None]
+        asyncio.run(BatchCommit(options.connection, reports).abort(missing))
