@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 from tidelog.client.core_events import LeaderKnown
@@ -199,6 +199,8 @@ class ClusterView:
 
 
 def _topic_view(topic: admin_pb2.TopicMetadata, reported_at: int) -> TopicView:
+    """Every member of a large group reads a large topic: a slice copies a field of protobuf several times faster than a
+    loop."""
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition)
     return TopicView(
         topic.name,
@@ -207,8 +209,8 @@ def _topic_view(topic: admin_pb2.TopicMetadata, reported_at: int) -> TopicView:
             PartitionView(
                 NodeId(reported.leader),
                 LeaderEpoch(reported.leader_epoch),
-                tuple(NodeId(node) for node in reported.replicas),
-                tuple(NodeId(node) for node in reported.isr),
+                cast("tuple[NodeId, ...]", tuple(reported.replicas[:])),
+                cast("tuple[NodeId, ...]", tuple(reported.isr[:])),
             )
             for reported in partitions
         ),
