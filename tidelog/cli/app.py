@@ -42,6 +42,9 @@ from tidelog.cli import (
     record_commands as records,
 )
 from tidelog.cli import (
+    spark_commands as spark,
+)
+from tidelog.cli import (
     topic_commands as topic,
 )
 from tidelog.cli import (
@@ -108,6 +111,7 @@ app.add_typer(transaction.app, name="txn")
 app.add_typer(log.app, name="log")
 app.add_typer(user.app, name="user")
 app.add_typer(certs.app, name="certs")
+app.add_typer(spark.app, name="spark")
 
 
 # Typer uses its own click or the installed one, depending on the version; this class is in both.

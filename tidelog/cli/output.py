@@ -30,6 +30,10 @@ BOOTSTRAP_HELP = "Addresses of some nodes: host:port,host:port."
 
 def _bootstrap_of(ctx: typer.Context, value: str) -> str:
     """The addresses after the command, or else before it, or else those of the environment, or else the default."""
+    return _optional_bootstrap_of(ctx, value) or value
+
+
+def _optional_bootstrap_of(ctx: typer.Context, value: str | None) -> str | None:
     source = ctx.get_parameter_source("bootstrap")
     before: str | None = ctx.find_root().params.get("bootstrap")
     return value if before is None or (source is not None and source.name == "COMMANDLINE") else before
@@ -41,6 +45,17 @@ BootstrapBeforeCommand = Annotated[
 Bootstrap = Annotated[
     str,
     typer.Option("--bootstrap", "-b", envvar=ClientVariable.BOOTSTRAP, help=BOOTSTRAP_HELP, callback=_bootstrap_of),
+]
+OptionalBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar=ClientVariable.BOOTSTRAP,
+        help=BOOTSTRAP_HELP,
+        callback=_optional_bootstrap_of,
+        show_default=False,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
 
