@@ -369,6 +369,7 @@ class Admin(_SyncClient[_admin.Admin]):
     find_hanging_transactions = _blocking(_admin.Admin.find_hanging_transactions)
     abort_hanging_transaction = _blocking(_admin.Admin.abort_hanging_transaction)
     abort_transaction = _blocking(_admin.Admin.abort_transaction)
+    end_prepared_transaction = _blocking(_admin.Admin.end_prepared_transaction)
     set_password = _blocking(_admin.Admin.set_password)
     remove_user = _blocking(_admin.Admin.remove_user)
     list_users = _blocking(_admin.Admin.list_users)
