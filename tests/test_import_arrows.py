@@ -57,6 +57,7 @@ MAY_OPEN = {
     "node/security/key_source.py",
     "tidelog/cli",
     "tidelog/grpc_environment.py",
+    "tidelog/jobs",
     "tidelog/security/tls_files.py",
     "tidelog/security/sasl_user.py",
     "tidelog/spark",

@@ -1,0 +1,52 @@
+"""`tidelog job`: jobs on whole topics. Each parses its own arguments, so that it takes the same ones as a program."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+
+from tidelog.cli.output import DEFAULT_BOOTSTRAP
+from tidelog.cli.sasl_options import chosen_sasl
+from tidelog.cli.tls_options import chosen_tls
+from tidelog.client_variables import ClientVariable
+from tidelog.jobs.job_frame import JobConnection
+
+JOBS: Final = {
+    "archive": "Write topics to Parquet, Delta or Iceberg, exactly once; or verify an archive.",
+    "restore": "Write an archive back into a topic.",
+    "profile": "Describe topics: sizes, keys, rates, holes, delays, compression.",
+}
+"""The modules of tidelog/jobs that are commands, and what each does."""
+
+app = typer.Typer(help="Jobs on whole topics, most of them on Spark.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Jobs on whole topics, most of them on Spark (docs/jobs.md)."""
+
+
+def _add(name: str, what: str) -> None:
+    def run(ctx: typer.Context) -> None:
+        import os
+
+        bootstrap = ctx.find_root().params.get("bootstrap") or os.environ.get(
+            ClientVariable.BOOTSTRAP, DEFAULT_BOOTSTRAP
+        )
+        module: Any = import_module(f"tidelog.jobs.{name}")
+        code = module.main(ctx.args, JobConnection(bootstrap, chosen_tls(), chosen_sasl()))
+        if code:
+            raise typer.Exit(code)
+
+    app.command(
+        name,
+        help=what,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    )(run)
+
+
+for _name, _what in JOBS.items():
+    _add(_name, _what)

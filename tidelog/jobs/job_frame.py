@@ -1,0 +1,225 @@
+"""What all jobs share: arguments, how they end, progress and results.
+
+Exit codes are those of the `tidelog` command: 0 success, 1 failed with one sentence on standard error (or, for jobs
+that check, something found), 2 wrong command line, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Self
+
+from tidelog.client_variables import ClientVariable
+from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.security.sasl_user import Sasl
+from tidelog.security.tls_files import Tls
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+INTERRUPTED: Final = 130
+
+_RAISED: Final = re.compile(r"\btidelog\.[a-z_.]+\.([A-Z][A-Za-z]+): (.+)")
+"""An error of Tidelog in the traceback of a Python process that Spark quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobConnection:
+    """The cluster of a job, and as whom to connect to it. Files have the same paths on the driver and on executors."""
+
+    bootstrap: str = DEFAULT_BOOTSTRAP
+    tls: Tls | None = None
+    sasl: Sasl | None = None
+    client_id: str = ""
+
+    def spark_options(self) -> dict[str, str]:
+        """The same as options of the Spark source and sink. Raises InvalidConfig for a password that is in no file."""
+        options = {"tidelog.bootstrap.servers": self.bootstrap, "tidelog.client.id": self.client_id}
+        if self.tls is not None:
+            options |= {
+                "tidelog.security.protocol": "SSL" if self.sasl is None else "SASL_SSL",
+                "tidelog.ssl.ca.file": str(self.tls.ca or ""),
+                "tidelog.ssl.certificate.file": str(self.tls.certificate or ""),
+                "tidelog.ssl.key.file": str(self.tls.key or ""),
+            }
+        if self.sasl is not None:
+            if not self.sasl.is_token and self.sasl.password_file is None:
+                raise InvalidConfig(
+                    "tasks of Spark read the password from a file: name one with --sasl-password-file "
+                    f"({ClientVariable.SASL_PASSWORD_FILE})"
+                )
+            options |= {
+                "tidelog.sasl.mechanism": self.sasl.mechanism,
+                "tidelog.sasl.username": self.sasl.username,
+                "tidelog.sasl.password.file": self.sasl.password_file or "",
+                "tidelog.sasl.token.file": self.sasl.token_file or "",
+            }
+        return {name: value for name, value in options.items() if value}
+
+
+def job_parser(name: str, description: str, defaults: JobConnection | None) -> argparse.ArgumentParser:
+    """A parser with the arguments of all jobs. defaults: what was given before the command; None: the environment."""
+    parser = argparse.ArgumentParser(
+        prog=f"tidelog job {name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    environment = os.environ.get
+    given = defaults or JobConnection(environment(ClientVariable.BOOTSTRAP, DEFAULT_BOOTSTRAP))
+    group = parser.add_argument_group("cluster")
+    group.add_argument("-b", "--bootstrap", default=given.bootstrap, help="host:port of some nodes, with commas")
+    group.add_argument("--client-id", default=f"tidelog-{name}", help="in quotas and in logs of nodes")
+    for variable in (
+        ClientVariable.TLS_CA,
+        ClientVariable.TLS_CERT,
+        ClientVariable.TLS_KEY,
+        ClientVariable.SASL_USERNAME,
+        ClientVariable.SASL_PASSWORD_FILE,
+        ClientVariable.SASL_MECHANISM,
+        ClientVariable.SASL_TOKEN_FILE,
+    ):
+        option = "--" + variable.removeprefix("TIDELOG_").lower().replace("_", "-")
+        default = environment(variable) if defaults is None else None
+        group.add_argument(option, default=default, help=argparse.SUPPRESS if defaults else f"as {variable}")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="the report as JSON on standard output")
+    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    parser.set_defaults(connection_defaults=given)
+    return parser
+
+
+def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of jobs that run on Spark."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument("--master", help="for example local[4] or spark://host:7077; default: Spark's own")
+    group.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; can be repeated"
+    )
+
+
+def connection_of(arguments: argparse.Namespace) -> JobConnection:
+    """The cluster that the arguments name. Raises InvalidConfig."""
+    given: JobConnection = arguments.connection_defaults
+    tls, sasl = given.tls, given.sasl
+    if arguments.tls_ca or arguments.tls_cert or arguments.tls_key:
+        tls = Tls(arguments.tls_ca, arguments.tls_cert, arguments.tls_key)
+    if arguments.sasl_username or arguments.sasl_token_file:
+        sasl = Sasl(
+            arguments.sasl_username or "",
+            password_file=arguments.sasl_password_file,
+            mechanism=arguments.sasl_mechanism or "",
+            token_file=arguments.sasl_token_file,
+        )
+    return JobConnection(arguments.bootstrap, tls, sasl, arguments.client_id)
+
+
+# --- results ------------------------------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """Print a sentence for people on standard error."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def plain(value: object) -> Any:
+    """Convert a value for JSON: records to objects, whatever JSON has not to text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def print_report(document: object, lines: Sequence[str], *, as_json: bool) -> None:
+    """Print the report of a job: one JSON document, or lines for people."""
+    text = json.dumps(plain(document), ensure_ascii=False) if as_json else "\n".join(lines)
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+# --- how a job runs and ends --------------------------------------------------------------------------------------
+
+
+class StopRequest:
+    """Whether the job was asked to end: by SIGINT or SIGTERM."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
+        if self._asked.is_set():
+            raise KeyboardInterrupt  # a second time: at once
+        self._asked.set()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the job should end now."""
+        return self._asked.is_set()
+
+
+def run_job(
+    parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], int], arguments: Sequence[str] | None
+) -> int:
+    """Parse the arguments, do the work and return its exit code; every error is one sentence on standard error."""
+    try:
+        parsed = parser.parse_args(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 2
+    name = parser.prog
+    try:
+        return work(parsed)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except TidelogError as error:
+        say(f"{name}: {error.message}")
+    except OSError as error:
+        say(f"{name}: {error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        say(f"{name}: {sentence_of(error)}")
+    return 1
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Whether Spark, or the bridge to its JVM, raised the error."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def sentence_of(error: BaseException) -> str:
+    """The cause that an error of Spark quotes: that of Tidelog, or else its first line."""
+    text = str(error)
+    if raised := _RAISED.findall(text):
+        return str(raised[-1][1])
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def run_as_program(main: Callable[[], int], file: str) -> int:
+    """Run a job whose file is the program. Its directory is taken from the path of modules: the jobs have names that
+    modules of Python have as well (`profile`)."""
+    here = str(Path(file).resolve().parent)
+    sys.path[:] = [place for place in sys.path if str(Path(place or ".").resolve()) != here]
+    return main()
