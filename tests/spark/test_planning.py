@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import InvalidConfig, OffsetOutOfRange
-from tidelog.spark.planning import (
+from tidelog.spark.ranges.planning import (
     OFFSETS_PER_TASK,
     TASKS_MAX,
     OffsetRange,

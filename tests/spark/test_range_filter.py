@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from tidelog.spark.planning import OffsetRange
-from tidelog.spark.range_filter import RangeFilter, push_filters
+from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.range_filter import RangeFilter, push_filters
 from tidelog.types import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 
 TOPICS = ("orders", "orders-eu", "payments")

@@ -19,12 +19,12 @@ from tidelog.protocol import wire
 from tidelog.protocol.v1 import data_pb2
 from tidelog.records import EndTxnMarker, RecordBatch, RecordBatchBuilder, build_batch, control_batch
 from tidelog.records.v2.record import Record
-from tidelog.spark import range_batches
-from tidelog.spark.batch_reader import TidelogReader
 from tidelog.spark.options.batch_options import parse_batch_options
-from tidelog.spark.planning import OffsetRange
-from tidelog.spark.reading import RangeReader
-from tidelog.spark.resolving import resolve
+from tidelog.spark.ranges import range_batches
+from tidelog.spark.ranges.batch_reader import TidelogReader
+from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.reading import RangeReader
+from tidelog.spark.ranges.resolving import resolve
 from tidelog.types import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,

@@ -13,7 +13,7 @@ import pytest
 import tidelog
 from node.process.local_cluster import LocalCluster
 from tidelog import sync
-from tidelog.spark import schema as columns
+from tidelog.spark.ranges import schema as columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,9 +15,9 @@ from tidelog.errors import LogTruncated
 from tidelog.records import RecordBatch, build_batch
 from tidelog.records.v2.record import Record
 from tidelog.spark.options.batch_options import parse_batch_options
-from tidelog.spark.planning import OffsetRange
-from tidelog.spark.reading import RangeReader
-from tidelog.spark.resolving import resolve
+from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.reading import RangeReader
+from tidelog.spark.ranges.resolving import resolve
 from tidelog.types import Millis, Offset
 
 

@@ -3,7 +3,7 @@
 Invariants: each effect is answered by one event, or its task ends with the reader; a batch that cannot be decoded is
 refused to the core, which fetches it again.
 Not here: the decisions (fetch_core.py), the streams (fetch_stream.py), the metadata (cluster.py), what is done with the
-batches (consumer.py, spark/reading.py).
+batches (consumer.py, spark/ranges/reading.py).
 """
 
 from __future__ import annotations

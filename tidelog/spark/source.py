@@ -11,10 +11,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.spark.batch_reader import batch_reader
 from tidelog.spark.options.batch_options import includes_headers, parse_batch_options
 from tidelog.spark.options.stream_options import parse_stream_options
-from tidelog.spark.schema import full_schema, wanted_columns
+from tidelog.spark.ranges.batch_reader import batch_reader
+from tidelog.spark.ranges.schema import full_schema, wanted_columns
 from tidelog.spark.sink.sink_options import parse_sink_options
 from tidelog.spark.sink.writers import TidelogBatchWriter, TidelogStreamWriter
 from tidelog.spark.streaming.stream_reader import TidelogStreamReader

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tidelog.spark.planning import OffsetRange
+from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.streaming.data_loss import LogState, Loss, LossKind, find_loss, truncated_at
 from tidelog.spark.streaming.rate_sharing import share_rate
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset

@@ -40,8 +40,8 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.client.machine import LoopThread
 from tidelog.spark.options.stream_options import StreamOptions
-from tidelog.spark.planning import OffsetRange
-from tidelog.spark.range_batches import range_batches
+from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.range_batches import range_batches
 from tidelog.spark.streaming.stream_offsets import parse_offset
 from tidelog.spark.streaming.stream_session import StreamSession
 

@@ -16,8 +16,8 @@ from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.stream_options import StreamOptions
-from tidelog.spark.planning import OffsetRange, split_ranges
-from tidelog.spark.resolving import OffsetLookup, bound_offsets, selected_partitions, selected_topics
+from tidelog.spark.ranges.planning import OffsetRange, split_ranges
+from tidelog.spark.ranges.resolving import OffsetLookup, bound_offsets, selected_partitions, selected_topics
 from tidelog.spark.streaming.data_loss import LogState, Loss, absent_log, loss_error
 from tidelog.spark.streaming.query_group import QueryGroup
 from tidelog.spark.streaming.query_identity import group_of, start_digest

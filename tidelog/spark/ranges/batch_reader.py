@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from tidelog.spark.options.batch_options import BatchOptions
-from tidelog.spark.planning import OffsetRange
-from tidelog.spark.range_batches import range_batches
-from tidelog.spark.range_filter import RangeFilter, push_filters
-from tidelog.spark.resolving import resolve
+from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.range_batches import range_batches
+from tidelog.spark.ranges.range_filter import RangeFilter, push_filters
+from tidelog.spark.ranges.resolving import resolve
 
 _PUSHES_FILTERS: Final = "data_source_pushdown_filters"
 """The module of PySpark that asks a reader which filters it takes."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidelog.records import RecordBatch
 from tidelog.records.arrow_columns import TableBuilder
-from tidelog.spark.planning import OffsetRange
+from tidelog.spark.ranges.planning import OffsetRange
 
 ROWS_PER_BATCH: Final = 10_000
 """Rows of one Arrow batch: 2,000 to 50,000 cost Spark the least per row."""

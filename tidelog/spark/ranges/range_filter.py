@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.records.v2.varint import INT64_MAX
-from tidelog.spark.planning import OffsetRange
+from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.types import Offset, TopicPartition
 
 _NEVER_NULL: Final = ("topic", "partition", "offset", "timestamp", "timestampType")

@@ -31,7 +31,7 @@ from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.spark.planning import OffsetRange
+from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.types import Isolation
 
 FETCH_WAIT_MS: Final = 500

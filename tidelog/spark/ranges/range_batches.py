@@ -11,10 +11,10 @@ from contextlib import aclosing
 
 import pyarrow as pa
 
-from tidelog.spark.column_builder import ColumnBuilder
 from tidelog.spark.options.connection_options import ConnectionOptions
-from tidelog.spark.planning import OffsetRange
-from tidelog.spark.reading import RangeReader
+from tidelog.spark.ranges.column_builder import ColumnBuilder
+from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.reading import RangeReader
 
 
 def range_batches(

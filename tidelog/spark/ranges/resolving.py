@@ -14,8 +14,8 @@ from tidelog.spark.options.batch_options import BatchOptions
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
 from tidelog.spark.options.topic_selection import TopicSelection
-from tidelog.spark.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
-from tidelog.spark.range_filter import RangeFilter
+from tidelog.spark.ranges.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
+from tidelog.spark.ranges.range_filter import RangeFilter
 from tidelog.types import INTERNAL_TOPICS, Isolation, Offset, TopicPartition
 
 
