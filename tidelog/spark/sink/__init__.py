@@ -1,1 +1,1 @@
-"""The Spark sink: batch and streaming writes, exactly once by transactions (docs/spark.md, docs/decisions/0022)."""
+"""The Spark sink: batch and streaming writes, exactly once by transactions (docs/spark.md, docs/decisions/0021)."""

@@ -8,7 +8,7 @@ left their transactions open; the driver ends them after it has compared the bat
   3. it reads the entries of all sink partitions. An entry of this batch must be one whose task reported the same rows;
      otherwise all transactions are aborted and the batch is refused;
   4. it commits the transactions, and records that the batch is complete.
-A failure between these steps leaves entries from which the next run continues (docs/decisions/0022).
+A failure between these steps leaves entries from which the next run continues (docs/decisions/0021).
 Not here: tasks (task_writer.py).
 """
 
