@@ -54,3 +54,5 @@ class LogAppendInfo(NamedTuple):
     duplicate: bool = False
     """True if the values are those of an earlier append of the same batch."""
     stats: RecordValidationStats = RecordValidationStats()
+    checksum: int | None = None
+    """CRC-32C of the batch that a leader stored. None for v0 and v1, for a duplicate, and on a follower."""

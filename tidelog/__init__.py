@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidelog.client.delivery import Delivery, SendResult
     from tidelog.client.group_metadata import CommittedOffset
     from tidelog.client.producer import Producer
+    from tidelog.client.receipt import Receipt
     from tidelog.client.transaction import Transaction
     from tidelog.errors import (
         CommitFailed,
@@ -50,6 +51,7 @@ _HOME: Final = {
     "Delivery": "tidelog.client.delivery",
     "Producer": "tidelog.client.producer",
     "ProducerFenced": "tidelog.errors",
+    "Receipt": "tidelog.client.receipt",
     "Record": "tidelog.records",
     "RecordsNotQueued": "tidelog.client.batch_delivery",
     "Sasl": "tidelog.security.sasl_user",
@@ -77,6 +79,7 @@ __all__ = [
     "Delivery",
     "Producer",
     "ProducerFenced",
+    "Receipt",
     "Record",
     "RecordsNotQueued",
     "Sasl",

@@ -206,6 +206,22 @@ class NodeAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchReceipt:
+    """What the leader states about an acknowledged batch of format v2.
+
+    checksum: CRC-32C of the batch as stored. replicas: in-sync replicas that had the batch, as far as the leader knew.
+    durable_replicas: those of them that had reported it as durable, as `durability` defines it. Both by node id.
+    """
+
+    topic_id: TopicId
+    last_offset: Offset
+    checksum: int
+    replicas: tuple[NodeId, ...]
+    durable_replicas: tuple[NodeId, ...]
+    durability: Durability
+
+
+@dataclass(frozen=True, slots=True)
 class RecordError:
     """A rejected record and the reason (KIP-467). `index` is its position in the batch of the request, from 0."""
 

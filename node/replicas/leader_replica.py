@@ -24,6 +24,7 @@ from node.replicas.fetch_answers import diverging_answer, read_answer
 from node.replicas.leadership_watch import LeaderObserver
 from node.replicas.own_log_check import check_own
 from node.replicas.replica_services import ReplicaServices
+from node.replicas.stored_batch import stored_checksum
 from node.replicas.waiting_fetch import FollowerIdentity, WaitingFetch, refuse_all, wake_all
 from node.requests.types.fetch import DurablePosition, FetchedPartition, PartitionFetch
 from replication.common_events import ClockTicked
@@ -49,6 +50,7 @@ from tidelog.records import Inspected
 from tidelog.types import (
     NO_LEADER_EPOCH,
     Acks,
+    BatchReceipt,
     EpochEnd,
     LeaderEpoch,
     Millis,
@@ -165,12 +167,13 @@ class LeaderReplica:
         done: ProduceDone,
         inspected: Inspected | None = None,
         check: TransactionCheck = UNVERIFIED,
+        for_receipt: bool = False,
     ) -> None:
         """Append a batch. `done` is called once, at the end of this turn of the loop or later. origin: only the node
         itself may append to an internal topic. inspected: the result of `inspect_sent` (storage/log/validation.py) for
-        the records. check: as for `Log.append`. Raises the reason if the batch is rejected and not written,
-        NotLeaderOrFollower if damage of the log ended the leadership, LeadershipLost if the disk failed during the
-        append.
+        the records. check: as for `Log.append`. for_receipt: look up the checksum of a duplicate's first copy. Raises
+        the reason if the batch is rejected and not written, NotLeaderOrFollower if damage of the log ended the
+        leadership, LeadershipLost if the disk failed during the append.
 
         A duplicate waits for its acks even if the in-sync set is too small by now: its first copy is in the log."""
         core, log = self.core, self._log
@@ -193,6 +196,8 @@ class LeaderReplica:
             if self._ended:
                 raise NotLeaderOrFollower(f"nothing was written, this node no longer leads: {error.message}") from error
             raise
+        if for_receipt and info.duplicate:
+            info = info._replace(checksum=stored_checksum(log, info))
         if info.last_offset < 0:
             raise InvalidRequest(f"the entry for partition {self} contains no record batch; send one whole batch")
         if self._ended:
@@ -206,6 +211,15 @@ class LeaderReplica:
             self._services.turn_end.add(self._turn_ended)
         self._appended.append(events.AckAwaited(ticket, acks, Offset(info.last_offset + 1), deadline))
         self._appended_to = log.log_end_offset
+
+    def receipt(self, info: LogAppendInfo) -> BatchReceipt | None:
+        """What this leader states now about a batch that it has just acknowledged. None if its checksum is not known:
+        its format is not v2, or it is a duplicate without one (`produce`)."""
+        if info.checksum is None:
+            return None
+        replicas, durable = self.core.in_sync.holders(Offset(info.last_offset + 1))
+        durability = self._log.config.durability
+        return BatchReceipt(self.key.topic_id, info.last_offset, info.checksum, replicas, durable, durability)
 
     def settle(self) -> None:
         """Do what follows from the appends of this turn."""

@@ -42,9 +42,10 @@ from tidelog.errors import (
     TopicAuthorizationFailed,
 )
 from tidelog.records import Inspected
-from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, Millis, Offset
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Acks, BatchReceipt, Millis, Offset
 
 if TYPE_CHECKING:
+    from node.replicas.leader_replica import LeaderReplica
     from node.replicas.replica import Replica
     from node.replicas.replica_manager import ReplicaManager
 
@@ -58,10 +59,14 @@ BATCHES_PER_TURN: Final = 200
 class _Waiting:
     """An appended entry whose outcome is unknown; called with the outcome."""
 
-    __slots__ = ("acks", "batch_id", "partition", "request", "session")
+    __slots__ = ("acks", "batch_id", "leader", "partition", "request", "session")
 
-    def __init__(self, session: ProduceSession, batch_id: int, acks: Acks, partition: Replica) -> None:
+    def __init__(
+        self, session: ProduceSession, batch_id: int, acks: Acks, partition: Replica, leader: LeaderReplica | None
+    ) -> None:
+        """leader: gives the receipt; None if none is requested."""
         self.session, self.batch_id, self.acks, self.partition = session, batch_id, acks, partition
+        self.leader = leader
         self.request = session.request
 
     def __call__(self, info: LogAppendInfo | None, error: TidelogError | None) -> None:
@@ -90,7 +95,9 @@ class ProduceSession:
         self.request: MeteredRequest | None = None
         """The meter of the current stream message; None for a call, which the listener measures."""
         self._outstanding = 0
-        self._settled: list[tuple[_Waiting, LogAppendInfo]] = []
+        self._settled: list[tuple[_Waiting, LogAppendInfo, BatchReceipt | None]] = []
+        self._receipts = False
+        """Whether the current request asks for receipts."""
         self._refused: list[tuple[int, Replica | None, TidelogError]] = []
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
@@ -110,6 +117,7 @@ class ProduceSession:
         ensure_few(request.partitions, "batches")
         deadline = Millis(self._clock.monotonic_ms() + max(0, min(request.timeout_ms, self._config.max_wait_ms)))
         acks = _ACKS.get(request.acks)
+        self._receipts = request.receipts
         if acks is not Acks.NONE:
             self._outstanding += len(request.partitions)
         for number, entry in enumerate(request.partitions, 1):
@@ -193,14 +201,16 @@ class ProduceSession:
     ) -> None:
         if self._manager.stopping:
             raise NodeShuttingDown("the node is stopping and rejects appends: send to the next leader")
-        partition.leading_in(entry.leader_epoch).produce(
+        leader = partition.leading_in(entry.leader_epoch)
+        leader.produce(
             entry.records,
             origin=Origin.CLIENT,
             acks=acks,
             deadline=deadline,
-            done=_Waiting(self, entry.batch_id, acks, partition),
+            done=_Waiting(self, entry.batch_id, acks, partition, leader if self._receipts else None),
             inspected=inspected,
             check=check,
+            for_receipt=self._receipts,
         )
 
     def _entry_failed(
@@ -244,7 +254,8 @@ class ProduceSession:
             self._refuse(waiting.batch_id, waiting.partition, error)
             return
         assert info is not None, "an acknowledged entry was appended"
-        self._settled.append((waiting, info))
+        receipt = None if waiting.leader is None else waiting.leader.receipt(info)
+        self._settled.append((waiting, info, receipt))
         self._wake.set()
 
     # --- answers ---
@@ -258,7 +269,7 @@ class ProduceSession:
         """The answers that are complete; each is returned once."""
         settled, self._settled = self._settled, []
         refused, self._refused = self._refused, []
-        answers = [_acknowledged(waiting.batch_id, info) for waiting, info in settled]
+        answers = [_acknowledged(waiting.batch_id, info, receipt) for waiting, info, receipt in settled]
         answers += [self._error_answer(batch_id, partition, error) for batch_id, partition, error in refused]
         return answers
 
@@ -294,7 +305,7 @@ class ProduceSession:
             await self._room.wait()
 
 
-def _acknowledged(batch_id: int, info: LogAppendInfo) -> ProducedBatch:
+def _acknowledged(batch_id: int, info: LogAppendInfo, receipt: BatchReceipt | None) -> ProducedBatch:
     return ProducedBatch(
         batch_id,
         None,
@@ -303,4 +314,5 @@ def _acknowledged(batch_id: int, info: LogAppendInfo) -> ProducedBatch:
         info.log_start_offset,
         info.last_leader_epoch,
         info.duplicate,
+        receipt,
     )

@@ -219,6 +219,17 @@ class InSyncSet:
         ]
         return min(found)[1] if found else None
 
+    def holders(self, end: Offset) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
+        """The in-sync replicas that have every offset below `end`, and those that have them durable, as far as this
+        leader knows: a follower that has not fetched in this epoch is in neither."""
+        has = {self._me: (self.log_end, self.durable_offset)}
+        has.update((replica, (each.log_end, each.durable_offset)) for replica, each in self._progress.items())
+        members = sorted(self.isr & has.keys())
+        return (
+            tuple(replica for replica in members if has[replica][0] >= end),
+            tuple(replica for replica in members if has[replica][1] >= end),
+        )
+
     def commit(self) -> Offset | None:
         """Advance the high watermark as far as the positions allow. Returns the new value, None if it did not
         change."""

@@ -273,4 +273,5 @@ def first_result(prepared: Prepared, duplicate: Duplicate, config: LogConfig) ->
         offset_of_max_timestamp=duplicate.last_offset,
         log_append_time=duplicate.timestamp if stamped else NO_TIMESTAMP,
         duplicate=True,
+        checksum=None,
     )

@@ -150,6 +150,7 @@ def prepare_leader(
         assigned.record_count,
         size,
         stats=_stats(assigned, size),
+        checksum=assigned.headers[0].crc if len(assigned.headers) == 1 and assigned.headers[0].magic == 2 else None,
     )
     return Prepared(assigned.parts, assigned.headers, info)
 
@@ -199,6 +200,7 @@ def _prepare_usual(
         count,
         size,
         stats=_NO_STATS,
+        checksum=crc,
     )
     return Prepared((HEADER.pack(*stamped), payload), (header,), info)
 

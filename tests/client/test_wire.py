@@ -42,11 +42,15 @@ fetch_entries = st.fixed_dictionaries(
 
 
 @fixed
-@given(int32, int32, st.lists(produce_entries, max_size=4), st.text(max_size=9), st.integers(0, 2))
+@given(int32, int32, st.lists(produce_entries, max_size=4), st.text(max_size=9), st.integers(0, 2), st.booleans())
 def test_a_produce_request_is_written_and_read_as_protobuf_does(
-    acks: int, timeout_ms: int, entries: list[dict[str, Any]], transactional_id: str, version: int
+    acks: int, timeout_ms: int, entries: list[dict[str, Any]], transactional_id: str, version: int, receipts: bool
 ) -> None:
-    transaction: dict[str, Any] = {"transactional_id": transactional_id, "transaction_version": version}
+    transaction: dict[str, Any] = {
+        "transactional_id": transactional_id,
+        "transaction_version": version,
+        "receipts": receipts,
+    }
     theirs = data_pb2.ProduceRequest(
         acks=acks,
         timeout_ms=timeout_ms,

@@ -29,8 +29,9 @@ from tidelog.errors import (
 )
 from tidelog.protocol import methods, status, wire
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import Endpoint as Address
 from tidelog.types import (
+    BatchReceipt,
+    Durability,
     EpochEnd,
     EpochStart,
     Isolation,
@@ -40,6 +41,7 @@ from tidelog.types import (
     Offset,
     RecordError,
 )
+from tidelog.types import Endpoint as Address
 
 int32: Any = st.integers(-(2**31), 2**31 - 1)
 int64: Any = st.integers(-(2**63), 2**63 - 1)
@@ -78,12 +80,24 @@ produce_requests = st.builds(
     lists(st.builds(produce.ProduceBatch, int64, topic_ids, int32, int32, records)),
     text,
     int32,
+    st.booleans(),
+)
+receipts = st.builds(
+    BatchReceipt, uuids, int64, st.integers(0, 2**32 - 1), tuples(int32), tuples(int32), st.sampled_from(Durability)
 )
 produce_answers = st.builds(
     produce.ProduceAnswer,
     lists(
         st.builds(
-            produce.ProducedBatch, int64, st.none() | errors | rejected, int64, int64, int64, int32, st.booleans()
+            produce.ProducedBatch,
+            int64,
+            st.none() | errors | rejected,
+            int64,
+            int64,
+            int64,
+            int32,
+            st.booleans(),
+            st.none() | receipts,
         )
     ),
 )
@@ -224,6 +238,9 @@ def _plain(value: Any) -> Any:
         case produce.ProducedBatch(error=TidelogError() as error):
             found = [{"index": each.index, "message": each.message} for each in error.record_errors]
             return {**_named(value, value._fields), "record_errors": found}
+        case BatchReceipt():
+            named = _named(value, ("topic_id", "last_offset", "checksum", "replicas", "durable_replicas"))
+            return {**named, "fsync": value.durability is Durability.FSYNC}
         case tuple() if hasattr(value, "_fields"):
             return _named(value, value._fields)
         case list() | tuple():

@@ -103,7 +103,7 @@ class BatchDelivery(Sequence[Delivery]):
             # Others' records may be left out of the batch: each has an offset of its own then.
             base = Offset(outcome.base_offset + part.first) if not outcome.left_out else None
             for place, record in enumerate(part.records):
-                if base is None or outcome.base_offset < 0:
+                if base is None or outcome.base_offset < 0 or outcome.stored is not None:
                     found[record] = Delivery(outcome, part.first + place, part.timestamp(record)).result()
                     continue
                 timestamp = part.timestamp(record) if append_time < 0 else append_time

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from tidelog.client.receipt import Receipt, StoredBatch
 from tidelog.errors import TidelogError
 from tidelog.types import NO_TIMESTAMP, Millis, Offset, PartitionIndex, TopicPartition
 
@@ -29,6 +30,8 @@ class SendResult(NamedTuple):
     """Its offset; -1 with acks=0, where the node does not answer."""
     timestamp: Millis
     """Its timestamp in the log: the producer's, or the node's on a topic with log append time."""
+    receipt: Receipt | None = None
+    """What the leader stated when it acknowledged the record; None unless the producer asks for receipts."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -41,15 +44,16 @@ class Outcome:
     error: TidelogError | None = None
     base_offset: Offset = Offset(-1)
     append_time: Millis = NO_TIMESTAMP
+    stored: StoredBatch | None = None
     left_out: dict[int, TidelogError] = field(default_factory=dict)
     """Errors of records that were not sent, by index. The other records have consecutive offsets."""
     is_read: bool = False
     """Whether a caller has read the outcome or waits for it. A failure that is not read is logged."""
     _waiters: list[Callable[[], object]] = field(default_factory=list)
 
-    def succeed(self, base_offset: Offset, append_time: Millis) -> None:
-        """The batch was acknowledged; offset -1 with acks=0."""
-        self.base_offset, self.append_time = base_offset, append_time
+    def succeed(self, base_offset: Offset, append_time: Millis, stored: StoredBatch | None = None) -> None:
+        """The batch was acknowledged; offset -1 with acks=0. stored: of the receipt, if one was requested."""
+        self.base_offset, self.append_time, self.stored = base_offset, append_time, stored
         self._finish()
 
     def fail(self, error: TidelogError) -> None:
@@ -120,7 +124,9 @@ class Delivery:
         topic, partition = outcome.topic_partition.topic, outcome.topic_partition.partition
         place = self._index - sum(index < self._index for index in outcome.left_out)
         offset = Offset(outcome.base_offset + place) if outcome.base_offset >= 0 else outcome.base_offset
-        return SendResult(topic, partition, offset, self._timestamp if outcome.append_time < 0 else outcome.append_time)
+        timestamp = self._timestamp if outcome.append_time < 0 else outcome.append_time
+        receipt = None if outcome.stored is None else outcome.stored.receipt(outcome.topic_partition, offset)
+        return SendResult(topic, partition, offset, timestamp, receipt)
 
     def exception(self) -> TidelogError | None:
         """Return the error, or None if the record was acknowledged. Raises asyncio.InvalidStateError before that."""

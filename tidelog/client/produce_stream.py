@@ -9,17 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from tidelog.client.accumulator import Attempt
 from tidelog.client.node_stream import NodeStream
 from tidelog.client.producer_events import Acknowledged, Lost, Refused
+from tidelog.client.receipt import StoredBatch
 from tidelog.clock import Clock
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, wire
 from tidelog.protocol.network import Transport
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import NO_TIMESTAMP, Acks, Endpoint, Millis, Offset, RecordError
+from tidelog.types import (
+    NO_TIMESTAMP,
+    Acks,
+    BatchReceipt,
+    Durability,
+    Endpoint,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    RecordError,
+    TopicId,
+)
 
 MESSAGE_BYTES: Final = 1024 * 1024
 """Target size of a message; a message contains at least one batch."""
@@ -51,12 +65,15 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
         report: Report,
         throttled: Throttled,
         transactional_id: str = "",
+        receipts: bool = False,
     ) -> None:
-        """transactional_id: of a producer whose batches all belong to transactions; empty: none does."""
+        """transactional_id: of a producer whose batches all belong to transactions; empty: none does. receipts: ask the
+        node for a receipt of each batch."""
         super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM, clock)
         self._acks, self._take, self._report, self._on_throttled = acks, take, report, throttled
         self._transactional_id = transactional_id
         self._transaction_version = TRANSACTION_VERSION if transactional_id else 0
+        self._receipts = receipts
         self._unanswered: set[int] = set()
 
     def _next_request(self) -> wire.ProduceRequest | None:
@@ -69,6 +86,7 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             partitions=entries,
             transactional_id=self._transactional_id,
             transaction_version=self._transaction_version,
+            receipts=self._receipts,
         )
 
     def _next_entries(self) -> tuple[list[wire.PartitionProduce], int]:
@@ -117,7 +135,8 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
                 outcomes.append(Refused(result.batch_id, error, at))
             else:
                 base_offset, append_time = Offset(result.base_offset), Millis(result.log_append_time_ms)
-                outcomes.append(Acknowledged(result.batch_id, base_offset, append_time, at))
+                stored = _stored(result) if self._receipts else None
+                outcomes.append(Acknowledged(result.batch_id, base_offset, append_time, at, stored))
         self._report(outcomes)
 
     def _failed(self, unsent: Sequence[Attempt], cause: TidelogError) -> None:
@@ -125,3 +144,19 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
         at = self._clock.monotonic_ms()
         lost = [*unanswered, *(attempt.attempt_id for attempt in unsent)]
         self._report([Lost(attempt_id, cause, at) for attempt_id in lost])
+
+
+def _stored(result: data_pb2.PartitionProduced) -> StoredBatch | None:
+    """What the answer states about the stored batch; None if the node states nothing, or is of an older version."""
+    if not result.HasField("receipt"):
+        return None
+    sent = result.receipt
+    stated = BatchReceipt(
+        TopicId(UUID(bytes=sent.topic_id)),
+        Offset(sent.last_offset),
+        sent.checksum,
+        tuple(NodeId(node) for node in sent.replicas),
+        tuple(NodeId(node) for node in sent.durable_replicas),
+        Durability.FSYNC if sent.fsync else Durability.PAGE_CACHE,
+    )
+    return StoredBatch(stated, Offset(result.base_offset), LeaderEpoch(result.leader_epoch))

@@ -33,7 +33,7 @@ from tidelog.client.many_arrow import columns_of_table
 from tidelog.client.many_records import NO_HEADERS, ManyRecords, RecordColumns, checked_columns
 from tidelog.client.options import acks_of, at_least, topic_name
 from tidelog.client.partitioner import Partitioner, partition_for_key
-from tidelog.client.produce_stream import ProduceStream
+from tidelog.client.produce_streams import ProduceStreams
 from tidelog.client.producer_calls import Call, Pause, Placed, WaitingRecord, checked_record
 from tidelog.client.producer_core import ProducerCore
 from tidelog.client.producer_events import (
@@ -66,7 +66,7 @@ from tidelog.records.v2.record import Header, encode_record
 from tidelog.records.v2.varint import INT64_MAX
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
-from tidelog.types import Acks, Codec, Endpoint, Millis, NodeId, ProducerId
+from tidelog.types import Acks, Codec, Millis, ProducerId
 
 _log = logging.getLogger("tidelog.producer")
 
@@ -93,9 +93,10 @@ class Producer(Service):
     CommitUnknown, or "resend" them in order, before later ones, until they are acknowledged; they may then be in the
     log twice. transactional_id: sends records in transactions only (`transaction()`); the id belongs to one running
     producer, and a newer one with the same id fences it. transaction_timeout_ms: the coordinator aborts a transaction
-    that is open for longer, at most the nodes' `transaction.max.timeout.ms`. tls: the files for TLS; None: plain text.
-    sasl: the user that authenticates; None: no one. client_id: its name in quotas and in the nodes' logs. transport,
-    clock, rng: the system's by default.
+    that is open for longer, at most the nodes' `transaction.max.timeout.ms`. receipts: each result has a receipt
+    (`SendResult.receipt`); needs acks="all" or 1. tls: the files for TLS; None: plain text. sasl: the user that
+    authenticates; None: no one. client_id: its name in quotas and in the nodes' logs. transport, clock, rng: the
+    system's by default.
 
     The defaults are those of Kafka's producer, except for larger batches and more memory.
     """
@@ -120,6 +121,7 @@ class Producer(Service):
         on_unknown: Literal["raise", "resend"] = "raise",
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        receipts: bool = False,
         tls: Tls | None = None,
         sasl: Sasl | None = None,
         client_id: str = "",
@@ -145,7 +147,6 @@ class Producer(Service):
         self._idempotent = checked_idempotence(self.acks, enable_idempotence)
         self._codec, self._level = checked_codec(compression, compression_level), compression_level
         self._buffer_bytes, self._record_bytes_max, self._max_block_ms = buffer_bytes, record_bytes_max, max_block_ms
-        self._transactional_id = transactional_id or ""
         self._transactions: ProducerTransactions | None = None
         self._core: ProducerCore
         if transactional_id is None:
@@ -161,7 +162,10 @@ class Producer(Service):
         weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped with tasks still running
         self._routes: dict[str, Route] = {}
         self._views: dict[str, TopicView] = {}
-        self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
+        throttled = self._core.note_throttle
+        self._streams = ProduceStreams(
+            self._clock, self.acks, self._take, self._report, throttled, transactional_id, receipts=receipts
+        )
         self._todo: deque[Effect] = deque()  # effects that are executed next; a defect leaves some
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -585,22 +589,10 @@ class Producer(Service):
 
     def _give(self, attempt: Attempt) -> None:
         """Give the attempt to the stream of its node. Raises LeaderNotAvailable."""
-        node = attempt.node
-        endpoint = self._cluster.view.endpoint(node, attempt.batch.queue.topic_partition)
-        stream = self._streams.get((node, endpoint))
-        if stream is None or not stream.give(attempt):
-            assert self._transport is not None
-            stream = self._streams[node, endpoint] = ProduceStream(
-                endpoint,
-                self._transport,
-                self._clock,
-                acks=self.acks,
-                take=self._take,
-                report=self._report,
-                throttled=partial(self._core.note_throttle, node),
-                transactional_id=self._transactional_id,
-            )
-            stream.give(attempt)
+        endpoint = self._cluster.view.endpoint(attempt.node, attempt.batch.queue.topic_partition)
+        assert self._transport is not None
+        stream = self._streams.give(attempt, endpoint, self._transport)
+        if stream is not None:
             self._spawn(stream.run(), f"produce to {endpoint}")
 
     def _on_metadata(self, failure: TidelogError | None) -> None:

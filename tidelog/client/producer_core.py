@@ -221,11 +221,11 @@ class ProducerCore:
 
     def _apply(self, event: Event, effects: list[Effect]) -> None:
         match event:
-            case Acknowledged(attempt_id, base_offset, append_time, at):
+            case Acknowledged(attempt_id, base_offset, append_time, at, receipt):
                 attempt = self._end_attempt(attempt_id)
                 if attempt is not None and not attempt.batch.finished:
                     queue = attempt.batch.queue
-                    self._finish(at, effects, Finished(attempt.batch, None, base_offset, append_time))
+                    self._finish(at, effects, Finished(attempt.batch, None, base_offset, append_time, receipt))
                     if queue.begun or queue.batches:
                         self._advance(queue, at, effects)
             case TimePassed(at):

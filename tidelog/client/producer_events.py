@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.core_events import FindLeader, LeaderKnown, TimePassed
 from tidelog.client.node_window import BYTES_MAX, PARTIAL_MAX
+from tidelog.client.receipt import StoredBatch
 from tidelog.errors import TidelogError
 from tidelog.types import NO_TIMESTAMP, Acks, Millis, Offset, ProducerId
 
@@ -62,6 +63,7 @@ class Acknowledged:
     base_offset: Offset
     append_time: Millis
     at: Millis
+    receipt: StoredBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +132,14 @@ class Finished:
     error: TidelogError | None = None
     base_offset: Offset = Offset(-1)
     append_time: Millis = NO_TIMESTAMP
+    receipt: StoredBatch | None = None
 
     def notify(self) -> None:
         """Set the outcome of the batch and call the waiting callers."""
         if self.error is not None:
             self.batch.outcome.fail(self.error)
         else:
-            self.batch.outcome.succeed(self.base_offset, self.append_time)
+            self.batch.outcome.succeed(self.base_offset, self.append_time, self.receipt)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,14 @@ def checked_idempotence(acks: Acks, enable_idempotence: bool) -> bool:
     return enable_idempotence and acks is Acks.ALL
 
 
+def checked_receipts(acks: Acks, receipts: bool) -> bool:
+    """Return whether receipts are requested. Raises InvalidConfig."""
+    yes_or_no(receipts=receipts)
+    if receipts and acks is Acks.NONE:
+        raise InvalidConfig('receipts=True needs acks="all" or 1: with acks=0 the node does not answer')
+    return receipts
+
+
 def checked_codec(compression: str | Codec, level: int | None) -> Codec:
     """Return the codec. Raises UnsupportedCompressionType, and for a level that it does not have InvalidConfig."""
     if level is not None:

@@ -58,6 +58,7 @@ class ProduceRequest:
     partitions: list[PartitionProduce] = field(default_factory=list)
     transactional_id: str = ""
     transaction_version: int = 0
+    receipts: bool = False
 
     def SerializeToString(self) -> bytes:
         """Return the encoded message; copies each `records` once."""
@@ -65,9 +66,11 @@ class ProduceRequest:
         pieces: list[Buffer] = [head.SerializeToString()]
         for entry in self.partitions:
             _put_entry(pieces, b"\x1a", entry._header(), entry.records)
-        if self.transactional_id or self.transaction_version:
+        if self.transactional_id or self.transaction_version or self.receipts:
             tail = data_pb2.ProduceRequest(
-                transactional_id=self.transactional_id, transaction_version=self.transaction_version
+                transactional_id=self.transactional_id,
+                transaction_version=self.transaction_version,
+                receipts=self.receipts,
             )
             pieces.append(tail.SerializeToString())
         return b"".join(pieces)
@@ -213,6 +216,7 @@ _PRODUCE_REQUEST: Final[_Fields] = {
     0x1A: ("partitions", _ENTRIES, (PartitionProduce, _PARTITION_PRODUCE)),
     0x22: ("transactional_id", _TEXT, None),
     0x28: ("transaction_version", _INT32, None),
+    0x30: ("receipts", _INT32, None),
 }
 _PARTITION_FETCHED: Final[_Fields] = {
     0x08: ("fetch_id", _INT64, None),
@@ -330,6 +334,7 @@ def _produce_request_of(message: data_pb2.ProduceRequest) -> ProduceRequest:
         partitions=entries,
         transactional_id=message.transactional_id,
         transaction_version=message.transaction_version,
+        receipts=message.receipts,
     )
 
 

@@ -21,7 +21,7 @@ from node.requests.types.produce import ProduceAnswer, ProduceBatch, ProduceRequ
 from tidelog.errors import InvalidRequest
 from tidelog.protocol import methods, status, wire
 from tidelog.protocol.v1 import common_pb2, data_pb2
-from tidelog.types import EpochEnd, EpochStart, Incarnation, Isolation, NodeId
+from tidelog.types import BatchReceipt, Durability, EpochEnd, EpochStart, Incarnation, Isolation, NodeId
 
 REPLICAS_CACHED: Final = 1_024
 """Every request of a follower contains its incarnation. A lookup takes 0.1 us, a new UUID 0.8 us."""
@@ -45,13 +45,14 @@ def _read_produce(message: wire.ProduceRequest) -> ProduceRequest:
         ],
         message.transactional_id,
         message.transaction_version,
+        bool(message.receipts),
     )
 
 
 def _write_produced(answer: ProduceAnswer) -> data_pb2.ProduceResponse:
     message = data_pb2.ProduceResponse()
     add = message.partitions.add
-    for batch_id, error, base_offset, append_time_ms, log_start, leader_epoch, duplicate in answer.partitions:
+    for batch_id, error, base_offset, append_time_ms, log_start, leader_epoch, duplicate, receipt in answer.partitions:
         entry = add(
             batch_id=batch_id,
             base_offset=base_offset,
@@ -64,7 +65,20 @@ def _write_produced(answer: ProduceAnswer) -> data_pb2.ProduceResponse:
             entry.error.CopyFrom(status.to_proto(error))
             for each in error.record_errors:
                 entry.record_errors.add(index=each.index, message=each.message)
+        if receipt is not None:
+            entry.receipt.CopyFrom(_receipt_message(receipt))
     return message
+
+
+def _receipt_message(receipt: BatchReceipt) -> data_pb2.BatchReceipt:
+    return data_pb2.BatchReceipt(
+        topic_id=receipt.topic_id.bytes,
+        last_offset=receipt.last_offset,
+        checksum=receipt.checksum,
+        replicas=receipt.replicas,
+        durable_replicas=receipt.durable_replicas,
+        fsync=receipt.durability is Durability.FSYNC,
+    )
 
 
 # --- fetch ---

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from node.requests.types.api import Api
 from node.requests.types.record_bytes import Records
 from tidelog.errors import TidelogError
-from tidelog.types import LeaderEpoch, Millis, Offset
+from tidelog.types import BatchReceipt, LeaderEpoch, Millis, Offset
 
 
 class ProduceBatch(NamedTuple):
@@ -29,7 +29,8 @@ class ProduceRequest(NamedTuple):
     """Batches to append. acks: as sent, not checked. timeout_ms: how long the node may wait for the acks.
 
     transactional_id: of transactional batches; empty: there are none. transaction_version: of transactional batches; 2:
-    the leader adds the partition to the transaction, 1: the producer has added it.
+    the leader adds the partition to the transaction, 1: the producer has added it. receipts: answer each batch with a
+    receipt.
     """
 
     acks: int
@@ -37,6 +38,7 @@ class ProduceRequest(NamedTuple):
     partitions: Sequence[ProduceBatch]
     transactional_id: str = ""
     transaction_version: int = 0
+    receipts: bool = False
 
 
 class ProducedBatch(NamedTuple):
@@ -44,7 +46,8 @@ class ProducedBatch(NamedTuple):
 
     base_offset: of the first record; for a duplicate, of its first copy; -1 on errors. log_append_time_ms: the
     timestamp of the node with log append time, else -1. leader_epoch: the epoch that appended the batch.
-    duplicate: an idempotent producer had already sent this batch.
+    duplicate: an idempotent producer had already sent this batch. receipt: None unless the request asks for receipts
+    and the node can state what is stored.
     """
 
     batch_id: int
@@ -54,6 +57,7 @@ class ProducedBatch(NamedTuple):
     log_start_offset: Offset
     leader_epoch: LeaderEpoch
     duplicate: bool = False
+    receipt: BatchReceipt | None = None
 
 
 class ProduceAnswer(NamedTuple):

@@ -55,6 +55,7 @@ class ProduceRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
+    RECEIPTS_FIELD_NUMBER: _builtins.int
     acks: _builtins.int
     """-1 all in-sync replicas, 1 the leader, 0 no answer (Kafka's acks)"""
     timeout_ms: _builtins.int
@@ -63,6 +64,8 @@ class ProduceRequest(_message.Message):
     """of transactional batches; empty: there are none"""
     transaction_version: _builtins.int
     """Of transactional batches. 2 (KIP-890): the leader adds the partition to the transaction; 1: the producer has added it."""
+    receipts: _builtins.bool
+    """answer each batch with a receipt"""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionProduce]:
         """the batches"""
@@ -75,10 +78,11 @@ class ProduceRequest(_message.Message):
         partitions: _abc.Iterable[Global___PartitionProduce] | None = ...,
         transactional_id: _builtins.str = ...,
         transaction_version: _builtins.int = ...,
+        receipts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "transaction_version", b"transaction_version", "transactional_id", b"transactional_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "partitions", b"partitions", "receipts", b"receipts", "timeout_ms", b"timeout_ms", "transaction_version", b"transaction_version", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -158,6 +162,7 @@ class PartitionProduced(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     DUPLICATE_FIELD_NUMBER: _builtins.int
     RECORD_ERRORS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     batch_id: _builtins.int
     """of the request"""
     base_offset: _builtins.int
@@ -178,6 +183,10 @@ class PartitionProduced(_message.Message):
     def record_errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordError]:
         """the rejected records, if the error is about single records"""
 
+    @_builtins.property
+    def receipt(self) -> Global___BatchReceipt:
+        """if requested; absent: the node cannot state what is stored"""
+
     def __init__(
         self,
         *,
@@ -189,14 +198,63 @@ class PartitionProduced(_message.Message):
         leader_epoch: _builtins.int = ...,
         duplicate: _builtins.bool = ...,
         record_errors: _abc.Iterable[Global___RecordError] | None = ...,
+        receipt: Global___BatchReceipt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "batch_id", b"batch_id", "duplicate", b"duplicate", "error", b"error", "leader_epoch", b"leader_epoch", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "record_errors", b"record_errors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "batch_id", b"batch_id", "duplicate", b"duplicate", "error", b"error", "leader_epoch", b"leader_epoch", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "receipt", b"receipt", "record_errors", b"record_errors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionProduced: _TypeAlias = PartitionProduced  # noqa: Y015
+
+@_typing.final
+class BatchReceipt(_message.Message):
+    """What the leader states about an acknowledged batch of format v2. Absent for an earlier format, and for a duplicate
+    whose first copy was compacted or is not in the page cache.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    LAST_OFFSET_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    DURABLE_REPLICAS_FIELD_NUMBER: _builtins.int
+    FSYNC_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """topic id, one per incarnation of a topic"""
+    last_offset: _builtins.int
+    """offset of the batch's last record"""
+    checksum: _builtins.int
+    """CRC-32C of the batch as stored"""
+    fsync: _builtins.bool
+    """durable means after fsync; else: the operating system has the batch"""
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """in-sync replicas that had the batch, as far as the leader knew, by node id"""
+
+    @_builtins.property
+    def durable_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """those of them that had reported it as durable"""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        last_offset: _builtins.int = ...,
+        checksum: _builtins.int = ...,
+        replicas: _abc.Iterable[_builtins.int] | None = ...,
+        durable_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        fsync: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "durable_replicas", b"durable_replicas", "fsync", b"fsync", "last_offset", b"last_offset", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchReceipt: _TypeAlias = BatchReceipt  # noqa: Y015
 
 @_typing.final
 class RecordError(_message.Message):

@@ -1,0 +1,159 @@
+"""Durability receipts: what the leader of a partition stated about a record when it acknowledged it.
+
+A receipt outlives the producer as one line of JSON (`to_json`), which `tidelog job audit --receipts` checks against the
+log. It names bytes, not an outcome: the record of an aborted transaction has a receipt too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+from uuid import UUID
+
+from tidelog.errors import InvalidRequest
+from tidelog.types import (
+    BatchReceipt,
+    Durability,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+
+VERSION: Final = 1
+"""Of the JSON form; the field `receipt`."""
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Receipt of one record.
+
+    topic_id: of the incarnation of the topic. leader_epoch: in which the batch was appended. base_offset, last_offset,
+    checksum: of the batch that contains the record, as stored; the checksum is the CRC-32C of its header, which covers
+    neither offset nor leader epoch. replicas: in-sync replicas that had the batch when it was acknowledged, as far as
+    the leader knew. durable_replicas: those that had reported it as durable, as `durability` of the topic defines it;
+    with acks="all" at least `min.insync.replicas` of them.
+    """
+
+    topic: str
+    topic_id: TopicId
+    partition: PartitionIndex
+    offset: Offset
+    leader_epoch: LeaderEpoch
+    base_offset: Offset
+    last_offset: Offset
+    checksum: int
+    replicas: tuple[NodeId, ...]
+    durable_replicas: tuple[NodeId, ...]
+    durability: Durability
+
+    def to_json(self) -> str:
+        """Return the receipt as one line of JSON, without a line break."""
+        return json.dumps(
+            {
+                "receipt": VERSION,
+                "topic": self.topic,
+                "topic_id": str(self.topic_id),
+                "partition": self.partition,
+                "offset": self.offset,
+                "leader_epoch": self.leader_epoch,
+                "base_offset": self.base_offset,
+                "last_offset": self.last_offset,
+                "checksum": f"{self.checksum:08x}",
+                "replicas": self.replicas,
+                "durable_replicas": self.durable_replicas,
+                "durability": self.durability.value,
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        """Parse one line of JSON. Unknown fields are ignored. Raises InvalidRequest, which says what is wrong."""
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(f"a receipt is one line of JSON; this is none ({error}): {line[:80]!r}") from error
+        if not isinstance(fields, dict) or fields.get("receipt") != VERSION:
+            raise InvalidRequest(f'a receipt is a JSON object with "receipt": {VERSION}, not {line[:80]!r}')
+        base, offset, last = (_number(fields, name, OFFSET_MAX) for name in ("base_offset", "offset", "last_offset"))
+        if not base <= offset <= last:
+            raise InvalidRequest(f"a receipt names offset {offset} outside its batch {base}..{last}: {line[:80]!r}")
+        return cls(
+            topic=_text(fields, "topic"),
+            topic_id=TopicId(_parsed(fields, "topic_id", UUID)),
+            partition=PartitionIndex(_number(fields, "partition")),
+            offset=Offset(offset),
+            leader_epoch=LeaderEpoch(_number(fields, "leader_epoch")),
+            base_offset=Offset(base),
+            last_offset=Offset(last),
+            checksum=_parsed(fields, "checksum", _checksum),
+            replicas=_nodes(fields, "replicas"),
+            durable_replicas=_nodes(fields, "durable_replicas"),
+            durability=_parsed(fields, "durability", Durability),
+        )
+
+
+class StoredBatch(NamedTuple):
+    """What a receipt says about the batch. base_offset: of its first record. leader_epoch: that appended it."""
+
+    stated: BatchReceipt
+    base_offset: Offset
+    leader_epoch: LeaderEpoch
+
+    def receipt(self, topic_partition: TopicPartition, offset: Offset) -> Receipt:
+        """The receipt of the record at `offset`."""
+        stated = self.stated
+        return Receipt(
+            topic_partition.topic,
+            stated.topic_id,
+            topic_partition.partition,
+            offset,
+            self.leader_epoch,
+            self.base_offset,
+            stated.last_offset,
+            stated.checksum,
+            stated.replicas,
+            stated.durable_replicas,
+            stated.durability,
+        )
+
+
+def _number(fields: Mapping[str, Any], name: str, most: int = (1 << 31) - 1) -> int:
+    value = fields.get(name)
+    if type(value) is not int or not 0 <= value <= most:
+        raise InvalidRequest(f"a receipt needs {name!r} from 0 to {most}, not {value!r}")
+    return value
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidRequest(f"a receipt needs {name!r} as text, not {value!r}")
+    return value
+
+
+def _parsed(fields: Mapping[str, Any], name: str, parse: Any) -> Any:
+    value = _text(fields, name)
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise InvalidRequest(f"a receipt has an invalid {name!r}: {value[:80]!r}") from error
+
+
+def _checksum(value: str) -> int:
+    if len(value) != 8 or not set(value) <= set("0123456789abcdef"):
+        raise ValueError(value)
+    return int(value, 16)
+
+
+def _nodes(fields: Mapping[str, Any], name: str) -> tuple[NodeId, ...]:
+    value = fields.get(name)
+    if not isinstance(value, list) or not all(type(node) is int and node >= 0 for node in value):
+        raise InvalidRequest(f"a receipt needs {name!r} as a list of node ids, not {value!r}")
+    return tuple(NodeId(node) for node in value)
