@@ -14,7 +14,7 @@ Invariants:
      corrupt and are fetched again.
   6. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
      planned epoch up to the end of the range, and nothing once `ahead` has reached that end.
-Not here: decoding (consumer.py, spark/ranges/reading.py), effects (fetch_client.py), connections (fetch_stream.py)
+Not here: decoding (consumer.py, spark/ranges/reading.py), effects (fetch_client.py), connections (fetch_stream.py),
 metadata (cluster.py).
 """
 
