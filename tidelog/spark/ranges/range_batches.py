@@ -5,7 +5,6 @@ Not here: fetching (reading.py), the columns (column_builder.py), which ranges t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 
@@ -15,6 +14,7 @@ from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.ranges.column_builder import ColumnBuilder
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.ranges.reading import RangeReader
+from tidelog.spark.ranges.worker_loop import worker_loop
 
 
 def range_batches(
@@ -25,13 +25,12 @@ def range_batches(
     fetch_bytes: most that one fetch returns. Raises as `RangeReader.read` and `ColumnBuilder`.
     """
     batches = _batches(connection, columns, wanted, fetch_bytes)
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()  # `runner.run` would set up a signal handler for each batch
-        try:
-            while (batch := loop.run_until_complete(_next(batches))) is not None:
-                yield batch
-        finally:
-            loop.run_until_complete(batches.aclose())
+    loop = worker_loop()
+    try:
+        while (batch := loop.run_until_complete(_next(batches))) is not None:
+            yield batch
+    finally:
+        loop.run_until_complete(batches.aclose())
 
 
 async def _batches(
