@@ -99,6 +99,7 @@ def _run(
             ledger.path,
             directory / "spark",
             of_lines=options.input is not None,
+            picture=options.out / "analytics.png",
             planted_loss=options.plant_loss,
             step=step,
         )
@@ -107,7 +108,7 @@ def _run(
     run = report.Run(source, plan, finished, meter, findings, analysis, options.plant_loss, progress.seconds)
     verdict.print_verdict(run, progress)
     verdict.save(run, options.out)
-    progress.say(f"{options.out}/report.json and {options.out}/failover.png say more")
+    progress.say(f"{options.out}/report.json, failover.png and analytics.png say more")
     return FAILED if run.faults else PASSED
 
 

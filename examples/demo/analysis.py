@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
+from examples.analytics.findings import find
+from examples.analytics.picture import draw
+from examples.analytics.streams import Places, late_lines, start_queries
+
 ROWS_MAX: Final = 8
-WORD_LETTERS_MIN: Final = 4
 TELEMETRY: Final = "kind string, at long, name string, busy_seconds double, rss_bytes long, threads int"
 
 
@@ -51,24 +55,15 @@ def of_telemetry(records: DataFrame) -> Iterator[Result]:
     busy.unpersist()
 
 
-def of_lines(records: DataFrame) -> Iterator[Result]:
-    """How fast lines came in, and which words are the most frequent in them."""
-    window = F.window("timestamp", "10 seconds")
-    pace = records.groupBy(window.start.alias("from")).agg(
-        F.count("*").alias("lines"), F.sum(F.length("value")).alias("characters")
-    )
-    yield _result(
-        "Ingestion, each ten seconds (UTC)",
-        ("from", ">lines", ">characters"),
-        pace.orderBy("from").limit(4 * ROWS_MAX).select(F.date_format("from", "HH:mm:ss"), "lines", "characters"),
-    )
-    words = records.select(F.explode(F.split(F.lower("value"), r"[^\p{L}\p{N}_]+")).alias("word"))
-    frequent = (
-        words.where(F.length("word") >= WORD_LETTERS_MIN).groupBy("word").agg(F.count("*").alias("times"))
-    ).orderBy(F.desc("times"), "word")
-    yield _result(
-        f"Most frequent words of {WORD_LETTERS_MIN} letters or more", ("word", ">times"), frequent.limit(ROWS_MAX)
-    )
+def of_streams(spark: SparkSession, places: Places, picture: Path) -> Iterator[Result]:
+    """What streaming queries find in the records as log lines (`examples/analytics`), with a picture."""
+    queries = start_queries(spark, places)
+    for query in queries:
+        query.awaitTermination()
+    found = find(spark, late_lines(queries))
+    draw(found, picture)
+    for title, columns, rows in found.tables():
+        yield Result(title, columns, tuple(rows[-ROWS_MAX * 2 :]))
 
 
 def _result(title: str, columns: tuple[str, ...], rows: DataFrame) -> Result:

@@ -10,6 +10,7 @@ examples come back. A record is (key, n): its key and its number within the key.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession, Window
@@ -59,15 +60,25 @@ class Findings:
         return found if self.acknowledged else ["nothing was acknowledged at all", *found]
 
 
-def load(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """All that is committed in the topic: key, n, crc, partition, offset, and value and timestamp for the analysis."""
+def stream_committed(spark: SparkSession, bootstrap: str, topic: str, scratch: Path) -> DataFrame:
+    """All that is committed in the topic, by a streaming query into Parquet that ends with what was there when it
+    began: key, n, crc, partition, offset, and value and timestamp for the analysis."""
     raw = (
-        spark.read.format("tidelog")
+        spark.readStream.format("tidelog")
         .option("tidelog.bootstrap.servers", bootstrap)
+        .option("tidelog.group.id", f"{topic}-check")
         .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .load()
     )
+    writer = _columns(raw).writeStream.format("parquet").option("path", str(scratch / "committed.parquet"))
+    writer = writer.option("checkpointLocation", str(scratch / "committed.checkpoint")).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    return spark.read.parquet(str(scratch / "committed.parquet"))
+
+
+def _columns(raw: DataFrame) -> DataFrame:
     number = F.expr(f"filter(headers, header -> header.key = '{NUMBER_HEADER}')[0].value")
     return raw.select(
         F.col("key").cast("string").alias("key"),

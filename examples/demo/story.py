@@ -23,6 +23,8 @@ from node.process.local_cluster import LocalCluster
 from tidelog import Admin, Producer, TidelogError, TopicDescription
 
 TOPIC: Final = "demo"
+COUNTS_TOPIC: Final = "demo-counts"
+"""What the streaming queries at the end write."""
 PARTITIONS: Final = 6
 REPLICAS: Final = 3
 CONFIGS: Final = {"min.insync.replicas": "2", "durability": "fsync"}
@@ -111,6 +113,7 @@ async def run(
         Producer(cluster.bootstrap, acks="all", request_timeout_ms=10_000) as producer,
     ):
         await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=REPLICAS, configs=CONFIGS)
+        await admin.create_topic(COUNTS_TOPIC, partitions=1, replication_factor=REPLICAS)
         scene = _Scene(cluster, admin, meter, progress, story)
         await scene.wait_full("every replica in sync", HEAL_SECONDS_MAX)
         progress.step(f"topic {TOPIC!r}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas=2, fsync")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from examples.analytics.streams import Places
 from examples.demo import analysis, chart, report
 from examples.demo.analysis import Result
-from examples.demo.check import Findings, check, first_occurrences, load, plant_loss
+from examples.demo.check import Findings, check, first_occurrences, plant_loss, stream_committed
 from examples.demo.meter import Failover, Latency
 from examples.demo.progress import Progress
 from examples.demo.session import session
-from examples.demo.story import TOPIC
+from examples.demo.story import COUNTS_TOPIC, TOPIC
 
 
 def read_back(
@@ -20,14 +21,15 @@ def read_back(
     scratch: Path,
     *,
     of_lines: bool,
+    picture: Path,
     planted_loss: bool,
     step: Callable[[str], None],
 ) -> tuple[Findings, list[Result]]:
-    """Read all that is committed with Spark, compare it with the ledger, analyse it."""
+    """Read all that is committed by a stream of Spark, compare it with the ledger, analyse it by streams."""
     with session(scratch) as spark:
         step(f"Spark {spark.version} is up")
         ledger = spark.read.parquet(str(ledger_path)).cache()
-        committed = load(spark, bootstrap, TOPIC)
+        committed = stream_committed(spark, bootstrap, TOPIC, scratch)
         if planted_loss:
             committed = plant_loss(committed, ledger)
         committed = committed.cache()
@@ -35,7 +37,10 @@ def read_back(
         findings = check(ledger, committed)
         step(f"checked {findings.acknowledged:,} acknowledged records against them")
         records = first_occurrences(committed)
-        results = list(analysis.of_lines(records) if of_lines else analysis.of_telemetry(records))
+        results = [] if of_lines else list(analysis.of_telemetry(records))
+        step("streaming queries count what the records say, in windows of time")
+        places = Places(bootstrap, TOPIC, COUNTS_TOPIC, scratch)
+        results += analysis.of_streams(spark, places, picture)
     return findings, results
 
 

@@ -71,6 +71,8 @@ def test_a_compressed_file_is_complete_after_a_failover(tmp_path: Path) -> None:
     assert counts["sent"] == counts["acknowledged"] > 1_000
     assert counts["missing"] == counts["out_of_order"] == 0
     assert (tmp_path / "out" / "failover.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "analytics.png").stat().st_size > 10_000
+    assert "Top talkers" in output
     assert left_over(tmp_path) == []
 
 
