@@ -187,11 +187,14 @@ def test_a_job_with_a_sink_id_may_be_repeated(spark: SparkSession, cluster: Loca
         ("value string", {"topic": "t", "kafka.linger.ms": "-1"}, r"option 'tidelog.linger.ms' is '-1'"),
     ],
 )
+@pytest.mark.usefixtures("spark")  # which parses the schema
 def test_what_is_wrong_is_refused_before_a_task_runs(schema: str, options: dict[str, str], said: str) -> None:
     source = TidelogDataSource({"tidelog.bootstrap.servers": "localhost:1", **options})
+    columns = StructType.fromDDL(schema)
+    assert isinstance(columns, StructType)
     for make in (source.writer, source.streamWriter):
         with pytest.raises(InvalidConfig, match=said):
-            make(StructType.fromDDL(schema), overwrite=False)
+            make(columns, overwrite=False)
 
 
 @pytest.mark.parametrize(

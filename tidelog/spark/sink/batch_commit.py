@@ -32,7 +32,7 @@ from tidelog.errors import (
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.sink.batch_progress import (
     BatchRecord,
-    Committed,
+    LastOffset,
     TaskEntry,
     driver_group,
     entry_of,
@@ -100,7 +100,7 @@ class BatchCommit:
 
     # --- the first batch of a run ---------------------------------------------------------------------------------
 
-    async def _decide(self, admin: Admin, record: BatchRecord | None, last: Committed | None) -> None:
+    async def _decide(self, admin: Admin, record: BatchRecord | None, last: LastOffset | None) -> None:
         """Compare the batch with what earlier runs committed of it, and commit the open transactions."""
         tasks, rows = (0, 0) if record is None else (record.tasks, record.rows)
         await self._note(admin, BatchRecord(self._batch_id, self._run_id, tasks, rows, is_complete=False), last)
@@ -179,7 +179,7 @@ class BatchCommit:
     def _open_reports(self) -> list[TaskReport]:
         return [report for report in self._reports if report.prepared is not None]
 
-    async def _note(self, admin: Admin, record: BatchRecord, last: Committed | None) -> None:
+    async def _note(self, admin: Admin, record: BatchRecord, last: LastOffset | None) -> None:
         """Commit the record. Without a topic there is nothing to record: no run has written a row."""
         topic = next((report.topic for report in self._reports if report.topic is not None), None)
         if last is not None:

@@ -80,21 +80,21 @@ class BatchRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class LastOffset:
     """The last entry or record of a group, and the partition to whose offset it belongs."""
 
     place: TopicPartition
     offset: CommittedOffset
 
 
-def last_committed(offsets: Mapping[TopicPartition, CommittedOffset | None]) -> Committed | None:
+def last_committed(offsets: Mapping[TopicPartition, CommittedOffset | None]) -> LastOffset | None:
     """The last one of the offsets of a group: it moves to another topic if the first one is deleted."""
     found = ((each.offset, place, each) for place, each in offsets.items() if each is not None)
     last = max(found, key=lambda each: each[:2], default=None)
-    return None if last is None else Committed(last[1], last[2])
+    return None if last is None else LastOffset(last[1], last[2])
 
 
-def entry_of(committed: Committed | None, group: str) -> TaskEntry | None:
+def entry_of(committed: LastOffset | None, group: str) -> TaskEntry | None:
     """The entry of a sink partition. Raises InvalidRequest if something else has committed offsets of this group."""
     if committed is None:
         return None
@@ -106,7 +106,7 @@ def entry_of(committed: Committed | None, group: str) -> TaskEntry | None:
     return TaskEntry(committed.offset.offset - 1, str(fields["run"]), summary)
 
 
-def record_of(committed: Committed | None, group: str) -> BatchRecord | None:
+def record_of(committed: LastOffset | None, group: str) -> BatchRecord | None:
     """The record of the driver. Raises InvalidRequest if something else has committed offsets of this group."""
     if committed is None:
         return None
@@ -128,7 +128,7 @@ def _written(**fields: str | int) -> str:
     return json.dumps({"v": _VERSION, **fields}, separators=(",", ":"))
 
 
-def _read(committed: Committed, group: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _read(committed: LastOffset, group: str, names: tuple[str, ...]) -> dict[str, Any]:
     try:
         fields = json.loads(committed.offset.metadata)
     except (ValueError, RecursionError) as error:
@@ -138,7 +138,7 @@ def _read(committed: Committed, group: str, names: tuple[str, ...]) -> dict[str,
     return fields
 
 
-def _not_of_the_sink(committed: Committed, group: str) -> InvalidRequest:
+def _not_of_the_sink(committed: LastOffset, group: str) -> InvalidRequest:
     return InvalidRequest(
         f"group {group!r} has the offset {committed.offset.offset} of {committed.place} with the metadata "
         f"{committed.offset.metadata!r}, which this version of the Spark sink did not commit: use another "

@@ -23,7 +23,7 @@ from tidelog.client.sync_transaction import SyncTransaction
 from tidelog.errors import TidelogError, TransactionOutcomeUnknown
 from tidelog.spark.sink.batch_progress import (
     BatchRecord,
-    Committed,
+    LastOffset,
     RowSummary,
     TaskEntry,
     driver_group,
@@ -104,7 +104,7 @@ class TaskWriter:
 
     @staticmethod
     def _ended(
-        txn: SyncTransaction, task: SinkTask, record: BatchRecord | None, last: Committed | None, report: TaskReport
+        txn: SyncTransaction, task: SinkTask, record: BatchRecord | None, last: LastOffset | None, report: TaskReport
     ) -> TaskReport:
         """Add the entry; leave the transaction to the driver, or to the end of the block, which commits it."""
         assert report.topic is not None, "it has rows"
