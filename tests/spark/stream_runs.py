@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.streaming.stream_offsets import StreamOffset, parse_offset
+from tidelog.spark.streaming.stream_reader import TidelogStreamReader
 from tidelog.types import PartitionIndex, TopicPartition
 
 if TYPE_CHECKING:
@@ -83,6 +87,51 @@ class StreamRun:
     @property
     def offsets(self) -> list[int]:
         return [offset for _, _, offset, _ in self.rows]
+
+
+class ReaderRun:
+    """The calls that Spark makes to the reader of a query, in their order (stream_reader.py), without Spark: a query
+    with a checkpoint in memory, run as often as a test likes. log: the ends of batches; committed: how many of them were
+    processed."""
+
+    def __init__(self, cluster: LocalCluster, **options: str) -> None:
+        self.options = {"tidelog.bootstrap.servers": cluster.bootstrap, "startingOffsets": "earliest", **options}
+        self.log: list[dict[str, Any]] = []
+        self.committed = 0
+        self.rows: list[tuple[int, bytes | None]] = []
+        """Offset and value of what was processed."""
+
+    def run(self, *, fails: bool = False) -> None:
+        """Read what is there, as with the trigger availableNow. fails: the first batch is chosen, and not processed."""
+        reader = TidelogStreamReader(parse_stream_options(self.options), ("offset", "value"))
+        try:
+            reader.prepareForTriggerAvailableNow()
+            limit = reader.getDefaultReadLimit()
+            while True:
+                if len(self.log) == self.committed:
+                    start = self.log[-1] if self.log else reader.initialOffset()
+                    end = json.loads(json.dumps(reader.latestOffset(start, limit)))
+                    if self.log and end == start:
+                        return
+                    self.log.append(end)
+                if fails:
+                    return
+                start = self.log[-2] if len(self.log) > 1 else reader.initialOffset()
+                for one in reader.partitions(start, self.log[-1]):
+                    for batch in reader.read(one):
+                        self.rows += [(row["offset"], row["value"]) for row in batch.to_pylist()]
+                self.committed += 1
+                reader.commit(self.log[-1])
+        finally:
+            reader.stop()
+
+    @property
+    def position(self) -> StreamOffset:
+        return parse_offset(self.log[-1])
+
+    @property
+    def skipped(self) -> int:
+        return self.position.skipped + sum(each.skipped for _, _, each in self.position)
 
 
 def produce(cluster: LocalCluster, topic: str, values: Iterable[str], *, partitions: int = 1) -> None:
