@@ -16,6 +16,7 @@ from tidelog.jobs.job_frame import JobConnection
 JOBS: Final = {
     "archive": "Write topics to Parquet, Delta or Iceberg, exactly once; or verify an archive.",
     "restore": "Write an archive back into a topic.",
+    "audit": "Compare the replicas of each partition, and check durability receipts.",
     "profile": "Describe topics: sizes, keys, rates, holes, delays, compression.",
 }
 """The modules of tidelog/jobs that are commands, and what each does."""

@@ -1,0 +1,143 @@
+"""Reads the replicas of a partition one by one: each node answers from its own log, up to its own high watermark.
+
+A follower serves consumers that name the partition's leader epoch (KIP-392). A caller that reads every replica in turn
+sees what each of them has, which no ordinary consumer does.
+Not here: what the records are compared with (tidelog/jobs/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.client.cluster import BACKOFF_MS, ClusterView, TopicView
+from tidelog.client.connection import Service
+from tidelog.errors import (
+    FencedLeaderEpoch,
+    NodeNotAvailable,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    TidelogError,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from tidelog.protocol import methods
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import Buffer
+from tidelog.types import NodeId, Offset, TopicPartition
+
+FETCH_BYTES: Final = 1024 * 1024
+"""Target size of one answer: the memory for one replica, together with what is decoded of it."""
+CALL_TIMEOUT_MS: Final = 10_000
+WAIT_MS: Final = 250
+"""How long a replica may wait for records that it does not have below its high watermark yet."""
+
+_PASSING: Final = (
+    FencedLeaderEpoch,
+    NodeNotAvailable,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+"""The node or this client has older metadata, or a new leader does not know yet what is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRead:
+    """The answer of one replica. records: whole batches, from the one that contains the offset on; empty: nothing below
+    the high watermark. is_below_start: the offset was below the log start; there are no records then."""
+
+    log_start: Offset
+    high_watermark: Offset
+    records: Buffer = field(repr=False)
+    is_below_start: bool = False
+
+
+class ReplicaReader(Service):
+    """A client that asks chosen nodes for the records of a partition. Use it inside `async with`."""
+
+    @property
+    def view(self) -> ClusterView:
+        """The metadata as last read."""
+        return self._cluster.view
+
+    async def topic(self, name: str, *, timeout_ms: int) -> TopicView:
+        """Read the metadata of the topic now. Raises UnknownTopicOrPartition, ConnectionFailed if no node answers."""
+        await self._cluster.wait_topic(name, timeout_ms=timeout_ms)
+        return (await self._cluster.refresh(name)).topic(name)
+
+    async def read(
+        self,
+        node: NodeId,
+        topic: TopicView,
+        topic_partition: TopicPartition,
+        offset: Offset,
+        *,
+        patience_ms: int,
+        wait_ms: int = WAIT_MS,
+    ) -> ReplicaRead:
+        """Read from the replica of this node.
+
+        Repeats the request while metadata move, for `patience_ms`. Raises UnknownTopicId if the topic is not this
+        incarnation any more, OffsetOutOfRange above the log end, CorruptLog, KafkaStorageError, ConnectionFailed,
+        TopicAuthorizationFailed, and the last error after the patience.
+        """
+        start = self._clock.monotonic_ms()
+        while True:
+            try:
+                return await self._read_once(node, topic, topic_partition, offset, wait_ms)
+            except _PASSING:
+                if self._clock.monotonic_ms() + BACKOFF_MS - start >= patience_ms:
+                    raise
+            await self._clock.sleep_ms(BACKOFF_MS)
+            await self._cluster.refresh(topic_partition.topic)
+
+    async def _read_once(
+        self, node: NodeId, topic: TopicView, topic_partition: TopicPartition, offset: Offset, wait_ms: int
+    ) -> ReplicaRead:
+        view = self._cluster.view
+        known = view.topic(topic_partition.topic)
+        if known.topic_id != topic.topic_id:
+            raise UnknownTopicId(f"topic {topic.name!r} was deleted and created again while it was read")
+        endpoint = view.nodes.get(node)
+        if endpoint is None:
+            raise NodeNotAvailable(f"node {node} is not alive, as far as the other nodes know")
+        request = data_pb2.FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            isolation_level=data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED,
+            partitions=[
+                data_pb2.FetchPartition(
+                    fetch_id=1,
+                    topic_id=topic.topic_id.bytes,
+                    partition=topic_partition.partition,
+                    current_leader_epoch=known.partitions[topic_partition.partition].leader_epoch,
+                    fetch_offset=offset,
+                    last_fetched_epoch=-1,
+                    durable_offset=-1,
+                    log_start_offset=-1,
+                    max_bytes=FETCH_BYTES,
+                )
+            ],
+        )
+        answer = await self._cluster.transport.call(
+            endpoint, methods.DATA_FETCH, request, timeout_ms=CALL_TIMEOUT_MS + wait_ms
+        )
+        if answer.throttle_time_ms:
+            await self._clock.sleep_ms(answer.throttle_time_ms)
+        [fetched] = answer.partitions
+        if fetched.error is not None:
+            return _beside_log(from_proto(fetched.error), fetched.log_start_offset, fetched.high_watermark, offset)
+        return ReplicaRead(Offset(fetched.log_start_offset), Offset(fetched.high_watermark), fetched.records)
+
+
+def _beside_log(error: TidelogError, log_start: int, high_watermark: int, offset: Offset) -> ReplicaRead:
+    """The answer for an offset below the log start. Raises any other error."""
+    if isinstance(error, OffsetOutOfRange) and offset < log_start:
+        return ReplicaRead(Offset(log_start), Offset(high_watermark), b"", is_below_start=True)
+    raise error

@@ -1,0 +1,270 @@
+"""`tidelog job audit`: proves that replicas have the same records, and that what receipts acknowledge is still there.
+
+Exit code 0: all is well. 1: replicas differ, a replica is damaged or cannot be read, the record of a receipt is lost,
+altered or cannot be checked. Replicas that lag or are offline are reported and are no failure by themselves.
+Not here: one partition (partition_audit.py), receipts (tidelog/client/receipt.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.client.admin import Admin
+from tidelog.client.receipt import Receipt
+from tidelog.client.replica_reader import ReplicaReader
+from tidelog.clock import MachineClock
+from tidelog.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from tidelog.jobs.job_frame import (
+    JobConnection,
+    connection_of,
+    job_parser,
+    plain,
+    print_report,
+    run_as_program,
+    run_job,
+    say,
+)
+from tidelog.jobs.partition_audit import READ, PartitionAudit, PartitionReport
+from tidelog.jobs.receipt_check import FiledReceipt, ReceiptVerdict, Verdict
+from tidelog.types import TopicId
+
+DESCRIPTION: Final = """\
+Compare the replicas of each partition, reading every replica directly up to the high watermark, and check durability
+receipts against the log.
+
+  tidelog job audit
+  tidelog job audit --topic orders --json
+  tidelog job audit --receipts receipts.jsonl
+"""
+PATIENCE_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The result of the job."""
+
+    partitions: tuple[PartitionReport, ...]
+    receipts: tuple[ReceiptVerdict, ...]
+
+    @property
+    def is_well(self) -> bool:
+        """True if nothing was found."""
+        return all(each.is_well for each in self.partitions) and not any(
+            each.verdict.is_failure for each in self.receipts
+        )
+
+
+def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
+    parser = job_parser("audit", DESCRIPTION, defaults)
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="can be repeated; default: all, or with --receipts those that receipts name",
+    )
+    parser.add_argument(
+        "--receipts",
+        type=Path,
+        metavar="FILE",
+        help="one receipt a line, as `Receipt.to_json` writes it; - reads "
+        "standard input. Only the partitions that receipts name are read, from the first receipt on, unless --topic is "
+        "given",
+    )
+    parser.add_argument(
+        "--patience-ms", type=int, default=PATIENCE_MS, metavar="MS", help="how long to wait for a replica that lags"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
+    """Run the job. arguments: None for those of the process. Returns the exit code."""
+    return run_job(_parser(defaults), _work, arguments)
+
+
+def _work(arguments: argparse.Namespace) -> int:
+    if arguments.patience_ms < 1:
+        raise InvalidConfig(f"--patience-ms {arguments.patience_ms}: it must be above 0")
+    receipts = [] if arguments.receipts is None else read_receipts(_lines(arguments.receipts))
+    report = asyncio.run(_audit(arguments, connection_of(arguments), receipts))
+    document = {"is_well": report.is_well, **plain(report)}
+    document["receipts"] = [_verdict_document(each) for each in report.receipts]
+    document["verdicts"] = _counts(report.receipts)
+    for each in document["partitions"]:
+        del each["receipts"]
+    print_report(
+        document, _report_lines(report, with_receipts=arguments.receipts is not None), as_json=arguments.as_json
+    )
+    return 0 if report.is_well else 1
+
+
+def _lines(path: Path) -> Iterable[str]:
+    if str(path) == "-":
+        yield from sys.stdin
+        return
+    with path.open(encoding="utf-8") as file:
+        yield from file
+
+
+def read_receipts(lines: Iterable[str]) -> list[FiledReceipt]:
+    """Parse receipts; empty lines are skipped. Raises InvalidRequest, which names the line."""
+    found = []
+    try:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    found.append(FiledReceipt(number, Receipt.from_json(line)))
+                except InvalidRequest as error:
+                    raise InvalidRequest(f"line {number}: {error.message}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the receipts are not UTF-8 text: {error}") from error
+    return found
+
+
+async def _audit(
+    arguments: argparse.Namespace, connection: JobConnection, receipts: Sequence[FiledReceipt]
+) -> AuditReport:
+    options: dict[str, Any] = {"tls": connection.tls, "sasl": connection.sasl, "client_id": connection.client_id}
+    async with (
+        Admin(connection.bootstrap, patience_ms=arguments.patience_ms, **options) as admin,
+        ReplicaReader(connection.bootstrap, transport=None, clock=None, rng=None, **options) as reader,
+    ):
+        topics = list(dict.fromkeys(arguments.topic))
+        only_receipts = arguments.receipts is not None and not topics
+        if only_receipts:
+            topics = sorted({each.receipt.topic for each in receipts})
+        elif not topics:
+            topics = [topic.name for topic in await admin.list_topics()]
+        partitions: list[PartitionReport] = []
+        verdicts: list[ReceiptVerdict] = []
+        for name in topics:
+            own = [each for each in receipts if each.receipt.topic == name]
+            done, beside = await _audit_topic(reader, name, own, arguments, only_receipts=only_receipts)
+            partitions += done
+            verdicts += beside
+        verdicts += [verdict for partition in partitions for verdict in partition.receipts]
+        return AuditReport(tuple(partitions), tuple(sorted(verdicts, key=lambda each: each.line)))
+
+
+async def _audit_topic(
+    reader: ReplicaReader,
+    name: str,
+    receipts: Sequence[FiledReceipt],
+    arguments: argparse.Namespace,
+    *,
+    only_receipts: bool,
+) -> tuple[list[PartitionReport], list[ReceiptVerdict]]:
+    """The reports of the partitions, and the verdicts that need no reading. Raises UnknownTopicOrPartition if the topic
+    is named by more than receipts."""
+    try:
+        topic = await reader.topic(name, timeout_ms=arguments.patience_ms)
+    except UnknownTopicOrPartition:
+        if not only_receipts:
+            raise
+        return [], [_without_topic(each, None) for each in receipts]
+    verdicts = [_without_topic(each, topic.topic_id) for each in receipts if each.receipt.topic_id != topic.topic_id]
+    by_partition: dict[int, list[FiledReceipt]] = {}
+    for each in receipts:
+        if each.receipt.topic_id != topic.topic_id:
+            continue
+        if each.receipt.partition < len(topic.partitions):
+            by_partition.setdefault(each.receipt.partition, []).append(each)
+        else:
+            detail = f"the topic has {len(topic.partitions)} partitions"
+            verdicts.append(ReceiptVerdict(each.line, each.receipt, Verdict.LOST, detail))
+    reports = []
+    for index in sorted(by_partition) if only_receipts else range(len(topic.partitions)):
+        topic = await reader.topic(name, timeout_ms=arguments.patience_ms)
+        audit = PartitionAudit(
+            reader,
+            MachineClock(),
+            topic,
+            index,
+            by_partition.get(index, ()),
+            from_receipts=only_receipts,
+            patience_ms=arguments.patience_ms,
+        )
+        report = await audit.run()
+        reports.append(report)
+        if not arguments.quiet:
+            say(f"tidelog job audit: {_partition_line(report)}")
+    return reports, verdicts
+
+
+def _without_topic(filed: FiledReceipt, present: TopicId | None) -> ReceiptVerdict:
+    name = filed.receipt.topic
+    detail = (
+        f"there is no topic {name!r}" if present is None else f"topic {name!r} was deleted and created again: {present}"
+    )
+    return ReceiptVerdict(filed.line, filed.receipt, Verdict.TOPIC_DELETED, detail)
+
+
+# --- report -------------------------------------------------------------------------------------------------------
+
+
+def _counts(receipts: Iterable[ReceiptVerdict]) -> Mapping[str, int]:
+    counted = Counter(each.verdict for each in receipts)
+    return {verdict.value: counted[verdict] for verdict in Verdict if counted[verdict]}
+
+
+def _verdict_document(each: ReceiptVerdict) -> dict[str, Any]:
+    receipt = each.receipt
+    return {
+        "line": each.line,
+        "topic": receipt.topic,
+        "partition": receipt.partition,
+        "offset": receipt.offset,
+        "verdict": each.verdict.value,
+        "detail": each.detail,
+        "nodes": list(each.nodes),
+    }
+
+
+def _partition_line(report: PartitionReport) -> str:
+    name = f"{report.topic}-{report.partition}"
+    what = "records" if report.compacted else "batches"
+    read = [replica for replica in report.replicas if replica.state == READ]
+    done = f"{name}: offsets {report.start}..{report.end - 1}" if report.end > report.start else f"{name}: no records"
+    same = f"{report.compared} {what} compared on {len(read)} of {len(report.replicas)} replicas"
+    return f"{done}, {same}, {'well' if report.is_well else 'NOT WELL'}"
+
+
+def _report_lines(report: AuditReport, *, with_receipts: bool) -> list[str]:
+    lines = []
+    for partition in report.partitions:
+        lines.append(_partition_line(partition))
+        if partition.difference is not None:
+            lines.append(f"  first difference: {partition.difference}")
+        if partition.uncompared_keys:
+            lines.append(f"  {partition.uncompared_keys} missing records were not followed: too many keys")
+        for replica in partition.replicas:
+            role = " (leader)" if replica.node == partition.leader else ""
+            if replica.state != READ:
+                lines.append(f"  node {replica.node}{role} is {replica.state}: {replica.note}")
+            lines += [f"  node {replica.node}{role}: {problem}" for problem in replica.problems]
+            if replica.problem_count > len(replica.problems):
+                lines.append(
+                    f"  node {replica.node}{role}: {replica.problem_count - len(replica.problems)} more problems"
+                )
+    if with_receipts:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in _counts(report.receipts).items())
+        lines.append(f"receipts: {counts or 'none'}")
+        lines += [
+            f"  line {each.line}: {each.receipt.topic}-{each.receipt.partition} offset {each.receipt.offset} is "
+            f"{each.verdict.value}: {each.detail}"
+            for each in report.receipts
+            if each.verdict is not Verdict.PRESENT
+        ]
+    lines.append("all is well" if report.is_well else "NOT WELL: see above")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(run_as_program(main, __file__))

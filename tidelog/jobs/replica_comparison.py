@@ -1,0 +1,309 @@
+"""Compares the replicas of one partition while their batches arrive, and names the first difference.
+
+Batches of all replicas are taken in lockstep, by offset. The bytes of a batch are the same on every replica, because
+followers store what the leader sends: offsets, leader epoch, checksum and records.
+
+On a compacted topic each replica is compacted by itself at a time of its own, so batches may differ. There records are
+compared, by offset: what two replicas have at one offset must be equal, and a record that a replica lacks must be one
+that compaction may remove (`CompactedComparison`).
+
+Invariants:
+  1. A replica is only said to lack an offset if it has shown what is around it: offsets below its start (`begin_at`)
+     and from its end (`close`) on are unknown, not missing.
+  2. Memory: what was fed and not yet compared. For a compacted topic also one entry for each key of which a replica
+     lacks the last record so far, at most `KEYS_MAX`, and the records of open transactions.
+
+Not here: reading (tidelog/client/replica_reader.py), checksums and the order within one replica (replica_check.py).
+Source: what the cleaner removes: Kafka's LogCleaner, KIP-98 for transactions, KIP-534 for tombstones and markers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from tidelog.types import LeaderEpoch, NodeId, Offset, ProducerId
+
+KEYS_MAX: Final = 1_000_000
+"""Entries of missing keys: some 200 MiB. Further keys are counted and not compared."""
+
+
+class AuditedBatch(NamedTuple):
+    """A batch of a replica. checksum: as stored in its header. data: all its bytes."""
+
+    offset: Offset
+    last_offset: Offset
+    leader_epoch: LeaderEpoch
+    checksum: int
+    data: bytes
+
+    def __str__(self) -> str:
+        return (
+            f"offsets {self.offset}..{self.last_offset}, epoch {self.leader_epoch}, checksum {self.checksum:08x}, "
+            f"{len(self.data)} bytes"
+        )
+
+
+class AuditedRecord(NamedTuple):
+    """A record of a compacted topic. digest: of key, value, headers and timestamp. key: digest of the key; None if it
+    has none. producer: of a record in a transaction; None outside. is_committed: of a marker; None for a record."""
+
+    offset: Offset
+    leader_epoch: LeaderEpoch
+    digest: bytes
+    key: bytes | None
+    is_tombstone: bool = False
+    producer: ProducerId | None = None
+    is_committed: bool | None = None
+
+    def __str__(self) -> str:
+        return f"offset {self.offset}, epoch {self.leader_epoch}, digest {self.digest.hex()[:8]}"
+
+
+Item = TypeVar("Item", AuditedBatch, AuditedRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference. kind: "missing", "epoch", "checksum", "bounds" (batches begin at the same offset and end at
+    different ones) or "bytes". found: what each replica has at the offset, None if it lacks it."""
+
+    offset: Offset
+    kind: str
+    found: Mapping[NodeId, str | None]
+
+    def __str__(self) -> str:
+        groups: dict[str, list[str]] = {}
+        for node, what in self.found.items():
+            groups.setdefault(what or "nothing", []).append(str(node))
+        parts = "; ".join(
+            f"{'nodes' if len(nodes) > 1 else 'node'} {', '.join(nodes)} {'have' if len(nodes) > 1 else 'has'} {what}"
+            for what, nodes in groups.items()
+        )
+        return f"{self.kind} at offset {self.offset}: {parts}"
+
+
+class Lockstep(Generic[Item]):
+    """Items of several replicas, taken by offset."""
+
+    def __init__(self, nodes: Iterable[NodeId]) -> None:
+        self._queues: dict[NodeId, deque[Item]] = {node: deque() for node in nodes}
+        self._starts: dict[NodeId, Offset] = {}
+        self._ends: dict[NodeId, Offset] = {}
+
+    def begin_at(self, node: NodeId, start: Offset) -> None:
+        """The replica shows nothing below `start`: retention has removed it."""
+        self._starts[node] = start
+
+    def feed(self, node: NodeId, items: Iterable[Item]) -> None:
+        """Add items of a replica, by offset."""
+        self._queues[node].extend(items)
+
+    def close(self, node: NodeId, end: Offset) -> None:
+        """The replica has shown everything below `end`; the rest is unknown."""
+        self._ends[node] = end
+
+    def end_of(self, node: NodeId) -> Offset | None:
+        """The end of a replica that is closed."""
+        return self._ends.get(node)
+
+    def hungry(self) -> list[NodeId]:
+        """The replicas that must show more before the comparison can go on."""
+        return [node for node, queue in self._queues.items() if not queue and node not in self._ends]
+
+    def take(self) -> Iterator[tuple[Offset, dict[NodeId, Item | None]]]:
+        """Yield what the replicas have at the next offset, None where they lack it, while that is known. Replicas that
+        do not show this offset are left out."""
+        while not self.hungry():
+            fronts = [queue[0].offset for queue in self._queues.values() if queue]
+            if not fronts:
+                return
+            offset = min(fronts)
+            found: dict[NodeId, Item | None] = {}
+            for node, queue in self._queues.items():
+                if queue and queue[0].offset == offset:
+                    found[node] = queue.popleft()
+                elif self._starts.get(node, 0) <= offset < self._ends.get(node, offset + 1):
+                    found[node] = None
+            yield offset, found
+
+
+class BatchComparison:
+    """Compares batch by batch, for topics without compaction."""
+
+    def __init__(self, nodes: Sequence[NodeId]) -> None:
+        self._lockstep: Lockstep[AuditedBatch] = Lockstep(nodes)
+        self.difference: Difference | None = None
+        """The first difference; nothing is compared behind it."""
+        self.compared = 0
+        """Batches that were compared on at least two replicas."""
+
+    def begin_at(self, node: NodeId, start: Offset) -> None:
+        """The replica shows nothing below `start`."""
+        self._lockstep.begin_at(node, start)
+
+    def feed(self, node: NodeId, batches: Sequence[AuditedBatch]) -> None:
+        """Add the next batches of a replica."""
+        if self.difference is None:
+            self._lockstep.feed(node, batches)
+            self._compare()
+
+    def close(self, node: NodeId, end: Offset) -> None:
+        """The replica shows nothing from `end` on."""
+        if self.difference is None:
+            self._lockstep.close(node, end)
+            self._compare()
+
+    def hungry(self) -> list[NodeId]:
+        """The replicas that must be read next; after a difference none is awaited."""
+        return [] if self.difference is not None else self._lockstep.hungry()
+
+    def finish(self) -> None:
+        """All replicas are closed."""
+
+    def _compare(self) -> None:
+        for offset, found in self._lockstep.take():
+            kind = _batch_difference(list(found.values()))
+            if kind:
+                shown = {node: None if each is None else str(each) for node, each in found.items()}
+                self.difference = Difference(offset, kind, shown)
+                return
+            self.compared += len(found) > 1
+
+
+def _batch_difference(found: Sequence[AuditedBatch | None]) -> str:
+    present = [each for each in found if each is not None]
+    if len(present) < len(found):
+        return "missing"
+    first = present[0]
+    if all(each.data == first.data for each in present[1:]):
+        return ""
+    if len({each.last_offset for each in present}) > 1:
+        return "bounds"
+    if len({each.leader_epoch for each in present}) > 1:
+        return "epoch"
+    return "checksum" if len({each.checksum for each in present}) > 1 else "bytes"
+
+
+@dataclass(slots=True)
+class _Missing:
+    """The last record of a key so far, which a replica lacks."""
+
+    offset: Offset
+    found: dict[NodeId, AuditedRecord | None] = field(repr=False)
+
+
+class _Round(NamedTuple):
+    key: bytes
+    found: dict[NodeId, AuditedRecord | None]
+    is_tombstone: bool
+
+
+class CompactedComparison:
+    """Compares record by record, for topics with compaction.
+
+    A replica may lack a record if it has a later one of the same key, if a later one is a tombstone (which it may have
+    removed as well, after `delete.retention.ms`), if the record is a tombstone itself, belongs to an aborted
+    transaction, or has no key. Markers of transactions may be missing. A later record in a transaction counts once its
+    commit marker is seen: the cleaner does not use undecided records.
+    """
+
+    def __init__(self, nodes: Sequence[NodeId], *, keys_max: int = KEYS_MAX) -> None:
+        self._nodes = tuple(nodes)
+        self._keys_max = keys_max
+        self._lockstep: Lockstep[AuditedRecord] = Lockstep(nodes)
+        self._missing: dict[tuple[NodeId, bytes], _Missing] = {}
+        self._open: dict[ProducerId, list[_Round]] = {}
+        self.difference: Difference | None = None
+        """The first difference; nothing is compared behind it."""
+        self.compared = 0
+        """Records that were compared on at least two replicas."""
+        self.uncompared_keys = 0
+        """Missing records that were not followed, because of `keys_max`."""
+
+    def begin_at(self, node: NodeId, start: Offset) -> None:
+        """The replica shows nothing below `start`."""
+        self._lockstep.begin_at(node, start)
+
+    def feed(self, node: NodeId, records: Sequence[AuditedRecord]) -> None:
+        """Add the next records of a replica."""
+        if self.difference is None:
+            self._lockstep.feed(node, records)
+            self._compare()
+
+    def close(self, node: NodeId, end: Offset) -> None:
+        """The replica shows nothing from `end` on."""
+        if self.difference is None:
+            self._lockstep.close(node, end)
+            self._compare()
+
+    def hungry(self) -> list[NodeId]:
+        """The replicas that must be read next; after a difference none is awaited."""
+        return [] if self.difference is not None else self._lockstep.hungry()
+
+    def finish(self) -> None:
+        """All replicas are closed: records that are missing still are lost. A replica that ends before another one is
+        not judged, since the later record of a key may lie behind its end."""
+        if self.difference is not None:
+            return
+        for rounds in self._open.values():
+            for each in rounds:
+                self._apply(each, is_decided=False)
+        ends = {node: self._lockstep.end_of(node) or Offset(0) for node in self._nodes}
+        whole = {node for node in self._nodes if ends[node] == max(ends.values())}
+        lost = [each for (node, _), each in self._missing.items() if node in whole]
+        if lost:
+            first = min(lost, key=lambda each: each.offset)
+            self.difference = _record_difference("missing", first.offset, first.found)
+
+    def _compare(self) -> None:
+        for offset, found in self._lockstep.take():
+            present = [each for each in found.values() if each is not None]
+            first = present[0]
+            if any((each.digest, each.leader_epoch) != (first.digest, first.leader_epoch) for each in present[1:]):
+                kind = "epoch" if all(each.digest == first.digest for each in present) else "bytes"
+                self.difference = _record_difference(kind, offset, found)
+                return
+            self.compared += len(present) > 1
+            if first.is_committed is not None:
+                self._end_transaction(first)
+            elif first.key is not None:
+                each = _Round(first.key, found, first.is_tombstone)
+                if first.producer is None:
+                    self._apply(each)
+                else:
+                    self._open.setdefault(first.producer, []).append(each)
+
+    def _end_transaction(self, marker: AuditedRecord) -> None:
+        assert marker.producer is not None, "a marker has a producer"
+        for each in self._open.pop(marker.producer, ()):
+            if marker.is_committed:
+                self._apply(each)
+
+    def _apply(self, each: _Round, *, is_decided: bool = True) -> None:
+        """Follow which replicas lack the last record of the key. is_decided: False if its transaction is open, so that
+        no replica may have removed it, nor an earlier record because of it."""
+        for node, record in each.found.items():
+            place = node, each.key
+            if record is not None or (each.is_tombstone and is_decided):
+                if is_decided and self._is_later(place, each):
+                    self._missing.pop(place, None)
+            elif place not in self._missing and len(self._missing) >= self._keys_max:
+                self.uncompared_keys += 1
+            elif self._is_later(place, each):
+                self._missing[place] = _Missing(_offset_of(each), each.found)
+
+    def _is_later(self, place: tuple[NodeId, bytes], each: _Round) -> bool:
+        """Whether the record lies behind the missing one: transactions end out of the order of their records."""
+        known = self._missing.get(place)
+        return known is None or _offset_of(each) > known.offset
+
+
+def _offset_of(each: _Round) -> Offset:
+    return next(record.offset for record in each.found.values() if record is not None)
+
+
+def _record_difference(kind: str, offset: Offset, found: Mapping[NodeId, AuditedRecord | None]) -> Difference:
+    return Difference(offset, kind, {node: None if each is None else str(each) for node, each in found.items()})
