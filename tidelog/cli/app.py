@@ -24,6 +24,9 @@ from tidelog.cli import (
     group_commands as group,
 )
 from tidelog.cli import (
+    job_commands as job,
+)
+from tidelog.cli import (
     log_commands as log,
 )
 from tidelog.cli import (
@@ -112,6 +115,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(user.app, name="user")
 app.add_typer(certs.app, name="certs")
 app.add_typer(spark.app, name="spark")
+app.add_typer(job.app, name="job")
 
 
 # Typer uses its own click or the installed one, depending on the version; this class is in both.

@@ -54,11 +54,12 @@ def spark_session(arguments: argparse.Namespace, name: str) -> Iterator[SparkSes
     Raises UnsupportedVersion, InvalidConfig for `--conf`, and what Spark raises.
     """
     ensure_spark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     settings = dict(_setting(text) for text in arguments.conf)
-    existing = SparkSession.getActiveSession()
-    if existing is not None:
+    if getattr(SparkContext, "_active_spark_context", None) is not None:
+        existing = SparkSession.builder.getOrCreate()
         changed = {**SETTINGS, **settings}
         before = {key: existing.conf.get(key, None) for key in changed}
         for key, value in changed.items():

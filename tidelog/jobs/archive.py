@@ -1,0 +1,290 @@
+"""`tidelog job archive`: topics to Parquet (or Delta, Iceberg), by topic and date, exactly once, resumable.
+
+A streaming query of Spark: its checkpoint keeps the position, and the file sink's log, or the table's transaction log,
+says which files count. A batch run is the same query that ends at the present end, so both modes continue each other.
+Not here: the rows and the manifest (archive_layout.py), which files count (archive_files.py), checks
+(archive_verifier.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.errors import InvalidConfig, UnsupportedVersion
+from tidelog.jobs.archive_files import SINK_LOG, find_files
+from tidelog.jobs.archive_layout import (
+    CHECKPOINT,
+    STATE,
+    Manifest,
+    archive_rows,
+    find_manifest,
+    new_manifest,
+    schema_of,
+    write_manifest,
+)
+from tidelog.jobs.archive_verifier import verify_archive
+from tidelog.jobs.hadoop_files import HadoopDirectory
+from tidelog.jobs.job_frame import (
+    JobConnection,
+    StopRequest,
+    add_spark_arguments,
+    connection_of,
+    job_parser,
+    print_report,
+    run_as_program,
+    run_job,
+    say,
+)
+from tidelog.jobs.job_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DESCRIPTION: Final = """\
+Write topics to files, by topic and date, each record exactly once. The same command again continues where it ended,
+also after a failure.
+
+  tidelog job archive orders payments --to /data/archive
+  tidelog job archive --pattern 'logs-.*' --to s3a://bucket/logs --schema 'level STRING, message STRING' --continuous
+  tidelog job archive --to /data/archive --verify
+"""
+FORMATS: Final = {
+    "parquet": "",
+    "delta": "start Spark with --conf spark.jars.packages=io.delta:delta-spark_2.13:VERSION and the settings of "
+    "Delta Lake's manual (spark.sql.extensions, spark.sql.catalog.spark_catalog)",
+    "iceberg": "start Spark with --conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:"
+    "VERSION and the settings of a catalog",
+}
+"""The formats, each with what Spark needs for it beyond itself."""
+OFFSETS_PER_BATCH: Final = 5_000_000
+
+
+@dataclass(slots=True)
+class ArchiveProgress:
+    """What this run has done. position: the next offset of each partition of each topic."""
+
+    batches: int = 0
+    records: int = 0
+    last_batch: int = -1
+    position: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def note(self, query: StreamingQuery) -> bool:
+        """Take in the batches that have ended. Returns whether there was a new one with records."""
+        before = self.records
+        for progress in query.recentProgress:
+            number, rows = int(progress["batchId"]), int(progress["numInputRows"])
+            if number > self.last_batch and rows:
+                self.last_batch = number
+                self.batches += 1
+                self.records += rows
+                self.position = _position(progress["sources"][0]["endOffset"])
+        return self.records > before
+
+
+def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
+    parser = job_parser("archive", DESCRIPTION, defaults)
+    parser.add_argument("topics", nargs="*", metavar="TOPIC")
+    parser.add_argument("--pattern", help="a regular expression (RE2) over whole names, instead of topics")
+    parser.add_argument("--to", required=True, metavar="TARGET", help="a directory of Spark; for iceberg a table")
+    parser.add_argument("--format", choices=list(FORMATS), default="parquet", dest="file_format")
+    parser.add_argument("--schema", metavar="FILE|DDL", help="parse values as JSON with this schema, into column data")
+    parser.add_argument("--keep-values", action="store_true", help="with --schema: the bytes of each value as well")
+    parser.add_argument("--continuous", action="store_true", help="go on until interrupted; else to the present end")
+    parser.add_argument("--trigger", default="10 seconds", metavar="TIME", help="with --continuous: between batches")
+    parser.add_argument("--start", default="earliest", help="of a new archive: earliest, latest or ms since 1970")
+    parser.add_argument("--offsets-per-batch", type=int, default=OFFSETS_PER_BATCH, metavar="N")
+    parser.add_argument("--compression", default="zstd", help="of Parquet: zstd, snappy, gzip, lz4 or none")
+    parser.add_argument("--state", metavar="DIR", help=f"checkpoint and manifest; default: TARGET/{STATE}")
+    parser.add_argument("--verify", action="store_true", help="check an archive instead; 1: something is wrong")
+    parser.add_argument("--files", action="store_true", help="print the files that count instead, one a line")
+    add_spark_arguments(parser)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
+    """Run the job. arguments: None for those of the process. Returns the exit code."""
+    return run_job(_parser(defaults), _work, arguments)
+
+
+def _work(arguments: argparse.Namespace) -> int:
+    if arguments.verify or arguments.files:
+        with spark_session(arguments, "archive") as spark:
+            return _files(spark, arguments) if arguments.files else verify_archive(spark, arguments)
+    options = _source_options(arguments)
+    with spark_session(arguments, "archive") as spark:
+        _ensure_format(spark, arguments.file_format)
+        state = _state(spark, arguments)
+        manifest = _manifest(state, arguments)
+        query = _start(spark, arguments, manifest, state, options)
+        progress = ArchiveProgress()
+        was_stopped = _watch(query, progress, quiet=arguments.quiet)
+        return _report(arguments, manifest, progress, was_stopped=was_stopped)
+
+
+def _source_options(arguments: argparse.Namespace) -> dict[str, str]:
+    if bool(arguments.topics) == bool(arguments.pattern):
+        raise InvalidConfig("name topics or --pattern, one of the two: what is to be archived")
+    if arguments.keep_values and arguments.schema is None:
+        raise InvalidConfig("--keep-values belongs to --schema: without it all values are kept as they are")
+    options = {
+        **connection_of(arguments).spark_options(),
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(arguments.offsets_per_batch),
+    }
+    if arguments.pattern:
+        options["subscribePattern"] = arguments.pattern
+    else:
+        options["subscribe"] = ",".join(arguments.topics)
+    if arguments.start in ("earliest", "latest"):
+        options["startingOffsets"] = arguments.start
+    else:
+        options |= {"startingTimestamp": arguments.start, "startingOffsetsByTimestampStrategy": "latest"}
+    return options
+
+
+def _ensure_format(spark: SparkSession, file_format: str) -> None:
+    """Raises UnsupportedVersion if Spark has no package for the format."""
+    if file_format == "parquet":
+        return
+    lookup: Any = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
+    try:
+        lookup.lookupDataSource(file_format, spark._jsparkSession.sessionState().conf())
+    except Exception as error:
+        raise UnsupportedVersion(f"this Spark has no package for {file_format}: {FORMATS[file_format]}") from error
+
+
+def _state(spark: SparkSession, arguments: argparse.Namespace) -> HadoopDirectory:
+    if arguments.state is None and arguments.file_format == "iceberg":
+        raise InvalidConfig("--format iceberg writes to a table: name a directory for the checkpoint with --state")
+    return HadoopDirectory(spark, arguments.state or f"{arguments.to}/{STATE}")
+
+
+def _manifest(state: HadoopDirectory, arguments: argparse.Namespace) -> Manifest:
+    """That of the archive, or a new one. Raises InvalidConfig if the archive was begun with other arguments."""
+    schema = None if arguments.schema is None else json.dumps(schema_of(_text_of(arguments.schema)).jsonValue())
+    wanted = new_manifest(arguments.file_format, schema, keeps_values=arguments.keep_values)
+    found = find_manifest(state)
+    if found is None:
+        if state.exists(CHECKPOINT):
+            raise InvalidConfig(f"{state.uri} has a checkpoint and no manifest: restore it, or use another --to")
+        write_manifest(state, wanted)
+        return wanted
+    differs = [
+        option
+        for option, before, now in (
+            ("--format", found.format, wanted.format),
+            ("--schema", found.schema, wanted.schema),
+            ("--keep-values", found.keeps_values, wanted.keeps_values),
+        )
+        if before != now
+    ]
+    if differs:
+        raise InvalidConfig(
+            f"the archive {arguments.to} was begun with another {' and '.join(differs)}: use the same, or another --to"
+        )
+    return found
+
+
+def _text_of(schema: str) -> str:
+    """The schema: the text of a file of that name, or the argument itself."""
+    try:
+        path = Path(schema)
+        return path.read_text(encoding="utf-8") if path.is_file() else schema
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(f"--schema {schema}: the file cannot be read: {error}") from error
+
+
+def _start(
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    manifest: Manifest,
+    state: HadoopDirectory,
+    options: dict[str, str],
+) -> StreamingQuery:
+    group = f"tidelog-archive-{manifest.archive_id}"
+    frame = spark.readStream.format("tidelog").options(**options).option("tidelog.group.id", group).load()
+    writer = (
+        archive_rows(frame, manifest)
+        .writeStream.format(manifest.format)
+        .queryName(group)
+        .outputMode("append")
+        .partitionBy(*manifest.partition_columns)
+        .option("checkpointLocation", state.child(CHECKPOINT))
+    )
+    if arguments.continuous:
+        writer = writer.trigger(processingTime=arguments.trigger)
+    else:
+        writer = writer.trigger(availableNow=True)
+    if manifest.format == "iceberg":
+        return writer.option("fanout-enabled", "true").toTable(arguments.to)
+    if manifest.format == "parquet":
+        writer = writer.option("compression", arguments.compression)
+    return writer.start(arguments.to)
+
+
+def _watch(query: StreamingQuery, progress: ArchiveProgress, *, quiet: bool) -> bool:
+    """Wait for the end of the query. Returns whether it was asked to stop. Raises what the query raised."""
+    with StopRequest() as stop:
+        try:
+            while not query.awaitTermination(1):
+                if progress.note(query) and not quiet:
+                    say(f"{progress.records} records in {progress.batches} batches")
+                if stop.is_asked:
+                    query.stop()
+        finally:
+            query.stop()
+            progress.note(query)
+        return stop.is_asked
+
+
+def _position(end_offset: Any) -> dict[str, dict[str, int]]:
+    """The next offset of each partition, from the offset of the source (streaming/stream_offsets.py)."""
+    document = json.loads(end_offset) if isinstance(end_offset, str) else end_offset
+    from tidelog.spark.streaming.stream_offsets import parse_offset
+
+    found: dict[str, dict[str, int]] = {}
+    for key, _, position in parse_offset(document):
+        found.setdefault(key.topic, {})[str(key.partition)] = position.next_offset
+    return found
+
+
+def _report(arguments: argparse.Namespace, manifest: Manifest, progress: ArchiveProgress, *, was_stopped: bool) -> int:
+    document = {
+        "job": "archive",
+        "target": arguments.to,
+        "archive": manifest.archive_id,
+        "format": manifest.format,
+        "group": f"tidelog-archive-{manifest.archive_id}",
+        "records": progress.records,
+        "batches": progress.batches,
+        "position": progress.position,
+        "stopped": was_stopped,
+    }
+    lines = [f"archived {progress.records} records in {progress.batches} batches to {arguments.to}"]
+    for topic, offsets in sorted(progress.position.items()):
+        lines.append(f"  {topic}: next offsets {', '.join(f'{p}:{o}' for p, o in offsets.items())}")
+    lines.append(f"progress: tidelog group lag {document['group']}")
+    if manifest.format == "parquet":
+        lines.append(f"readers other than Spark read only the files that {SINK_LOG} names: --files prints them")
+    print_report(document, lines, as_json=arguments.as_json)
+    return 0
+
+
+def _files(spark: SparkSession, arguments: argparse.Namespace) -> int:
+    if arguments.file_format != "parquet":
+        raise InvalidConfig(f"--files is for Parquet; {arguments.file_format} keeps its own list of files")
+    target = HadoopDirectory(spark, arguments.to)
+    names = [target.child(name) for name in find_files(target).counted]
+    print_report({"files": names}, names, as_json=arguments.as_json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_as_program(main, __file__))

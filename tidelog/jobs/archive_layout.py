@@ -1,0 +1,138 @@
+"""What an archive contains: the columns of its rows, and the manifest beside them.
+
+    TARGET/topic=orders/date=2024-05-01/part-….parquet     rows; in the mode "json" also …/malformed=true/…
+    TARGET/_spark_metadata/                                which files count (Spark's file sink)
+    TARGET/_tidelog/archive.json                           the manifest
+    TARGET/_tidelog/checkpoint/                            the progress of the query
+
+The date is that of the record's timestamp in UTC. A row keeps everything of its record: key, value, headers, timestamp
+(microseconds; records have milliseconds), its type, partition and offset.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.client.machine import secure_rng
+from tidelog.errors import InvalidConfig
+from tidelog.jobs.hadoop_files import HadoopDirectory
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+MANIFEST: Final = "archive.json"
+CHECKPOINT: Final = "checkpoint"
+STATE: Final = "_tidelog"
+DAY_MS: Final = 86_400_000
+MALFORMED: Final = "malformed"
+PARSED: Final = "data"
+
+_VERSION: Final = 1
+_CORRUPT: Final = "_tidelog_corrupt"
+
+RECORD_SCHEMA: Final = (
+    "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp, "
+    "timestampType int, partition int, offset bigint"
+)
+"""The columns of a record, as they are in each file of an archive with values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was decided when the archive began. archive_id: of this archive alone. format: parquet, delta or iceberg.
+    schema: JSON of the Spark type of the parsed values; None: values are not parsed. keeps_values: whether each row has
+    the bytes of the value."""
+
+    archive_id: str
+    format: str
+    schema: str | None = None
+    keeps_values: bool = True
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns that are directories."""
+        return ("topic", "date") if self.schema is None else ("topic", "date", MALFORMED)
+
+
+def new_manifest(file_format: str, schema: str | None, *, keeps_values: bool) -> Manifest:
+    """The manifest of an archive that begins."""
+    return Manifest(f"{secure_rng().getrandbits(64):016x}", file_format, schema, keeps_values or schema is None)
+
+
+def find_manifest(state: HadoopDirectory) -> Manifest | None:
+    """The manifest of an archive; None if there is none. state: the directory that contains it.
+
+    Raises InvalidConfig for one of a later version, and for a damaged one.
+    """
+    if not state.exists(MANIFEST):
+        return None
+    place = state.child(MANIFEST)
+    try:
+        fields = json.loads(state.read_text(MANIFEST))
+        version = fields.pop("version")
+        if version > _VERSION:
+            raise InvalidConfig(f"{place} has version {version}, this tidelog reads {_VERSION}: upgrade tidelog")
+        return Manifest(**fields)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidConfig(f"{place} is not the manifest of an archive ({error}): restore the file") from error
+
+
+def write_manifest(state: HadoopDirectory, manifest: Manifest) -> None:
+    """Write the manifest of an archive that begins."""
+    state.write_text(MANIFEST, json.dumps({"version": _VERSION, **asdict(manifest)}, indent=1) + "\n")
+
+
+def archive_rows(frame: DataFrame, manifest: Manifest) -> DataFrame:
+    """The rows of an archive, from those of the source with all columns."""
+    from pyspark.sql import functions as f
+
+    day = f.floor(f.unix_millis("timestamp") / f.lit(DAY_MS)).cast("int")
+    columns: list[Any] = ["key", "value", "headers", "timestamp", "timestampType", "partition", "offset"]
+    rows = frame.withColumn("date", f.date_from_unix_date(day))
+    if manifest.schema is None:
+        return rows.select(*columns, "topic", "date")
+    parsed, malformed = _parsed(schema_of(manifest.schema))
+    rows = rows.withColumn(PARSED, parsed).withColumn(MALFORMED, malformed)
+    value = f.col("value") if manifest.keeps_values else f.when(f.col(MALFORMED), f.col("value"))
+    data = f.when(~f.col(MALFORMED), f.col(PARSED).dropFields(_CORRUPT))
+    return rows.select(
+        *(value.alias(name) if name == "value" else name for name in columns),
+        data.alias(PARSED),
+        "topic",
+        "date",
+        MALFORMED,
+    )
+
+
+def schema_of(text: str) -> StructType:
+    """A Spark schema in Spark's JSON or as DDL (`level string, status int`). Raises InvalidConfig."""
+    from pyspark.sql.types import StructType
+
+    try:
+        schema = StructType.fromJson(json.loads(text)) if text.lstrip().startswith("{") else StructType.fromDDL(text)
+    except Exception as error:
+        cause = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InvalidConfig(
+            f"--schema {text[:80]!r} is no schema: {cause} Write it as DDL, for example 'level STRING, status INT', or "
+            "as the JSON of a Spark schema"
+        ) from error
+    if not isinstance(schema, StructType) or not schema.fields:
+        raise InvalidConfig(f"--schema {text[:80]!r} has no columns; write it as 'level STRING, status INT'")
+    return schema
+
+
+def _parsed(schema: StructType) -> tuple[Column, Column]:
+    """The parsed value, and whether it is none: a value that is no JSON object in UTF-8, or has a field of another
+    type. A record without a value is not malformed."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    whole = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    text = f.col("value").cast("string")
+    parsed = f.col(PARSED)
+    corrupt = parsed.isNull() | parsed[_CORRUPT].isNotNull() | ~f.is_valid_utf8(text)
+    return f.from_json(text, whole, options), f.col("value").isNotNull() & corrupt

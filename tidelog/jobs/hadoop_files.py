@@ -1,0 +1,87 @@
+"""Files where Spark keeps them: local, HDFS, S3 and whatever else the session has a file system for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidelog.errors import InvalidConfig, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopFile:
+    """A file. path: its URI. size: bytes."""
+
+    path: str
+    size: int
+
+
+class HadoopDirectory:
+    """A directory, which may not exist yet. Raises InvalidConfig if Spark has no file system for it."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._jvm: Any = getattr(spark, "_jvm", None)
+        if self._jvm is None:
+            raise UnsupportedVersion("this job needs a classic Spark session: Spark Connect gives it no file systems")
+        try:
+            given = self._jvm.org.apache.hadoop.fs.Path(path)
+            configuration = spark.sparkContext._jsc.hadoopConfiguration()
+            self._files: Any = given.getFileSystem(configuration)
+            self._root: Any = given.makeQualified(self._files.getUri(), self._files.getWorkingDirectory())
+        except Exception as error:
+            cause = str(getattr(error, "java_exception", error)).splitlines()[0]
+            raise InvalidConfig(f"Spark cannot use the path {path!r}: {cause}") from error
+
+    @property
+    def uri(self) -> str:
+        """The directory with its file system."""
+        return str(self._root.toString())
+
+    def child(self, name: str) -> str:
+        """The URI of a file or directory in it."""
+        return str(self._path(name).toString())
+
+    def exists(self, name: str = "") -> bool:
+        """Whether there is such a file or directory in it, or itself."""
+        return bool(self._files.exists(self._path(name)))
+
+    def read_text(self, name: str) -> str:
+        """The text of a file in it, in UTF-8."""
+        stream = self._files.open(self._path(name))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file that is not there yet: whole, or not at all. Raises InvalidConfig if it is there."""
+        part = self._path(f"{name}.part")
+        stream = self._files.create(part, True)  # noqa: FBT003 - overwrite
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        if self.exists(name) or not self._files.rename(part, self._path(name)):
+            raise InvalidConfig(f"{self.child(name)} appeared meanwhile: another job has the same target; use one job")
+
+    def names(self, name: str) -> list[str]:
+        """The names in a directory in it; none if it does not exist."""
+        if not self.exists(name):
+            return []
+        return [str(each.getPath().getName()) for each in self._files.listStatus(self._path(name))]
+
+    def walk(self) -> Iterator[HadoopFile]:
+        """All files below it."""
+        if not self.exists():
+            return
+        found = self._files.listFiles(self._root, True)  # noqa: FBT003 - recursive
+        while found.hasNext():
+            each = found.next()
+            yield HadoopFile(str(each.getPath().toString()), int(each.getLen()))
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root

@@ -1,0 +1,245 @@
+"""`tidelog job restore`: the records of an archive back into a topic.
+
+Keys, values, headers, timestamps, partitions and the order within each partition are kept; offsets are new. A partition
+is written by one task, sorted by offset, in steps of so many offsets, each in a transaction. The identity of a step is
+derived from the archive, the target and the step, so a repeated run writes only what is missing (docs/spark.md, sink).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.errors import InvalidConfig
+from tidelog.jobs.archive_files import archive_frame
+from tidelog.jobs.archive_layout import STATE, Manifest
+from tidelog.jobs.archive_verifier import require_manifest
+from tidelog.jobs.job_frame import (
+    JobConnection,
+    add_spark_arguments,
+    connection_of,
+    job_parser,
+    print_report,
+    run_as_program,
+    run_job,
+    say,
+)
+from tidelog.jobs.job_session import spark_session
+from tidelog.sync import Admin
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidelog.client.admin import TopicDescription
+
+DESCRIPTION: Final = """\
+Write the records of an archive into a topic: keys, values, headers, timestamps, partitions and the order within each.
+The same command again writes only what is missing.
+
+  tidelog job restore --from /data/archive orders --to-topic orders-restored
+  tidelog job restore --from /data/archive orders --start-time 2024-05-01 --end-time 2024-05-02
+"""
+OFFSETS_PER_STEP: Final = 2_000_000
+"""A step of a partition is one transaction, which must end within the nodes' transaction.max.timeout.ms (15 min)."""
+IDENTITY_CHARACTERS: Final = 24
+
+
+@dataclass(slots=True)
+class RestoredTopic:
+    """What was restored from one topic. last_step: of the steps that are complete. warnings: about the target."""
+
+    topic: str
+    target: str
+    records: int = 0
+    steps: int = 0
+    partitions: dict[int, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
+    parser = job_parser("restore", DESCRIPTION, defaults)
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="as they are called in the archive")
+    parser.add_argument("--from", required=True, metavar="TARGET", dest="source", help="the archive")
+    parser.add_argument("--to-topic", metavar="TOPIC", help="write into this topic; default: the one of the same name")
+    parser.add_argument("--start-time", type=_moment, metavar="TIME", help="records from this time on: ISO 8601 or ms")
+    parser.add_argument("--end-time", type=_moment, metavar="TIME", help="records before this time")
+    parser.add_argument("--partition", type=int, action="append", default=[], help="only this one; can be repeated")
+    parser.add_argument("--start-offset", type=int, metavar="N", help="records of the archive from this offset on")
+    parser.add_argument("--end-offset", type=int, metavar="N", help="records before this offset")
+    parser.add_argument("--offsets-per-step", type=int, default=OFFSETS_PER_STEP, metavar="N")
+    parser.add_argument("--compression", default="none", help="of batches: none, gzip, snappy, lz4 or zstd")
+    parser.add_argument("--state", metavar="DIR", help=f"where the manifest is; default: TARGET/{STATE}")
+    add_spark_arguments(parser)
+    return parser
+
+
+def _moment(text: str) -> int:
+    """Milliseconds since 1970: a number, or a date or time of ISO 8601, which is in UTC unless it says otherwise."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2024-05-01T12:00:00 or milliseconds") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
+    """Run the job. arguments: None for those of the process. Returns the exit code."""
+    return run_job(_parser(defaults), _work, arguments)
+
+
+def _work(arguments: argparse.Namespace) -> int:
+    if arguments.to_topic and len(arguments.topics) > 1:
+        raise InvalidConfig("--to-topic is for one topic: run the job once for each, or leave it out")
+    if arguments.offsets_per_step < 1:
+        raise InvalidConfig(f"--offsets-per-step {arguments.offsets_per_step}: it must be above 0")
+    connection = connection_of(arguments)
+    options = connection.spark_options()
+    with (
+        Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id) as admin,
+        spark_session(arguments, "restore") as spark,
+    ):
+        manifest = require_manifest(spark, arguments, arguments.source)
+        if not manifest.keeps_values:
+            raise InvalidConfig(
+                f"the archive {arguments.source} has parsed values only, not their bytes: records cannot be restored "
+                "from it. Archive with --keep-values, or without --schema"
+            )
+        cluster_id = admin.describe_cluster().cluster_id
+        done = []
+        for topic in arguments.topics:
+            target = admin.describe_topic(arguments.to_topic or topic)
+            restorer = TopicRestorer(spark, arguments, manifest, options, f"{cluster_id}/{target.topic_id}")
+            done.append(restorer.restore(topic, target))
+    return _report(arguments, done)
+
+
+class TopicRestorer:
+    """Restores one topic."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        arguments: argparse.Namespace,
+        manifest: Manifest,
+        options: dict[str, str],
+        target_id: str,
+    ) -> None:
+        """options: of the connection. target_id: cluster id and topic id of the target."""
+        self._spark, self._arguments, self._manifest = spark, arguments, manifest
+        self._options, self._target_id = options, target_id
+
+    def restore(self, topic: str, target: TopicDescription) -> RestoredTopic:
+        """Write the records. Raises InvalidConfig if there are none, or the target cannot keep them as they are."""
+        from pyspark.sql import functions as f
+
+        arguments = self._arguments
+        rows = archive_frame(self._spark, arguments.source, self._manifest, topics=[topic])
+        rows = rows.where(self._condition())
+        found = rows.groupBy("partition").agg(f.count("*"), f.min("offset"), f.max("offset")).collect()
+        counts = {int(row[0]): int(row[1]) for row in sorted(found)}
+        if not counts:
+            raise InvalidConfig(
+                f"the archive {arguments.source} has no such records of topic {topic!r}: check the name and the bounds"
+            )
+        result = RestoredTopic(topic, target.name, partitions=counts, warnings=_ensure_target(topic, target, counts))
+        if not arguments.quiet:
+            for warning in result.warnings:
+                say(f"warning: {warning}")
+        step = arguments.offsets_per_step
+        first, last = min(int(row[2]) for row in found) // step, max(int(row[3]) for row in found) // step
+        for number in range(first, last + 1):
+            within = rows.where(f.col("offset").between(number * step, (number + 1) * step - 1))
+            self._write(within, topic, target.name, number, max(counts) + 1)
+            result.steps += 1
+            if not arguments.quiet:
+                say(f"{topic}: step {result.steps} of {last - first + 1} is complete")
+        result.records = sum(counts.values())
+        return result
+
+    def _write(self, rows: DataFrame, topic: str, target: str, number: int, partitions: int) -> None:
+        """Write a step. Each sink partition is one partition of the topic, so that a repetition divides rows alike."""
+        (
+            rows.select("key", "value", "headers", "timestamp", "partition", "offset")
+            .repartitionById(partitions, "partition")
+            .sortWithinPartitions("offset")
+            .write.format("tidelog")
+            .mode("append")
+            .options(**self._options)
+            .option("topic", target)
+            .option("tidelog.compression.type", self._arguments.compression)
+            .option("tidelog.sink.id", self._step_id(topic, number))
+            .save()
+        )
+
+    def _step_id(self, topic: str, number: int) -> str:
+        """The identity of a step: the same records from the same archive to the same topic have the same."""
+        given = self._arguments
+        bounds = (given.start_time, given.end_time, given.start_offset, given.end_offset, sorted(given.partition))
+        parts = (self._manifest.archive_id, self._target_id, topic, given.offsets_per_step, bounds)
+        return f"tidelog-restore-{sha256(repr(parts).encode()).hexdigest()[:IDENTITY_CHARACTERS]}-{number}"
+
+    def _condition(self) -> Column:
+        """The rows that the arguments ask for."""
+        from pyspark.sql import functions as f
+
+        given, condition = self._arguments, f.lit(True)  # noqa: FBT003 - a constant column
+        if given.start_time is not None:
+            condition &= f.col("timestamp") >= f.timestamp_millis(f.lit(given.start_time))
+        if given.end_time is not None:
+            condition &= f.col("timestamp") < f.timestamp_millis(f.lit(given.end_time))
+        if given.start_offset is not None:
+            condition &= f.col("offset") >= given.start_offset
+        if given.end_offset is not None:
+            condition &= f.col("offset") < given.end_offset
+        if given.partition:
+            condition &= f.col("partition").isin(given.partition)
+        return condition
+
+
+def _ensure_target(topic: str, target: TopicDescription, counts: dict[int, int]) -> list[str]:
+    """Return what may happen to the records in the target. Raises InvalidConfig if it cannot keep them as they are."""
+    needed = max(counts) + 1
+    if len(target.partitions) < needed:
+        raise InvalidConfig(
+            f"topic {target.name!r} has {len(target.partitions)} partitions, and the archive has records of partition "
+            f"{needed - 1} of {topic!r}: enlarge it, or create another one (tidelog topic create NAME --partitions "
+            f"{needed})"
+        )
+    settings: Any = target.configs
+    if settings.get("message.timestamp.type") == "LogAppendTime":
+        raise InvalidConfig(
+            f"topic {target.name!r} replaces timestamps (message.timestamp.type=LogAppendTime): set it to CreateTime "
+            "for the restore"
+        )
+    warnings = []
+    if "compact" in settings.get("cleanup.policy", ""):
+        warnings.append(f"topic {target.name!r} is compacted: only the last record of each key stays")
+    retention = settings.get("retention.ms", "-1")
+    if "delete" in settings.get("cleanup.policy", "delete") and retention != "-1":
+        warnings.append(
+            f"topic {target.name!r} deletes records older than {retention} ms, by their timestamps: restored ones may "
+            "go soon; set retention.ms=-1 to keep them"
+        )
+    return warnings
+
+
+def _report(arguments: argparse.Namespace, done: list[RestoredTopic]) -> int:
+    lines = [
+        f"{each.target}: {each.records} records of {each.topic} in {len(each.partitions)} partitions "
+        f"from {arguments.source}"
+        for each in done
+    ]
+    print_report({"job": "restore", "source": arguments.source, "topics": done}, lines, as_json=arguments.as_json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_as_program(main, __file__))
