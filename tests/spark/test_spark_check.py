@@ -16,7 +16,6 @@ import pytest
 
 import tidelog
 from node.process.local_cluster import LocalCluster
-from tidelog.cli import spark_environment
 from tidelog.cli.spark_environment import mismatch, package
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
@@ -140,7 +139,7 @@ def test_a_missing_java_is_named(tmp_path: Path) -> None:
 def test_a_missing_or_an_old_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert package("no-such-package", (1,)).advice == "pip install 'tidelog[spark]'"
     for version, is_good in (("4.1.2", False), ("4.2.0", True), ("4.10.0.dev1", True), ("5.0", True)):
-        monkeypatch.setattr(spark_environment.metadata, "version", lambda name, version=version: version)
+        monkeypatch.setattr(metadata, "version", lambda name, version=version: version)
         assert package("pyspark", (4, 2)).is_good == is_good
     assert "pip install --upgrade 'pyspark>=9'" in package("pyspark", (9,)).advice
 
