@@ -28,6 +28,9 @@ KAFKA_VERSION := 4.1.0
 KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
 # The client libraries of the systems that `make bench PEER=...` compares.
 PEERS := build/peers
+# The peer of the suite `spark`: the newest PySpark for which Maven has the Kafka connector, some 900 MB once installed.
+SPARK_PEER := build/peers-spark
+SPARK_PEER_VERSION := 4.2.0
 # The tools of `make audit` and `make sbom`.
 AUDIT := build/audit
 PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
@@ -128,10 +131,10 @@ interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves 
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' --durations=5 tests/interop
 
 .PHONY: bench
-bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
+bench: env $(if $(PEER),peers)  ## Measure: SUITE=name (or all), JSON=1, PLOT=1, SAVE=file, QUICK=1; cluster: PEER=kafka,jetstream,rabbitmq PARTITIONS=6,300 ONLY=part
 	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) \
 		$(if $(filter-out 0,$(PLOT)),--plot) $(if $(PARTITIONS),--partitions '$(PARTITIONS)') $(if $(PEER),--peer '$(PEER)') \
-		$(if $(ONLY),--only '$(ONLY)') $(if $(SAVE),--save '$(SAVE)')
+		$(if $(ONLY),--only '$(ONLY)') $(if $(SAVE),--save '$(SAVE)') $(if $(filter-out 0,$(QUICK)),--quick)
 
 .PHONY: bench-picture
 bench-picture: PEER ?= kafka
@@ -143,11 +146,23 @@ bench-picture:  ## The picture in README.md from one run beside PEER=kafka on th
 .PHONY: peers
 peers: $(PEERS)/.ready
 	@$(if $(findstring kafka,$(PEER)),$(MAKE) --silent $(KAFKA_LIBS)/.fetched >&2 || true)
+	@$(if $(findstring kafka,$(PEER)),$(if $(filter spark all,$(SUITE)),$(MAKE) --silent $(SPARK_PEER)/.ready >&2 || true))
 
 $(PEERS)/.ready: bench/systems/requirements.txt | env
 	@echo "installing the clients of the peers into $(PEERS)" >&2
 	@$(PYTHON) -m venv --clear $(PEERS) && $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $< >&2 \
 		&& touch $@ || { rm -rf $(PEERS); echo "make: the clients of the peers cannot be installed" >&2; }
+
+$(SPARK_PEER)/.ready: bench/systems/connector-pom.xml | env
+	@command -v mvn >/dev/null || { echo "make: Spark's Kafka connector is fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
+	@echo "installing PySpark $(SPARK_PEER_VERSION) and its Kafka connector into $(SPARK_PEER)" >&2
+	@$(PYTHON) -m venv --clear $(SPARK_PEER) \
+		&& $(SPARK_PEER)/bin/python -m pip install --quiet --disable-pip-version-check \
+			-c bench/systems/requirements.txt pyspark==$(SPARK_PEER_VERSION) uvloop >&2 \
+		&& mvn -B -q -ntp -Dstyle.color=never -f $< -Dspark.version=$(SPARK_PEER_VERSION) dependency:copy-dependencies \
+			-DincludeScope=runtime -DoutputDirectory='$(CURDIR)/$(SPARK_PEER)/jars' \
+			-DincludeArtifactIds=spark-sql-kafka-0-10_2.13,spark-token-provider-kafka-0-10_2.13,kafka-clients,commons-pool2 >&2 \
+		&& touch $@ || { rm -rf $(SPARK_PEER); echo "make: Spark's Kafka connector cannot be installed" >&2; exit 1; }
 
 .PHONY: fuzz
 fuzz: env  ## Made-up bytes for every parser of records (FUZZ_SECONDS=20 for each), then FUZZ_REQUESTS=5000 hostile requests

@@ -154,12 +154,12 @@ class Clients:
     def end(self) -> None:
         self.shrink(0)
 
-    def do(self, kind: str, job: Job) -> dict[str, Any]:
-        """A job without a start signal, by one client. Raises SystemFailed."""
+    def do(self, kind: str, job: Job, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        """A job without a start signal, by one client. Raises SystemFailed, also if it takes longer than `seconds`."""
         with self._in_step():
             (client,) = self.take(kind, 1)
             client.tell(job.line())
-            return client.answer(ANSWER_SECONDS)
+            return client.answer(seconds)
 
     def work(self, jobs: Sequence[tuple[str, Job]], talk: Callable[[Sequence[Client]], None] | None = None) -> Work:
         """Each job by a client of its kind, all at once. talk: what the parent does meanwhile: it takes all answers but

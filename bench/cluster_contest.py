@@ -79,9 +79,11 @@ class Lane(NamedTuple):
         return self.clients.work([(kind or self.kind, job)] * processes)
 
     @contextmanager
-    def topic(self, name: str, partitions: int, effort: Effort, *, fsync: bool = False) -> Iterator[Job]:
+    def topic(
+        self, name: str, partitions: int, effort: Effort, *, fsync: bool = False, replicas: int = 3
+    ) -> Iterator[Job]:
         """A topic for the length of the block. Yields a job that names it. An interrupt leaves it: the nodes end."""
-        job = self.job("create_topic", name, partitions)._replace(fsync=fsync)
+        job = self.job("create_topic", name, partitions)._replace(fsync=fsync, replicas=replicas)
         self.clients.do(self.kind, job)
         settle(self.system, effort.settle_seconds)
         try:

@@ -17,6 +17,7 @@ import random
 import sys
 import time
 from array import array
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 STRIDE: Final = 17
@@ -48,6 +49,12 @@ class Job(NamedTuple):
     group: str = ""
     fsync: bool = False
     pid: int = 0
+    replicas: int = 3
+    rows: int = 0
+    columns: str = ""
+    connector: str = ""
+    options: Mapping[str, str] = {}
+    """These five are of Spark's load."""
 
     @classmethod
     def parse(cls, line: str) -> Job:

@@ -22,17 +22,17 @@ _BURST: Final = 200
 
 
 def create_topic(job: Job, _gate: Gate) -> dict[str, Any]:
-    """Create a topic of three replicas; answers once each partition has a leader and all replicas are in sync."""
-    config = {"min.insync.replicas": "2", "file.delete.delay.ms": "0"}
+    """Create a topic; answers once each partition has a leader and all replicas are in sync."""
+    config = {"min.insync.replicas": str(min(2, job.replicas)), "file.delete.delay.ms": "0"}
     if job.fsync:
         config["flush.messages"] = "1"
     admin = AdminClient({"bootstrap.servers": job.bootstrap})
-    for done in admin.create_topics([NewTopic(job.topic, job.partitions, 3, config=config)]).values():
+    for done in admin.create_topics([NewTopic(job.topic, job.partitions, job.replicas, config=config)]).values():
         done.result(60)
     deadline = time.perf_counter() + 120
     while True:
         topic = admin.list_topics(job.topic, timeout=10).topics[job.topic]
-        led = [each for each in topic.partitions.values() if each.leader >= 0 and len(each.isrs) == 3]
+        led = [each for each in topic.partitions.values() if each.leader >= 0 and len(each.isrs) == job.replicas]
         if len(led) == job.partitions:
             return {}
         if time.perf_counter() > deadline:

@@ -23,14 +23,14 @@ _HEADER_BYTES: Final = 61
 
 
 async def create_topic(job: Job, _gate: Gate) -> dict[str, Any]:
-    """Create a topic of three replicas; answers once each partition has a leader and all replicas are in sync."""
+    """Create a topic; answers once each partition has a leader and all replicas are in sync."""
     configs = {
-        "min.insync.replicas": "2",
+        "min.insync.replicas": str(min(2, job.replicas)),
         "durability": "fsync" if job.fsync else "page-cache",
         "file.delete.delay.ms": "0",
     }
     async with Admin(job.bootstrap) as admin:
-        await admin.create_topic(job.topic, partitions=job.partitions, replication_factor=3, configs=configs)
+        await admin.create_topic(job.topic, partitions=job.partitions, replication_factor=job.replicas, configs=configs)
         deadline = time.perf_counter() + 120
         while True:
             topic = await admin.describe_topic(job.topic)
