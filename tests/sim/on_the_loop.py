@@ -71,7 +71,7 @@ ALLOWED: Final[dict[str, Allowed]] = {
     ),
     "storage/segment/segments:LogSegments._take_back": _may("remove sync_directory", "a roll that failed"),
     "storage/segment/segment:LogSegment._rebuild_durably": _may(
-        "write rename remove sync", "indexes that contradict their log"
+        DISK, "indexes that contradict their log: one segment's, with their names"
     ),
     "storage/log/log_writer:LogWriter.write": _may(
         "write rename sync sync_directory", "the epoch file, before messages of v0 or v1"
