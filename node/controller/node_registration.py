@@ -264,12 +264,13 @@ class Registration:
             await self._pause()
 
     async def _send_to_voters(self) -> None:
-        """Send heartbeats also to the voters that are not the active controller."""
+        """Send heartbeats also to the voters that are not the active controller, at the full rate although one of them
+        does not answer: leases assume that each has one of the last `heartbeat_ms`."""
         while True:
-            await self._clock.sleep_ms(self._times.heartbeat_ms)
-            async with asyncio.TaskGroup() as sending:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._clock.sleep_ms(self._times.heartbeat_ms))
                 for target in self._controller.inactive_controllers():
-                    sending.create_task(self._send_heartbeat(target))
+                    tasks.create_task(self._send_heartbeat(target))
 
     async def _send_heartbeat(self, target: Endpoint | None) -> None:
         with contextlib.suppress(TidelogError):  # without it the voter, once controller, fences this node

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.config import ReplicationConfig
 from node.controller.controller_lease import ControllerLease
+from node.controller.node_registration import Identity, Registration
 from replication.controller.sessions import Sessions, lease_ms
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
-from tidelog.types import Millis, NodeId
+from tidelog.errors import RequestTimedOut
+from tidelog.types import Endpoint, Incarnation, Millis, NodeId
 
 SESSION_MS, HEARTBEAT_MS = 2_000, 400
 NODE = NodeId(1)
@@ -65,3 +73,45 @@ def test_no_controller_fences_a_node_within_its_lease(
         for now in range(max(received_at, confirmed_at + elected_ms), ends_at, 50):
             sessions.advance(Millis(now))
             assert sessions.alive(NODE)
+
+
+class Voters:
+    """Two voters that are not the active controller; the first one does not answer."""
+
+    def __init__(self, clock: SimClock) -> None:
+        self._clock = clock
+        self.received: dict[str, list[Millis]] = defaultdict(list)
+
+    def inactive_controllers(self) -> list[Endpoint]:
+        return [Endpoint("silent", 1), Endpoint("running", 1)]
+
+    async def send(self, target: Endpoint, _api: Any, _request: Any, *, timeout_ms: int) -> None:
+        self.received[target.host].append(self._clock.monotonic_ms())
+        if target.host == "silent":
+            await self._clock.sleep_ms(timeout_ms)
+            raise RequestTimedOut("no answer")
+
+
+def test_a_voter_gets_heartbeats_at_the_full_rate_while_another_one_is_silent() -> None:
+    """The lease assumes that the next controller received a heartbeat within the last interval."""
+    loop = SimLoop(random.Random(1))
+    clock = SimClock(loop)
+    voters, times = Voters(clock), ReplicationConfig()
+    metadata: Any = SimpleNamespace(image=SimpleNamespace(offset=0))
+    controller: Any = voters
+    registration = Registration(
+        Identity(NodeId(1), Incarnation(UUID(int=1)), {}, "", b""),
+        (),
+        metadata,
+        controller,
+        clock=clock,
+        times=times,
+        refused=tuple,
+    )
+    task = loop.create_task(registration._send_to_voters())
+    loop.run_for(4)
+    task.cancel()
+    loop.run_for(0.1)
+    at = voters.received["running"]
+    assert len(at) >= 9
+    assert max(later - earlier for earlier, later in pairwise(at)) <= times.heartbeat_ms + 1
