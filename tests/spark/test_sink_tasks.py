@@ -5,6 +5,7 @@ A read_committed consumer sees each row of the input once, whatever fails. What 
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -237,6 +238,26 @@ def test_a_zombie_of_an_earlier_run_with_more_tasks_commits_nothing(sink: Sink, 
     with pytest.raises(OutdatedBatch):
         old.attempt(1, 2, ["2"])
     assert sink.committed() == Counter("xyz0123")
+
+
+def test_a_zombie_that_begins_while_the_driver_commits_leaves_the_decision_to_its_own(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver has fenced its sink partition and has read its entry already."""
+    old, new = sink.run(), sink.run()
+    old.batch(0, [["x"], ["y"], ["z"]])
+    end, begun, late = Admin.end_prepared_transaction, count(), list[TaskOutcome]()
+
+    async def end_later(self: Admin, *args: Any, **more: Any) -> None:
+        if not next(begun):
+            late.append((await asyncio.to_thread(old.attempt, 1, 2, ["2"])).outcome)
+        await end(self, *args, **more)
+
+    monkeypatch.setattr(Admin, "end_prepared_transaction", end_later)
+    new.batch(1, [["0", "2"], ["1"]])
+    assert late == [TaskOutcome.PREPARED]
+    new.batch(2, [["3"], ["4"], ["5"]])
+    assert sink.committed() == Counter("xyz012345")
 
 
 def test_a_driver_of_an_earlier_run_cannot_commit_what_its_tasks_prepared(sink: Sink) -> None:
