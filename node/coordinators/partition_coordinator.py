@@ -77,12 +77,14 @@ _S, _C = CoordinatorState, CoordinatorCause
 
 @dataclass(slots=True)
 class _Request:
-    """A request that is not decided yet. give_up: monotonic time. check: for the append of its decision."""
+    """A request that is not decided yet. give_up: monotonic time. check: for the append of its decision. needs_lease:
+    an answer that changes nothing is given away only with a lease."""
 
     asked: Any
     give_up: Millis
     answer: asyncio.Future[Any]
     check: TransactionCheck
+    needs_lease: bool
 
 
 @dataclass(slots=True)
@@ -183,15 +185,19 @@ class PartitionCoordinator:
 
     # --- requests ---
 
-    def submit(self, asked: Any, check: TransactionCheck = UNVERIFIED) -> asyncio.Future[Any]:
-        """A future of the answer. Raises CoordinatorLoadInProgress, CoordinatorNotAvailable,
-        UnreadableCoordinatorRecord, NotCoordinator; the future raises these and the errors of decisions, and
-        RequestTimedOut if the change was appended and may be committed or not."""
+    def submit(
+        self, asked: Any, check: TransactionCheck = UNVERIFIED, *, needs_lease: bool = True
+    ) -> asyncio.Future[Any]:
+        """A future of the answer. needs_lease: False for an event of the node itself, whose answer nobody else gets.
+
+        Raises CoordinatorLoadInProgress, CoordinatorNotAvailable, UnreadableCoordinatorRecord, NotCoordinator; the
+        future raises these and the errors of decisions, and RequestTimedOut if the change was appended and may be
+        committed or not."""
         if self.state is not _S.ACTIVE:
             raise self._why_inactive()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         give_up = Millis(self._clock.monotonic_ms() + self._commit_ms_max)
-        self._requests.append(_Request(asked, give_up, answer, check))
+        self._requests.append(_Request(asked, give_up, answer, check, needs_lease))
         self._wake(self)
         return answer
 
@@ -363,7 +369,7 @@ class PartitionCoordinator:
         """Apply and append decisions that no request asked for."""
         for decision in decisions(self._instant()):
             try:
-                self._take(decision, None, UNVERIFIED)
+                self._take(decision, None, UNVERIFIED, needs_lease=False)
             except TidelogError as error:
                 _log.error("%s: a decision was dropped: %s", self, error.message)
             if self._machine is None:
@@ -378,13 +384,17 @@ class PartitionCoordinator:
                 continue  # its caller is gone
             self._meter.requests += 1
             try:
-                self._take(machine.handle(request.asked, now), request.answer, request.check)
+                self._take(
+                    machine.handle(request.asked, now), request.answer, request.check, needs_lease=request.needs_lease
+                )
             except Exception as error:  # noqa: BLE001 - nothing was applied
                 _refuse(request.answer, error)
             if self.state is not _S.ACTIVE or self._clock.monotonic_ms() - now.monotonic_ms >= TURN_MS:
                 return
 
-    def _take(self, decision: Decision[Any], to: asyncio.Future[Any] | None, check: TransactionCheck) -> None:
+    def _take(
+        self, decision: Decision[Any], to: asyncio.Future[Any] | None, check: TransactionCheck, *, needs_lease: bool
+    ) -> None:
         """Apply a decision. If it raises, nothing was applied: the log refuses the records, or they are malformed."""
         if decision.records:
             records = encoded([self.kind.encode(record) for record in decision.records], decision.producer)
@@ -394,7 +404,7 @@ class PartitionCoordinator:
             elif not self._append_decided() or not self._append_transactional(records, check):
                 return
             self._apply(decision)
-        answer = decision.answer if decision.records or to is None else self._unless_replaced(decision.answer)
+        answer = self._unless_replaced(decision.answer) if needs_lease and not decision.records else decision.answer
         self._undelivered.append(
             _Outcome(Offset(-1), answer, to, decision.effects, decision.notice, changes=bool(decision.records))
         )

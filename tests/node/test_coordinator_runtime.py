@@ -116,6 +116,18 @@ def test_without_a_lease_only_changes_are_answered(world: World) -> None:
     assert len(world.coordinators[1].machines) == 1
 
 
+def test_an_event_of_the_node_itself_needs_no_lease(world: World) -> None:
+    """A coordinator that was replaced learns so from a leader that refuses its marker. That it records nothing then is
+    no answer to a client; refused, the event would be repeated in each turn of the loop."""
+    world.ask(1, Add("a", 2))
+    world.no_lease[1] = "no heartbeat was acknowledged"
+
+    async def event() -> Any:
+        return await world.coordinator(1).submit(Get("a"), needs_lease=False)
+
+    assert world.wait(event()) == 2
+
+
 def test_the_decisions_of_a_turn_share_a_batch(world: World) -> None:
     tasks = [
         world.loop.create_task(world.coordinators[1].runtime.submit(world.coordinator(1).partition, Add("a")))

@@ -299,7 +299,8 @@ def test_markers_are_reported_again_to_a_busy_coordinator(world: World) -> None:
     answers: list[asyncio.Future[Any]] = []
 
     class Busy:
-        def submit(self, asked: Any) -> asyncio.Future[Any]:
+        def submit(self, asked: Any, *, needs_lease: bool) -> asyncio.Future[Any]:
+            assert not needs_lease, "without one it would be refused, and reported again at once, until there is one"
             reported.append(asked)
             answers.append(world.cluster.loop.create_future())
             return answers[-1]

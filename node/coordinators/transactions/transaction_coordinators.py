@@ -198,7 +198,7 @@ class TransactionCoordinators:
                 self._report_markers(partition, outcome)
 
         try:
-            decision = self._submit(partition, outcome)
+            decision = self.runtime.coordinator(partition).submit(outcome, needs_lease=False)
         except TidelogError:
             return
         decision.add_done_callback(settled)
