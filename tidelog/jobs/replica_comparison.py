@@ -216,6 +216,9 @@ class CompactedComparison:
         self._lockstep: Lockstep[AuditedRecord] = Lockstep(nodes)
         self._missing: dict[tuple[NodeId, bytes], _Missing] = {}
         self._open: dict[ProducerId, list[_Round]] = {}
+        self._replaced_at: dict[tuple[NodeId, bytes], Offset] = {}
+        """While transactions are open: the last record of a key that replaces earlier ones. A transaction ends after
+        later records of its keys were compared."""
         self.difference: Difference | None = None
         """The first difference; nothing is compared behind it."""
         self.compared = 0
@@ -281,24 +284,29 @@ class CompactedComparison:
         for each in self._open.pop(marker.producer, ()):
             if marker.is_committed:
                 self._apply(each)
+        if not self._open:
+            self._replaced_at.clear()
 
     def _apply(self, each: _Round, *, is_decided: bool = True) -> None:
         """Follow which replicas lack the last record of the key. is_decided: False if its transaction is open, so that
         no replica may have removed it, nor an earlier record because of it."""
+        offset = _offset_of(each)
         for node, record in each.found.items():
             place = node, each.key
+            known = self._missing.get(place)
+            if known is not None and known.offset > offset:
+                continue
             if record is not None or (each.is_tombstone and is_decided):
-                if is_decided and self._is_later(place, each):
+                if is_decided:
                     self._missing.pop(place, None)
-            elif place not in self._missing and len(self._missing) >= self._keys_max:
+                    if self._open:
+                        self._replaced_at[place] = Offset(max(offset, self._replaced_at.get(place, offset)))
+            elif is_decided and self._replaced_at.get(place, offset) > offset:
+                continue
+            elif known is None and len(self._missing) >= self._keys_max:
                 self.uncompared_keys += 1
-            elif self._is_later(place, each):
-                self._missing[place] = _Missing(_offset_of(each), each.found)
-
-    def _is_later(self, place: tuple[NodeId, bytes], each: _Round) -> bool:
-        """Whether the record lies behind the missing one: transactions end out of the order of their records."""
-        known = self._missing.get(place)
-        return known is None or _offset_of(each) > known.offset
+            else:
+                self._missing[place] = _Missing(offset, each.found)
 
 
 def _offset_of(each: _Round) -> Offset:
