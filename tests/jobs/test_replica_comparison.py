@@ -62,7 +62,7 @@ def test_equal_replicas_have_no_difference(count: int, data: st.DataObject) -> N
 
 
 CHANGES: dict[str, Callable[[list[AuditedBatch], int], None]] = {
-    "missing": lambda items, at: items.pop(at),  # type: ignore[dict-item,return-value]
+    "missing": lambda items, at: items.pop(at),  # type: ignore[dict-item]
     "epoch": lambda items, at: items.__setitem__(at, batch(at * 5, epoch=3)),
     "checksum": lambda items, at: items.__setitem__(at, batch(at * 5, checksum=1, data=b"y")),
     "bytes": lambda items, at: items.__setitem__(at, batch(at * 5, data=b"y")),

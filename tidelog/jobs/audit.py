@@ -20,7 +20,7 @@ from tidelog.client.admin import Admin
 from tidelog.client.receipt import Receipt
 from tidelog.client.replica_reader import ReplicaReader
 from tidelog.clock import MachineClock
-from tidelog.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from tidelog.errors import InvalidConfig, InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
 from tidelog.jobs.job_frame import (
     JobConnection,
     connection_of,
@@ -31,7 +31,7 @@ from tidelog.jobs.job_frame import (
     run_job,
     say,
 )
-from tidelog.jobs.partition_audit import READ, PartitionAudit, PartitionReport
+from tidelog.jobs.partition_audit import CLEANUP_POLICY, READ, PartitionAudit, PartitionReport
 from tidelog.jobs.receipt_check import FiledReceipt, ReceiptVerdict, Verdict
 from tidelog.types import TopicId
 
@@ -162,13 +162,17 @@ async def _audit_topic(
     only_receipts: bool,
 ) -> tuple[list[PartitionReport], list[ReceiptVerdict]]:
     """The reports of the partitions, and the verdicts that need no reading. Raises UnknownTopicOrPartition if the topic
-    is named by more than receipts."""
+    is named by more than receipts, TopicAuthorizationFailed."""
     try:
         topic = await reader.topic(name, timeout_ms=arguments.patience_ms)
     except UnknownTopicOrPartition:
         if not only_receipts:
             raise
         return [], [_without_topic(each, None) for each in receipts]
+    if CLEANUP_POLICY not in topic.configs:
+        raise TopicAuthorizationFailed(
+            f"the audit must know whether topic {name!r} is compacted: allow DESCRIBE_CONFIGS of the topic besides READ"
+        )
     verdicts = [_without_topic(each, topic.topic_id) for each in receipts if each.receipt.topic_id != topic.topic_id]
     by_partition: dict[int, list[FiledReceipt]] = {}
     for each in receipts:
