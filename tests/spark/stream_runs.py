@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
 
 import tidelog
 from node.process.local_cluster import LocalCluster
@@ -52,7 +55,8 @@ class StreamRun:
         for _ in range(4):
             query = writer.option("checkpointLocation", str(self.checkpoint)).start()
             while query.isActive and query.status["message"].startswith("Initializing"):
-                query.awaitTermination(0.05)
+                with suppress(StreamingQueryException):
+                    query.awaitTermination(0.05)
             if NOT_CONNECTED not in str(query.exception()):
                 break
         return query
@@ -91,7 +95,7 @@ class StreamRun:
 
 class ReaderRun:
     """The calls that Spark makes to the reader of a query, in their order (stream_reader.py), without Spark: a query
-    with a checkpoint in memory, run as often as a test likes. log: the ends of batches; committed: how many of them were
+    with a checkpoint in memory, run as often as a test likes. log: the ends of batches; committed: how many of them are
     processed."""
 
     def __init__(self, cluster: LocalCluster, **options: str) -> None:

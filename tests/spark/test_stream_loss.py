@@ -157,6 +157,7 @@ def test_records_that_an_unclean_election_replaced_are_named_and_read_again_from
     behind = next(int(each) for each in partition.replicas if each != ahead)
     run = ReaderRun(cluster, subscribe="torn")
     repeated = ReaderRun(cluster, subscribe="torn", **{"tidelog.group.id": "repeated"})
+    run.run()
     try:
         cluster.kill(behind)
         produce(cluster, "torn", [f"one {number}" for number in range(5)])

@@ -219,12 +219,14 @@ def test_holes_neither_hang_nor_skip_nor_repeat(spark: SparkSession, cluster: Lo
     query = run.start()
 
     async def seen(*offsets: int) -> None:
+        """Markers are written a moment after the commit returns: until then there is less."""
+        await asyncio.to_thread(wait_rows, cluster, run, query, len(offsets))
         await asyncio.to_thread(query.processAllAvailable)
         assert run.offsets == list(offsets)
 
     async def story() -> None:
         async with (
-            tidelog.Producer(cluster.bootstrap, transactional_id="holes") as producer,
+            tidelog.Producer(cluster.bootstrap, transactional_id="holes", transaction_timeout_ms=600_000) as producer,
             tidelog.Producer(cluster.bootstrap) as plain,
         ):
             async with producer.transaction() as txn:
@@ -243,7 +245,7 @@ def test_holes_neither_hang_nor_skip_nor_repeat(spark: SparkSession, cluster: Lo
 
     try:
         asyncio.run(story())
-        assert len(run.batches) == 8
+        cluster.wait_until(lambda: len(run.batches) == 8, within_s=40, what="the last marker is a batch of its own")
     finally:
         query.stop()
     assert [value for *_, value in run.rows] == [b"committed 1", b"committed 2", b"behind an open transaction"]
