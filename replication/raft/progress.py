@@ -70,9 +70,11 @@ class QuorumProgress:
         reached = Offset(min(log.voters.reached_by_majority(durable_offset), log.log_end))
         return reached if reached > self.epoch_start else None
 
-    def silence_ms(self, log: MetadataLogView, at: Millis) -> int:
-        """For how many milliseconds no majority of the voters, this one included, has fetched."""
-        contacts = {**self._last_contact, self._me: at}
+    def silence_ms(self, log: MetadataLogView, at: Millis, doubted: range = range(0)) -> int:
+        """For how many milliseconds no majority of the voters, this one included, has fetched. doubted: times of which
+        no fetch counts."""
+        contacts = {voter: NEVER if last in doubted else last for voter, last in self._last_contact.items()}
+        contacts[self._me] = at
         last = log.voters.reached_by_majority({voter: contacts.get(voter, NEVER) for voter in log.voters.members})
         return at - max(last, self.began)
 

@@ -137,6 +137,8 @@ class Quorum:
         self._sent_at = Millis(NEVER)
         self._ballot: Ballot | None = None
         self._progress: QuorumProgress | None = None
+        self._doubted = range(0)
+        """When what is received may be older than a pause of this process."""
         self._retired = False
         self._effects: list[Effect] = []
         self.role = self._first_role(state)
@@ -181,8 +183,9 @@ class Quorum:
 
     def unconfirmed_ms(self, at: Millis) -> int | None:
         """Milliseconds since a majority of the voters, this one included, last fetched in the epoch that this replica
-        leads; None while it does not lead. Any other leader was elected within that time."""
-        return None if self._progress is None else self._progress.silence_ms(self.log, at)
+        leads; None while it does not lead. Any other leader was elected within that time. What is received right after
+        a pause of this process does not count: it may have been sent before another leader was elected."""
+        return None if self._progress is None else self._progress.silence_ms(self.log, at, self._doubted)
 
     def caught_up(self, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
         """While this replica leads: replicas that fetched within `within_ms` before `at` and have all committed
@@ -228,6 +231,8 @@ class Quorum:
 
     def _take(self, event: Event) -> list[Effect]:
         self._effects = []
+        if event.at - self._now >= self._times.fetch_timeout:  # a leader of other voters has an event more often
+            self._doubted = range(event.at, event.at + 2 * self._times.resend)
         self._now = max(self._now, event.at)
         match event:
             case FetchRequested() | FetchAnswered() | MetadataLogChanged() | ClockTicked():

@@ -162,6 +162,37 @@ def test_a_leader_without_fetches_of_a_majority_resigns() -> None:
     assert "no majority" in cluster.reports[0]
 
 
+def test_what_waited_for_a_paused_leader_does_not_confirm_it() -> None:
+    """A fetch that was sent before the other voters elected another leader grants no leases."""
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    other, dead = (node for node in range(3) if node != leader)
+    cluster.kill(dead)
+    cluster.kill(other)
+    core = cluster.core(leader)
+
+    def unconfirmed_ms_after_fetch(later_ms: int) -> int | None:
+        cluster.now += later_ms
+        fetch = Fetch(key(other), core.epoch, Offset(99), core.epoch, Offset(99))
+        core.handle(FetchRequested(1, Millis(cluster.now), fetch))
+        return core.unconfirmed_ms(Millis(cluster.now))
+
+    assert unconfirmed_ms_after_fetch(500) == 0
+    assert (unconfirmed_ms_after_fetch(10_000) or 0) >= 10_000
+    assert (unconfirmed_ms_after_fetch(400) or 0) >= 10_000
+    assert unconfirmed_ms_after_fetch(200) == 0
+
+
+def test_a_voter_alone_is_confirmed_however_seldom_something_happens() -> None:
+    cluster = QuorumCluster(nodes=1)
+    cluster.give(0, Called(Millis(cluster.now)))
+    cluster.settle()
+    core = cluster.core(0)
+    cluster.now += 10_000
+    core.handle(ClockTicked(Millis(cluster.now)))
+    assert core.unconfirmed_ms(Millis(cluster.now)) == 0
+
+
 def test_a_voter_that_fetches_a_snapshot_or_truncates_counts_as_alive() -> None:
     """A long snapshot would never be fetched to its end if the leader resigned meanwhile."""
     cluster = QuorumCluster()
