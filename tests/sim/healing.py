@@ -68,11 +68,11 @@ def unhealed(sim: Simulation) -> list[str]:
             if set(state.isr) != set(state.replicas) or state.leader < 0 or state.adding or state.removing:
                 missing.append(f"{name}: leader {state.leader}, isr {state.isr} of {state.replicas}")
                 continue
-            there = [logs.get((node, state.key)) for node in state.replicas]
-            ends = {view.log.log_end_offset for view in there if view is not None and view.log is not None}
-            marks = {view.log.high_watermark for view in there if view is not None and view.log is not None}
-            if None in there or len(ends) != 1 or ends != marks:
-                missing.append(f"{name}: ends {ends}, watermarks {marks}")
+            views_there = [logs.get((node, state.key)) for node in state.replicas]
+            there = [view.log for view in views_there if view is not None and view.log is not None]
+            ends, marks = {log.log_end_offset for log in there}, {log.high_watermark for log in there}
+            if len(there) != len(state.replicas) or len(ends) != 1 or ends != marks:
+                missing.append(f"{name}: {len(there)} logs online, ends {ends}, watermarks {marks}")
     return missing or open_transactions(sim) or rotten_segments(sim)
 
 

@@ -79,6 +79,11 @@ WORLDS: Final = (
     FoundBy(345, "a client that ended just as the faults ended was not replaced: its group had no member", COORDINATED),
     FoundBy(354, "as 345, in a group of four partitions", COORDINATED),
     FoundBy(
+        70273799,
+        "a cluster counted as healed while a replica was offline, because its log had just been found corrupt",
+        COORDINATED,
+    ),
+    FoundBy(
         88420033,
         "a commit that arrived after its member had given it up and committed more set the committed offset back",
         FIVE_NODES,
