@@ -56,7 +56,7 @@ class StreamRun:
             query = writer.option("checkpointLocation", str(self.checkpoint)).start()
             while query.isActive and query.status["message"].startswith("Initializing"):
                 with suppress(StreamingQueryException):
-                    query.awaitTermination(0.05)
+                    query.awaitTermination(0.05)  # type: ignore[arg-type]  # Spark takes fractions
             if NOT_CONNECTED not in str(query.exception()):
                 break
         return query

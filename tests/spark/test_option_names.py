@@ -209,4 +209,4 @@ def test_any_options_give_a_value_or_the_documented_error(options: dict[str, str
     for parse, kind in ((parse_batch_options, BatchOptions), (parse_stream_options, StreamOptions)):
         for given_options in (options, {**options, **CLUSTER}, {**options, **QUERY}):
             with suppress(InvalidConfig):
-                assert isinstance(parse(given_options), kind)  # type: ignore[operator, arg-type]
+                assert isinstance(parse(given_options), kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -41,24 +42,26 @@ COMPARISONS = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan
 def holds(condition: Filter, row: dict[str, Any]) -> bool:
     """What Spark would say of a row; an obvious twin of the code under test."""
     if isinstance(condition, Not):
-        return not holds(condition.child, row)
-    found, value = row[condition.attribute[0]], getattr(condition, "value", None)  # type: ignore[attr-defined]
-    return bool(
-        {
-            IsNull: lambda: False,
-            IsNotNull: lambda: True,
-            EqualTo: lambda: found == value,
-            EqualNullSafe: lambda: found == value,
-            In: lambda: found in value,
-            GreaterThan: lambda: found > value,
-            GreaterThanOrEqual: lambda: found >= value,
-            LessThan: lambda: found < value,
-            LessThanOrEqual: lambda: found <= value,
-            StringStartsWith: lambda: found.startswith(value),
-            StringEndsWith: lambda: found.endswith(value),
-            StringContains: lambda: value in found,
-        }[type(condition)]()
-    )
+        child: Filter = condition.child
+        return not holds(child, row)
+    name: tuple[str, ...] = getattr(condition, "attribute")  # noqa: B009 - every filter but Not has one
+    found: Any = row[name[0]]
+    value: Any = getattr(condition, "value", None)
+    answers: dict[type, Callable[[], Any]] = {
+        IsNull: lambda: False,
+        IsNotNull: lambda: True,
+        EqualTo: lambda: found == value,
+        EqualNullSafe: lambda: found == value,
+        In: lambda: found in value,
+        GreaterThan: lambda: found > value,
+        GreaterThanOrEqual: lambda: found >= value,
+        LessThan: lambda: found < value,
+        LessThanOrEqual: lambda: found <= value,
+        StringStartsWith: lambda: found.startswith(value),
+        StringEndsWith: lambda: found.endswith(value),
+        StringContains: lambda: value in found,
+    }
+    return bool(answers[type(condition)]())
 
 
 def conditions_on(column: str, values: st.SearchStrategy[Any], *more: type[Any]) -> st.SearchStrategy[Filter]:
@@ -81,7 +84,7 @@ def check(conditions: list[Filter]) -> None:
     pushed, remaining = push_filters(conditions)
     assert all(any(one is given for given in conditions) for one in remaining), "Spark takes back its own objects only"
     for partition in ALL:
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "topic": partition.topic,
                 "partition": partition.partition,

@@ -51,7 +51,7 @@ def test_records_that_aged_out_are_named_or_skipped_and_counted(
 ) -> None:
     """One query, of Spark, has read 10 records; another has failed in its first batch, which is repeated."""
     small = {"segment_bytes": "20000", "segment_index_bytes": "16384", "retention_bytes": "40000"}
-    cluster.create_topic("aging", 1, **small)
+    cluster.create_topic("aging", 1, 3, **small)
     produce(cluster, "aging", (f"{number}" for number in range(10)))
     run = StreamRun(spark, cluster, tmp_path / "checkpoint", subscribe="aging")
     run.run()

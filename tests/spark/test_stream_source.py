@@ -259,7 +259,7 @@ def test_holes_neither_hang_nor_skip_nor_repeat(spark: SparkSession, cluster: Lo
 
 def test_a_compacted_topic_is_read_in_small_batches(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> None:
     small = {"segment_bytes": "20000", "segment_index_bytes": "16384"}
-    cluster.create_topic("table", 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", **small)
+    cluster.create_topic("table", 1, 3, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", **small)
 
     async def fill() -> None:
         async with tidelog.Producer(cluster.bootstrap) as producer:
