@@ -24,6 +24,7 @@ from bench.figure import Better, Figure, Run
 from bench.loads.job import Job
 from bench.spark_parts import PARTS
 from bench.spark_rounds import CONNECTORS, PREBUILT, Rounds, rates, rounds
+from bench.systems.kafka import find_java
 from bench.systems.kafka_connector import KafkaWithConnector
 from bench.systems.system import PeerMissing, System, SystemFailed
 from bench.systems.tidelog_nodes import Tidelog
@@ -100,6 +101,11 @@ FILL_ROWS: Final = 10_000_000
 def figures(run: Run) -> Iterator[Figure]:
     """All figures of the chosen parts; some 15 minutes without the peer, 30 with it. Raises SystemFailed at the end if
     Tidelog failed somewhere."""
+    try:
+        find_java()
+    except PeerMissing as missing:
+        run.say(f"the suite is left out: {missing}")
+        return
     effort = _QUICK if run.quick else _FULL
     parts: dict[str, Callable[[Contest, _Effort], Iterator[Figure]]] = {
         "batch": _batch,

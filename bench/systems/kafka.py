@@ -58,7 +58,7 @@ class Kafka(System):
     can_fsync = can_tail = True
 
     def __init__(self, directory: Path) -> None:
-        self._java = _java()
+        self._java = find_java()
         self._libs = _libs()
         need_clients()
         super().__init__(directory)
@@ -184,7 +184,8 @@ def consumed(output: str) -> float:
     return float(lines[-1].split(", ")[-1])
 
 
-def _java() -> str:
+def find_java() -> str:
+    """The command. Raises PeerMissing."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin/java") if home else shutil.which("java")
     if java is None or not Path(java).exists():

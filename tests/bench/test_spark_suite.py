@@ -106,6 +106,7 @@ def test_every_part_yields_its_figures_with_their_targets(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(spark_rounds, "measured", measure)
     monkeypatch.setattr(suite_spark, "_lanes", lanes)
+    monkeypatch.setattr(suite_spark, "find_java", lambda: "java")
     monkeypatch.setattr("bench.cluster_contest.settle", lambda system, seconds: None)
     found = {figure.figure: figure for figure in suite_spark.figures(Run(tmp_path, quick=True, say=lambda _: None))}
     targets = {name: figure.target for name, figure in found.items() if figure.target is not None}
@@ -164,9 +165,17 @@ def test_a_run_in_which_tidelog_failed_ends_with_an_error(monkeypatch: pytest.Mo
         raise SystemFailed("no answer")
 
     monkeypatch.setattr(suite_spark, "_lanes", lambda run, stack: iter([]))
+    monkeypatch.setattr(suite_spark, "find_java", lambda: "java")
     monkeypatch.setattr(suite_spark, "_batch", failing)
     with pytest.raises(SystemFailed, match="1 measurements of Tidelog failed, the first: no answer"):
         list(suite_spark.figures(Run(tmp_path, only=("batch",), say=lambda _: None)))
+
+
+def test_without_java_the_suite_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said: list[str] = []
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert list(suite_spark.figures(Run(tmp_path, say=said.append))) == []
+    assert said == ["the suite is left out: no Java 17; Debian: apt install openjdk-17-jre-headless"]
 
 
 def test_large_topics_are_filled_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
