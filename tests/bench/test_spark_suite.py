@@ -98,12 +98,14 @@ def test_every_part_yields_its_figures_with_their_targets(monkeypatch: pytest.Mo
 
     def measure(contest: Contest, lane: Lane, job: Job) -> Taken:
         answer = lane.clients.do("spark", job)
+        asked.add((lane.system.name, job.do, job.connector))
         return Taken(answer["rows"], answer["seconds"], answer["seconds"])
 
     def lanes(run: Run, stack: object) -> Iterator[Lane]:
         for name, factor in {"Tidelog": 1.0, "Kafka": 2.5}.items():
             yield Lane(FakeSparkSystem(name), Answers(factor))  # type: ignore[arg-type]
 
+    asked: set[tuple[str, str, str]] = set()
     monkeypatch.setattr(spark_rounds, "measured", measure)
     monkeypatch.setattr(suite_spark, "_lanes", lanes)
     monkeypatch.setattr(suite_spark, "find_java", lambda: "java")
@@ -126,6 +128,10 @@ def test_every_part_yields_its_figures_with_their_targets(monkeypatch: pytest.Mo
         "read 100 B, 100,000 rows / 100,000, processor": 1.2,
         "read 100 B, 200,000 rows / 100,000": 1.2,
         "read 100 B, 200,000 rows / 100,000, processor": 1.2,
+    }
+    assert asked == {
+        ("Tidelog", "read", "prebuilt"),
+        *((name, do, name.lower()) for name in ("Tidelog", "Kafka") for do in ("read", "stream", "write")),
     }
     assert found["read 100 B, all columns / Kafka"].met
     assert not found["read 1 KiB, all columns / Kafka"].met
