@@ -1,0 +1,233 @@
+"""Archives of a real cluster: written by a query that is killed and resumed, verified, moved and restored."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from node.process.local_cluster import LocalCluster
+from tests.spark.job_runs import produce, records_of, run, start
+from tidelog import sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
+
+BASE_MS = 1_714_564_800_123  # 2024-05-01, 12:00:00.123 UTC
+COUNT = 3_000
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("archive"), nodes=1) as cluster:
+        cluster.wait_healthy(120)
+        cluster.create_topic("orders", PARTITIONS, 1, retention_ms="-1")
+        produce(cluster, "orders", range(COUNT), partitions=PARTITIONS, base_ms=BASE_MS)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def archive(cluster: LocalCluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of `orders`, made by jobs whose query is stopped in the midst of its batches and one that ends."""
+    target = tmp_path_factory.mktemp("archives") / "orders archive"
+    arguments = ("archive", cluster, "orders", "--to", str(target), "--offsets-per-batch", "400")
+    with ThreadPoolExecutor(1) as pool:
+        for batches in (1, 3):
+            job = pool.submit(run, *arguments)
+            wait_until(lambda least=batches: job.done() or batches_in(target) >= least)  # type: ignore[misc]  # noqa: B023
+            for query in spark.streams.active:
+                query.stop()
+            assert job.result()[0] == 0
+            assert 0 < rows_in(spark, target) < COUNT, "it was not stopped in mid-run"
+    leftover = next(target.rglob("*.parquet"))
+    shutil.copy(leftover, leftover.with_name("part-99999-of-an-attempt-that-failed.zstd.parquet"))
+    assert run(*arguments)[0] == 0
+    return target
+
+
+def test_the_rows_are_those_of_a_consumer_each_once(spark: SparkSession, cluster: LocalCluster, archive: Path) -> None:
+    """Goal: nothing is lost or twice there after a kill. Method: compare Spark's rows with a plain consumer's."""
+    rows = spark.read.parquet(str(archive)).orderBy("topic", "partition", "offset").collect()
+    found = [
+        (
+            row.topic,
+            row.partition,
+            row.offset,
+            round(row.timestamp.timestamp() * 1000),
+            row.key and bytes(row.key),
+            row.value and bytes(row.value),
+            tuple((each.key, each.value and bytes(each.value)) for each in row.headers or ()),
+        )
+        for row in rows
+    ]
+    assert found == [tuple(each) for each in records_of(cluster, "orders")]
+    assert {row.timestampType for row in rows} == {0}
+    days = {row.date: row.timestamp.date() for row in rows}
+    assert len(days) == 13
+    assert all(day == of_timestamp for day, of_timestamp in days.items())
+    assert (archive / "topic=orders" / "date=2024-05-01").is_dir()
+
+
+def test_verification_names_what_is_missing_and_what_does_not_count(
+    cluster: LocalCluster, archive: Path, tmp_path: Path
+) -> None:
+    code, report = run("archive", None, "--to", str(archive), "--verify")
+    assert (code, report["good"], report["records"], report["missing"]) == (0, True, COUNT, [])
+    assert any("an-attempt-that-failed" in name for name in report["uncommitted"])
+    assert [each["records"] for each in report["partitions"]] == [COUNT // 3] * 3
+    code, listed = run("archive", None, "--to", str(archive), "--files")
+    assert code == 0 and len(listed["files"]) == report["files"]
+    assert not any("an-attempt-that-failed" in name for name in listed["files"])
+
+    moved = tmp_path / "moved"
+    shutil.copytree(archive, moved)
+    assert run("archive", None, "--to", str(moved), "--verify")[1]["records"] == COUNT
+    counted = {name.partition("topic=orders/")[2] for name in listed["files"]}
+    victim = moved / "topic=orders" / min(counted)
+    victim.unlink()
+    code, report = run("archive", None, "--to", str(moved), "--verify")
+    assert (code, report["good"], report["missing"]) == (1, False, [f"topic=orders/{min(counted)}"])
+
+
+def test_a_restored_topic_equals_the_original(cluster: LocalCluster, archive: Path) -> None:
+    """Everything but offsets is kept, and the order; a second run writes nothing again."""
+    cluster.create_topic("restored", PARTITIONS + 1, 1, retention_ms="-1")
+    arguments = ("orders", "--from", str(archive), "--to-topic", "restored", "--offsets-per-step", "600")
+    for _ in range(2):
+        code, report = run("restore", cluster, *arguments)
+        assert (code, report["topics"][0]["records"], report["topics"][0]["warnings"]) == (0, COUNT, [])
+        assert in_order(cluster, "restored") == in_order(cluster, "orders")
+
+
+def test_a_part_is_restored(cluster: LocalCluster, archive: Path) -> None:
+    cluster.create_topic("part", PARTITIONS, 1)
+    bounds = ("--start-time", "2024-05-02", "--end-time", "2024-05-05T06:00:00+00:00", "--partition", "1")
+    code, report = run("restore", cluster, "orders", "--from", str(archive), "--to-topic", "part", *bounds)
+    assert code == 0
+    wanted = [each for each in in_order(cluster, "orders") if 1_714_608_000_000 <= each[1] < 1_714_888_800_000]
+    assert in_order(cluster, "part") == [each for each in wanted if each[0] == 1]
+    assert any("retention.ms" in warning for warning in report["topics"][0]["warnings"])
+
+
+def test_what_cannot_be_restored_is_refused(
+    cluster: LocalCluster, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.create_topic("small", 1, 1)
+    cluster.create_topic("restamped", PARTITIONS, 1, message_timestamp_type="LogAppendTime")
+    source = ("--from", str(archive))
+    for arguments, said in (
+        (("orders", *source, "--to-topic", "small"), "has 1 partitions, and the archive has records of partition 2"),
+        (("orders", *source, "--to-topic", "restamped"), "LogAppendTime"),
+        (("orders", *source, "--to-topic", "nowhere"), "nowhere"),
+        (("unknown", *source, "--to-topic", "small"), "no such records of topic 'unknown'"),
+        (("orders", "--from", str(tmp_path), "--to-topic", "small"), "is no archive"),
+        (("orders", "payments", *source, "--to-topic", "small"), "--to-topic is for one topic"),
+    ):
+        assert run("restore", cluster, *arguments) == (1, None)
+        assert said in capsys.readouterr().err
+
+
+def test_values_are_parsed_and_malformed_ones_kept_aside(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("events", 1, 1)
+    good: list[bytes | None] = [b'{"level": "warn", "status": 404}', b'{"status": 7, "more": true}', None]
+    bad: list[bytes | None] = [b"no json", b'{"status": "not a number"}', b'{"level": "\xff"}', b"", b"[1]"]
+    with sync.Producer(cluster.bootstrap) as producer:
+        producer.send_many("events", good + bad, timestamp=BASE_MS)
+    schema = tmp_path / "events.ddl"
+    schema.write_text("level STRING, status INT")
+    target = str(tmp_path / "parsed")
+    code, report = run("archive", cluster, "events", "--to", target, "--schema", str(schema))
+    assert (code, report["records"]) == (0, 8)
+    rows = spark.read.parquet(target).orderBy("offset").collect()
+    assert [row.data and row.data.asDict() for row in rows[:3]] == [
+        {"level": "warn", "status": 404},
+        {"level": None, "status": 7},
+        None,
+    ]
+    assert [row.value for row in rows[:3]] == [None] * 3, "parsed values are not kept as bytes"
+    assert [bytes(row.value) for row in rows[3:]] == bad
+    assert [row.malformed for row in rows] == [False] * 3 + [True] * 5
+    assert [row.data for row in rows[3:]] == [None] * 5
+    assert run("restore", cluster, "events", "--from", target) == (1, None)
+    assert run("archive", cluster, "events", "--to", target) == (1, None), "another schema"
+    kept = str(tmp_path / "kept")
+    assert run("archive", cluster, "events", "--to", kept, "--schema", "level STRING", "--keep-values")[0] == 0
+    cluster.create_topic("events-2", 1, 1)
+    assert run("restore", cluster, "events", "--from", kept, "--to-topic", "events-2")[0] == 0
+    assert [each[3] for each in in_order(cluster, "events-2")] == good + bad
+
+
+def test_a_continuous_archive_survives_a_kill_and_ends_when_asked(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A process of its own is killed. Another one continues, takes in a topic that is created later, and ends with a
+    report and exit code 0 at SIGTERM."""
+    cluster.create_topic("live-1", 1, 1)
+    produce(cluster, "live-1", range(10), partitions=1, base_ms=BASE_MS)
+    target = tmp_path / "live"
+    arguments = ("--pattern", "live-.*", "--to", str(target), "--continuous", "--trigger", "100 milliseconds")
+    process = start("archive", cluster, *arguments)
+    try:
+        wait_until(lambda: batches_in(target) > 0, process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    cluster.create_topic("live-2", 1, 1)
+    produce(cluster, "live-2", range(20), partitions=1, base_ms=BASE_MS)
+
+    def ask() -> None:
+        try:
+            wait_until(lambda: rows_in(spark, target) == 30)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask)
+        code, report = run("archive", cluster, *arguments)
+        asked.result()
+    assert (code, report["stopped"]) == (0, True)
+    assert report["position"] == {"live-1": {"0": 10}, "live-2": {"0": 20}}
+    assert run("archive", None, "--to", str(target), "--verify")[1]["records"] == 30
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_a_format_that_spark_lacks_is_named(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    target = ("--to", str(tmp_path / "table"), "--state", str(tmp_path / "state"))
+    assert run("archive", cluster, "orders", *target, "--format", name) == (1, None)
+    assert f"no package for {name}: start Spark with" in capsys.readouterr().err
+
+
+def in_order(cluster: LocalCluster, topic: str) -> list[Any]:
+    """All of each record but its offset, partition by partition in their order."""
+    return [(each[1], *each[3:]) for each in records_of(cluster, topic)]
+
+
+def rows_in(spark: SparkSession, target: Path) -> int:
+    """Those that count at this moment."""
+    return spark.read.parquet(str(target)).count() if batches_in(target) else 0
+
+
+def batches_in(target: Path) -> int:
+    return len(list(target.glob("_spark_metadata/[0-9]*")))
+
+
+def wait_until(is_done: Callable[[], bool], process: Any = None) -> None:
+    end = time.monotonic() + 400
+    while not is_done():
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
