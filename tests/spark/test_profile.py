@@ -102,7 +102,7 @@ def test_the_command_and_the_program_take_the_same_arguments(capsys: pytest.Capt
     assert {line.split()[0] for line in helped.splitlines() if line.startswith("  --")} <= set(
         capsys.readouterr().out.split()
     )
-    assert main(["job", "archive", "--nonsense"]) == 2
+    assert main(["job", "archive", "--to", "x", "--nonsense"]) == 2
     assert "--nonsense" in capsys.readouterr().err
 
 

@@ -158,7 +158,7 @@ class Profiler:
     @staticmethod
     def _pass(frame: DataFrame, task: Any) -> list[Any]:
         """Run a function in the task of each range, and collect what each found."""
-        return [json.loads(row.found) for row in frame.mapInArrow(task, PARTIAL).collect()]
+        return [json.loads(row.found) for row in map_arrow(frame, task, PARTIAL).collect()]
 
     def _keys(self, topic: str) -> tuple[dict[int, KeyCounts], KeyCounts]:
         """The keys of each partition, and of the topic."""
@@ -194,6 +194,18 @@ class Profiler:
     def _say(self, text: str) -> None:
         if not self._quiet:
             say(text)
+
+
+def map_arrow(frame: DataFrame, task: Any, schema: str) -> DataFrame:
+    """`frame.mapInArrow(task, schema)` without pandas, which Spark 4.3 asks for although Arrow alone is used."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.util import PythonEvalType
+
+    function = UserDefinedFunction(task, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column: Any = function(*(frame[name] for name in frame.columns))
+    classic: Any = frame
+    return DataFrame(classic._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)  # noqa: FBT003 - no barrier
 
 
 def _offsets_text(offsets: dict[TopicPartition, int]) -> str:
