@@ -164,6 +164,7 @@ def test_a_batch_waits_for_enough_offsets_but_not_longer_than_the_delay() -> Non
         (at(5), log(0, 3, mark=5), None, 0, 0, 0),  # an open transaction begins at 3
         (None, log(0, 9), None, 0, 0, 0),
         (at(5), log(8, 9), LossKind.AGED_OUT, 5, 8, 8),
+        (at(5), log(6, 9), LossKind.AGED_OUT, 5, 6, 6),
         (None, log(4, 9), LossKind.AGED_OUT, 0, 4, 4),
         (at(5), None, LossKind.GONE, 5, None, None),
         (at(5), log(0, 9, topic_id=NEW), LossKind.RECREATED, 5, None, 0),
