@@ -21,12 +21,12 @@ CONNECTORS: Final[Mapping[str, str]] = {"Tidelog": "tidelog", "Kafka": "kafka"}
 
 
 class Taken(NamedTuple):
-    """What one query took."""
+    """What one query took. rows, seconds: those that are counted."""
 
     rows: int
     seconds: float
-    cpu_seconds: float
-    """Processor time of driver, JVM, Python workers and nodes."""
+    cpu_us: float
+    """Processor time of driver, JVM, Python workers and nodes for each row of the whole query, microseconds."""
 
 
 class Rounds(NamedTuple):
@@ -42,7 +42,7 @@ class Rounds(NamedTuple):
     @property
     def cpu_us(self) -> float:
         """Microseconds of processor time for each row, the median."""
-        return statistics.median(each.cpu_seconds / each.rows * 1e6 for each in self.taken)
+        return statistics.median(each.cpu_us for each in self.taken)
 
 
 def measured(contest: Contest, lane: Lane, job: Job) -> Taken:
@@ -54,7 +54,8 @@ def measured(contest: Contest, lane: Lane, job: Job) -> Taken:
     after = _used([*_tree(driver.process.pid), *nodes])
     own = sum(seconds - before.get(process, 0.0) for process, seconds in after.items())
     contest.run.others.append(max(0.0, _busy() - busy - own) / (time.perf_counter() - began))
-    return Taken(int(answer["rows"]), float(answer["seconds"]), max(own, 0.001))
+    rows = int(answer["rows"])
+    return Taken(rows, float(answer["seconds"]), max(own, 0.001) / int(answer.get("all_rows", rows)) * 1e6)
 
 
 def rounds(

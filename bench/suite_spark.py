@@ -197,11 +197,13 @@ def _streaming(contest: Contest, effort: _Effort) -> Iterator[Figure]:
     rows = SMALL_ROWS * effort.small_batches
     with _topics(contest, "small", PARTITIONS, SIZES["100 B"], rows):
 
-        def small(lane: Lane) -> dict[str, list[float]]:
+        def small(lane: Lane) -> dict[str, Any]:
             job = _job(lane, "small_batches", "small", PARTITIONS, SIZES["100 B"], rows=rows)
             return lane.clients.do("spark", job._replace(options=_trigger(contest, lane, SMALL_ROWS, "small")))
 
         found = contest.each(PARTITIONS, small)
+    for name, answer in found.items():
+        contest.run.say(f"  {name}, median ms of a micro-batch: {answer['steps_ms']}")
     for key, what in (("small_ms", f"micro-batch of {SMALL_ROWS} rows"), ("empty_ms", "trigger that finds nothing")):
         medians = {name: statistics.median(each[key]) for name, each in found.items()}
         mine = medians["Tidelog"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import time
 from functools import cache
@@ -85,6 +86,7 @@ def stream(job: Job, _gate: Gate) -> dict[str, Any]:
         raise RuntimeError(f"{job.topic}: the batches have {[each['numInputRows'] for each in batches]} rows")
     counted = batches[1:]
     return {
+        "all_rows": job.rows,
         "rows": sum(each["numInputRows"] for each in counted),
         "seconds": sum(each["durationMs"]["triggerExecution"] for each in counted) / 1000,
     }
@@ -92,19 +94,22 @@ def stream(job: Job, _gate: Gate) -> dict[str, Any]:
 
 def small_batches(job: Job, _gate: Gate) -> dict[str, Any]:
     """Read the topic in small micro-batches to its end, and go on until Spark has looked for more some times. Answers
-    with the milliseconds of the batches but the first ones, and of the triggers that found nothing."""
+    with the milliseconds of the batches but the first ones, with the medians of their steps as Spark reports them, and
+    with the milliseconds of the triggers that found nothing."""
     query = _stream(job).start()
     deadline = time.perf_counter() + STREAM_SECONDS_MAX
     try:
         while len(_empty(query)) < IDLE_TRIGGERS and query.isActive and time.perf_counter() < deadline:
             query.awaitTermination(0.1)
-        found = [each["durationMs"]["triggerExecution"] for each in _progress(query) if each["numInputRows"]]
+        found = [each["durationMs"] for each in _progress(query) if each["numInputRows"]]
         empty = [each["durationMs"]["triggerExecution"] for each in _empty(query)]
         if query.exception() is not None or len(found) < 2 or not empty:
             raise RuntimeError(f"{job.topic}: {len(found)} batches, {len(empty)} empty ones: {query.exception()}")
     finally:
         query.stop()
-    return {"small_ms": found[len(found) // 4 :], "empty_ms": empty}
+    counted = found[len(found) // 4 :]
+    steps = {step: statistics.median(each.get(step, 0) for each in counted) for step in counted[0]}
+    return {"small_ms": [each["triggerExecution"] for each in counted], "empty_ms": empty, "steps_ms": steps}
 
 
 @cache

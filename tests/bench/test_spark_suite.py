@@ -40,7 +40,7 @@ def test_rounds_take_turns_and_the_warm_up_is_not_counted(monkeypatch: pytest.Mo
 
     def measure(contest: Contest, lane: Lane, job: Job) -> Taken:
         order.append(job.topic)
-        return Taken(rows=12, seconds=next(seconds[job.topic]), cpu_seconds=0.000012)
+        return Taken(rows=12, seconds=next(seconds[job.topic]), cpu_us=1.0)
 
     monkeypatch.setattr(spark_rounds, "measured", measure)
     found = rounds(contest_of("Tidelog", "Kafka"), jobs_of, 4, warm_up=1, repeats=3)
@@ -63,7 +63,7 @@ def test_a_connector_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_only_the_connector_has_the_target() -> None:
     found = {
-        name: Rounds([Taken(rows=rate, seconds=1.0, cpu_seconds=1.0)])
+        name: Rounds([Taken(rows=rate, seconds=1.0, cpu_us=1e6 / rate)])
         for name, rate in {"Tidelog": 300, "prebuilt Arrow": 400, "Kafka": 100}.items()
     }
     shown = {figure.figure: figure for figure in rates("read", "Tidelog", found, {"Kafka": 2.0})}
@@ -89,7 +89,7 @@ def test_every_part_yields_its_figures_with_their_targets(monkeypatch: pytest.Mo
 
         def do(self, kind: str, job: Job) -> dict[str, Any]:
             if job.do == "small_batches":
-                return {"small_ms": [50.0, 90.0, 60.0], "empty_ms": [5.0]}
+                return {"small_ms": [50.0, 90.0, 60.0], "empty_ms": [5.0], "steps_ms": {"addBatch": 40}}
             return {"rows": job.rows, "seconds": job.rows / 1e6 * self.factor}
 
     class FakeSparkSystem(FakeSystem):
@@ -99,7 +99,7 @@ def test_every_part_yields_its_figures_with_their_targets(monkeypatch: pytest.Mo
     def measure(contest: Contest, lane: Lane, job: Job) -> Taken:
         answer = lane.clients.do("spark", job)
         asked.add((lane.system.name, job.do, job.connector))
-        return Taken(answer["rows"], answer["seconds"], answer["seconds"])
+        return Taken(answer["rows"], answer["seconds"], 1.0)
 
     def lanes(run: Run, stack: object) -> Iterator[Lane]:
         for name, factor in {"Tidelog": 1.0, "Kafka": 2.5}.items():
