@@ -237,11 +237,18 @@ class BatchCommit:
 
 
 async def _each(items: Iterable[Item], work: Callable[[Item], Awaitable[Result]]) -> list[Result]:
-    """Do the work for all items, `AT_ONCE` at a time, and return the results in their order."""
+    """Do the work for all items, `AT_ONCE` at a time, and return the results in their order. When all have
+    ended, raises the first error."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: Item) -> Result:
         async with places:
             return await work(item)
 
-    return await asyncio.gather(*(one(item) for item in items))
+    results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
+    found: list[Result] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        found.append(result)
+    return found
