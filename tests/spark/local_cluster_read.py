@@ -12,8 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 
@@ -32,12 +31,12 @@ def main(bootstrap: str, topic: str) -> None:
     source = spark.read.format("tidelog").option("tidelog.bootstrap.servers", bootstrap).option("minPartitions", "8")
     frame = source.option("subscribe", topic).load()
 
-    def parents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def parents(rows: Iterable[Row]) -> Iterator[int]:
         """The executor's process: the parent of the daemon that forked this worker."""
-        for _ in batches:
+        for _ in rows:
             pass
         daemon = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8")
-        yield pa.record_batch([pa.array([int(daemon.rpartition(")")[2].split()[1])])], names=["pid"])
+        yield int(daemon.rpartition(")")[2].split()[1])
 
     aggregates = (
         frame.withColumn("task", f.spark_partition_id())
@@ -50,7 +49,7 @@ def main(bootstrap: str, topic: str) -> None:
         .first()
     )
     assert aggregates is not None
-    executors = frame.select("offset").mapInArrow(parents, "pid long").distinct().count()
+    executors = frame.select("offset").rdd.mapPartitions(parents).distinct().count()
     sys.stdout.write("\n" + json.dumps({"executors": executors, **aggregates.asDict()}) + "\n")
     spark.stop()
 

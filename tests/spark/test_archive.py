@@ -158,7 +158,7 @@ def test_values_are_parsed_and_malformed_ones_kept_aside(
     ]
     assert [row.value for row in rows[:3]] == [None] * 3, "parsed values are not kept as bytes"
     assert [bytes(row.value) for row in rows[3:]] == bad
-    assert [row.malformed for row in rows] == [False] * 3 + [True] * 5
+    assert [row.malformed for row in rows] == ["false"] * 3 + ["true"] * 5, "a part of paths: Spark reads it as text"
     assert [row.data for row in rows[3:]] == [None] * 5
     assert run("restore", cluster, "events", "--from", target) == (1, None)
     assert run("archive", cluster, "events", "--to", target) == (1, None), "another schema"

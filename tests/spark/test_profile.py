@@ -87,7 +87,7 @@ def test_what_cannot_be_profiled_is_named(
     cluster.create_topic("empty", 1, 1)
     assert run("profile", cluster, "empty")[1]["topics"][0]["records"] == 0
     assert run("profile", cluster, "absent") == (1, None)
-    assert "there is no topic 'absent'" in capsys.readouterr().err
+    assert "topic 'absent' does not exist" in capsys.readouterr().err
     assert run("profile", cluster, "empty", "--last", "0") == (1, None)
     assert run("profile", cluster) == (2, None)
     assert run("archive", cluster, "absent", "--to", "/nonexistent/archive") == (1, None)

@@ -13,7 +13,9 @@ import pytest
 import tidelog
 from node.process.local_cluster import LocalCluster
 from tidelog import sync
+from tidelog.clock import MachineClock
 from tidelog.spark.ranges import schema as columns
+from tidelog.types import Isolation, PartitionIndex, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,6 +151,15 @@ def test_an_invalid_option_is_explained(
         read(spark, cluster, **options).collect()
 
 
+async def markers_are_written(cluster: LocalCluster, partition: int) -> None:
+    """Until all transactions in the partition have ended: their markers come a moment after the commit."""
+    wanted = [TopicPartition("payments", PartitionIndex(partition))]
+    async with asyncio.timeout(30), tidelog.Admin(cluster.bootstrap) as admin:
+        ends = await admin.end_positions(wanted, isolation=Isolation.READ_UNCOMMITTED)
+        while await admin.end_positions(wanted, isolation=Isolation.READ_COMMITTED) != ends:
+            await MachineClock().sleep_ms(20)
+
+
 def test_records_of_aborted_and_of_open_transactions_are_not_in_the_frame(
     spark: SparkSession, cluster: LocalCluster
 ) -> None:
@@ -176,10 +187,12 @@ def test_records_of_aborted_and_of_open_transactions_are_not_in_the_frame(
                 async with ours.transaction() as later:
                     await later.send("payments", b"behind", partition=0)
                     await later.send("payments", b"beside", partition=1)
+                await markers_are_written(cluster, 1)
                 kept = sorted(f"ours {number}" for number in (0, 2, 4) for _ in range(3))
                 assert await asyncio.to_thread(values) == ["beside", *kept]
                 everything = await asyncio.to_thread(lambda: values(**{"kafka.isolation.level": "read_uncommitted"}))
                 assert len(everything) == 6 * 3 + 3
+            await markers_are_written(cluster, 0)
             assert await asyncio.to_thread(values) == sorted(["beside", "behind", "open", *kept])
 
     asyncio.run(write())
