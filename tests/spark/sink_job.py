@@ -149,6 +149,8 @@ def start(session: SparkSession, arguments: argparse.Namespace, tasks: int) -> S
 
 def reason_of(error: str) -> str:
     """What ended a query, in one line."""
+    if "worker exited unexpectedly" in error:
+        return "by chance"
     for name in ("DifferentRetry", "BatchNotCommitted", "OutdatedBatch", "driver before", "driver after", "by chance"):
         if name in error:
             return name

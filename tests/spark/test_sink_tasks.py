@@ -21,10 +21,12 @@ from tests.spark.sink_runs import SinkRun, batch_of, committed, options_of
 from tidelog import sync
 from tidelog.client.admin import Admin
 from tidelog.client.sync_transaction import SyncTransaction
+from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.errors import (
     InvalidRequest,
     NodeShuttingDown,
     ProducerFenced,
+    RequestTimedOut,
     TransactionAborted,
     TransactionOutcomeUnknown,
 )
@@ -340,6 +342,24 @@ def test_the_driver_may_die_at_each_of_its_requests(sink: Sink, monkeypatch: pyt
         break
     assert lives > 8
     assert sink.committed() == Counter("x012345")
+
+
+def test_a_transaction_whose_end_has_no_answer_is_named(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = sink.run()
+    run.task(0, 0, ["a"])
+    run.task(0, 1, ["b"])
+    end = Admin.end_prepared_transaction
+
+    async def lose_one(self: Admin, prepared: PreparedTransaction, *, committed: bool) -> None:
+        await end(self, prepared, committed=committed)
+        if committed and prepared.transactional_id.endswith("1"):
+            raise RequestTimedOut("no answer")
+
+    monkeypatch.setattr(Admin, "end_prepared_transaction", lose_one)
+    with pytest.raises(BatchNotCommitted, match=r"1 of 2 transactions .* sink partition 1; their outcome is not known"):
+        run.commit()
+    sink.run().batch(0, [["a"], ["b"]])
+    assert sink.committed() == Counter("ab")
 
 
 def test_an_abort_ends_what_tasks_left_open(sink: Sink) -> None:

@@ -237,18 +237,20 @@ class BatchCommit:
 
 
 async def _each(items: Iterable[Item], work: Callable[[Item], Awaitable[Result]]) -> list[Result]:
-    """Do the work for all items, `AT_ONCE` at a time, and return the results in their order. When all have
-    ended, raises the first error."""
+    """Do the work for all items, `AT_ONCE` at a time, and return the results in their order. When all have ended,
+    raises the first TidelogError that the work raised."""
     places = asyncio.Semaphore(AT_ONCE)
+    raised: list[TidelogError] = []
 
-    async def one(item: Item) -> Result:
+    async def one(item: Item) -> list[Result]:
         async with places:
-            return await work(item)
+            try:
+                return [await work(item)]
+            except TidelogError as error:
+                raised.append(error)
+                return []
 
-    results = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
-    found: list[Result] = []
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        found.append(result)
-    return found
+    found = await asyncio.gather(*(one(item) for item in items))
+    if raised:
+        raise raised[0]
+    return [result for each in found for result in each]
