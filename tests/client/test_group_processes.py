@@ -26,7 +26,7 @@ from tidelog.types import PartitionIndex, TopicPartition
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SESSION_MS = 3_000
+SESSION_MS = 8_000
 SETTINGS = {
     "group.consumer.min.session.timeout.ms": SESSION_MS,
     "group.consumer.session.timeout.ms": SESSION_MS,
