@@ -12,6 +12,7 @@ from io import StringIO
 from typing import Any
 
 from node.process.local_cluster import LocalCluster
+from tests.spark.decided import wait_decided
 from tidelog import sync
 from tidelog.client.consumer_record import ConsumerRecord
 from tidelog.jobs import archive, profile, restore
@@ -52,6 +53,7 @@ def start(name: str, cluster: LocalCluster, *arguments: str) -> subprocess.Popen
 
 def records_of(cluster: LocalCluster, *topics: str) -> list[ConsumerRecord]:
     """What a plain consumer reads, by topic, partition and offset."""
+    wait_decided(cluster)
     with sync.Consumer(cluster.bootstrap, isolation="read_committed") as consumer:
         places = [place for topic in topics for place in consumer.partitions(topic)]
         ends = consumer.end_offsets(places)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from node.process.local_cluster import LocalCluster
+from tests.spark.decided import wait_decided
 from tidelog import sync
 from tidelog.spark.sink.batch_commit import BatchCommit
 from tidelog.spark.sink.sink_columns import SinkColumns
@@ -31,6 +32,7 @@ def batch_of(values: Iterable[str]) -> pa.RecordBatch:
 
 def committed(cluster: LocalCluster, topic: str = "out", *, isolation: str = "read_committed") -> Counter[str]:
     """The values that a consumer gets, up to the last stable offset."""
+    wait_decided(cluster)
     found: Counter[str] = Counter()
     with sync.Consumer(cluster.bootstrap, isolation=isolation) as consumer:
         places = consumer.partitions(topic)

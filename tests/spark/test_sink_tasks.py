@@ -410,10 +410,10 @@ def test_a_coordinator_that_moves_while_ids_are_listed_is_asked_again(
     sink.run().batch(0, [["a"]])
     listed, failures = Admin.list_transactions, [NodeShuttingDown("gone"), NodeShuttingDown("gone")]
 
-    async def moving(self: Admin) -> Any:
+    async def moving(self: Admin, **given: Any) -> Any:
         if failures:
             raise failures.pop()
-        return await listed(self)
+        return await listed(self, **given)
 
     monkeypatch.setattr(Admin, "list_transactions", moving)
     sink.run().batch(1, [["b"]])
