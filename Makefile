@@ -121,6 +121,10 @@ sim-mutants: env  ## Plant every known bug, one at a time: who notices it (SEEDS
 chaos: env  ## Random faults on real processes under load: MINUTES=10 NODES=5 SEED=n; nothing acknowledged may be missing
 	@$(PY) -m tests.integration.chaos --minutes $(or $(MINUTES),10) --nodes $(or $(NODES),5) $(if $(SEED),--seed $(SEED))
 
+.PHONY: sink-failures
+sink-failures: env need-java  ## 200 random failures of tasks and drivers under a streaming query to the sink: exactly once (20 minutes)
+	@$(PY) -m pytest -q -s tests/spark/sink_failures.py
+
 .PHONY: integration
 integration: env  ## Only the tests with real processes and, where an engine answers, real containers
 	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; fi

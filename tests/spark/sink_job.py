@@ -1,4 +1,4 @@
-"""A streaming query whose tasks fail at random, as a process of its own: `test_sink_failures.py` starts and kills it.
+"""A streaming query whose tasks fail at random, as a process of its own: `sink_failures.py` starts and kills it.
 
 Tasks fail while the sink gets rows (in a function of the query), and in the sink after they have committed or prepared,
 by an exception or by the sudden end of their process. The driver fails in `commit`. Each failure is a line in a file. A
