@@ -1,6 +1,7 @@
 """A streaming query to the sink under 200 random failures of tasks and drivers, restarts and other numbers of tasks.
 
-The topic has the input then, each row once. It takes up to 20 minutes, so it is not part of `make test`: `make sink-failures`.
+The topic has the input then, each row once. It takes up to 20 minutes, so it is not part of `make test`:
+`make sink-failures`.
 """
 
 from __future__ import annotations
