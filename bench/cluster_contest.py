@@ -162,6 +162,18 @@ class Contest:
             self.failures.append(" ".join(str(error).split())[:300])
             self.run.say(f"  left out, because Tidelog failed: {self.failures[-1]}")
 
+    def measured(self, parts: Mapping[str, Callable[[], Iterator[Figure]]]) -> Iterator[Figure]:
+        """The figures of those parts that the run has chosen, in their order."""
+        for name, part in parts.items():
+            if not self.run.only or name in self.run.only:
+                self.run.say(name)
+                yield from self.unless_failed(part())
+
+    def ensure_complete(self) -> None:
+        """Raise SystemFailed if Tidelog failed in a part."""
+        if self.failures:
+            raise SystemFailed(f"{len(self.failures)} measurements of Tidelog failed, the first: {self.failures[0]}")
+
     def label(self, name: str) -> str:
         """The label of a system by its name."""
         return next(lane.system.label() for lane in self.lanes if lane.system.name == name)

@@ -65,12 +65,8 @@ def figures(run: Run) -> Iterator[Figure]:
     }
     with ExitStack() as stack:
         contest = Contest(run, QUICK if run.quick else FULL, list(_lanes(run, stack)))
-        for part in PARTS:
-            if not run.only or part in run.only:
-                run.say(part)
-                yield from contest.unless_failed(parts[part](contest, effort))
-    if contest.failures:
-        raise SystemFailed(f"{len(contest.failures)} measurements of Tidelog failed, the first: {contest.failures[0]}")
+        yield from contest.measured({part: partial(parts[part], contest, effort) for part in PARTS})
+    contest.ensure_complete()
 
 
 def _lanes(run: Run, stack: ExitStack) -> Iterator[Lane]:
