@@ -19,6 +19,7 @@ Source: what the cleaner removes: Kafka's LogCleaner, KIP-98 for transactions, K
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,24 +131,24 @@ class Lockstep(Generic[Item]):
             yield offset, found
 
 
-class BatchComparison:
-    """Compares batch by batch, for topics without compaction."""
+class ReplicaComparison(ABC, Generic[Item]):
+    """Compares what the replicas of a partition show, each read in its own time, up to the first difference."""
 
     def __init__(self, nodes: Sequence[NodeId]) -> None:
-        self._lockstep: Lockstep[AuditedBatch] = Lockstep(nodes)
+        self._lockstep: Lockstep[Item] = Lockstep(nodes)
         self.difference: Difference | None = None
         """The first difference; nothing is compared behind it."""
         self.compared = 0
-        """Batches that were compared on at least two replicas."""
+        """Batches or records that were compared on at least two replicas."""
 
     def begin_at(self, node: NodeId, start: Offset) -> None:
         """The replica shows nothing below `start`."""
         self._lockstep.begin_at(node, start)
 
-    def feed(self, node: NodeId, batches: Sequence[AuditedBatch]) -> None:
-        """Add the next batches of a replica."""
+    def feed(self, node: NodeId, items: Sequence[Item]) -> None:
+        """Add what the replica shows next."""
         if self.difference is None:
-            self._lockstep.feed(node, batches)
+            self._lockstep.feed(node, items)
             self._compare()
 
     def close(self, node: NodeId, end: Offset) -> None:
@@ -159,6 +160,18 @@ class BatchComparison:
     def hungry(self) -> list[NodeId]:
         """The replicas that must be read next; after a difference none is awaited."""
         return [] if self.difference is not None else self._lockstep.hungry()
+
+    @abstractmethod
+    def finish(self) -> None:
+        """All replicas are closed."""
+
+    @abstractmethod
+    def _compare(self) -> None:
+        """Compare what all replicas have shown."""
+
+
+class BatchComparison(ReplicaComparison[AuditedBatch]):
+    """Compares batch by batch, for topics without compaction."""
 
     def finish(self) -> None:
         """All replicas are closed."""
@@ -201,7 +214,7 @@ class _Round(NamedTuple):
     is_tombstone: bool
 
 
-class CompactedComparison:
+class CompactedComparison(ReplicaComparison[AuditedRecord]):
     """Compares record by record, for topics with compaction.
 
     A replica may lack a record if it has a later one of the same key, if a later one is a tombstone (which it may have
@@ -211,40 +224,16 @@ class CompactedComparison:
     """
 
     def __init__(self, nodes: Sequence[NodeId], *, keys_max: int = KEYS_MAX) -> None:
+        super().__init__(nodes)
         self._nodes = tuple(nodes)
         self._keys_max = keys_max
-        self._lockstep: Lockstep[AuditedRecord] = Lockstep(nodes)
         self._missing: dict[tuple[NodeId, bytes], _Missing] = {}
         self._open: dict[ProducerId, list[_Round]] = {}
         self._replaced_at: dict[tuple[NodeId, bytes], Offset] = {}
         """While transactions are open: the last record of a key that replaces earlier ones. A transaction ends after
         later records of its keys were compared."""
-        self.difference: Difference | None = None
-        """The first difference; nothing is compared behind it."""
-        self.compared = 0
-        """Records that were compared on at least two replicas."""
         self.uncompared_keys = 0
         """Missing records that were not followed, because of `keys_max`."""
-
-    def begin_at(self, node: NodeId, start: Offset) -> None:
-        """The replica shows nothing below `start`."""
-        self._lockstep.begin_at(node, start)
-
-    def feed(self, node: NodeId, records: Sequence[AuditedRecord]) -> None:
-        """Add the next records of a replica."""
-        if self.difference is None:
-            self._lockstep.feed(node, records)
-            self._compare()
-
-    def close(self, node: NodeId, end: Offset) -> None:
-        """The replica shows nothing from `end` on."""
-        if self.difference is None:
-            self._lockstep.close(node, end)
-            self._compare()
-
-    def hungry(self) -> list[NodeId]:
-        """The replicas that must be read next; after a difference none is awaited."""
-        return [] if self.difference is not None else self._lockstep.hungry()
 
     def finish(self) -> None:
         """All replicas are closed: records that are missing still are lost. A replica that ends before another one is
