@@ -13,6 +13,7 @@ from tidelog.client.consumer import CommittedOffset, Consumer, GroupMetadata
 from tidelog.errors import (
     CommitFailed,
     CoordinatorLoadInProgress,
+    IllegalGeneration,
     InvalidRequest,
     NotCoordinator,
     OffsetMetadataTooLarge,
@@ -162,7 +163,14 @@ def test_a_refused_offset_is_raised_and_a_busy_coordinator_is_asked_again() -> N
                 cluster.groups.refuse = lambda request: (
                     UnknownMemberId("it timed out") if isinstance(request, pb.OffsetCommitRequest) else None
                 )
-                with pytest.raises(CommitFailed, match="it timed out"):
+                with pytest.raises(CommitFailed, match=r"not the member that it was.*it timed out"):
+                    await consumer.commit()
+                cluster.groups.refuse = lambda request: (
+                    IllegalGeneration("9 is committed since; fetch it first")
+                    if isinstance(request, pb.OffsetCommitRequest)
+                    else None
+                )
+                with pytest.raises(CommitFailed, match=r"for group 'g': 9 is committed since; fetch it first\.$"):
                     await consumer.commit()
                 busy = [CoordinatorLoadInProgress("loading"), NotCoordinator("elsewhere"), StaleMemberEpoch("old")]
                 cluster.groups.refuse = lambda request: (

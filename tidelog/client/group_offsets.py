@@ -166,12 +166,13 @@ class GroupOffsets:
 
 
 def commit_failed(group_id: str, cause: TidelogError, *, was_member: bool = True) -> CommitFailed:
-    """Return the error of a commit whose committer is not the owner any more, or, without membership, never was."""
+    """Return the error of a commit whose committer is not the owner any more, or, without membership, never was. An
+    IllegalGeneration refuses what is older than the committed offset: it says so itself."""
     why = cause.message.rstrip(".")
     failed = CommitFailed(
         f"no offset was committed for group {group_id!r}: this consumer is not the member that it was ({why}). Other "
         "members may read its records again; discard what depends on the commit."
-        if was_member
+        if was_member and not isinstance(cause, IllegalGeneration)
         else f"no offset was committed for group {group_id!r}: {why}."
     )
     failed.__cause__ = cause
