@@ -93,12 +93,15 @@ def test_two_hundred_failures_of_tasks_and_drivers(cluster: LocalCluster, tmp_pa
     job, end = Job(cluster, tmp_path), time.monotonic() + SECONDS
     for killed_at in (FAILURES // 3, 2 * FAILURES // 3, FAILURES):
         process = job.start(0.4)
-        while process.poll() is None and time.monotonic() < end and job.failed < killed_at:
-            time.sleep(0.05)
-        code = process.poll()
-        stop(process)
-        assert code is None, f"the job ends with {code}: {job.log()}"
-        assert job.failed >= killed_at, f"{job.failed} failures and {job.noted()} batches in {SECONDS} s"
+        try:
+            cluster.wait_until(
+                lambda: process.poll() is not None or job.failed >= killed_at,  # noqa: B023 - called in this round
+                within_s=end - time.monotonic(),
+                what=f"{killed_at} failures in {SECONDS} s",
+            )
+            assert process.poll() is None, f"the job ends with {process.poll()}: {job.log()}"
+        finally:
+            stop(process)
     process = job.start(0.0, batches=job.noted() + 3)
     try:
         assert process.wait(180) == 0, job.log()

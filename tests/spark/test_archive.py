@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,7 +179,12 @@ def test_a_continuous_archive_survives_a_kill_and_ends_when_asked(
     arguments = ("--pattern", "live-.*", "--to", str(target), "--continuous", "--trigger", "100 milliseconds")
     process = start("archive", cluster, *arguments)
     try:
-        wait_until(lambda: batches_in(target) > 0, process)
+        cluster.wait_until(
+            lambda: batches_in(target) > 0 or process.poll() is not None,
+            within_s=400,
+            what="the first batch is written",
+        )
+        assert process.poll() is None, process.communicate()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -189,7 +193,7 @@ def test_a_continuous_archive_survives_a_kill_and_ends_when_asked(
 
     def ask() -> None:
         try:
-            wait_until(lambda: rows_in(spark, target) == 30)
+            cluster.wait_until(lambda: rows_in(spark, target) == 30, within_s=400, what="all rows are in the archive")
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -223,11 +227,3 @@ def rows_in(spark: SparkSession, target: Path) -> int:
 
 def batches_in(target: Path) -> int:
     return len(list(target.glob("_spark_metadata/[0-9]*")))
-
-
-def wait_until(is_done: Callable[[], bool], process: Any = None) -> None:
-    end = time.monotonic() + 400
-    while not is_done():
-        assert process is None or process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.05)
