@@ -43,7 +43,11 @@ def archive(cluster: LocalCluster, spark: SparkSession, tmp_path_factory: pytest
     with ThreadPoolExecutor(1) as pool:
         for batches in (1, 3):
             job = pool.submit(run, *arguments)
-            wait_until(lambda least=batches: job.done() or batches_in(target) >= least)  # type: ignore[misc]  # noqa: B023
+            cluster.wait_until(
+                lambda: job.done() or batches_in(target) >= batches,  # noqa: B023 - called in this round
+                within_s=400,
+                what=f"{batches} batches are written",
+            )
             for query in spark.streams.active:
                 query.stop()
             assert job.result()[0] == 0
@@ -182,7 +186,7 @@ def test_a_continuous_archive_survives_a_kill_and_ends_when_asked(
         cluster.wait_until(
             lambda: batches_in(target) > 0 or process.poll() is not None,
             within_s=400,
-            what="the first batch is written",
+            what="a batch is written",
         )
         assert process.poll() is None, process.communicate()
     finally:
