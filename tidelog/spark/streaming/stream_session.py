@@ -197,8 +197,7 @@ class StreamSession:
         if self._query.fail_on_data_loss:
             raise OffsetOutOfRange(
                 f"{key} holds offsets {earliest} to {latest}, and the query is to start at {given}: start within them, "
-                f"or "
-                'set "failOnDataLoss" to "false" to start at the nearest'
+                'or set "failOnDataLoss" to "false" to start at the nearest'
             )
         return PartitionPosition(Offset(min(max(given, earliest), latest)))
 
@@ -274,8 +273,7 @@ class StreamSession:
         if offset.cluster_id != self._cluster_id:
             raise InconsistentClusterId(
                 f"the checkpoint belongs to cluster {offset.cluster_id}, and {self._query.connection.bootstrap} is "
-                f"cluster "
-                f"{self._cluster_id}: use the checkpoint of this cluster, or a new one"
+                f"cluster {self._cluster_id}: use the checkpoint of this cluster, or a new one"
             )
 
     def _of_lineage(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
@@ -289,8 +287,7 @@ class StreamSession:
         said = (
             f"the first batch of this checkpoint began at a start that is not pinned in the group "
             f"{self._progress.group_id!r} any more: a query with another checkpoint has continued from it, or the "
-            f"group's "
-            "offsets have expired"
+            "group's offsets have expired"
         )
         if self._query.fail_on_data_loss:
             raise NoCommittedOffset(
