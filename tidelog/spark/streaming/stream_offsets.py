@@ -106,8 +106,7 @@ def parse_offset(value: object) -> StreamOffset:
     if version != VERSION:
         raise UnsupportedVersion(
             f"the checkpoint has offsets of version {version}, this version of tidelog reads version {VERSION}: use "
-            f"the "
-            "version of tidelog that wrote it"
+            "the version of tidelog that wrote it"
         )
     topics = {}
     for name, topic in sorted(_object(fields.get("topics"), "topics").items()):
