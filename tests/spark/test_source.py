@@ -155,9 +155,10 @@ async def markers_are_written(cluster: LocalCluster, partition: int) -> None:
     """Until all transactions in the partition have ended: their markers come a moment after the commit."""
     wanted = [TopicPartition("payments", PartitionIndex(partition))]
     async with asyncio.timeout(30), tidelog.Admin(cluster.bootstrap) as admin:
-        ends = await admin.end_positions(wanted, isolation=Isolation.READ_UNCOMMITTED)
-        while await admin.end_positions(wanted, isolation=Isolation.READ_COMMITTED) != ends:
+        decided = await admin.end_positions(wanted, isolation=Isolation.READ_COMMITTED)
+        while decided != await admin.end_positions(wanted, isolation=Isolation.READ_UNCOMMITTED):
             await MachineClock().sleep_ms(20)
+            decided = await admin.end_positions(wanted, isolation=Isolation.READ_COMMITTED)
 
 
 def test_records_of_aborted_and_of_open_transactions_are_not_in_the_frame(

@@ -62,7 +62,8 @@ def test_the_result_has_all_fields() -> None:
     bench = Bench()
     append(bench, batch(b"x"))
     data = batch(b"a" * 50, b"b" * 50, timestamp=NOW + 5, codec=Codec.GZIP)
-    assert append(bench, data) == LogAppendInfo(
+    info = append(bench, data)
+    assert info == LogAppendInfo(
         first_offset=Offset(1),
         last_offset=Offset(2),
         last_leader_epoch=EPOCH,
@@ -77,6 +78,7 @@ def test_the_result_has_all_fields() -> None:
         valid_bytes=len(data),
         duplicate=False,
         stats=RecordValidationStats(temporary_bytes=116),  # the records, decompressed for validation
+        checksum=RecordBatch(bench.contents()[-1]).crc,
     )
 
 
