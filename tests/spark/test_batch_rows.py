@@ -4,23 +4,18 @@ headers, two million rows, conditions that Spark pushes, and executors that are 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyspark
 import pytest
 from pyspark.sql import functions as f
 
 import tidelog
 from node.process.local_cluster import LocalCluster
+from tests.spark.spark_processes import ExecutorJobRun
 from tidelog import sync
 
 if TYPE_CHECKING:
@@ -215,21 +210,8 @@ def rows(frame: DataFrame) -> tuple[Any, ...]:
 @pytest.mark.timeout(900)
 def test_executors_that_are_processes_of_their_own_read_a_batch(cluster: LocalCluster, tmp_path: Path) -> None:
     """`local-cluster[2,1,1024]`: they need PYSPARK_PYTHON, Java and an installed tidelog, nothing from the driver."""
-    directories = Path(pyspark.__file__).parent / "work"  # of applications, with the logs of their executors
-    before = set(directories.glob("app-*"))
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/spark/local_cluster_read.py"), cluster.bootstrap, "large"],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=840,
-        text=True,
-        check=False,
-    )
-    for directory in set(directories.glob("app-*")) - before:
-        shutil.rmtree(directory)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    with ExecutorJobRun(cluster, tmp_path, "count", source="large") as run:
+        found = run.result(840)
     lengths = [670_000, 670_000, 660_000]
     offsets = sum(length * (length - 1) // 2 for length in lengths)
     assert found == {"executors": 2, "rows": ROWS, "offsets": offsets, "bytes": 20 * ROWS, "tasks": 9}
