@@ -110,15 +110,21 @@ class RequestSession:
         at = Millis(self.now)
         return self.handle(LeaderKnown(key(partition), topic_id, NodeId(node), LeaderEpoch(epoch), at, cause))
 
-    def fetched(self, *batches: RecordBatch, epoch: int = 0, partition: int = 0) -> list[Effect]:
+    def fetched(
+        self, *batches: RecordBatch, epoch: int = 0, partition: int = 0, readable_end: int = 100
+    ) -> list[Effect]:
         number = self.cursor(partition).number
         at, end = Millis(self.now), Offset(100)
-        return self.handle(BatchesFetched(key(partition), number, batches, LeaderEpoch(epoch), end, Offset(0), at))
+        return self.handle(
+            BatchesFetched(
+                key(partition), number, batches, LeaderEpoch(epoch), end, Offset(readable_end), Offset(0), at
+            )
+        )
 
     def diverged(self, end: EpochEnd) -> list[Effect]:
         number, at = self.cursor().number, Millis(self.now)
         epoch, nothing = self.cursor().leader_epoch, Offset(-1)
-        return self.handle(BatchesFetched(key(), number, (), epoch, nothing, Offset(0), at, diverging=end))
+        return self.handle(BatchesFetched(key(), number, (), epoch, nothing, nothing, Offset(0), at, diverging=end))
 
     def failed(self, error: TidelogError, partition: int = 0) -> list[Effect]:
         return self.handle(Failed(key(partition), self.cursor(partition).number, error, Millis(self.now)))
@@ -191,7 +197,7 @@ def test_a_seek_makes_the_open_fetch_stale() -> None:
     (fetch,) = opened(session.handle(Sought(key(), Offset(50), NO_LEADER_EPOCH, Millis(session.now))))
     assert fetch.offset == 50
     session.handle(
-        BatchesFetched(key(), stale, (batch(60),), LeaderEpoch(0), Offset(9), Offset(0), Millis(session.now))
+        BatchesFetched(key(), stale, (batch(60),), LeaderEpoch(0), Offset(9), Offset(9), Offset(0), Millis(session.now))
     )
     assert not session.cursor().has_data
 
@@ -552,7 +558,7 @@ def test_partitions_assigned_again_keep_their_position() -> None:
 def hinted(session: RequestSession, node: int = 3) -> list[Effect]:
     """The leader names a preferred read replica instead of answering."""
     at, number = Millis(session.now), session.cursor().number
-    failure = BatchesFetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(0), at, NodeId(node))
+    failure = BatchesFetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(100), Offset(0), at, NodeId(node))
     return session.handle(failure)
 
 
@@ -650,6 +656,18 @@ def test_an_empty_answer_below_the_watermark_is_a_gap_up_to_the_end_of_the_range
     session = planned()
     checked(session, 1, 10)
     assert Ready() in session.fetched(epoch=2)
+    assert session.cursor().reached_end
+
+
+def test_an_empty_answer_that_ends_at_an_open_transaction_is_no_gap() -> None:
+    """With overlapping transactions the last stable offset of a node that lags lies below the planned end, although its
+    high watermark does not: what lies between is not read yet, and would be lost."""
+    session = planned()
+    (fetch,) = opened(checked(session, 1, 10))
+    (again,) = opened(session.fetched(epoch=2, readable_end=9))
+    assert (fetch.offset, again.offset, session.cursor().reached_end) == (4, 4, False)
+    assert session.cursor().readable_end == 9
+    assert Ready() in session.fetched(epoch=2, readable_end=10)
     assert session.cursor().reached_end
 
 

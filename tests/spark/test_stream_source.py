@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,13 @@ import pytest
 
 import tidelog
 from node.process.local_cluster import LocalCluster
-from tests.spark.stream_runs import OFTEN, StreamRun, consumed, produce
+from tests.spark.stream_runs import OFTEN, ReaderRun, StreamRun, consumed, produce
+from tidelog import sync
 from tidelog.cli import main
+from tidelog.errors import RequestTimedOut
 from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.ranges import range_batches
+from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.streaming.query_identity import group_of
 from tidelog.spark.streaming.stream_offsets import parse_offset
 
@@ -207,6 +212,31 @@ def test_the_older_of_two_queries_with_one_identity_is_refused(
         second.stop()
         third.stop()
     assert newer.rows == own.rows == consumed(cluster, ("twice", 0))
+
+
+def test_a_batch_that_ends_above_an_open_transaction_waits_for_it(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is chosen under read_uncommitted and repeated under read_committed: its end lies above the last stable
+    offset. The records of the transaction are not skipped: the task fails, and reads them once they are committed."""
+    cluster.create_topic("decided", 1)
+    produce(cluster, "decided", ["a", "b"])
+    run = ReaderRun(cluster, subscribe="decided", **{"tidelog.group.id": "decided"})
+    run.options["tidelog.isolation.level"] = "read_uncommitted"
+    monkeypatch.setattr(range_batches, "RangeReader", partial(RangeReader, patience_ms=2_000))
+    with sync.Producer(cluster.bootstrap, transactional_id="decider") as producer, producer.transaction() as open_one:
+        for value in (b"c", b"d", b"e"):
+            open_one.send("decided", value)
+        producer.flush()
+        run.run(fails=True)
+        assert [each.next_offset for _, _, each in run.position] == [5]
+        run.options["tidelog.isolation.level"] = "read_committed"
+        with pytest.raises(RequestTimedOut, match=r"from offset 2 on .* not decided yet.*who-holds-lso decided-0"):
+            run.run()
+    monkeypatch.undo()
+    run.rows.clear()
+    run.run()
+    assert [value for _, value in run.rows] == [b"a", b"b", b"c", b"d", b"e"]
 
 
 def test_holes_neither_hang_nor_skip_nor_repeat(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> None:

@@ -110,6 +110,8 @@ class Cursor:
     """The group assigned the partition: it exists, also if the metadata do not show it yet, or show another incarnation
     of the topic."""
     high_watermark: Offset = Offset(-1)
+    readable_end: Offset = Offset(-1)
+    """As in the last answer: the last stable offset under read_committed, or else the high watermark."""
     log_start: Offset = Offset(-1)
 
     def place(self, offset: Offset, epoch: LeaderEpoch) -> None:

@@ -167,6 +167,7 @@ class FetchClient(Service):
             self._handle(Failed(topic_partition, number, refusal, at))
             return
         diverging = answer.diverging
+        committed_only = self._isolation is Isolation.READ_COMMITTED
         self._handle(
             BatchesFetched(
                 topic_partition,
@@ -174,6 +175,7 @@ class FetchClient(Service):
                 batches,
                 LeaderEpoch(answer.leader_epoch),
                 Offset(answer.high_watermark),
+                Offset(answer.last_stable_offset if committed_only else answer.high_watermark),
                 Offset(answer.log_start_offset),
                 at,
                 NodeId(answer.preferred_read_replica) if self._rack and not batches else NO_NODE,

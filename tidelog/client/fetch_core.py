@@ -13,7 +13,8 @@ Invariants:
   5. A batch whose offsets are impossible (at or above the high watermark, or out of order) moves nothing: its bytes are
      corrupt and are fetched again.
   6. A cursor of a fixed range fetches nothing in a leader epoch before its leader has confirmed that the log holds the
-     planned epoch up to the end of the range, and nothing once `ahead` has reached that end.
+     planned epoch up to the end of the range, and nothing once `ahead` has reached that end. An answer without batches
+     ends the range only if the node may show this reader everything below that end.
 Not here: decoding (consumer.py, spark/ranges/reading.py), effects (fetch_client.py), connections (fetch_stream.py),
 metadata (cluster.py).
 """
@@ -130,6 +131,9 @@ class BatchesFetched:
     batches: tuple[RecordBatch, ...]
     leader_epoch: LeaderEpoch
     high_watermark: Offset
+    readable_end: Offset
+    """Where the node ends what this reader may see: its last stable offset under read_committed, or else its high
+    watermark. Only below it does an answer without batches mean that there are none."""
     log_start: Offset
     at: Millis
     preferred: NodeId = NO_NODE
@@ -414,6 +418,7 @@ class FetchCore:
             return
         cursor.checked_epoch = max(cursor.checked_epoch, event.leader_epoch)
         cursor.high_watermark, cursor.log_start = event.high_watermark, event.log_start
+        cursor.readable_end = event.readable_end
         for batch in batches:
             next_offset = batch.next_offset
             if next_offset <= cursor.ahead:
@@ -424,7 +429,7 @@ class FetchCore:
             if epoch not in (cursor.ahead_epoch, NO_LEADER_EPOCH):
                 cursor.epochs.append(EpochStart(epoch, max(batch.base_offset, cursor.ahead)))
             cursor.ahead, cursor.ahead_epoch = next_offset, epoch
-        if not event.batches and cursor.planned is not None and event.high_watermark >= cursor.planned.end:
+        if not event.batches and cursor.planned is not None and event.readable_end >= cursor.planned.end:
             cursor.ahead = cursor.planned.end  # an offset gap up to the end of the range: the log has no record of it
         if cursor.has_data or cursor.reached_end:
             effects.append(Ready())

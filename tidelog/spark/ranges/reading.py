@@ -62,7 +62,8 @@ class RangeReader(FetchClient):
     ) -> None:
         """fetch_bytes: most that one fetch returns, apart from a larger single batch. While one answer is decoded, the
         next one is fetched, so two are in memory. isolation: with READ_COMMITTED the batches of aborted transactions
-        have no records, and a range must end at or below the last stable offset. rack: where the executor runs; an
+        have no records, and a range that ends above the last stable offset waits for the transactions below its end
+        to be decided. rack: where the executor runs; an
         in-sync replica there is read instead of a leader elsewhere (KIP-392)."""
         policy = FetchPolicy(
             buffer_bytes=2 * fetch_bytes,
@@ -146,9 +147,7 @@ class RangeReader(FetchClient):
         except TimeoutError:
             raise RequestTimedOut(
                 f"{wanted.topic_partition}: no batch from offset {cursor.position} on arrived within "
-                f"{self._patience_ms} ms, the range ends at {wanted.end}"
-                + (f" ({cursor.failure.message})" if cursor.failure else "")
-                + "; check the partition's leader with `tidelog cluster status`"
+                f"{self._patience_ms} ms, the range ends at {wanted.end}" + _why_none(wanted, cursor)
             ) from cursor.failure
         await self._clock.sleep_ms(0)  # send the next fetch before the batches of this one are decoded
 
@@ -157,6 +156,18 @@ class RangeReader(FetchClient):
             f"To read the rest, run one query with endingOffsets {batch.base_offset} and one with startingOffsets "
             f"{batch.next_offset} for this partition"
         )
+
+
+def _why_none(wanted: OffsetRange, cursor: Cursor) -> str:
+    """The cause of a range without progress, and what to do: the end of an error."""
+    if cursor.failure is None and cursor.readable_end < min(wanted.end, cursor.high_watermark):
+        return (
+            f": the records from offset {cursor.readable_end} on belong to transactions that are not decided yet, or "
+            "lie behind one; find its producer with `tidelog partition who-holds-lso "
+            f"{wanted.topic_partition}`"
+        )
+    cause = f" ({cursor.failure.message})" if cursor.failure else ""
+    return f"{cause}; check the partition's leader with `tidelog cluster status`"
 
 
 def _explained(error: TidelogError, wanted: OffsetRange, cursor: Cursor) -> TidelogError:
