@@ -21,7 +21,7 @@ from tidelog.spark.streaming.stream_offsets import PartitionPosition
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset, TopicId, TopicPartition
 
 LISTED_MAX: Final = 10
-"""Partitions that one error names."""
+"""Losses that one error names."""
 
 
 class LossKind(Enum):
@@ -132,8 +132,9 @@ def truncated_at(position: PartitionPosition, state: LogState) -> Offset | None:
 def loss_error(losses: Sequence[Loss]) -> TidelogError:
     """The error for a query that fails on data loss: its type is that of the first loss."""
     named = "; ".join(map(str, losses[:LISTED_MAX]))
-    more = f"; and {len(losses) - LISTED_MAX} more partitions" if len(losses) > LISTED_MAX else ""
+    more = f"; and {len(losses) - LISTED_MAX} more" if len(losses) > LISTED_MAX else ""
+    count = len({loss.topic_partition for loss in losses})
     return _ERRORS[losses[0].kind](
-        f"data loss in {len(losses)} partitions of the query: {named}{more}. To continue without these records, set "
+        f"data loss in {count} partitions of the query: {named}{more}. To continue without these records, set "
         '"failOnDataLoss" to "false"; to begin again, use a new checkpoint'
     )

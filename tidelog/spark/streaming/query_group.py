@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from tidelog.client.group_metadata import CommittedOffset
@@ -40,6 +40,8 @@ TURN_S: Final = 1
 """How long a call waits for a transaction, which usually takes some milliseconds."""
 CLOSE_S: Final = 5
 """How long the last progress may take when the query ends."""
+COMMIT_AGE_MS: Final = 86_400_000
+"""An offset that does not move is committed again after a day: nodes forget it after `offsets.retention.minutes`."""
 
 
 class QueryGroup:
@@ -68,9 +70,10 @@ class QueryGroup:
         self._is_unknown = False
         """Whether the outcome of the last transaction is unknown: its producer cannot continue."""
         self._fenced: ProducerFenced | None = None
-        self._wanted: StreamOffset | None = None
-        """Progress that is not committed yet."""
-        self._noted: StreamOffset | None = None
+        self._wanted: tuple[StreamOffset, EntryKind] | None = None
+        """What is to be committed."""
+        self._noted: tuple[StreamOffset, EntryKind] | None = None
+        self._noted_at = self._clock.monotonic_ms()
         self._is_wanted = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -81,24 +84,35 @@ class QueryGroup:
         await self._take_over()
         self._task = start_root_task(self._run(), name="tidelog stream progress")
 
-    async def pin(self, choose: Callable[[], Awaitable[StreamOffset]]) -> StreamOffset:
-        """Where the query begins: the pin of an earlier attempt that made no progress, or what `choose` returns, which
-        is committed first. Raises ProducerFenced; TransactionOutcomeUnknown and others if it cannot be committed."""
+    async def find_pin(self) -> StreamOffset | None:
+        """The pin of an earlier attempt that made no progress; None if there is none. Raises ProducerFenced."""
         self._ensure_owner()
         entries = await self._admin.list_group_offsets(self.group_id)
-        known = pinned_offset(entries, self._digest, self._cluster_id)
-        if known is not None:
-            return known
-        chosen = await choose()
+        return pinned_offset(entries, self._digest, self._cluster_id)
+
+    async def pin(self, chosen: StreamOffset) -> None:
+        """Commit where the query begins. Raises ProducerFenced; TransactionOutcomeUnknown and others if it cannot be
+        committed."""
+        self._ensure_owner()
         async with self._turn:
             await self._commit(chosen, "pinned")
-        return chosen
+        self._noted, self._noted_at = (chosen, "pinned"), self._clock.monotonic_ms()
 
     def note_progress(self, offset: StreamOffset) -> None:
         """The query has processed everything below this offset: commit it beside the query. Raises ProducerFenced."""
+        self._note(offset, "progress")
+
+    def keep_pin(self, offset: StreamOffset) -> None:
+        """The query still waits at its pin. Raises ProducerFenced."""
+        self._note(offset, "pinned")
+
+    def _note(self, offset: StreamOffset, kind: EntryKind) -> None:
+        """Commit the offset beside the query if it is another one, or before the nodes forget it."""
         self._ensure_owner()
-        if offset != self._noted:
-            self._noted = self._wanted = offset
+        now = self._clock.monotonic_ms()
+        if (offset, kind) != self._noted or now - self._noted_at >= COMMIT_AGE_MS:
+            self._noted, self._noted_at = (offset, kind), now
+            self._wanted = (offset, kind)
             self._is_idle.clear()
             self._is_wanted.set()
 
@@ -142,16 +156,16 @@ class QueryGroup:
             self._is_wanted.clear()
             wanted, self._wanted = self._wanted, None
             if wanted is not None:
-                await self._commit_progress(wanted)
+                await self._commit_beside(*wanted)
             if self._wanted is None:
                 self._is_idle.set()
 
-    async def _commit_progress(self, offset: StreamOffset) -> None:
+    async def _commit_beside(self, offset: StreamOffset, kind: EntryKind) -> None:
         async with self._turn:
             try:
                 if not self._is_settled:
                     await self._settle()
-                await self._commit(offset, "progress")
+                await self._commit(offset, kind)
             except ProducerFenced:
                 return  # `_fenced` says it to the next call
             except TidelogError as error:

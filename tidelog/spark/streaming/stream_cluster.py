@@ -5,8 +5,9 @@ Not here: decisions (stream_planner.py, data_loss.py).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from tidelog.client.admin import Admin
@@ -16,7 +17,6 @@ from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.spark.options.topic_selection import TopicSelection
-from tidelog.spark.streaming.stream_offsets import StreamOffset
 from tidelog.types import (
     INTERNAL_TOPICS,
     Endpoint,
@@ -66,9 +66,16 @@ class ClusterSnapshot:
             if selects(selection, TopicPartition(name, PartitionIndex(index)))
         ]
 
-    def agrees_with(self, offset: StreamOffset) -> bool:
-        """Whether the partitions of the offset exist with their topic ids. If not, this node may lag behind."""
-        return all(self.topic_id(key) == topic_id for key, topic_id, _ in offset)
+    def all_partitions(self, selection: TopicSelection) -> list[TopicPartition]:
+        """The same. Raises UnknownTopicOrPartition if a topic or partition that the options name does not exist."""
+        missing = [name for name in selection.topics or () if name not in self.topics]
+        missing += [str(key) for key in selection.assigned or () if self.topic_id(key) is None]
+        if missing:
+            raise UnknownTopicOrPartition(
+                f"the query is to read {', '.join(missing)}, which the cluster does not have: correct the names "
+                "(`tidelog topic list`), or create them"
+            )
+        return self.partitions(selection)
 
 
 def selects(selection: TopicSelection, key: TopicPartition) -> bool:
@@ -90,19 +97,33 @@ class StreamAdmin(Admin):
         return _snapshot(await self._query(methods.ADMIN_GET_METADATA, request), selection, also)
 
     async def newest_snapshot(self, selection: TopicSelection, *, also: Iterable[str] = ()) -> ClusterSnapshot:
-        """The same, as the node knows it that has applied most of the metadata. That a topic is gone, or is another
-        one, is believed only of this one. Raises ConnectionFailed if no node answers."""
-        request = _metadata_request(selection, also)
-        newest = await self.snapshot(selection, also=also)  # retries until a node answers
-        for endpoint in self._cluster.candidates():
-            try:
-                answer = await self._cluster.transport.call(
-                    endpoint, methods.ADMIN_GET_METADATA, request, timeout_ms=QUERY_TIMEOUT_MS
-                )
-            except TidelogError:
+        """The same, as the node knows it that has applied most of the metadata. That a topic is new, gone, or another
+        one, is believed only of this one. A pattern hides what the caller may not describe: topics in `also` that are
+        not among its matches are asked for by name. Raises ConnectionFailed if no node answers, and the error of a
+        topic for any reason but that it does not exist."""
+        newest = _snapshot(await self._newest_answer(_metadata_request(selection, also)), selection, also)
+        hidden = sorted(set(also) - newest.topics.keys())
+        if selection.pattern is None or not hidden:
+            return newest
+        named = _snapshot(await self._newest_answer(admin_pb2.GetMetadataRequest(topics=hidden)), selection, also)
+        return replace(newest, topics={**newest.topics, **named.topics})
+
+    async def _newest_answer(self, request: admin_pb2.GetMetadataRequest) -> admin_pb2.GetMetadataResponse:
+        newest = await self._query(methods.ADMIN_GET_METADATA, request)  # retries until a node answers
+        answers = await asyncio.gather(
+            *(
+                self._cluster.transport.call(endpoint, methods.ADMIN_GET_METADATA, request, timeout_ms=QUERY_TIMEOUT_MS)
+                for endpoint in self._cluster.candidates()
+            ),
+            return_exceptions=True,
+        )
+        for answer in answers:
+            if isinstance(answer, TidelogError):
                 continue  # a node that is down knows nothing newer
+            if isinstance(answer, BaseException):
+                raise answer
             if answer.metadata_offset > newest.metadata_offset:
-                newest = _snapshot(answer, selection, also)
+                newest = answer
         return newest
 
     async def epoch_ends(
@@ -180,7 +201,12 @@ def _snapshot(answer: admin_pb2.GetMetadataResponse, selection: TopicSelection, 
     wanted = set(also)
     topics = {}
     for topic in answer.topics:
-        if topic.HasField("error") or not topic.topic_id:
+        if topic.HasField("error"):
+            error = from_proto(topic.error)
+            if isinstance(error, UnknownTopicOrPartition):
+                continue
+            raise error  # a topic that may not be seen is not gone
+        if not topic.topic_id:
             continue
         is_selected = selection.pattern is None or (
             topic.name not in INTERNAL_TOPICS and selection.pattern.matches(topic.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tidelog.spark.options.offset_bounds import EARLIEST, Bound
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.streaming.data_loss import LogState, Loss, LossKind, find_loss, truncated_at
 from tidelog.spark.streaming.rate_sharing import share_rate
@@ -78,6 +79,10 @@ def find_backlog(
         if loss is not None:
             losses.append(loss)
         before = position.skipped + extra.get(key, 0) if position is not None else 0
+        if loss is not None and loss.kind is LossKind.RECREATED and state is not None:
+            skipped += before  # of the incarnation that is gone; the new one is a partition that is new to the query
+            position, before, loss = None, 0, find_loss(key, None, None, state)
+            losses += [loss] if loss is not None else []
         if state is None:
             skipped += before
             continue
@@ -103,6 +108,24 @@ def _end(key: TopicPartition, state: LogState, target: Target | None) -> Offset:
         return state.end
     topic_id, end = target.get(key, (None, Offset(0)))
     return min(state.end, end) if topic_id == state.topic_id else Offset(0)
+
+
+def split_start(start: StreamOffset, end: StreamOffset, starting: Bound) -> tuple[StreamOffset, set[TopicPartition]]:
+    """Where the first batch of a checkpoint began, if its pin is gone and `start` was chosen again after it; and the
+    partitions for which that is not known, at the end of which it is then.
+
+    starting: the options. An offset that they give is the same again, as is the earliest one while it is 0."""
+    positions: dict[TopicPartition, tuple[TopicId, PartitionPosition]] = {}
+    unknown = set()
+    for key, topic_id, to in end:
+        again = start.find(key, topic_id)
+        place = starting.everywhere if starting.offsets is None else starting.offsets.get(key)
+        if again is not None and again.next_offset == (Offset(0) if place == EARLIEST else place):
+            positions[key] = (topic_id, again)
+        else:
+            positions[key] = (topic_id, to)
+            unknown.add(key)
+    return stream_offset(end.cluster_id, end.lineage, positions), unknown
 
 
 @dataclass(frozen=True, slots=True)

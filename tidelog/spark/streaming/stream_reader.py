@@ -5,8 +5,8 @@ reader of the same options in each task. What Spark's MicroBatchExecution and it
 with Spark 4.3:
 
   first start             getDefaultReadLimit, initialOffset, latestOffset, reportLatestOffset, then the batch:
-                          initialOffset again, partitions. Batch 0 runs even if it is empty: initialOffset is not called
-                          again in this run
+                          initialOffset again, partitions: the start may be chosen again in between. Batch 0 runs even
+                          if it is empty: initialOffset is not called again in this run
   restart, batch 0 is     getDefaultReadLimit, initialOffset, partitions up to the logged end: nothing but the reader
   logged, not committed   knows where batch 0 began, so the start is pinned on the cluster
   restart, batch n > 0    partitions of the logged batch, then latestOffset; initialOffset is never called again
@@ -90,9 +90,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         thread.run(session.freeze())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One range for each task of the batch. An empty batch asks the cluster for nothing."""
-        if start == end:
-            return []
+        """One range for each task of the batch."""
         session, thread = self._open()
         return thread.run(session.plan(parse_offset(start), parse_offset(end)))
 

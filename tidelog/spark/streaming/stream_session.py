@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
@@ -17,14 +17,21 @@ from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOf
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.stream_options import StreamOptions
 from tidelog.spark.ranges.planning import OffsetRange, split_ranges
-from tidelog.spark.ranges.resolving import OffsetLookup, bound_offsets, selected_partitions, selected_topics
+from tidelog.spark.ranges.resolving import OffsetLookup, bound_offsets
 from tidelog.spark.streaming.data_loss import LogState, Loss, absent_log, loss_error
 from tidelog.spark.streaming.query_group import QueryGroup
 from tidelog.spark.streaming.query_identity import group_of, start_digest
 from tidelog.spark.streaming.rate_sharing import TriggerGate
 from tidelog.spark.streaming.stream_cluster import ClusterSnapshot, StreamAdmin, selects
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
-from tidelog.spark.streaming.stream_planner import Backlog, Target, changed_partitions, find_backlog, plan_batch
+from tidelog.spark.streaming.stream_planner import (
+    Backlog,
+    Target,
+    changed_partitions,
+    find_backlog,
+    plan_batch,
+    split_start,
+)
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset, TopicId, TopicPartition
 
 _log = logging.getLogger("tidelog.spark")
@@ -54,6 +61,8 @@ class StreamSession:
         self._group: QueryGroup | None = None
         self._cluster_id = ""
         self._initial: StreamOffset | None = None
+        self._is_open = False
+        """Whether the initial offset is a pin that was found, and no batch has begun at it in this session."""
         self._target: Target | None = None
         self._extra = _Extra()
         self._checked: dict[TopicPartition, tuple[TopicId, LeaderEpoch]] = {}
@@ -69,7 +78,7 @@ class StreamSession:
         group_id = group_of(self._options, self._cluster_id)
         _log.info("a streaming query begins; its progress is that of the group %r", group_id)
         self._group = QueryGroup(
-            self._admin, self._query.connection, self._cluster_id, group_id, start_digest(self._options)
+            self._admin, self._query.connection, self._cluster_id, group_id, start_digest(self._options), self._clock
         )
         await self._group.start()
 
@@ -93,12 +102,19 @@ class StreamSession:
         Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig as a batch query; ProducerFenced.
         """
         if self._initial is None:
-            self._initial = await self._progress.pin(self._choose_start)
-        return self._initial
+            self._initial = await self._progress.find_pin()
+            self._is_open = self._initial is not None
+        return await self._pin_start() if self._initial is None else self._initial
+
+    async def _pin_start(self) -> StreamOffset:
+        chosen = await self._choose_start()
+        await self._progress.pin(chosen)
+        self._initial, self._is_open = chosen, False
+        return chosen
 
     async def freeze(self) -> None:
         """Record the present ends: nothing above them, and no other partition, is read by this session."""
-        snapshot = await self._admin.snapshot(self._selection)
+        snapshot = await self._admin.newest_snapshot(self._selection)
         ends = await self._ends(snapshot.partitions(self._selection))
         ids = {key: snapshot.topic_id(key) for key in ends}
         self._target = {
@@ -114,8 +130,19 @@ class StreamSession:
         """
         self._ensure_cluster(start)
         backlog, _ = await asyncio.gather(self._backlog(start), self._progress.check_owner())
-        if self._initial is None or start != self._initial:
+        if start != self._initial:
             self._progress.note_progress(start)
+        elif self._is_open and backlog.losses:
+            _log.warning(
+                "the start of the query, which was pinned in the group %r before, is chosen again, since it is not in "
+                "the log any more: %s",
+                self._progress.group_id,
+                "; ".join(map(str, backlog.losses)),
+            )
+            start = await self._pin_start()
+            backlog = await self._backlog(start)
+        else:
+            self._progress.keep_pin(start)
         self._report(backlog.losses)
         end = backlog.take(offsets_max)
         self.latest = backlog.take(None)
@@ -131,6 +158,9 @@ class StreamSession:
     async def plan(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
         """The ranges of a batch, one for each task. Raises as `advance` on data loss, NoCommittedOffset if the start of
         the checkpoint's first batch is not known any more."""
+        self._is_open = False
+        if start == end:
+            return []
         self._ensure_cluster(start)
         self._ensure_cluster(end)
         start = self._of_lineage(start, end)
@@ -168,8 +198,8 @@ class StreamSession:
 
     async def _choose_start(self) -> StreamOffset:
         query = self._query
-        topics = await selected_topics(self._admin, self._selection)
-        partitions = selected_partitions(topics, self._selection)
+        snapshot = await self._admin.newest_snapshot(self._selection)
+        partitions = snapshot.all_partitions(self._selection)
         earliest = await self._admin.list_offsets(partitions, "earliest")
         ends = await self._ends(partitions)
         latest = {key: end.end_offset for key, end in ends.items()}
@@ -187,7 +217,7 @@ class StreamSession:
                 position = PartitionPosition(earliest[key])
             else:
                 position = self._given_start(key, place, earliest[key], latest[key])
-            positions[key] = (topics[key.topic].topic_id, position)
+            positions[key] = (snapshot.leadership(key)[0], position)
         lineage = uuid4().hex[:LINEAGE_CHARACTERS] if positions else ""
         return stream_offset(self._cluster_id, lineage, positions)
 
@@ -202,16 +232,17 @@ class StreamSession:
         return PartitionPosition(Offset(min(max(given, earliest), latest)))
 
     async def _backlog(self, start: StreamOffset) -> Backlog:
-        snapshot = await self._admin.snapshot(self._selection)
-        if not snapshot.agrees_with(start):
-            snapshot = await self._admin.newest_snapshot(self._selection)
         known = {key: (topic_id, position) for key, topic_id, position in start}
         deselected = frozenset(key for key in known if not selects(self._selection, key))
         if deselected:
             _log.warning("no longer selected, not read from now on: %s", ", ".join(map(str, sorted(deselected))))
-        keys = snapshot.partitions(self._selection)
-        if self._target is not None:
-            keys = [key for key in keys if key in self._target or key in known]
+        expected = {key: topic_id for key, (topic_id, _) in known.items() if key not in deselected}
+        snapshot = await self._admin.snapshot(self._selection)
+        keys = self._present(snapshot, known)
+        if {key: snapshot.topic_id(key) for key in keys} != expected:  # new, gone, or another one
+            names = sorted({key.topic for key in expected})
+            snapshot = await self._admin.newest_snapshot(self._selection, also=names)
+            keys = self._present(snapshot, known)
         positions = {key: known[key] for key in keys if key in known and snapshot.topic_id(key) == known[key][0]}
         leaders = {key: snapshot.leadership(key) for key in keys}
         checks = {key for key in keys if self._checked.get(key) != leaders[key]}
@@ -220,6 +251,11 @@ class StreamSession:
         self._checked = leaders
         extra = self._extra.skipped if self._extra.end == start else {}
         return find_backlog(start, states, deselected=deselected, target=self._target, extra_skipped=extra)
+
+    def _present(self, snapshot: ClusterSnapshot, known: Container[TopicPartition]) -> list[TopicPartition]:
+        """The partitions that are read: with the trigger availableNow no other ones than there were when it began."""
+        keys = snapshot.partitions(self._selection)
+        return keys if self._target is None else [key for key in keys if key in self._target or key in known]
 
     async def _log_states(
         self,
@@ -277,13 +313,17 @@ class StreamSession:
             )
 
     def _of_lineage(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
-        """The start of the batch. A batch without a lineage began without partitions: all of its end are new.
+        """The start of the batch. A batch without a lineage began without partitions: all of its end are new. A `start`
+        of another lineage was chosen later than the batch, because the pin of its start is gone.
 
-        Raises NoCommittedOffset if `start` was chosen later than the batch, because the pin of its start is gone."""
+        Raises NoCommittedOffset if the options do not say where the batch began."""
         if start.lineage == end.lineage:
             return start
         if not end.lineage:
             return replace(start, lineage="", topics={})
+        known, unknown = split_start(start, end, self._query.starting)
+        if not unknown:
+            return known
         said = (
             f"the first batch of this checkpoint began at a start that is not pinned in the group "
             f"{self._progress.group_id!r} any more: a query with another checkpoint has continued from it, or the "
@@ -292,10 +332,14 @@ class StreamSession:
         if self._query.fail_on_data_loss:
             raise NoCommittedOffset(
                 f'{said}. Use a new checkpoint with the right startingOffsets, or set "failOnDataLoss" to "false" to '
-                "continue from a start that is chosen now"
+                "leave this batch out and to continue at its end"
             )
-        _log.warning('%s; "failOnDataLoss" is "false", a start that is chosen now is used', said)
-        return start
+        _log.warning(
+            '%s; "failOnDataLoss" is "false", and it is left out: an unknown number of records below %s',
+            said,
+            ", ".join(f"offset {end_of.next_offset} of {key}" for key, _, end_of in end if key in unknown),
+        )
+        return known
 
     def _report(self, losses: Iterable[Loss]) -> None:
         """Fail on data loss, or log what is skipped."""
