@@ -237,6 +237,26 @@ def test_skipped_offsets_are_counted_once_and_stay_counted() -> None:
     assert (gone.skipped, gone.take(None).topics) == (6, {})
 
 
+def test_what_the_incarnation_before_has_skipped_is_not_counted_against_the_new_one() -> None:
+    """The new topic has lost its first offsets as well: they are counted when the batch is chosen, and no more when it
+    is planned; those that age out in between are."""
+    start = read_to(at(5, skipped=2))
+    backlog = find_backlog(start, {KEY: log(3, 9, topic_id=NEW)}, extra_skipped={KEY: 1})
+    assert [(each.kind, each.first, each.last) for each in backlog.losses] == [
+        (LossKind.RECREATED, 5, None),
+        (LossKind.AGED_OUT, 0, 3),
+    ]
+    assert "data loss in 1 partitions" in loss_error(backlog.losses).message
+    end = backlog.take(None)
+    assert end.skipped == 3
+    assert end.find(KEY, NEW) == at(9, skipped=3)
+    for earliest, extra in ((3, {}), (4, {KEY: 1})):
+        states = {KEY: log(earliest, 9, topic_id=NEW)}
+        plan = plan_batch(start, end, states, states)
+        assert [(each.start, each.end) for each in plan.ranges] == [(earliest, 9)]
+        assert plan.extra_skipped == extra
+
+
 def test_available_now_reads_up_to_the_target_and_no_partition_beyond_it() -> None:
     start = read_to(at(5))
     target = {KEY: (OLD, Offset(7))}

@@ -1,0 +1,206 @@
+"""Where a streaming query begins: a pin that is not in the log any more, a pin that is gone, offsets that do not move.
+
+The tests make the calls that Spark makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+import tidelog
+from node.process.local_cluster import LocalCluster
+from tests.spark.stream_runs import OFTEN, ReaderRun, produce
+from tidelog.clock import MachineClock
+from tidelog.errors import NoCommittedOffset, OffsetOutOfRange
+from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.streaming.query_group import COMMIT_AGE_MS
+from tidelog.spark.streaming.query_identity import EntryNote, parse_note
+from tidelog.spark.streaming.stream_session import StreamSession
+from tidelog.types import Millis
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("pins"), 1, settings=OFTEN) as cluster:
+        cluster.wait_healthy()
+        yield cluster
+
+
+def create(cluster: LocalCluster, topic: str) -> None:
+    """A topic with one record, of which only the active segment is kept."""
+    cluster.create_topic(topic, 1, 1, segment_bytes="20000", segment_index_bytes="16384", retention_bytes="1")
+    produce(cluster, topic, ["before"])
+
+
+def age_out(cluster: LocalCluster, topic: str) -> int:
+    """Write records of which each fills a segment, and wait until one of them is left. Returns its offset."""
+
+    async def bounds() -> list[int]:
+        async with tidelog.Admin(cluster.bootstrap) as admin:
+            key = [(topic, 0)]
+            return [
+                *(await admin.list_offsets(key, "earliest")).values(),
+                *(await admin.list_offsets(key, "latest")).values(),
+            ]
+
+    for _ in range(4):
+        produce(cluster, topic, ["x" * 15_000])
+    last = asyncio.run(bounds())[1] - 1
+    cluster.wait_until(lambda: asyncio.run(bounds())[0] == last, within_s=30, what="records aged out")
+    return last
+
+
+def forget(cluster: LocalCluster, group_id: str) -> None:
+    """Delete a group, as its expiry does."""
+
+    async def change() -> None:
+        async with tidelog.Admin(cluster.bootstrap) as admin:
+            await admin.delete_groups([group_id])
+
+    asyncio.run(change())
+
+
+def values(run: ReaderRun) -> list[bytes | None]:
+    return [value for _, value in run.rows]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_new_checkpoint_does_not_begin_at_a_pin_that_aged_out(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture, fails: str
+) -> None:
+    """Before, each new checkpoint got the same pin and failed; with `failOnDataLoss=false` it read old records though
+    it asked for the latest ones."""
+    topic = f"stale-{fails}"
+    options = {"subscribe": topic, "startingOffsets": "latest", "failOnDataLoss": fails}
+    create(cluster, topic)
+    old = ReaderRun(cluster, **options)
+    old.run(fails=True)
+    age_out(cluster, topic)
+    new = ReaderRun(cluster, **options)
+    with caplog.at_level(logging.WARNING, "tidelog.spark"):
+        new.run()
+    assert f"chosen again, since it is not in the log any more: {topic}-0: aged out: offsets 1 to" in caplog.text
+    assert new.rows == []
+    produce(cluster, topic, ["after"])
+    new.run()
+    assert values(new) == [b"after"]
+
+
+@pytest.mark.parametrize("batch", [0, 4])
+def test_a_pin_that_aged_out_is_not_chosen_again_for_a_batch_that_began_at_it(
+    cluster: LocalCluster, batch: int
+) -> None:
+    """The first batch is logged, with so many records: what is missing is told, or skipped and counted."""
+    topic = f"begun-{batch}"
+    create(cluster, topic)
+    run = ReaderRun(cluster, subscribe=topic, startingOffsets="latest")
+    run.run(fails=True)
+    if batch:
+        run.log.clear()
+        produce(cluster, topic, ["of the batch"] * batch)
+        run.run(fails=True)
+    last = age_out(cluster, topic)
+    with pytest.raises(OffsetOutOfRange, match=r"offsets 1 to .*, at most .* records.*use a new checkpoint"):
+        run.run()
+    run.options["failOnDataLoss"] = "false"
+    run.run()
+    assert [offset for offset, _ in run.rows] == [last]
+    assert run.skipped == last - 1
+
+
+@pytest.mark.parametrize(("topic", "start", "first"), [("all", "earliest", 0), ("given", '{"given": {"0": 3}}', 3)])
+def test_a_start_that_the_options_fix_is_known_without_its_pin(
+    cluster: LocalCluster, topic: str, start: str, first: int
+) -> None:
+    cluster.create_topic(topic, 1, 1)
+    produce(cluster, topic, ["x"] * 9)
+    run = ReaderRun(cluster, subscribe=topic, startingOffsets=start, **{"tidelog.group.id": topic})
+    run.run(fails=True)
+    forget(cluster, topic)
+    run.run()
+    assert [offset for offset, _ in run.rows] == list(range(first, 9))
+
+
+@pytest.mark.parametrize("start", ["latest", "earliest"])
+def test_a_batch_whose_start_is_unknown_is_left_out_and_named(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture, start: str
+) -> None:
+    """With `failOnDataLoss=false`. The earliest offset may have been another one if it is not 0 now."""
+    topic = f"unknown-{start}"
+    create(cluster, topic)
+    run = ReaderRun(cluster, subscribe=topic, startingOffsets=start, **{"tidelog.group.id": topic})
+    run.run(fails=True)
+    run.log.clear()
+    produce(cluster, topic, ["of the batch"] * 4)
+    run.run(fails=True)
+    if start == "earliest":
+        age_out(cluster, topic)
+    forget(cluster, topic)
+    produce(cluster, topic, ["behind it"])
+    with pytest.raises(NoCommittedOffset, match="leave this batch out"):
+        run.run()
+    run.options["failOnDataLoss"] = "false"
+    with caplog.at_level(logging.WARNING, "tidelog.spark"):
+        run.run()
+    assert f"an unknown number of records below offset 5 of {topic}-0" in caplog.text
+    assert values(run)[-1] == b"behind it"
+    assert b"of the batch" not in values(run)
+
+
+class ShiftedClock(MachineClock):
+    """The machine's clock, ahead by as much as a test likes."""
+
+    ahead = 0
+
+    def wall_ms(self) -> Millis:
+        return Millis(super().wall_ms() + self.ahead)
+
+    def monotonic_ms(self) -> Millis:
+        return Millis(super().monotonic_ms() + self.ahead)
+
+
+@pytest.mark.parametrize("kind", ["progress", "pinned"])
+def test_an_offset_that_does_not_move_is_committed_again_before_the_nodes_forget_it(
+    cluster: LocalCluster, kind: str
+) -> None:
+    topic, clock = f"idle-{kind}", ShiftedClock()
+    cluster.create_topic(topic, 1, 1)
+    produce(cluster, topic, ["a"])
+    given = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "tidelog.group.id": topic}
+    where = "latest" if kind == "pinned" else "earliest"
+
+    async def noted(admin: tidelog.Admin) -> EntryNote:
+        (entry,) = (await admin.list_group_offsets(topic)).values()
+        assert entry is not None
+        note = parse_note(entry.metadata)
+        assert note is not None
+        return note
+
+    async def story() -> None:
+        session = StreamSession(parse_stream_options({**given, "startingOffsets": where}), clock)
+        async with tidelog.Admin(cluster.bootstrap) as admin:
+            try:
+                await session.start()
+                at = await session.advance(await session.initial(), None, may_wait=False)
+                began = []
+                for _ in range(2):
+                    assert await session.advance(at, None, may_wait=False) == at
+                    await session._progress.flush()
+                    began.append(await noted(admin))
+                clock.ahead = COMMIT_AGE_MS
+                assert await session.advance(at, None, may_wait=False) == at
+                await session._progress.flush()
+                again = await noted(admin)
+            finally:
+                await session.close()
+        assert began[0] == began[1], "an offset that does not move is not committed each time"
+        assert again.kind == began[0].kind == kind
+        assert again.at - began[0].at >= COMMIT_AGE_MS
+
+    asyncio.run(story())
