@@ -20,6 +20,7 @@ from tidelog.spark.sink.sink_task import SinkTask, TaskReport
 from tidelog.spark.sink.task_writer import TaskWriter
 
 SCHEMA = StructType().add("value", "string")
+TOPIC_SCHEMA = StructType().add("value", "string").add("topic", "string")
 
 
 def options_of(cluster: LocalCluster, **more: str) -> SinkOptions:
@@ -28,6 +29,12 @@ def options_of(cluster: LocalCluster, **more: str) -> SinkOptions:
 
 def batch_of(values: Iterable[str]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(list(values), pa.string())], names=["value"])
+
+
+def batch_by_topic(rows: Iterable[tuple[str, str]]) -> pa.RecordBatch:
+    """rows: values and topics."""
+    values, topics = zip(*rows, strict=True)
+    return pa.record_batch([pa.array(values, pa.string()), pa.array(topics, pa.string())], names=["value", "topic"])
 
 
 def committed(cluster: LocalCluster, topic: str = "out", *, isolation: str = "read_committed") -> Counter[str]:
@@ -50,14 +57,16 @@ class SinkRun:
     options: SinkOptions
     sink_id: str
     run_id: str
+    is_streaming: bool = True
     reports: list[TaskReport] = field(default_factory=list)
     """Of the tasks of the present batch that Spark has accepted."""
 
     def attempt(self, batch_id: int, partition: int, rows: Iterable[str] | Iterator[pa.RecordBatch]) -> TaskReport:
         """Run a task. rows: values, or the Arrow batches themselves."""
         batches = rows if isinstance(rows, Iterator) else iter([batch_of(rows)])
-        task = SinkTask(self.sink_id, self.run_id, batch_id, partition)
-        return TaskWriter(self.options, SinkColumns(SCHEMA, self.options.topic)).write(task, batches)
+        task = SinkTask(self.sink_id, self.run_id, batch_id, partition, is_streaming=self.is_streaming)
+        schema = SCHEMA if self.options.topic else TOPIC_SCHEMA
+        return TaskWriter(self.options, SinkColumns(schema, self.options.topic)).write(task, batches)
 
     def task(self, batch_id: int, partition: int, rows: Iterable[str] | Iterator[pa.RecordBatch]) -> TaskReport:
         """Run a task whose report Spark gets."""

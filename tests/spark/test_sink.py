@@ -162,6 +162,30 @@ def test_a_job_with_a_sink_id_may_be_repeated(spark: SparkSession, cluster: Loca
     assert committed(cluster, "jobs").total() == 180, "without an id each write is one of its own"
 
 
+def test_a_function_of_foreach_batch_writes_each_batch_once(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """One sink id for all batches; the last batch, which Spark has not noted as complete, is repeated."""
+    cluster.create_topic("enriched", 2)
+    frame = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=40, numPartitions=2).load()
+
+    def save(rows: DataFrame, batch_id: int) -> None:
+        values = rows.selectExpr("cast(value as string) value")
+        write(values, cluster, topic="enriched", tidelog_sink_id="enrich", tidelog_sink_batch=str(batch_id))
+
+    for last in (1, 3):
+        query = frame.writeStream.foreachBatch(save).option("checkpointLocation", str(tmp_path)).start()
+        wait_for_batch(query, last)
+        query.stop()
+        noted = max((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        for path in (noted, noted.with_name(f".{noted.name}.crc")):
+            path.unlink(missing_ok=True)
+    assert is_exact(cluster, "enriched") >= 4
+    with sync.Admin(cluster.bootstrap) as admin:
+        ids = {each.transactional_id for each in admin.list_transactions() if "enrich" in each.transactional_id}
+    assert ids == {"enrich-task-0", "enrich-task-1"}
+
+
 @pytest.mark.parametrize(
     ("schema", "options", "said"),
     [

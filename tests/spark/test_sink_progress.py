@@ -22,6 +22,7 @@ from tidelog.spark.sink.batch_progress import (
     last_committed,
     partition_of,
     record_of,
+    record_places,
     task_id,
 )
 from tidelog.spark.sink.row_digest import WORD, _sum_of_rows, digest_of, sum_of_rows
@@ -131,6 +132,21 @@ def test_the_last_offset_of_a_group_counts() -> None:
     assert last_committed({P0: None}) is None
     offsets = {P0: CommittedOffset(Offset(3)), p1: CommittedOffset(Offset(4))}
     assert last_committed(offsets) == LastOffset(p1, offsets[p1])
+
+
+def test_a_record_replaces_offsets_that_are_as_late_and_no_others() -> None:
+    """Of two equal offsets in several topics, none may say something else."""
+    a, b, c = (TopicPartition(topic, PartitionIndex(0)) for topic in "abc")
+    begun, done = (BatchRecord(7, "run", 1, 1, is_complete) for is_complete in (False, True))
+    before: dict[TopicPartition, CommittedOffset | None] = {
+        a: BatchRecord(5, "run", 1, 1, is_complete=True).to_offset(),
+        b: BatchRecord(6, "run", 1, 1, is_complete=True).to_offset(),
+    }
+    assert record_places(["c"], begun, before) == {b, c}
+    assert record_places(["c"], done, before) == {c}
+    assert record_places([], done, before) == {b}, "a batch without rows"
+    assert record_places(["c", "a"], done, {b: done.to_offset()}) == {a, b, c}
+    assert record_places([], done, {}) == set()
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from node.process.local_cluster import LocalCluster
-from tests.spark.sink_runs import SinkRun, batch_of, committed, options_of
+from tests.spark.sink_runs import SinkRun, batch_by_topic, batch_of, committed, options_of
 from tidelog import sync
 from tidelog.client.admin import Admin
 from tidelog.client.sync_transaction import SyncTransaction
@@ -30,6 +31,7 @@ from tidelog.errors import (
     TransactionAborted,
     TransactionOutcomeUnknown,
 )
+from tidelog.spark.sink.batch_progress import BatchRecord, driver_group
 from tidelog.spark.sink.sink_errors import BatchNotCommitted, DifferentRetry, OutdatedBatch
 from tidelog.spark.sink.sink_options import SinkOptions
 from tidelog.spark.sink.sink_task import TaskOutcome
@@ -41,7 +43,8 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("sink")) as cluster:
+    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
+    with LocalCluster(tmp_path_factory.mktemp("sink"), settings=settings) as cluster:
         cluster.wait_healthy()
         yield cluster
 
@@ -63,8 +66,8 @@ class Sink:
     def options(self, **more: str) -> SinkOptions:
         return options_of(self.cluster, topic=self.name, **more)
 
-    def run(self) -> SinkRun:
-        return SinkRun(self.options(), self.name, f"run {next(self._runs)}")
+    def run(self, *, is_streaming: bool = True) -> SinkRun:
+        return SinkRun(self.options(), self.name, f"run {next(self._runs)}", is_streaming)
 
     def committed(self) -> Counter[str]:
         return committed(self.cluster, self.name)
@@ -285,6 +288,163 @@ def test_a_batch_that_spark_has_not_noted_is_repeated_without_effect(sink: Sink)
     assert run.task(1, 0, ["d"]).outcome is TaskOutcome.COMMITTED, "of the run that repeated the batch"
     run.commit()
     assert sink.committed() == Counter("abcd")
+
+
+# --- two drivers at once ------------------------------------------------------------------------------------------
+
+
+def begin_elsewhere(sink: Sink, batch: int) -> None:
+    """As the driver of another query with this sink id, which begins to commit the batch."""
+    record = BatchRecord(batch, "elsewhere", 3, 0, is_complete=False).to_offset()
+    with sync.Admin(sink.cluster.bootstrap) as admin:
+        admin.alter_group_offsets(driver_group(sink.name), {(sink.name, 0): record})
+
+
+def test_a_driver_that_another_one_overtakes_commits_nothing(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two queries on copies of one checkpoint have other tasks: each would commit those that the other has not."""
+    run, listed = sink.run(), Admin.list_transactions
+
+    async def overtaken(self: Admin, **given: Any) -> Any:
+        await asyncio.to_thread(begin_elsewhere, sink, 0)
+        return await listed(self, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Admin, "list_transactions", overtaken)
+        with pytest.raises(BatchNotCommitted, match=r"run elsewhere has begun to commit batch 0.*stop one of them"):
+            run.batch(0, [["a"], ["b"]])
+    assert sink.committed() == Counter()
+
+
+def test_a_driver_does_not_replace_the_record_of_another_one(sink: Sink) -> None:
+    run = sink.run()
+    run.batch(0, [["x"]])
+    assert run.task(1, 0, ["a"]).outcome is TaskOutcome.COMMITTED
+    begin_elsewhere(sink, 1)
+    with pytest.raises(BatchNotCommitted, match=r"run elsewhere has begun to commit batch 1"):
+        run.commit()
+    sink.run().batch(1, [["a"]])
+    assert sink.committed() == Counter("xa")
+
+
+# --- several topics -----------------------------------------------------------------------------------------------
+
+
+def a_topic_again(cluster: LocalCluster, topic: str, group: str) -> None:
+    """Delete the topic, with its offsets in the group, and create it again."""
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.delete_topic(topic)
+        cluster.wait_until(
+            lambda: topic not in {place.topic for place in admin.list_group_offsets(group)},
+            within_s=20,
+            what=f"the offset of {topic} is gone",
+        )
+        admin.create_topic(topic, partitions=1, replication_factor=3)
+
+
+@pytest.mark.parametrize("deleted", [0, 1])
+@pytest.mark.parametrize("batch", [0, 1])
+def test_the_memory_of_a_sink_outlives_one_of_its_topics(sink: Sink, deleted: int, batch: int) -> None:
+    """The last batch has rows for two topics; it is complete or, the second one, not recorded by the driver."""
+    cluster, topics = sink.cluster, [f"{sink.name}-a", f"{sink.name}-b"]
+    for topic in topics:
+        cluster.create_topic(topic, 1)
+    run, restarted = (replace(sink.run(), options=replace(sink.options(), topic=None)) for _ in range(2))
+    rows = [iter([batch_by_topic([("x", topics[0]), ("y", topics[1])])]) for _ in range(4)]
+    run.task(0, 0, rows[0])
+    run.commit()
+    if batch:
+        run.attempt(1, 0, rows[1])
+    kept = topics[1 - deleted]
+    before = committed(cluster, kept)
+    a_topic_again(cluster, topics[deleted], driver_group(sink.name))
+    assert restarted.task(batch, 0, rows[2]).outcome is TaskOutcome.REPEATED
+    restarted.commit()
+    assert committed(cluster, kept) == before
+    if batch:
+        with pytest.raises(OutdatedBatch):
+            restarted.attempt(0, 0, rows[3])
+
+
+# --- batch writes with a number -----------------------------------------------------------------------------------
+
+
+def test_numbered_writes_share_ids_and_each_number_is_written_once(sink: Sink) -> None:
+    """As in foreachBatch with tidelog.sink.id and tidelog.sink.batch: each write is a run of its own."""
+    for batch, divided in enumerate([["a"], ["b"]], start=5):
+        sink.run(is_streaming=False).batch(batch, [divided, ["c"]])
+    with sync.Admin(sink.cluster.bootstrap) as admin:
+        ids = {each.transactional_id for each in admin.list_transactions() if sink.name in each.transactional_id}
+    assert ids == {f"{sink.name}-task-0", f"{sink.name}-task-1"}
+    sink.run(is_streaming=False).batch(6, [["b"], ["c"]])
+    with pytest.raises(DifferentRetry, match=r"others\..*write the others with another tidelog\.sink\.id"):
+        sink.run(is_streaming=False).batch(6, [["other"], ["c"]])
+    with pytest.raises(OutdatedBatch, match=r"has committed batch 6\. The number in tidelog\.sink\.batch must grow"):
+        sink.run(is_streaming=False).batch(5, [["a"], ["c"]])
+    assert sink.committed() == Counter("acbc")
+
+
+def test_a_numbered_write_that_is_repeated_with_other_tasks_is_refused(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within one run of a query, too: a function of foreachBatch may catch an error and write again."""
+    sink.run(is_streaming=False).batch(0, [["x"]])
+    run = sink.run(is_streaming=False)
+    for partition, rows in enumerate(rows_of(3)):
+        run.task(1, partition, rows)
+    end, is_ended = Admin.end_prepared_transaction, asyncio.Event()
+
+    async def end_one(self: Admin, prepared: PreparedTransaction, *, committed: bool) -> None:
+        if prepared.transactional_id.endswith("2"):
+            await end(self, prepared, committed=committed)
+            is_ended.set()
+        await is_ended.wait()
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Admin, "end_prepared_transaction", end_one)
+        with pytest.raises(Died):
+            run.commit(aborts=False)
+    with pytest.raises(DifferentRetry, match=r"Repeat the write with the same tidelog\.sink\.id"):
+        sink.run(is_streaming=False).batch(1, rows_of(2))
+    sink.run(is_streaming=False).batch(1, rows_of(3))
+    assert sink.committed() == Counter("x012345")
+
+
+# --- the transaction timeout --------------------------------------------------------------------------------------
+
+
+def timed_out(sink: Sink, partition: int) -> None:
+    with sync.Admin(sink.cluster.bootstrap) as admin:
+
+        def is_aborted() -> bool:
+            states = {each.transactional_id: each.state for each in admin.list_transactions()}
+            return states.get(f"{sink.name}-task-{partition}") == "CompleteAbort"
+
+        sink.cluster.wait_until(is_aborted, within_s=20, what="the transaction timeout")
+
+
+@pytest.mark.parametrize(("is_streaming", "advice"), [(True, "set maxOffsetsPerTrigger"), (False, "write fewer rows")])
+def test_a_batch_that_takes_longer_than_the_timeout_is_told_what_helps(
+    sink: Sink, is_streaming: bool, advice: str
+) -> None:
+    run = sink.run(is_streaming=is_streaming)
+    run.options = sink.options(**{"tidelog.transaction.timeout.ms": "1s"})
+    run.task(0, 0, ["a"])
+    timed_out(sink, 0)
+    with pytest.raises(BatchNotCommitted, match=rf"takes longer than the timeout, {advice}"):
+        run.commit()
+    sink.run(is_streaming=is_streaming).batch(0, [["a"]])
+    assert sink.committed() == Counter("a")
+
+
+def test_a_task_that_takes_longer_than_the_timeout_is_told_what_helps(sink: Sink) -> None:
+    run = sink.run()
+    run.batch(0, [["x"]])
+    run.options = sink.options(**{"tidelog.transaction.timeout.ms": "1s"})
+    with pytest.raises(TransactionAborted, match=r"tidelog\.transaction\.timeout\.ms \(1000 ms\).*repartition"):
+        run.attempt(1, 0, interrupted(["a"], lambda: timed_out(sink, 0), ["b"]))
+    sink.run().batch(1, [["a", "b"]])
+    assert sink.committed() == Counter("xab")
 
 
 # --- the driver dies ----------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ left their transactions open; the driver ends them after it has compared the bat
   2. it fences the sink partitions that this batch does not write: tasks of earlier runs that have begun cannot commit;
   3. it reads the entries of all sink partitions. An entry of this batch must be one whose task reported the same rows;
      otherwise all transactions are aborted and the batch is refused;
-  4. it commits the transactions, and records that the batch is complete.
+  4. it reads the record again: another driver that has begun to commit meanwhile must be alone;
+  5. it commits the transactions, and records that the batch is complete.
 A failure between these steps leaves entries from which the next run continues (docs/decisions/0021).
 Not here: tasks (task_writer.py).
 """
@@ -16,35 +17,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from tidelog.client.admin import Admin
+from tidelog.client.group_metadata import CommittedOffset
 from tidelog.errors import (
-    InvalidProducerEpoch,
-    InvalidProducerIdMapping,
-    ProducerFenced,
     Retry,
     TidelogError,
-    TransactionAbortable,
     TransactionalIdNotFound,
 )
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.sink.batch_progress import (
     BatchRecord,
-    LastOffset,
     TaskEntry,
     driver_group,
     entry_of,
     last_committed,
     partition_of,
     record_of,
+    record_places,
     task_id,
     total_rows,
 )
-from tidelog.spark.sink.sink_errors import BatchNotCommitted, DifferentRetry, OutdatedBatch
+from tidelog.spark.sink.sink_errors import NOT_COMMITTED, BatchNotCommitted, DifferentRetry, OutdatedBatch
 from tidelog.spark.sink.sink_task import TaskOutcome, TaskReport
-from tidelog.types import PartitionIndex, TopicPartition
+from tidelog.types import TopicPartition
 
 _log = logging.getLogger("tidelog.spark")
 
@@ -53,11 +51,9 @@ AT_ONCE: Final = 16
 LISTINGS: Final = 5
 """How often all coordinators are asked again for their transactional ids while one of them moves."""
 
+Offsets = Mapping[TopicPartition, CommittedOffset | None]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-_NOT_COMMITTED: Final = (TransactionAbortable, ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping)
-"""Refusals of an end that say that the transaction was aborted."""
 
 
 class BatchCommit:
@@ -67,6 +63,7 @@ class BatchCommit:
         """reports: of tasks of one batch, at least one."""
         self._connection, self._reports = connection, reports
         task = reports[0].task
+        self._advice = task.advice
         self._sink_id, self._run_id, self._batch_id = task.sink_id, task.run_id, task.batch_id
         self._group = driver_group(self._sink_id)
         self._what = f"batch {self._batch_id} of sink {self._sink_id!r}"
@@ -75,21 +72,23 @@ class BatchCommit:
         """Commit the batch. Raises DifferentRetry, OutdatedBatch: nothing of this attempt is committed.
         BatchNotCommitted: a part of it may be; the next run continues. The last error of a coordinator."""
         async with self._admin() as admin:
-            last = last_committed(await admin.list_group_offsets(self._group))
-            record = record_of(last, self._group)
+            offsets = await admin.list_group_offsets(self._group)
+            record = record_of(last_committed(offsets), self._group)
             if record is not None and record.batch_id > self._batch_id:
                 raise OutdatedBatch(
-                    f"{self._what} cannot be committed: batch {record.batch_id} is recorded. Another query has the "
-                    "same sink id, or this one was started twice: stop one of them. Nothing of this attempt is "
+                    f"{self._what} cannot be committed: batch {record.batch_id} is recorded. Another query or job has "
+                    "the same sink id, or this one was started twice: stop one of them. Nothing of this attempt is "
                     "committed."
                 )
             if record is not None and record.is_complete and record.batch_id == self._batch_id:
                 self._ensure_complete_already(record)
             elif any(report.driver_decides for report in self._reports):
-                await self._decide(admin, record, last)
+                await self._decide(admin, record, offsets)
+            else:
+                self._ensure_still_ours(record)
             rows = total_rows(report.summary for report in self._reports)
             done = BatchRecord(self._batch_id, self._run_id, len(self._reports), rows, is_complete=True)
-            await self._note(admin, done, last)
+            await self._note(admin, done, offsets)
 
     async def abort(self, missing: Iterable[int]) -> None:
         """Abort what tasks have left open. missing: sink partitions whose tasks did not report; what they have open is
@@ -100,10 +99,10 @@ class BatchCommit:
 
     # --- the first batch of a run ---------------------------------------------------------------------------------
 
-    async def _decide(self, admin: Admin, record: BatchRecord | None, last: LastOffset | None) -> None:
+    async def _decide(self, admin: Admin, record: BatchRecord | None, offsets: Offsets) -> None:
         """Compare the batch with what earlier runs committed of it, and commit the open transactions."""
         tasks, rows = (0, 0) if record is None else (record.tasks, record.rows)
-        await self._note(admin, BatchRecord(self._batch_id, self._run_id, tasks, rows, is_complete=False), last)
+        await self._note(admin, BatchRecord(self._batch_id, self._run_id, tasks, rows, is_complete=False), offsets)
         known = await self._known_partitions(admin)
         written = {report.task.partition: report for report in self._reports if report.outcome is not TaskOutcome.EMPTY}
         fenced = await _each(sorted(known - written.keys()), lambda partition: self._fence(admin, partition))
@@ -111,11 +110,12 @@ class BatchCommit:
         if failures:
             raise BatchNotCommitted(
                 f"{self._what}: {len(failures)} sink partitions of earlier runs could not be fenced, and nothing of "
-                f"this attempt is committed: {failures[0].message} Restart the query."
+                f"this attempt is committed: {failures[0].message} {self._advice.repeat}."
             ) from failures[0]
         entries = await _each(sorted(known), lambda partition: self._entry(admin, partition))
         for partition, entry in zip(sorted(known), entries, strict=True):
             self._ensure_expected(partition, entry, written.get(partition), tasks)
+        self._ensure_still_ours(record_of(last_committed(await admin.list_group_offsets(self._group)), self._group))
         await self._commit_open(admin)
 
     async def _commit_open(self, admin: Admin) -> None:
@@ -127,15 +127,16 @@ class BatchCommit:
         report, cause = failures[0]
         why = (
             "they were aborted: by the transaction timeout, if the batch took longer than "
-            "tidelog.transaction.timeout.ms; by a later attempt of the task; or by another query with the same sink id"
-            if isinstance(cause, _NOT_COMMITTED)
+            "tidelog.transaction.timeout.ms; by a later attempt of the task; or by another query or job with the same "
+            "sink id"
+            if isinstance(cause, NOT_COMMITTED)
             else "their outcome is not known"
         )
         raise BatchNotCommitted(
             f"{self._what}: {len(failures)} of {len(prepared)} transactions were not committed, for example that of "
-            f"sink partition {report.task.partition}; {why} ({cause.message}). Restart the query: it writes what is "
-            "missing. For batches that take longer than the timeout, set maxOffsetsPerTrigger, or raise the nodes' "
-            "transaction.max.timeout.ms and the option."
+            f"sink partition {report.task.partition}; {why} ({cause.message}). {self._advice.repeat}: what is "
+            f"missing is written then. If the batch takes longer than the timeout, {self._advice.shorter}; or raise "
+            "the option and the nodes' transaction.max.timeout.ms."
         ) from cause
 
     def _ensure_expected(self, partition: int, entry: TaskEntry | None, report: TaskReport | None, tasks: int) -> None:
@@ -145,8 +146,7 @@ class BatchCommit:
         if entry.batch_id > self._batch_id:
             raise OutdatedBatch(
                 f"{self._what} cannot be committed: sink partition {partition} has committed batch {entry.batch_id}. "
-                "The checkpoint is older than the output, or another query has the same sink id. Nothing of this "
-                "attempt is committed."
+                f"{self._advice.outdated}. Nothing of this attempt is committed."
             )
         if report is not None and report.outcome in (TaskOutcome.REPEATED, TaskOutcome.COMMITTED):
             return
@@ -154,8 +154,9 @@ class BatchCommit:
         raise DifferentRetry(
             f"{self._what}: this attempt has {len(self._reports)} tasks, and an earlier one (run {entry.run_id}"
             f"{earlier}) committed {entry.summary.rows} rows as sink partition {partition}, which this attempt does "
-            f"not repeat. Restart the query with at least {partition + 1} tasks and the same code and settings as the "
-            "earlier attempt; after this batch the number of tasks may change. Nothing of this attempt is committed."
+            f"not repeat. {self._advice.repeat}; use at least {partition + 1} tasks, and the code and settings of the "
+            f"earlier attempt; after this batch the number of tasks may change. {self._advice.lost}. Nothing of this "
+            "attempt is committed."
         )
 
     def _ensure_complete_already(self, record: BatchRecord) -> None:
@@ -167,7 +168,17 @@ class BatchCommit:
         raise DifferentRetry(
             f"{self._what}: this attempt has {len(self._reports)} tasks with {rows} rows, and an earlier one (run "
             f"{record.run_id}) has committed the whole batch, with {record.tasks} tasks and {record.rows} rows. "
-            "Restart the query with the same code and settings. Nothing of this attempt is committed."
+            f"{self._advice.repeat}; use the same code and settings. Nothing of this attempt is committed."
+        )
+
+    def _ensure_still_ours(self, record: BatchRecord | None) -> None:
+        """Raises BatchNotCommitted if another driver has begun to commit since this run did."""
+        if record is None or record.run_id == self._run_id:
+            return
+        raise BatchNotCommitted(
+            f"{self._what}: run {record.run_id} has begun to commit batch {record.batch_id} of the same sink id, so "
+            f"this run ({self._run_id}) ends. Two queries or jobs have one sink id, or one was started twice: stop one "
+            "of them. What tasks have committed stays; the other run finds it."
         )
 
     # --- requests -------------------------------------------------------------------------------------------------
@@ -179,16 +190,11 @@ class BatchCommit:
     def _open_reports(self) -> list[TaskReport]:
         return [report for report in self._reports if report.prepared is not None]
 
-    async def _note(self, admin: Admin, record: BatchRecord, last: LastOffset | None) -> None:
+    async def _note(self, admin: Admin, record: BatchRecord, offsets: Offsets) -> None:
         """Commit the record. Without a topic there is nothing to record: no run has written a row."""
-        topic = next((report.topic for report in self._reports if report.topic is not None), None)
-        if last is not None:
-            place = last.place
-        elif topic is not None:
-            place = TopicPartition(topic, PartitionIndex(0))
-        else:
-            return
-        await admin.alter_group_offsets(self._group, {place: record.to_offset()})
+        topics = {topic for report in self._reports for topic in report.topics}
+        if places := record_places(topics, record, offsets):
+            await admin.alter_group_offsets(self._group, dict.fromkeys(sorted(places), record.to_offset()))
 
     async def _known_partitions(self, admin: Admin) -> set[int]:
         """The sink partitions of all runs: their transactional ids outlive their entries."""

@@ -3,8 +3,9 @@
     transactional id and group `<sink id>-task-<p>`   one entry, by sink partition p, in the transaction of its rows
     group `<sink id>-driver`                          one record, by the driver, after each batch
 
-A committed offset counts batches: the next one to write. Its metadata says the rest, as JSON. It belongs to a partition
-of an output topic because offsets belong to partitions; the position in that partition has no meaning.
+A committed offset counts batches: the next one to write. Its metadata says the rest, as JSON. Offsets belong to
+partitions and are deleted with their topic, so it is committed for partition 0 of each topic that has rows of the
+batch: the sink remembers the batch while one of them exists. The position in these partitions has no meaning.
 Source: KIP-98 (offsets that are committed with the records they follow from).
 """
 
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.errors import InvalidRequest
-from tidelog.types import Offset, TopicPartition
+from tidelog.types import Offset, PartitionIndex, TopicPartition
 
 _VERSION: Final = 1
 
@@ -88,10 +89,26 @@ class LastOffset:
 
 
 def last_committed(offsets: Mapping[TopicPartition, CommittedOffset | None]) -> LastOffset | None:
-    """The last one of the offsets of a group: it moves to another topic if the first one is deleted."""
+    """The last one of the offsets of a group; those of the same batch are alike (`record_places`)."""
     found = ((each.offset, place, each) for place, each in offsets.items() if each is not None)
     last = max(found, key=lambda each: each[:2], default=None)
     return None if last is None else LastOffset(last[1], last[2])
+
+
+def entry_places(topics: Iterable[str]) -> set[TopicPartition]:
+    """Where the entry of a task belongs that wrote to these topics."""
+    return {TopicPartition(topic, PartitionIndex(0)) for topic in topics}
+
+
+def record_places(
+    topics: Iterable[str], record: BatchRecord, offsets: Mapping[TopicPartition, CommittedOffset | None]
+) -> set[TopicPartition]:
+    """Where the record of a batch with rows in these topics belongs; empty if no batch had a row yet. offsets: those of
+    the group. An offset as late as the record is replaced, so that of equal ones none says something else."""
+    last, next_batch = last_committed(offsets), record.to_offset().offset
+    places = entry_places(topics)
+    places |= {place for place, each in offsets.items() if each is not None and each.offset >= next_batch}
+    return places or ({last.place} if last is not None else set())
 
 
 def entry_of(committed: LastOffset | None, group: str) -> TaskEntry | None:

@@ -16,11 +16,12 @@ from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.spark.options.batch_options import BATCH_NAMES
 from tidelog.spark.options.connection_options import CONNECTION_NAMES, ConnectionOptions, connection_options
 from tidelog.spark.options.option_names import canonical
-from tidelog.spark.options.option_values import boolean, duration_ms, positive, stripped, whole
+from tidelog.spark.options.option_values import NUMBER_MAX, boolean, duration_ms, positive, stripped, whole
 
 TOPIC: Final = "topic"
 EXACTLY_ONCE: Final = "exactlyOnce"
 SINK_ID: Final = "tidelog.sink.id"
+SINK_BATCH: Final = "tidelog.sink.batch"
 TRANSACTION_TIMEOUT: Final = "tidelog.transaction.timeout.ms"
 COMPRESSION: Final = "tidelog.compression.type"
 LINGER: Final = "tidelog.linger.ms"
@@ -36,6 +37,7 @@ SINK_NAMES: Final = (
     TOPIC,
     EXACTLY_ONCE,
     SINK_ID,
+    SINK_BATCH,
     TRANSACTION_TIMEOUT,
     COMPRESSION,
     LINGER,
@@ -53,12 +55,15 @@ _SINK_ID_LENGTH_MAX: Final = 200
 """With the suffixes of tasks, ids stay far below what requests and logs can carry."""
 _SINK_ID_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _INT32_MAX: Final = 2**31 - 1
+BATCH_MAX: Final = NUMBER_MAX - 1
+"""The largest batch number: the offset behind it is committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     """The options of one write. topic: of all rows; None: the column `topic`. exactly_once: with transactions. sink_id:
-    the identity of the sink; None: of the query or, in a batch write, of this write. transaction_timeout_ms: how long a
+    the identity of the sink; None: of the query or, in a batch write, of this write. sink_batch: the number of a batch
+    write among those with its sink id; None: not given. transaction_timeout_ms: how long a
     transaction may be open, at most the nodes' `transaction.max.timeout.ms`. The others are those of
     `tidelog.Producer`."""
 
@@ -66,6 +71,7 @@ class SinkOptions:
     topic: str | None = None
     exactly_once: bool = True
     sink_id: str | None = None
+    sink_batch: int | None = None
     transaction_timeout_ms: int = MAX_TIMEOUT_MS
     compression: str = "none"
     linger_ms: int = 5
@@ -83,7 +89,7 @@ def parse_sink_options(raw: Mapping[str, str]) -> SinkOptions:
     given = canonical(raw, (*SINK_NAMES, *OF_SPARK), of="the tidelog sink", misplaced=_OF_THE_SOURCE)
     exactly_once = boolean(given, EXACTLY_ONCE, default=True)
     if not exactly_once:
-        for name in (SINK_ID, TRANSACTION_TIMEOUT):
+        for name in (SINK_ID, SINK_BATCH, TRANSACTION_TIMEOUT):
             if name in given:
                 raise InvalidConfig(f'option {name!r} has no effect with {EXACTLY_ONCE}="false"; remove one of the two')
     defaults = SinkOptions(connection_options(given))
@@ -92,6 +98,7 @@ def parse_sink_options(raw: Mapping[str, str]) -> SinkOptions:
         topic=_topic(given),
         exactly_once=exactly_once,
         sink_id=_sink_id(given),
+        sink_batch=_sink_batch(given),
         transaction_timeout_ms=duration_ms(given, TRANSACTION_TIMEOUT, default=MAX_TIMEOUT_MS),
         compression=_compression(given),
         linger_ms=_linger(given, defaults.linger_ms),
@@ -121,6 +128,20 @@ def _sink_id(given: Mapping[str, str]) -> str | None:
             "underscores"
         )
     return name
+
+
+def _sink_batch(given: Mapping[str, str]) -> int | None:
+    if SINK_BATCH not in given:
+        return None
+    number = whole(given[SINK_BATCH])
+    if number is None or number > BATCH_MAX:
+        raise InvalidConfig(
+            f"option {SINK_BATCH!r} is {given[SINK_BATCH]!r}; it must be a whole number, at most {BATCH_MAX}: in "
+            "foreachBatch the batch id"
+        )
+    if SINK_ID not in given:
+        raise InvalidConfig(f"option {SINK_BATCH!r} numbers the batches of one sink: name the sink with {SINK_ID!r}")
+    return number
 
 
 def _compression(given: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.errors import InvalidRequest
 from tidelog.spark.sink.batch_progress import RowSummary, task_id
+from tidelog.spark.sink.sink_errors import STREAM_ADVICE, WRITE_ADVICE, SinkAdvice
 
 QUERY_ID: Final = "sql.streaming.queryId"
 """Local property of the tasks of a streaming query: the id that its checkpoint keeps."""
@@ -27,18 +28,24 @@ SINK_ID_PREFIX: Final = "spark-sink-"
 @dataclass(frozen=True, slots=True)
 class SinkTask:
     """A sink partition in a batch. run_id: of the query's start or, in a batch write, of the write. is_single_run: no
-    other run can have written with this sink id."""
+    other run can have written with this sink id. is_streaming: the batch is one of a streaming sink."""
 
     sink_id: str
     run_id: str
     batch_id: int
     partition: int
     is_single_run: bool = False
+    is_streaming: bool = True
 
     @property
     def transactional_id(self) -> str:
         """Of all its transactions, of any batch and run; also the group of its entry."""
         return task_id(self.sink_id, self.partition)
+
+    @property
+    def advice(self) -> SinkAdvice:
+        """What errors of its batch advise."""
+        return STREAM_ADVICE if self.is_streaming else WRITE_ADVICE
 
     def __str__(self) -> str:
         return f"sink partition {self.partition} of batch {self.batch_id} of sink {self.sink_id!r}"
@@ -56,12 +63,12 @@ class TaskOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TaskReport(WriterCommitMessage):
-    """What a task reports. topic: to which it wrote first; None: none. prepared: its open transaction."""
+    """What a task reports. topics: of its rows. prepared: its open transaction."""
 
     task: SinkTask
     outcome: TaskOutcome
     summary: RowSummary
-    topic: str | None = None
+    topics: tuple[str, ...] = ()
     prepared: PreparedTransaction | None = None
     driver_decides: bool = False
     """The driver's record is not of this run: it must compare the batch with what earlier runs have committed."""
@@ -79,9 +86,9 @@ def streaming_task(sink_id: str | None) -> SinkTask:
     return SinkTask(sink_id or SINK_ID_PREFIX + query, run, int(batch), context.partitionId())
 
 
-def batch_task(sink_id: str, run_id: str, *, is_single_run: bool) -> SinkTask:
+def batch_task(sink_id: str, run_id: str, batch_id: int, *, is_single_run: bool) -> SinkTask:
     """The task that this process runs, in a batch write."""
-    return SinkTask(sink_id, run_id, 0, _context().partitionId(), is_single_run)
+    return SinkTask(sink_id, run_id, batch_id, _context().partitionId(), is_single_run, is_streaming=False)
 
 
 def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport]:

@@ -20,23 +20,22 @@ from tidelog import sync
 from tidelog.client.batch_delivery import BatchDelivery
 from tidelog.client.many_records import RecordColumns
 from tidelog.client.sync_transaction import SyncTransaction
-from tidelog.errors import TidelogError, TransactionOutcomeUnknown
+from tidelog.errors import TidelogError, TransactionAborted, TransactionOutcomeUnknown
 from tidelog.spark.sink.batch_progress import (
     BatchRecord,
-    LastOffset,
     RowSummary,
     TaskEntry,
     driver_group,
     entry_of,
+    entry_places,
     last_committed,
     record_of,
 )
 from tidelog.spark.sink.row_digest import WORD, digest_of
 from tidelog.spark.sink.sink_columns import SinkColumns
-from tidelog.spark.sink.sink_errors import DifferentRetry, OutdatedBatch
+from tidelog.spark.sink.sink_errors import NOT_COMMITTED, DifferentRetry, OutdatedBatch
 from tidelog.spark.sink.sink_options import SinkOptions
 from tidelog.spark.sink.sink_task import SinkTask, TaskOutcome, TaskReport
-from tidelog.types import PartitionIndex, TopicPartition
 
 _log = logging.getLogger("tidelog.spark")
 
@@ -53,13 +52,23 @@ class TaskWriter:
         Raises DifferentRetry, OutdatedBatch; TransactionAborted with the reason, ProducerFenced if a later attempt of
         the task has begun: nothing is written then. TransactionOutcomeUnknown: the next attempt finds out.
         """
-        summary = [RowSummary()]
+        pending: list[TaskReport] = []
         try:
-            return self._write_in_transaction(task, batches, summary)
+            return self._write_in_transaction(task, batches, pending)
         except TransactionOutcomeUnknown:
-            if (report := self._found(task, summary[0])) is not None:
-                return report
+            if pending and self._is_committed(pending[0]):
+                return pending[0]
             raise
+        except TransactionAborted as error:
+            if not isinstance(error.__cause__, NOT_COMMITTED):
+                raise
+            raise TransactionAborted(
+                f"{task}: its transaction was aborted by a later attempt of the task, by another query or job with the "
+                "same sink id, or because it was open longer than tidelog.transaction.timeout.ms "
+                f"({self._options.transaction_timeout_ms} ms). In the last case divide the rows among more tasks "
+                f"(repartition); {task.advice.shorter}; or raise the option and the nodes' transaction.max.timeout.ms. "
+                f"Nothing of this attempt is written. Cause: {error.__cause__.message}"
+            ) from error
 
     def send(self, task: SinkTask, batches: Iterator[pa.RecordBatch]) -> TaskReport:
         """Write the rows of a task without a transaction: a repeated task writes them again. Raises the error of the
@@ -78,52 +87,43 @@ class TaskWriter:
         return TaskReport(task, TaskOutcome.SENT, RowSummary(rows))
 
     def _write_in_transaction(
-        self, task: SinkTask, batches: Iterator[pa.RecordBatch], summary: list[RowSummary]
+        self, task: SinkTask, batches: Iterator[pa.RecordBatch], pending: list[TaskReport]
     ) -> TaskReport:
-        """summary: receives that of the rows before the commit."""
+        """pending: receives the report before the commit."""
         with self._producer(task) as producer, producer.transaction() as txn:
-            last = last_committed(txn.committed_offsets(task.transactional_id))
-            entry = entry_of(last, task.transactional_id)
+            entry = _entry_in(txn, task)
             record = None if task.is_single_run else _record_in(txn, task)
             _ensure_not_outdated(task, entry, record)
             if entry is not None and entry.batch_id == task.batch_id:
-                rows, topic = self._summarized(self._records(batches))
+                rows, topics = self._summarized(self._records(batches))
                 _ensure_same(task, entry, rows)
                 _log.info("%s was committed by an earlier attempt; its %d rows are the same", task, rows.rows)
-                return TaskReport(task, TaskOutcome.REPEATED, rows, topic, driver_decides=_decides(task, record))
-            rows, topic = self._summarized(self._queued(txn, batches))
-            summary[0] = rows
-            if topic is None:
+                return TaskReport(task, TaskOutcome.REPEATED, rows, topics, driver_decides=_decides(task, record))
+            rows, topics = self._summarized(self._queued(txn, batches))
+            if not topics:
                 return TaskReport(task, TaskOutcome.EMPTY, rows, driver_decides=_decides(task, record))
             if record is not None and record.is_complete and record.batch_id == task.batch_id:
                 raise DifferentRetry(
                     f"{task} has {rows.rows} rows in this attempt, but the batch was committed by {record.tasks} "
-                    f"tasks, none of which wrote this sink partition. {_AGAIN}"
+                    f"tasks, none of which wrote this sink partition. {_again(task)}"
                 )
-            return self._ended(txn, task, record, last, TaskReport(task, TaskOutcome.COMMITTED, rows, topic))
+            pending.append(TaskReport(task, TaskOutcome.COMMITTED, rows, topics))
+            return self._ended(txn, record, pending[0])
 
     @staticmethod
-    def _ended(
-        txn: SyncTransaction, task: SinkTask, record: BatchRecord | None, last: LastOffset | None, report: TaskReport
-    ) -> TaskReport:
+    def _ended(txn: SyncTransaction, record: BatchRecord | None, report: TaskReport) -> TaskReport:
         """Add the entry; leave the transaction to the driver, or to the end of the block, which commits it."""
-        assert report.topic is not None, "it has rows"
-        place = last.place if last is not None else TopicPartition(report.topic, PartitionIndex(0))
-        entry = TaskEntry(task.batch_id, task.run_id, report.summary)
-        txn.send_offsets({place: entry.to_offset()}, task.transactional_id)
+        task, entry = report.task, _entry(report).to_offset()
+        txn.send_offsets(dict.fromkeys(sorted(entry_places(report.topics)), entry), task.transactional_id)
         if not _decides(task, record):
             return report
         prepared = txn.prepare()
-        return TaskReport(task, TaskOutcome.PREPARED, report.summary, report.topic, prepared, driver_decides=True)
+        return TaskReport(task, TaskOutcome.PREPARED, report.summary, report.topics, prepared, driver_decides=True)
 
-    def _found(self, task: SinkTask, rows: RowSummary) -> TaskReport | None:
+    def _is_committed(self, report: TaskReport) -> bool:
         """Whether the transaction whose outcome is unknown was committed: it has ended when the next one begins."""
-        with self._producer(task) as producer, producer.transaction() as txn:
-            committed = last_committed(txn.committed_offsets(task.transactional_id))
-        if entry_of(committed, task.transactional_id) != TaskEntry(task.batch_id, task.run_id, rows):
-            return None
-        assert committed is not None, "it has an entry"
-        return TaskReport(task, TaskOutcome.COMMITTED, rows, committed.place.topic)
+        with self._producer(report.task) as producer, producer.transaction() as txn:
+            return _entry_in(txn, report.task) == _entry(report)
 
     def _records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, RecordColumns]]:
         for batch in batches:
@@ -135,15 +135,15 @@ class TaskWriter:
             txn.enqueue_columns(topic, columns)  # after its digest: null timestamps become the present time here
 
     @staticmethod
-    def _summarized(records: Iterator[tuple[str, RecordColumns]]) -> tuple[RowSummary, str | None]:
-        """The rows, and the topic of the first one."""
-        rows, digest, first = 0, 0, None
+    def _summarized(records: Iterator[tuple[str, RecordColumns]]) -> tuple[RowSummary, tuple[str, ...]]:
+        """The rows, and their topics."""
+        rows, digest, topics = 0, 0, set[str]()
         for topic, columns in records:
-            first = first or topic
+            topics.add(topic)
             rows += len(columns)
             times: Any = columns.timestamps
             digest += digest_of(topic, columns.values, columns.keys, columns.headers, times, columns.partitions)
-        return RowSummary(rows, digest & WORD), first
+        return RowSummary(rows, digest & WORD), tuple(sorted(topics))
 
     def _producer(self, task: SinkTask | None = None) -> sync.Producer:
         """A producer. task: of its transactions; None: it has none."""
@@ -168,11 +168,20 @@ class TaskWriter:
         )
 
 
-_AGAIN = (
-    "A retry must have the rows of the attempt before it: read from a replayable source, use no functions that are not "
-    "deterministic, and keep the number of tasks (spark.sql.shuffle.partitions, repartition) until the batch is "
-    "complete. Nothing of this attempt is written."
-)
+def _again(task: SinkTask) -> str:
+    return (
+        "A retry must have the rows of the attempt before it: read from a replayable source, use no functions that are "
+        "not deterministic, and keep the number of tasks (spark.sql.shuffle.partitions, repartition) until the batch "
+        f"is complete. {task.advice.lost}. Nothing of this attempt is written."
+    )
+
+
+def _entry(report: TaskReport) -> TaskEntry:
+    return TaskEntry(report.task.batch_id, report.task.run_id, report.summary)
+
+
+def _entry_in(txn: SyncTransaction, task: SinkTask) -> TaskEntry | None:
+    return entry_of(last_committed(txn.committed_offsets(task.transactional_id)), task.transactional_id)
 
 
 def _record_in(txn: SyncTransaction, task: SinkTask) -> BatchRecord | None:
@@ -193,9 +202,8 @@ def _ensure_not_outdated(task: SinkTask, entry: TaskEntry | None, record: BatchR
     latest = max((each.batch_id for each in (entry, record) if each is not None), default=-1)
     if latest > task.batch_id:
         raise OutdatedBatch(
-            f"{task} cannot be written: the sink has committed batch {latest}. Either the checkpoint is older than the "
-            "output or was deleted (give the new query another tidelog.sink.id), or another query has the same sink id "
-            "(each needs its own). Nothing of this batch is written."
+            f"{task} cannot be written: the sink has committed batch {latest}. {task.advice.outdated}. Nothing of this "
+            "batch is written."
         )
 
 
@@ -207,7 +215,7 @@ def _ensure_same(task: SinkTask, entry: TaskEntry, rows: RowSummary) -> None:
         if entry.summary.rows != rows.rows
         else f"{rows.rows} rows, and this attempt has as many others"
     )
-    raise DifferentRetry(f"{task}: an earlier attempt (run {entry.run_id}) has committed {what}. {_AGAIN}")
+    raise DifferentRetry(f"{task}: an earlier attempt (run {entry.run_id}) has committed {what}. {_again(task)}")
 
 
 def _ensure_acknowledged(delivery: BatchDelivery) -> None:

@@ -14,10 +14,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from tidelog.client.machine import secure_rng
-from tidelog.errors import InvalidRequest
+from tidelog.errors import InvalidConfig, InvalidRequest
 from tidelog.spark.sink.batch_commit import BatchCommit
 from tidelog.spark.sink.sink_columns import SinkColumns
-from tidelog.spark.sink.sink_options import SinkOptions
+from tidelog.spark.sink.sink_options import SINK_BATCH, SINK_ID, SinkOptions
 from tidelog.spark.sink.sink_task import (
     SINK_ID_PREFIX,
     SinkTask,
@@ -33,11 +33,17 @@ class TidelogStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Raises InvalidConfig for the columns, InvalidRequest for the output mode "complete"."""
+        """Raises InvalidConfig for the columns and `tidelog.sink.batch`, InvalidRequest for the output mode
+        "complete"."""
         if overwrite:
             raise InvalidRequest(
                 'the tidelog sink appends to a log and cannot replace what is in it: use outputMode("append"), with a '
                 "watermark for aggregations, or write the results of each batch in foreachBatch"
+            )
+        if options.sink_batch is not None:
+            raise InvalidConfig(
+                f"option {SINK_BATCH!r} is for batch writes, also in foreachBatch: Spark numbers the batches of a "
+                f"streaming query; remove it ({SINK_ID!r} can stay)"
             )
         self._options = options
         self._writer = TaskWriter(options, SinkColumns(schema, options.topic))
@@ -79,7 +85,8 @@ class TidelogBatchWriter(DataSourceArrowWriter):
         if not self._options.exactly_once:
             return self._writer.send(SinkTask("", "", 0, 0), iterator)
         is_single_run = self._options.sink_id is None
-        return self._writer.write(batch_task(self._sink_id, self._run_id, is_single_run=is_single_run), iterator)
+        task = batch_task(self._sink_id, self._run_id, self._options.sink_batch or 0, is_single_run=is_single_run)
+        return self._writer.write(task, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have ended: with a sink id that another run may have used, compare, and end their transactions."""
