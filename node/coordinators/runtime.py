@@ -163,6 +163,22 @@ class CoordinatorRuntime:
         """The partitions whose coordinators are on this node, in any state."""
         return tuple(sorted(self._coordinators))
 
+    @property
+    def led_partitions(self) -> tuple[PartitionIndex, ...]:
+        """The partitions that this node leads according to the newest image; the coordinator of some may not be there
+        yet."""
+        topic = self._image.topic(self.kind.topic)
+        states = () if topic is None else topic.partitions
+        return tuple(
+            PartitionIndex(index) for index, state in enumerate(states) if state.leader == self._replicas.node_id
+        )
+
+    @property
+    def partition_count(self) -> int:
+        """Of the internal topic; 0 if it does not exist."""
+        topic = self._image.topic(self.kind.topic)
+        return 0 if topic is None else len(topic.partitions)
+
     def leader_of(self, partition: PartitionIndex, listener: str) -> NodeAddress:
         """The node of the coordinator, with its address on that listener. Raises CoordinatorNotAvailable."""
         topic = self._image.topic(self.kind.topic)

@@ -36,10 +36,16 @@ NAME_BYTES_MAX: Final = 255
 """Limit of member ids, instance ids, racks and assignors."""
 
 REGEX_BYTES_MAX: Final = 4_096
-"""Limit of a pattern for topics."""
+"""Limit of a pattern for topics or transactional ids."""
 
 EPOCH_MAX: Final = 32_767
 """The largest producer epoch."""
+
+
+def ensure_regex(pattern: str, what: str) -> None:
+    """what: the names that it is to match, in the plural. Raises InvalidRegularExpression if it is too long."""
+    if len(pattern.encode()) > REGEX_BYTES_MAX:
+        raise InvalidRegularExpression(f"the pattern for {what} is longer than {REGEX_BYTES_MAX} bytes: shorten it")
 
 
 def ensure_group_id(group_id: str) -> None:
@@ -73,8 +79,8 @@ def ensure_heartbeat(request: ConsumerGroupHeartbeat) -> None:
     ensure_short(request.server_assignor, "assignor")
     if request.rebalance_timeout_ms < -1:
         raise InvalidRequest(f"the rebalance timeout is {request.rebalance_timeout_ms} ms: use 0 or more")
-    if request.subscribed_topic_regex is not None and len(request.subscribed_topic_regex.encode()) > REGEX_BYTES_MAX:
-        raise InvalidRegularExpression(f"the pattern for topics is longer than {REGEX_BYTES_MAX} bytes: shorten it")
+    if request.subscribed_topic_regex is not None:
+        ensure_regex(request.subscribed_topic_regex, "topics")
     _ensure_subscription(request.subscribed_topic_names or ())
     owned = request.topic_partitions or ()
     ensure_few(owned, "topics")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from node.coordinators.coordinator_listing import list_coordinators
 from node.coordinators.internal_topics import InternalTopics
 from node.coordinators.member_streams import MemberStream, MemberStreams
 from node.coordinators.runtime import CoordinatorRuntime
@@ -309,19 +310,20 @@ class GroupHandlers:
     # --- groups ---
 
     async def list_groups(self, request: ListGroups, context: RequestContext) -> ListGroupsAnswer:
-        """The groups that this node coordinates, all or those that the caller may describe. Raises
-        CoordinatorLoadInProgress while some of them are loaded."""
+        """The groups that this node coordinates, all or those that the caller may describe, with the coordinators that
+        are listed and those that are not."""
         ensure_few(request.states, "states")
         ensure_few(request.types, "types")
         for name in (*request.states, *request.types):
             ensure_short(name, "state or type")
-        answers = await _all(self._runtime.submit(each, request) for each in self._runtime.partitions)
-        groups = [group for answer in answers for group in answer.groups]
+        listing = await list_coordinators(self._runtime, request)
+        groups = [group for answer in listing.answers for group in answer.groups]
         allows = context.authorizer.allows
         if not allows(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
             described = AclOperation.DESCRIBE, ResourceType.GROUP
             groups = [each for each in groups if allows(context, *described, each.group_id)]
-        return ListGroupsAnswer(tuple(sorted(groups, key=lambda group: group.group_id)))
+        groups.sort(key=lambda group: group.group_id)
+        return ListGroupsAnswer(tuple(groups), listing.coordinators, listing.partition_count)
 
     async def describe_groups(self, request: DescribeGroups, context: RequestContext) -> DescribeGroupsAnswer:
         """The state of groups; an error in the place of those that have none here, or whose members subscribe to a

@@ -6,15 +6,18 @@ Not here: the coordinators (node/coordinators/transactions, replication/coordina
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from node.coordinators.coordinator_listing import list_coordinators
+from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.requests.group_checks import (
     ensure_distinct,
     ensure_group_id,
     ensure_producer,
+    ensure_regex,
     ensure_short,
     ensure_transactional_id,
 )
@@ -36,17 +39,10 @@ from replication.coordination.transaction_requests import (
     EndTxnAnswer,
     InitTransactionalProducer,
     InitTransactionalProducerAnswer,
-    ListedTransaction,
     ListTransactions,
     ListTransactionsAnswer,
 )
-from tidelog.errors import (
-    InvalidRequest,
-    NotCoordinator,
-    OperationNotAttempted,
-    TidelogError,
-    UnreadableCoordinatorRecord,
-)
+from tidelog.errors import InvalidRequest, NotCoordinator, OperationNotAttempted, TidelogError
 from tidelog.security.acls import AclOperation, ResourceType
 
 Answer = TypeVar("Answer")
@@ -107,22 +103,22 @@ class TransactionHandlers:
     # --- tools (KIP-664) ---
 
     async def list_transactions(self, request: ListTransactions, context: RequestContext) -> ListTransactionsAnswer:
-        """The transactional ids that this node coordinates and that the caller may describe. Raises
-        CoordinatorLoadInProgress or CoordinatorNotAvailable while some of them cannot be read."""
+        """The transactional ids that this node coordinates and that the caller may describe, with the coordinators that
+        are listed and those that are not. Raises InvalidRegularExpression."""
         ensure_few(request.states, "states")
         ensure_few(request.producer_ids, "producer ids")
         for state in request.states:
             ensure_short(state, "state")
-        runtime = self._coordinators.runtime
-        found: list[ListedTransaction] = []
-        for partition in runtime.partitions:
-            try:
-                answer: ListTransactionsAnswer = await runtime.submit(partition, request)
-            except (NotCoordinator, UnreadableCoordinatorRecord):
-                continue  # another node coordinates these, or none does
-            found += answer.transactions
-        shown = (each for each in found if _may_describe(context, each.transactional_id))
-        return ListTransactionsAnswer(tuple(sorted(shown, key=lambda each: each.transactional_id)))
+        matches = _matcher(request.transactional_id_pattern)
+        listing = await list_coordinators(self._coordinators.runtime, request)
+        shown = [
+            each
+            for answer in listing.answers
+            for each in answer.transactions
+            if matches(each.transactional_id) and _may_describe(context, each.transactional_id)
+        ]
+        shown.sort(key=lambda each: each.transactional_id)
+        return ListTransactionsAnswer(tuple(shown), listing.coordinators, listing.partition_count)
 
     async def describe_transactions(
         self, request: DescribeTransactions, context: RequestContext
@@ -192,6 +188,14 @@ def _not_attempted(partition: NamedPartition) -> OperationNotAttempted:
         f"{partition.topic}-{partition.partition} was not added to the transaction, because the caller may not write "
         "to another topic of the request"
     )
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a transactional id matches as a whole; an empty pattern matches all. Raises InvalidRegularExpression."""
+    if not pattern:
+        return lambda _transactional_id: True
+    ensure_regex(pattern, "transactional ids")
+    return compile_pattern(pattern)
 
 
 def _may_describe(context: RequestContext, transactional_id: str) -> bool:

@@ -267,10 +267,22 @@ class ListedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedCoordinator:
+    """A coordinator of the node that answers a listing. partition: of the internal topic. error: why the answer lacks
+    what it coordinates; None if that is listed."""
+
+    partition: PartitionIndex
+    error: TidelogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ListGroupsAnswer:
-    """By group id."""
+    """By group id. coordinators: what the answer of a node covers. partition_count: of the internal topic, as far as
+    the node knows; 0 if it does not exist. A coordinator leaves both empty."""
 
     groups: tuple[ListedGroup, ...]
+    coordinators: tuple[ListedCoordinator, ...] = ()
+    partition_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replication.coordination.group_requests import CommittedPartition, NamedPartition
+from replication.coordination.group_requests import CommittedPartition, ListedCoordinator, NamedPartition
 from tidelog.errors import TidelogError
 from tidelog.types import NO_TIMESTAMP, Millis, ProducerId
 
@@ -98,11 +98,13 @@ class EndTxnAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions:
-    """duration_ms_min: only transactions that are open for at least this time; negative: all."""
+    """duration_ms_min: only transactions that are open for at least this time; negative: all. transactional_id_pattern:
+    only ids that match it as a whole (RE2, KIP-1152); empty: all. The node applies it, not the coordinator."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[ProducerId, ...] = ()
     duration_ms_min: int = -1
+    transactional_id_pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,11 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ListTransactionsAnswer:
-    """By transactional id."""
+    """By transactional id. coordinators, partition_count: as of ListGroupsAnswer."""
 
     transactions: tuple[ListedTransaction, ...]
+    coordinators: tuple[ListedCoordinator, ...] = ()
+    partition_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from tidelog.errors import (
     StaleMemberEpoch,
     TidelogError,
     UnknownMemberId,
+    UnreadableCoordinatorRecord,
     UnreleasedInstanceId,
     UnsupportedVersion,
 )
@@ -68,6 +69,8 @@ class MemoryGroups:
         self.cluster = cluster
         self.node = 0
         self.groups: dict[str, Group] = {}
+        self.is_damaged = False
+        """There is a second coordinator, which cannot read its partition."""
         self.refuse: Callable[[Any], TidelogError | None] = lambda request: None
         self.heartbeats: list[pb.ConsumerGroupHeartbeatRequest] = []
         self.commits: list[pb.OffsetCommitRequest] = []
@@ -304,13 +307,20 @@ class MemoryGroupsService:
         return answer
 
     async def list_groups(self, request: pb.ListGroupsRequest, context: RequestContext) -> Any:
-        groups = self._groups.groups if self._groups.node == self._node.node_id else {}
+        is_here = self._groups.node == self._node.node_id
+        groups = self._groups.groups if is_here else {}
+        coordinators = [pb.ListedCoordinator()] if is_here else []
+        if self._groups.is_damaged and is_here:
+            unreadable = to_proto(UnreadableCoordinatorRecord("the record at offset 3 is malformed"))
+            coordinators.append(pb.ListedCoordinator(partition=1, error=unreadable))
         return pb.ListGroupsResponse(
             groups=[
                 pb.ListedGroup(group_id=name, type="consumer", state=_state(group), members=len(group.members))
                 for name, group in sorted(groups.items())
                 if not request.states or _state(group) in request.states
-            ]
+            ],
+            coordinators=coordinators,
+            partition_count=1 + self._groups.is_damaged,
         )
 
     async def describe_groups(self, request: pb.DescribeGroupsRequest, context: RequestContext) -> Any:

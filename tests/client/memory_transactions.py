@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from node.coordinators.re2_patterns import compile_pattern
 from node.requests.types.context import RequestContext
 from tidelog.errors import (
     ConcurrentTransactions,
@@ -20,6 +21,7 @@ from tidelog.errors import (
     TidelogError,
     TransactionAbortable,
     TransactionalIdNotFound,
+    UnreadableCoordinatorRecord,
     UnsupportedVersion,
 )
 from tidelog.protocol.status import to_proto
@@ -64,6 +66,8 @@ class MemoryTransactions:
         self.ids: dict[str, MemoryTransactionalId] = {}
         self.wish: Callable[[Any], object] = lambda request: None
         self.asked: list[Any] = []
+        self.is_damaged = False
+        """There is a second coordinator, on node 1, which cannot read its partition."""
 
     # --- the producer's requests ----------------------------------------------------------------------------------
 
@@ -192,7 +196,13 @@ class MemoryTransactionsService:
         return await self._serve(request, self._transactions.end_txn)
 
     async def list_transactions(self, request: pb.ListTransactionsRequest, context: RequestContext) -> Any:
-        known = self._transactions.ids if self._transactions.node == self._node.node_id else {}
+        is_here = self._transactions.node == self._node.node_id
+        known = self._transactions.ids if is_here else {}
+        coordinators = [groups_pb2.ListedCoordinator()] if is_here else []
+        if self._transactions.is_damaged and self._node.node_id == 1:
+            unreadable = to_proto(UnreadableCoordinatorRecord("the record at offset 3 is malformed"))
+            coordinators.append(groups_pb2.ListedCoordinator(partition=1, error=unreadable))
+        matches = compile_pattern(request.transactional_id_pattern)
         return pb.ListTransactionsResponse(
             transactions=[
                 pb.ListedTransaction(
@@ -201,7 +211,10 @@ class MemoryTransactionsService:
                 for name, each in sorted(known.items())
                 if (not request.states or each.state in request.states)
                 and (not request.producer_ids or each.producer_id in request.producer_ids)
-            ]
+                and (not request.transactional_id_pattern or matches(name))
+            ],
+            coordinators=coordinators,
+            partition_count=1 + self._transactions.is_damaged,
         )
 
     async def describe_transactions(self, request: pb.DescribeTransactionsRequest, context: RequestContext) -> Any:

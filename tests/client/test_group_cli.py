@@ -14,7 +14,14 @@ from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.client.group_metadata import CommittedOffset
-from tidelog.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator, TidelogError, UnsupportedVersion
+from tidelog.errors import (
+    GroupIdNotFound,
+    NonEmptyGroup,
+    NotCoordinator,
+    TidelogError,
+    UnreadableCoordinatorRecord,
+    UnsupportedVersion,
+)
 from tidelog.protocol.v1 import groups_pb2 as pb
 from tidelog.records import build_batch
 from tidelog.records.v2.record import Record
@@ -254,6 +261,20 @@ def test_offsets_of_topics_that_nobody_reads_are_deleted(cluster: MemoryCluster,
             assert "stop" in tidelog.err
         assert {key.topic for key in admin.list_group_offsets("g")} == {"orders"}
         assert tidelog("group", "delete-offsets", "g", "--topic", "orders") == 0
+
+
+def test_groups_whose_coordinator_cannot_be_read_are_named_as_missing(
+    cluster: MemoryCluster, tidelog: Terminal
+) -> None:
+    orders(cluster)
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.alter_group_offsets("g", {place(0): 6})
+        cluster.groups.is_damaged = True
+        with pytest.raises(UnreadableCoordinatorRecord, match=r"__consumer_offsets-1 .*offset 3 is malformed"):
+            admin.list_groups()
+        assert tidelog("group", "list", "--json") == 1
+    assert [each["group_id"] for each in tidelog.json] == ["g"]
+    assert "__consumer_offsets-1" in tidelog.err
 
 
 def test_an_admin_asks_each_coordinator_again_until_it_knows(cluster: MemoryCluster) -> None:

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor  # noqa: TID251 - of the test
 from contextlib import suppress
 from pathlib import Path
 
@@ -105,6 +107,36 @@ def test_the_coordinator_may_die_or_hang_at_any_moment(healed: LocalCluster, how
     kept = asyncio.run(asyncio.wait_for(story(), 90))
     assert len(kept) > 100
     assert Counter(committed(healed, topic)) == Counter({b"%d" % number: 3 for number in kept})
+
+
+def test_a_listing_is_complete_while_coordinators_move(healed: LocalCluster) -> None:
+    """Each node is killed and started again while the transactional ids are listed: no listing lacks one."""
+    names = sorted(f"listed-{number}" for number in range(12))
+    with sync.Admin(healed.bootstrap) as admin:
+        admin.create_topic("listed", partitions=1, replication_factor=3, configs=SAFE)
+    for name in names:
+        with sync.Producer(healed.bootstrap, transactional_id=name) as producer, producer.transaction() as txn:
+            txn.send("listed", b"1")
+    listings: list[list[str]] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        with sync.Admin(healed.bootstrap) as admin:
+            while not ended.is_set():
+                listings.append([each.transactional_id for each in admin.list_transactions(pattern="listed-.*")])
+
+    with ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(ask)
+        try:
+            for node in healed.nodes:
+                healed.kill(node.node_id)
+                healed.start_node(node.node_id)
+                healed.wait_healthy()
+        finally:
+            ended.set()
+        asking.result(timeout=60)
+    assert len(listings) > 10
+    assert [listed for listed in listings if listed != names] == []
 
 
 def test_a_restarted_process_ends_what_it_left_open_and_fences_its_former_self(cluster: LocalCluster) -> None:

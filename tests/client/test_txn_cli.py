@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
+from tests.client.memory_transactions import MemoryTransactionalId
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.cli.transaction_commands import duration
 from tidelog.client.transaction_admin import KnownProducer, TransactionDescription
 from tidelog.clock import MachineClock
-from tidelog.errors import ProducerFenced, TransactionalIdNotFound, UnknownTopicOrPartition
+from tidelog.errors import (
+    ProducerFenced,
+    TransactionalIdNotFound,
+    UnknownTopicOrPartition,
+    UnreadableCoordinatorRecord,
+)
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import PartitionIndex, TopicPartition
 
@@ -119,6 +125,34 @@ def test_aborting_by_transactional_id_ends_the_transaction_and_fences_its_produc
     assert main(["txn", "abort", "nobody"]) == 1
     assert "nobody" not in cluster.transactions.ids, "asking creates no transactional id"
     capsys.readouterr()
+
+
+def test_a_coordinator_with_an_unreadable_record_hides_no_other_transactional_id(
+    cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.transactions.ids["etl"] = MemoryTransactionalId(1)
+    cluster.transactions.is_damaged = True
+    with (
+        sync.Admin(cluster.bootstrap) as admin,
+        pytest.raises(UnreadableCoordinatorRecord, match=r"__transaction_state-1 .*offset 3 is malformed"),
+    ):
+        admin.list_transactions()
+    assert main(["txn", "list", "--json"]) == 1
+    shown = capsys.readouterr()
+    assert [each["transactional_id"] for each in json.loads(shown.out)] == ["etl"]
+    assert "__transaction_state-1" in shown.err
+    assert "offset 3 is malformed" in shown.err
+
+
+def test_transactional_ids_are_listed_by_pattern(cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, name in enumerate(("etl-1", "etl-12", "other")):
+        cluster.transactions.ids[name] = MemoryTransactionalId(number)
+    with sync.Admin(cluster.bootstrap) as admin:
+        assert [each.transactional_id for each in admin.list_transactions(pattern="etl-[0-9]")] == ["etl-1"]
+    found = output(capsys, "txn", "list", "--pattern", r"etl-\d+")
+    assert [each["transactional_id"] for each in found] == ["etl-1", "etl-12"]
+    assert main(["txn", "list", "--pattern", "etl("]) == 1
+    assert "regular expression" in capsys.readouterr().err
 
 
 def test_who_holds_the_last_stable_offset(cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]) -> None:

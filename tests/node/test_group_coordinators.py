@@ -248,6 +248,7 @@ def test_offsets_survive_a_restart_and_belong_to_partitions_that_exist(tmp_path:
         assert (found.topic, found.partition, found.offset, found.metadata) == ("orders", 0, 7, "m")
         listed = await nodes.call(0, methods.GROUPS_LIST_GROUPS, groups_pb2.ListGroupsRequest())
         assert [group.group_id for group in listed.groups] == ["g"]
+        assert [each.partition for each in listed.coordinators] == list(range(listed.partition_count))
         other = groups_pb2.DescribeGroupsRequest(group_ids=["other"])
         while (await ask(nodes, methods.GROUPS_DESCRIBE_GROUPS, other)).groups[0].error.name != "GROUP_ID_NOT_FOUND":
             pass  # its coordinator is loading

@@ -15,7 +15,7 @@ from node.listeners.grpc.grpc_peers import GrpcPeers
 from node.requests.transaction_handlers import TransactionHandlers
 from node.requests.types.authorizer import Authorizer
 from replication.controller.image import EMPTY, TopicState
-from replication.coordination.group_requests import NamedPartition
+from replication.coordination.group_requests import ListedCoordinator, NamedPartition
 from replication.coordination.transaction_requests import (
     AddOffsetsToTxn,
     AddOrVerifyPartitions,
@@ -44,6 +44,7 @@ from tidelog.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     InvalidGroupId,
+    InvalidRegularExpression,
     InvalidRequest,
     NotController,
     NotCoordinator,
@@ -229,31 +230,91 @@ def test_no_partition_is_added_if_the_caller_may_not_write_to_one(world: World) 
 
 
 def lead(world: World, *partitions: int) -> None:
-    """Let the node have the coordinators of these partitions."""
-    runtime: Any = world.coordinators.runtime
-    runtime._coordinators = dict.fromkeys(map(P, partitions))
+    """Let the node lead these partitions of the internal topic, according to its image, and node 2 the others."""
+    former = world.image.topics[TOPIC]
+    states = tuple(
+        replace(state, leader=NodeId(1 if index in partitions else 2)) for index, state in enumerate(former.partitions)
+    )
+    world.image = replace(world.image, topics={TOPIC: replace(former, partitions=states)})
+    world.coordinators.runtime.on_image(world.image)
 
 
-def test_all_coordinators_of_the_node_are_listed_without_what_is_hidden(world: World) -> None:
-    lead(world, 0, 2, 3)
-    of = {0: ["t5", "hidden"], 2: ["t1"]}
+def names_by_partition(**of: str) -> Callable[[int, Any], ListTransactionsAnswer]:
+    """Coordinators with these ids, for example p0="a b"."""
 
-    def answers(partition: int, _request: Any) -> Any:
-        if partition == 3:
-            return UnreadableCoordinatorRecord("broken")
-        names = of[partition]
+    def answers(partition: int, _request: Any) -> ListTransactionsAnswer:
+        names = of.get(f"p{partition}", "").split()
         return ListTransactionsAnswer(
             tuple(ListedTransaction(name, ProducerId(0), "Ongoing", Millis(5)) for name in names)
         )
 
-    world.answers = answers
+    return answers
+
+
+def test_all_coordinators_of_the_node_are_listed_without_what_is_hidden(world: World) -> None:
+    lead(world, 0, 2)
+    world.answers = names_by_partition(p0="t5 hidden", p1="t7", p2="t1")
     request = ListTransactions(states=("Ongoing",))
     listed = world.call("list_transactions", request, LIMITED)
     assert [each.transactional_id for each in listed.transactions] == ["t1", "t5"]
-    assert world.asked == [(0, request), (2, request), (3, request)]
-    world.answers = lambda _partition, _request: CoordinatorLoadInProgress("loading")
-    with pytest.raises(CoordinatorLoadInProgress):
-        world.call("list_transactions", request)
+    assert listed.coordinators == (ListedCoordinator(P(0)), ListedCoordinator(P(2)))
+    assert listed.partition_count == 4
+    assert world.asked == [(0, request), (2, request)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotCoordinator("it ends"),
+        CoordinatorLoadInProgress("loading"),
+        CoordinatorNotAvailable("suspended"),
+        UnreadableCoordinatorRecord("offset 3 is malformed"),
+    ],
+)
+def test_a_coordinator_that_cannot_list_is_named_beside_the_others(world: World, error: TidelogError) -> None:
+    lead(world, 0, 2)
+    listed_by = names_by_partition(p2="t1")
+    world.answers = lambda partition, request: error if partition == 0 else listed_by(partition, request)
+    listed = world.call("list_transactions", ListTransactions())
+    assert [each.transactional_id for each in listed.transactions] == ["t1"]
+    assert listed.coordinators == (ListedCoordinator(P(0), error), ListedCoordinator(P(2)))
+
+
+def test_a_node_that_was_elected_and_has_not_begun_to_lead_says_so(world: World) -> None:
+    """It has no coordinator of the partition yet: its answer must not look complete."""
+    lead(world, 1)
+    runtime: Any = world.coordinators.runtime
+    del runtime.submit
+    listed = world.call("list_transactions", ListTransactions())
+    assert [(each.partition, type(each.error)) for each in listed.coordinators] == [(1, CoordinatorLoadInProgress)]
+
+
+def test_a_wrong_request_is_refused_by_the_whole_listing(world: World) -> None:
+    lead(world, 0, 2)
+    world.answers = lambda _partition, _request: InvalidRequest("unknown transaction state")
+    with pytest.raises(InvalidRequest, match="unknown transaction state"):
+        world.call("list_transactions", ListTransactions())
+
+
+def test_without_the_internal_topic_no_transactional_id_exists(world: World) -> None:
+    world.coordinators.runtime.on_image(EMPTY)
+    assert world.call("list_transactions", ListTransactions()) == ListTransactionsAnswer(())
+
+
+@pytest.mark.parametrize(("pattern", "found"), [("", "x-task-1 xa-task-1"), (r"x-task-\d+", "x-task-1"), ("x", "")])
+def test_a_pattern_matches_the_whole_id(world: World, pattern: str, found: str) -> None:
+    lead(world, 0)
+    world.answers = names_by_partition(p0="xa-task-1 x-task-1")
+    listed = world.call("list_transactions", ListTransactions(transactional_id_pattern=pattern))
+    assert [each.transactional_id for each in listed.transactions] == found.split()
+
+
+@pytest.mark.parametrize("pattern", ["(", r"(a)\1", "x" * 5_000])
+def test_a_pattern_that_is_none_is_refused(world: World, pattern: str) -> None:
+    lead(world, 0)
+    with pytest.raises(InvalidRegularExpression):
+        world.call("list_transactions", ListTransactions(transactional_id_pattern=pattern))
+    assert world.asked == []
 
 
 def test_each_transactional_id_is_described_or_refused_in_its_place(world: World) -> None:

@@ -15,6 +15,7 @@ from tidelog.cli.output import (
     Json,
     administrator,
     counted,
+    ensure_complete,
     print_json,
     print_table,
     query,
@@ -46,19 +47,21 @@ def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """List all groups."""
+    """List all groups. Exit code 1: those of a coordinator are missing."""
+    missing: list[TidelogError] = []
     unknown = [name for name in state or () if name.lower() not in map(str.lower, STATES)]
     if unknown:
         raise WrongUsage(f"unknown group state {unknown[0]!r}; use {', '.join(STATES)}")
-    found = query(bootstrap, lambda admin: admin.list_groups(states=state or ()))
+    found = query(bootstrap, lambda admin: admin.list_groups(states=state or (), on_missing=missing.append))
     if as_json:
         print_json(found)
-        return
-    print_table(
-        "groups",
-        ("group", "type", "state", "members"),
-        [(group.group_id, group.type, group.state, group.members) for group in found],
-    )
+    else:
+        print_table(
+            "groups",
+            ("group", "type", "state", "members"),
+            [(group.group_id, group.type, group.state, group.members) for group in found],
+        )
+    ensure_complete(missing)
 
 
 @app.command()

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
 from typing import Annotated, Any, TypeVar
@@ -23,6 +23,7 @@ from tidelog.cli.tls_options import chosen_tls
 from tidelog.client.admin import Admin
 from tidelog.client.connection import TLS_FAILURES
 from tidelog.client_variables import ClientVariable
+from tidelog.errors import TidelogError
 
 Answer = TypeVar("Answer")
 BOOTSTRAP_HELP = "Addresses of some nodes: host:port,host:port."
@@ -143,6 +144,14 @@ def say(text: str) -> None:
     """Print a sentence for people on standard error; standard output is for results."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+def ensure_complete(missing: Sequence[TidelogError]) -> None:
+    """End with exit code 1 if parts of a listing are missing, and print why each one is."""
+    for error in missing:
+        say(f"tidelog: {error.message}")
+    if missing:
+        raise typer.Exit(1)
 
 
 class _Warnings(logging.Handler):

@@ -11,6 +11,7 @@ from tidelog.cli.output import (
     Bootstrap,
     Json,
     counted,
+    ensure_complete,
     print_json,
     print_table,
     query,
@@ -37,27 +38,34 @@ def list_transactions(
     open_for_ms: Annotated[
         int | None, typer.Option("--open-for-ms", min=0, help="Only transactions that are open for at least this time.")
     ] = None,
+    pattern: Annotated[
+        str, typer.Option("--pattern", help="Only ids that match this regular expression (RE2) as a whole.")
+    ] = "",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """List the transactional ids of all coordinators."""
+    """List the transactional ids of all coordinators. Exit code 1: those of a coordinator are missing."""
+    missing: list[TidelogError] = []
     found = query(
         bootstrap,
         lambda admin: admin.list_transactions(
             states=state or (),
             producer_ids=producer_id or (),
             duration_ms_min=-1 if open_for_ms is None else open_for_ms,
+            pattern=pattern,
+            on_missing=missing.append,
         ),
     )
     if as_json:
         print_json(found)
-        return
-    rows = [
-        (each.transactional_id, each.coordinator, each.producer_id, each.state, _open_for(each.start_ms))
-        for each in found
-    ]
-    columns = ("transactional id", "coordinator", "producer id", "state", "open for")
-    print_table(counted(len(found), "transactional id"), columns, rows)
+    else:
+        rows = [
+            (each.transactional_id, each.coordinator, each.producer_id, each.state, _open_for(each.start_ms))
+            for each in found
+        ]
+        columns = ("transactional id", "coordinator", "producer id", "state", "open for")
+        print_table(counted(len(found), "transactional id"), columns, rows)
+    ensure_complete(missing)
 
 
 @app.command()

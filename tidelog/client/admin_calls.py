@@ -22,10 +22,13 @@ from tidelog.errors import (
     ThrottlingQuotaExceeded,
     TidelogError,
 )
+from tidelog.protocol import methods
 from tidelog.protocol.methods import Answer, Method, Request
 from tidelog.protocol.network import Transport
+from tidelog.protocol.v1 import admin_pb2
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
+from tidelog.types import Endpoint, NodeId
 
 
 class AdminCalls(Service):
@@ -66,6 +69,11 @@ class AdminCalls(Service):
                 if self._clock.monotonic_ms() + BACKOFF_MS - start >= self._patience_ms:
                     raise
             await self._clock.sleep_ms(BACKOFF_MS)
+
+    async def _refreshed_nodes(self) -> dict[NodeId, Endpoint]:
+        """All nodes, as far as the one that answers knows."""
+        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
+        return {NodeId(node.node_id): Endpoint(node.host, node.port) for node in answer.nodes}
 
     async def _change(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Send a change to the first reachable node. A node that throttles this client is asked again when it says so,

@@ -14,7 +14,8 @@ from uuid import UUID
 
 from tidelog.client.admin_calls import AdminCalls
 from tidelog.client.cluster import QUERY_TIMEOUT_MS
-from tidelog.client.coordinators import CoordinatorKind, helps_again
+from tidelog.client.coordinator_listing import OnMissing, list_all
+from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.group_metadata import CommittedOffset, GroupMetadata
 from tidelog.client.group_offsets import GroupOffsets, OffsetCommitted
 from tidelog.client.offset_lookup import LATEST, list_positions
@@ -23,7 +24,7 @@ from tidelog.errors import CommitFailed, NonEmptyGroup, TidelogError, UnknownTop
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2, groups_pb2
-from tidelog.types import Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import OFFSETS_TOPIC, Endpoint, Offset, PartitionIndex, TopicId, TopicPartition
 
 _GROUP = CoordinatorKind.GROUP
 
@@ -89,20 +90,38 @@ class PartitionLag:
 class GroupAdmin(AdminCalls):
     """The part of Admin about groups."""
 
-    async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """Return the groups of all coordinators, sorted by id. states, types: only those; empty: all.
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), on_missing: OnMissing | None = None
+    ) -> list[GroupListing]:
+        """Return the groups of all coordinators, sorted by id; each that existed before the call is among them.
 
-        Raises the error of a node that does not answer: a part of the groups would be missing.
+        states, types: only those; empty: all. on_missing: gets an error for each partition of `__consumer_offsets`
+        whose groups are missing, and the others are returned; None: the call fails.
+        Raises UnreadableCoordinatorRecord if the groups of a coordinator cannot be read; after `patience_ms` the error
+        of a node that did not answer, or CoordinatorNotAvailable.
         """
         request = groups_pb2.ListGroupsRequest(
             states=[text("a state", state) for state in states], types=[text("a type", kind) for kind in types]
         )
-        found = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
-        listed: dict[str, GroupListing] = {}
-        for node in found.nodes:
-            answer = await self._ask_node(Endpoint(node.host, node.port), request)
-            for group in answer.groups:
-                listed[group.group_id] = GroupListing(group.group_id, group.type, group.state, group.members)
+
+        async def ask(to: Endpoint, timeout_ms: int) -> groups_pb2.ListGroupsResponse:
+            return await self._cluster.transport.call(
+                to, methods.GROUPS_LIST_GROUPS, request, timeout_ms=min(self._timeout_ms, timeout_ms)
+            )
+
+        answers = await list_all(
+            OFFSETS_TOPIC,
+            self._refreshed_nodes,
+            ask,
+            self._clock,
+            timeout_ms=self._patience_ms,
+            on_missing=on_missing,
+        )
+        listed = {
+            group.group_id: GroupListing(group.group_id, group.type, group.state, group.members)
+            for answer in answers.values()
+            for group in answer.groups
+        }
         return [listed[group_id] for group_id in sorted(listed)]
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | TidelogError]:
@@ -259,22 +278,6 @@ class GroupAdmin(AdminCalls):
             return {}
         answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topic_ids=wanted))
         return {topic.topic_id: topic.name for topic in answer.topics if not topic.HasField("error")}
-
-    async def _ask_node(self, node: Endpoint, request: groups_pb2.ListGroupsRequest) -> groups_pb2.ListGroupsResponse:
-        """Ask one node for its groups, again while it starts or loads them."""
-        start, failures = self._clock.monotonic_ms(), 0
-        while True:
-            try:
-                return await self._cluster.transport.call(
-                    node, methods.GROUPS_LIST_GROUPS, request, timeout_ms=min(self._timeout_ms, QUERY_TIMEOUT_MS)
-                )
-            except TidelogError as error:
-                failures += 1
-                pause_ms = self._coordinators.pause_ms(failures)
-                late = self._clock.monotonic_ms() + pause_ms - start >= self._patience_ms
-                if late or not helps_again(error):
-                    raise
-            await self._clock.sleep_ms(pause_ms)
 
     @property
     def _group_offsets(self) -> GroupOffsets:

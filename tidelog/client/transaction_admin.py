@@ -8,21 +8,19 @@ Source: KIP-664; Kafka's TransactionsCommand.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tidelog.client.admin_calls import AdminCalls
 from tidelog.client.cluster import BACKOFF_MS
+from tidelog.client.coordinator_listing import OnMissing, list_all
 from tidelog.client.coordinators import CoordinatorKind
 from tidelog.client.options import text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog.client.produce_stream import TRANSACTION_VERSION
 from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.errors import (
     ConcurrentTransactions,
-    ConnectionFailed,
-    CoordinatorLoadInProgress,
     InvalidRequest,
     RequestTimedOut,
     Retry,
@@ -36,6 +34,7 @@ from tidelog.types import (
     NO_NODE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    TRANSACTIONS_TOPIC,
     Endpoint,
     Millis,
     NodeId,
@@ -119,35 +118,51 @@ class TransactionAdmin(AdminCalls):
     """The part of Admin for transactions."""
 
     async def list_transactions(
-        self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), duration_ms_min: int = -1
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms_min: int = -1,
+        pattern: str = "",
+        on_missing: OnMissing | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all coordinators, sorted. states: only in one of these, as "Ongoing".
-        producer_ids: only of one of these producers. duration_ms_min: only transactions that are open for at least this
-        time. Raises the error of a node that does not answer within `request_timeout_ms`."""
+        """Return the transactional ids of all coordinators, sorted; each that existed before the call is among them.
+
+        states: only in one of these, as "Ongoing". producer_ids: only of one of these producers. duration_ms_min: only
+        transactions that are open for at least this time. pattern: only ids that match it as a whole (RE2); empty: all.
+        on_missing: gets an error for each partition of `__transaction_state` whose ids are missing, and the others are
+        returned; None: the call fails.
+        Raises UnreadableCoordinatorRecord if the ids of a coordinator cannot be read, InvalidRegularExpression; after
+        `request_timeout_ms` the error of a node that did not answer, or CoordinatorNotAvailable.
+        """
         request = transactions_pb2.ListTransactionsRequest(
             states=[text("a state", state) for state in states],
             producer_ids=[whole_number("a producer id", each, least=0, most=(1 << 63) - 1) for each in producer_ids],
             duration_ms_min=whole_number("duration_ms_min", duration_ms_min, most=(1 << 63) - 1),
+            transactional_id_pattern=text("pattern", pattern) if pattern else "",
         )
-        nodes = await self._refreshed_nodes()
-        found = await asyncio.gather(*(self._list_of(node, endpoint, request) for node, endpoint in nodes.items()))
-        return sorted((each for listed in found for each in listed), key=lambda each: each.transactional_id)
 
-    async def _list_of(
-        self, node: NodeId, to: Endpoint, request: transactions_pb2.ListTransactionsRequest
-    ) -> list[TransactionListing]:
-        async def ask(timeout_ms: int) -> list[TransactionListing]:
-            answer = await self._cluster.transport.call(
+        async def ask(to: Endpoint, timeout_ms: int) -> transactions_pb2.ListTransactionsResponse:
+            return await self._cluster.transport.call(
                 to, methods.TRANSACTIONS_LIST_TRANSACTIONS, request, timeout_ms=timeout_ms
             )
-            return [
-                TransactionListing(
-                    each.transactional_id, node, ProducerId(each.producer_id), each.state, Millis(each.start_ms)
-                )
-                for each in answer.transactions
-            ]
 
-        return await self._again(ask, lambda error: isinstance(error, CoordinatorLoadInProgress | ConnectionFailed))
+        answers = await list_all(
+            TRANSACTIONS_TOPIC,
+            self._refreshed_nodes,
+            ask,
+            self._clock,
+            timeout_ms=self._limit_ms,
+            on_missing=on_missing,
+        )
+        listed = {
+            each.transactional_id: TransactionListing(
+                each.transactional_id, node, ProducerId(each.producer_id), each.state, Millis(each.start_ms)
+            )
+            for node, answer in answers.items()
+            for each in answer.transactions
+        }
+        return [listed[transactional_id] for transactional_id in sorted(listed)]
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
@@ -168,10 +183,6 @@ class TransactionAdmin(AdminCalls):
         return await self._coordinators.call_each(
             CoordinatorKind.TRANSACTION, names, ask, timeout_ms=min(self._timeout_ms, self._patience_ms)
         )
-
-    async def _refreshed_nodes(self) -> dict[NodeId, Endpoint]:
-        answer = await self._query(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
-        return {NodeId(node.node_id): Endpoint(node.host, node.port) for node in answer.nodes}
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition | tuple[str, int]]
@@ -368,10 +379,14 @@ class TransactionAdmin(AdminCalls):
         endpoint, _ = self._cluster.view.leader(key)
         return endpoint, self._cluster.view.topic(key.topic).topic_id.bytes
 
+    @property
+    def _limit_ms(self) -> int:
+        return min(self._timeout_ms, max(self._patience_ms, BACKOFF_MS))
+
     async def _again(self, ask: Callable[[int], Awaitable[Found]], can_help: Callable[[TidelogError], bool]) -> Found:
         """Ask until it succeeds, at most for `patience_ms` and `request_timeout_ms`. ask: gets the time left."""
         start = self._clock.monotonic_ms()
-        limit_ms = min(self._timeout_ms, max(self._patience_ms, BACKOFF_MS))
+        limit_ms = self._limit_ms
         while True:
             left_ms = max(1, start + limit_ms - self._clock.monotonic_ms())
             try:

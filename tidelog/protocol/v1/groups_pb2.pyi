@@ -783,22 +783,60 @@ class ListGroupsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUPS_FIELD_NUMBER: _builtins.int
+    COORDINATORS_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    partition_count: _builtins.int
+    """of __consumer_offsets, as far as this node knows; 0: it does not exist"""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedGroup]:
         """by group id"""
+
+    @_builtins.property
+    def coordinators(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedCoordinator]:
+        """what the answer covers: the coordinators of this node"""
 
     def __init__(
         self,
         *,
         groups: _abc.Iterable[Global___ListedGroup] | None = ...,
+        coordinators: _abc.Iterable[Global___ListedCoordinator] | None = ...,
+        partition_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "groups", b"groups", "partition_count", b"partition_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
+
+@_typing.final
+class ListedCoordinator(_message.Message):
+    """A coordinator of the node that answers a listing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """of the internal topic"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """why what it coordinates is missing from the answer; absent: it is listed"""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListedCoordinator: _TypeAlias = ListedCoordinator  # noqa: Y015
 
 @_typing.final
 class ListedGroup(_message.Message):

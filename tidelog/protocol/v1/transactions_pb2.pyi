@@ -254,8 +254,11 @@ class ListTransactionsRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
     DURATION_MS_MIN_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_PATTERN_FIELD_NUMBER: _builtins.int
     duration_ms_min: _builtins.int
     """only transactions that are open for at least this time; negative: all"""
+    transactional_id_pattern: _builtins.str
+    """only ids that match as a whole, a pattern (RE2, KIP-1152); empty: all"""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """only in one of these states; empty: all"""
@@ -270,10 +273,11 @@ class ListTransactionsRequest(_message.Message):
         states: _abc.Iterable[_builtins.str] | None = ...,
         producer_ids: _abc.Iterable[_builtins.int] | None = ...,
         duration_ms_min: _builtins.int = ...,
+        transactional_id_pattern: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_ms_min", b"duration_ms_min", "producer_ids", b"producer_ids", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_ms_min", b"duration_ms_min", "producer_ids", b"producer_ids", "states", b"states", "transactional_id_pattern", b"transactional_id_pattern"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -284,18 +288,28 @@ class ListTransactionsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    COORDINATORS_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNT_FIELD_NUMBER: _builtins.int
+    partition_count: _builtins.int
+    """of __transaction_state, as far as this node knows; 0: it does not exist"""
     @_builtins.property
     def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedTransaction]:
         """by transactional id"""
+
+    @_builtins.property
+    def coordinators(self) -> _containers.RepeatedCompositeFieldContainer[_groups_pb2.ListedCoordinator]:
+        """what the answer covers: the coordinators of this node"""
 
     def __init__(
         self,
         *,
         transactions: _abc.Iterable[Global___ListedTransaction] | None = ...,
+        coordinators: _abc.Iterable[_groups_pb2.ListedCoordinator] | None = ...,
+        partition_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinators", b"coordinators", "partition_count", b"partition_count", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,68 @@
+"""A listing of all that the coordinators of this node have: each of them is asked, and named in the answer.
+
+A client that asks all nodes can tell from the names whether a coordinator is missing, because it moves or loads while
+the nodes are asked, or because its partition cannot be read.
+Not here: the client's part (tidelog/client/coordinator_listing.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from node.coordinators.runtime import CoordinatorRuntime
+from replication.coordination.group_requests import ListedCoordinator
+from tidelog.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RequestTimedOut,
+    TidelogError,
+    UnreadableCoordinatorRecord,
+)
+from tidelog.types import PartitionIndex
+
+_OF_ONE_COORDINATOR: Final = (
+    NotCoordinator,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    RequestTimedOut,
+    UnreadableCoordinatorRecord,
+)
+"""Errors that leave the answers of the other coordinators as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorListing:
+    """answers: of the coordinators that answered. coordinators: all whose partition this node leads, by partition.
+    partition_count: of the internal topic; 0 if it does not exist, as far as this node knows."""
+
+    answers: list[Any]
+    coordinators: tuple[ListedCoordinator, ...]
+    partition_count: int
+
+
+async def list_coordinators(runtime: CoordinatorRuntime, request: Any) -> CoordinatorListing:
+    """Send the request to the coordinators of all partitions that this node leads according to its newest image. Those
+    that have not begun to lead, that load or that cannot read their partition are named with their error. Raises every
+    other error of a coordinator, as of a wrong request."""
+
+    async def ask(partition: PartitionIndex) -> Any:
+        try:
+            return await runtime.submit(partition, request)
+        except _OF_ONE_COORDINATOR as error:
+            return error
+
+    count, partitions = runtime.partition_count, runtime.led_partitions
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(ask(partition)) for partition in partitions]
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    found = [task.result() for task in running]
+    coordinators = tuple(
+        ListedCoordinator(partition, answer if isinstance(answer, TidelogError) else None)
+        for partition, answer in zip(partitions, found, strict=True)
+    )
+    return CoordinatorListing([answer for answer in found if not isinstance(answer, TidelogError)], coordinators, count)

@@ -1,0 +1,141 @@
+"""A listing from all nodes of what their coordinators have, of which nothing is missing.
+
+Each answer names the coordinators that it covers (their partitions of the internal topic). While a coordinator moves or
+loads, no node covers it, or two do: then all nodes are asked again.
+
+Invariant: a listing that is returned without a call of `on_missing` comes from one pass over the nodes in which each
+partition was covered exactly once. What existed when the pass began is in it.
+Not here: the requests (transaction_admin.py, group_admin.py), a node's part (node/coordinators/coordinator_listing.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
+
+from tidelog.client.cluster import BACKOFF_MS
+from tidelog.client.coordinators import helps_again
+from tidelog.clock import Clock
+from tidelog.errors import CoordinatorNotAvailable, TidelogError, UnreadableCoordinatorRecord
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import groups_pb2, transactions_pb2
+from tidelog.types import Endpoint, NodeId
+
+NODE_TIMEOUT_MS: Final = 10_000
+"""How long one node may take: a node that does not answer matters only if it has coordinators."""
+
+OnMissing: TypeAlias = Callable[[TidelogError], None]
+"""Gets the error of a partition whose part is missing from a listing."""
+
+Listed = TypeVar("Listed", groups_pb2.ListGroupsResponse, transactions_pb2.ListTransactionsResponse)
+
+
+async def list_all(
+    topic: str,
+    nodes: Callable[[], Awaitable[Mapping[NodeId, Endpoint]]],
+    ask: Callable[[Endpoint, int], Awaitable[Listed]],
+    clock: Clock,
+    *,
+    timeout_ms: int,
+    on_missing: OnMissing | None = None,
+) -> dict[NodeId, Listed]:
+    """Return the answers of the nodes, by node.
+
+    topic: the internal topic. nodes: looks up all nodes. ask: asks one, within milliseconds. on_missing: None raises
+    instead; otherwise it gets an error for each partition that is unreadable, or not covered when the time is over, and
+    the rest is returned.
+    Raises UnreadableCoordinatorRecord at once; after `timeout_ms` CoordinatorNotAvailable, or the error of a node that
+    did not answer; each error of a node that does not pass.
+    """
+    began = clock.monotonic_ms()
+    while True:
+        left_ms = max(1, began + timeout_ms - clock.monotonic_ms())
+        answers, failures = await _asked(topic, await nodes(), ask, min(left_ms, NODE_TIMEOUT_MS))
+        if refusal := next((error for error in failures if not helps_again(error)), None):
+            raise refusal
+        gaps = _gaps(topic, list(answers.values()), failures)
+        if not gaps:
+            return answers
+        may_pass = [gap for gap in gaps if not isinstance(gap, UnreadableCoordinatorRecord)]
+        if not may_pass or clock.monotonic_ms() + BACKOFF_MS - began >= timeout_ms:
+            if on_missing is None or not answers:
+                raise gaps[0]
+            for gap in gaps:
+                on_missing(gap)
+            return answers
+        await clock.sleep_ms(BACKOFF_MS)
+
+
+async def _asked(
+    topic: str,
+    nodes: Mapping[NodeId, Endpoint],
+    ask: Callable[[Endpoint, int], Awaitable[Listed]],
+    timeout_ms: int,
+) -> tuple[dict[NodeId, Listed], list[TidelogError]]:
+    """The answers of nodes, and the errors of others. Does not wait for nodes without coordinators."""
+
+    async def one(to: Endpoint) -> Listed | TidelogError:
+        try:
+            return await ask(to, timeout_ms)
+        except TidelogError as error:
+            return error
+
+    answers: dict[NodeId, Listed] = {}
+    failures: list[TidelogError] = []
+    async with asyncio.TaskGroup() as tasks:
+        asking = {tasks.create_task(one(to)): node for node, to in nodes.items()}
+        waiting = set(asking)
+        while waiting and not _are_whole(topic, list(answers.values())):
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=lambda task: asking[task]):
+                answer = task.result()
+                if isinstance(answer, TidelogError):
+                    failures.append(answer)
+                else:
+                    answers[asking[task]] = answer
+        for task in waiting:
+            task.cancel()
+    return answers, failures
+
+
+def _are_whole(topic: str, answers: Sequence[Listed]) -> bool:
+    """Return True if these answers cover all partitions of a topic that exists."""
+    return any(answer.partition_count for answer in answers) and not _gaps(topic, answers, ())
+
+
+def _gaps(topic: str, answers: Sequence[Listed], failures: Sequence[TidelogError]) -> list[TidelogError]:
+    """An error for each partition that is not covered exactly once. A topic that no node knows has none, and holds
+    nothing; only a node that did not answer may know better."""
+    count = max((answer.partition_count for answer in answers), default=0)
+    if count == 0:
+        return list(failures)
+    covered: Counter[int] = Counter()
+    causes: dict[int, TidelogError] = {}
+    for answer in answers:
+        for each in answer.coordinators:
+            if each.HasField("error"):
+                causes[each.partition] = from_proto(each.error)
+            else:
+                covered[each.partition] += 1
+    silent = f"no node that answered leads it{f' ({failures[0].message})' if failures else ''}"
+    gaps: list[TidelogError] = []
+    for partition in range(count):
+        cause = causes.get(partition)
+        if covered[partition] == 1:
+            continue
+        if covered[partition] > 1:
+            why = "it moved between nodes while they were asked"
+        else:
+            why = silent if cause is None else cause.message
+        kind = (
+            UnreadableCoordinatorRecord if isinstance(cause, UnreadableCoordinatorRecord) else CoordinatorNotAvailable
+        )
+        gaps.append(
+            kind(
+                f"what partition {topic}-{partition} coordinates is missing from the listing: {why}; check its leader "
+                f"with `tidelog topic describe {topic}`"
+            )
+        )
+    return gaps
