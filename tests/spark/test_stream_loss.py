@@ -49,18 +49,21 @@ def rows(cluster: LocalCluster, topic: str) -> list[tuple[int, bytes | None]]:
 def test_records_that_aged_out_are_named_or_skipped_and_counted(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """One query, of Spark, has read 10 records; another has failed in its first batch, which is repeated."""
-    small = {"segment_bytes": "20000", "segment_index_bytes": "16384", "retention_bytes": "40000"}
+    """One query, of Spark, has read 10 records; another has failed in its first batch, which is repeated; a third one
+    failed as well, and its checkpoint is given up."""
+    small = {"segment_bytes": "20000", "segment_index_bytes": "16384", "retention_bytes": "1"}
     cluster.create_topic("aging", 1, 3, **small)
     produce(cluster, "aging", (f"{number}" for number in range(10)))
     run = StreamRun(spark, cluster, tmp_path / "checkpoint", subscribe="aging")
     run.run()
     again = ReaderRun(cluster, subscribe="aging", **{"tidelog.group.id": "again"})
     again.run(fails=True)
+    pinned = {"subscribe": "aging", "startingOffsets": "latest", "tidelog.group.id": "pinned"}
+    ReaderRun(cluster, **pinned).run(fails=True)
     for number in range(10):
-        produce(cluster, "aging", ["x" * 500 + f"{number} {index}" for index in range(20)])
-    cluster.wait_until(lambda: asyncio.run(earliest(cluster, "aging")) > 10, within_s=30, what="records aged out")
-    start = asyncio.run(earliest(cluster, "aging"))
+        produce(cluster, "aging", ["x" * 15_000 + f"{number}"])  # fills a segment
+    start = 19
+    cluster.wait_until(lambda: asyncio.run(earliest(cluster, "aging")) == start, within_s=30, what="records aged out")
     said = run.failure()
     assert "OffsetOutOfRange" in said
     assert f"aging-0: aged out: offsets 10 to {start - 1}, at most {start - 10} records" in said
@@ -74,6 +77,12 @@ def test_records_that_aged_out_are_named_or_skipped_and_counted(
     assert again.skipped == start
     again.options["failOnDataLoss"] = "true"
     again.run()
+    fresh = StreamRun(spark, cluster, tmp_path / "fresh", **pinned)
+    fresh.run()
+    assert fresh.rows == [], "it begins at the latest record, not at a pin that is gone"
+    produce(cluster, "aging", ["last"])
+    fresh.run()
+    assert [value for *_, value in fresh.rows] == [b"last"]
 
 
 def test_a_topic_that_was_created_again_is_told_from_the_one_before(cluster: LocalCluster) -> None:
