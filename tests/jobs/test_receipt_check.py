@@ -139,9 +139,9 @@ def test_without_a_leader_any_replica_proves_it_and_none_proves_a_loss() -> None
 
 def test_a_line_that_is_no_receipt_is_named() -> None:
     good = receipt(stored(0), 1).to_json()
-    assert [each.line for each in read_receipts([good, "\n", good])] == [1, 3]
-    with pytest.raises(InvalidRequest, match="line 2: a receipt"):
-        read_receipts([good, json.dumps({"receipt": 1})])
+    assert [each.line for each in read_receipts([good, "\n", good], "r.jsonl")] == [1, 3]
+    with pytest.raises(InvalidRequest, match=r"r\.jsonl, line 2: a receipt"):
+        read_receipts([good, json.dumps({"receipt": 1})], "r.jsonl")
 
 
 # --- one replica by itself --------------------------------------------------------------------------------------------

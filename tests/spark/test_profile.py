@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,11 +89,26 @@ def test_what_cannot_be_profiled_is_named(
     assert run("profile", cluster, "empty")[1]["topics"][0]["records"] == 0
     assert run("profile", cluster, "absent") == (1, None)
     assert "topic 'absent' does not exist" in capsys.readouterr().err
-    assert run("profile", cluster, "empty", "--last", "0") == (1, None)
     assert run("profile", cluster) == (2, None)
-    assert run("archive", cluster, "absent", "--to", "/nonexistent/archive") == (1, None)
-    assert run("archive", cluster, "--to", "x") == (1, None)
-    assert "name topics or --pattern" in capsys.readouterr().err
+
+
+def test_shuffles_have_as_many_partitions_as_the_session_has_cores(spark: SparkSession) -> None:
+    """Unless the user has chosen a number. A session that is there already is left as it was."""
+    key, other = "spark.sql.shuffle.partitions", "spark.sql.adaptive.coalescePartitions.enabled"
+    chosen = spark.conf.get(key)
+
+    def within(conf: list[tuple[str, str]], settings: dict[str, str]) -> tuple[str | None, str | None]:
+        with job_session.spark_session(Namespace(conf=conf, master=None), "test", settings) as session:
+            return session.conf.get(key), session.conf.get(other)
+
+    assert within([], {}) == (chosen, "true")
+    spark.conf.unset(key)
+    try:
+        assert within([], job_session.FIXED_TASKS) == (str(spark.sparkContext.defaultParallelism), "false")
+        assert within([(key, "7")], {}) == ("7", "true")
+        assert (spark.conf.get(key), spark.conf.get(other)) == ("200", "true")
+    finally:
+        spark.conf.set(key, str(chosen))
 
 
 def test_the_command_and_the_program_take_the_same_arguments(capsys: pytest.CaptureFixture[str]) -> None:

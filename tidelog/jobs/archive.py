@@ -30,6 +30,7 @@ from tidelog.jobs.archive_layout import (
 )
 from tidelog.jobs.archive_verifier import verify_archive
 from tidelog.jobs.hadoop_files import HadoopDirectory
+from tidelog.jobs.job_arguments import WrongArguments, interval, name_pattern, start_place, whole_number
 from tidelog.jobs.job_frame import (
     JobConnection,
     StopRequest,
@@ -41,7 +42,8 @@ from tidelog.jobs.job_frame import (
     run_job,
     say,
 )
-from tidelog.jobs.job_session import spark_session
+from tidelog.jobs.job_session import ensure_spark, silence, spark_session
+from tidelog.sync import Admin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +65,11 @@ FORMATS: Final = {
     "VERSION and the settings of a catalog",
 }
 """The formats, each with what Spark needs for it beyond itself."""
+CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 OFFSETS_PER_BATCH: Final = 5_000_000
+WHEN_INTERRUPTED: Final = (
+    "batches that were complete are in the archive; the same command continues after them, and writes each record once"
+)
 
 
 @dataclass(slots=True)
@@ -91,16 +97,22 @@ class ArchiveProgress:
 def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     parser = job_parser("archive", DESCRIPTION, defaults)
     parser.add_argument("topics", nargs="*", metavar="TOPIC")
-    parser.add_argument("--pattern", help="a regular expression (RE2) over whole names, instead of topics")
+    parser.add_argument(
+        "--pattern", type=name_pattern, help="a regular expression (RE2) over whole names, instead of topics"
+    )
     parser.add_argument("--to", required=True, metavar="TARGET", help="a directory of Spark; for iceberg a table")
     parser.add_argument("--format", choices=list(FORMATS), default="parquet", dest="file_format")
     parser.add_argument("--schema", metavar="FILE|DDL", help="parse values as JSON with this schema, into column data")
     parser.add_argument("--keep-values", action="store_true", help="with --schema: the bytes of each value as well")
     parser.add_argument("--continuous", action="store_true", help="go on until interrupted; else to the present end")
-    parser.add_argument("--trigger", default="10 seconds", metavar="TIME", help="with --continuous: between batches")
-    parser.add_argument("--start", default="earliest", help="of a new archive: earliest, latest or ms since 1970")
-    parser.add_argument("--offsets-per-batch", type=int, default=OFFSETS_PER_BATCH, metavar="N")
-    parser.add_argument("--compression", default="zstd", help="of Parquet: zstd, snappy, gzip, lz4 or none")
+    parser.add_argument(
+        "--trigger", type=interval, default="10 seconds", metavar="TIME", help="with --continuous: between batches"
+    )
+    parser.add_argument(
+        "--start", type=start_place, default="earliest", help="of a new archive: earliest, latest or ms since 1970"
+    )
+    parser.add_argument("--offsets-per-batch", type=whole_number(1), default=OFFSETS_PER_BATCH, metavar="N")
+    parser.add_argument("--compression", choices=CODECS, default="zstd", help="of Parquet")
     parser.add_argument("--state", metavar="DIR", help=f"checkpoint and manifest; default: TARGET/{STATE}")
     parser.add_argument("--verify", action="store_true", help="check an archive instead; 1: something is wrong")
     parser.add_argument("--files", action="store_true", help="print the files that count instead, one a line")
@@ -110,29 +122,54 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
     """Run the job. arguments: None for those of the process. Returns the exit code."""
-    return run_job(_parser(defaults), _work, arguments)
+    return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
 
 
 def _work(arguments: argparse.Namespace) -> int:
+    _ensure_arguments(arguments)
+    ensure_spark()
     if arguments.verify or arguments.files:
         with spark_session(arguments, "archive") as spark:
             return _files(spark, arguments) if arguments.files else verify_archive(spark, arguments)
     options = _source_options(arguments)
+    schema = None if arguments.schema is None else _text_of(arguments.schema)
+    _ask_cluster(connection_of(arguments), arguments.topics)
     with spark_session(arguments, "archive") as spark:
         _ensure_format(spark, arguments.file_format)
-        state = _state(spark, arguments)
-        manifest = _manifest(state, arguments)
+        state = HadoopDirectory(spark, arguments.state or f"{arguments.to}/{STATE}")
+        manifest = _manifest(state, arguments, schema)
         query = _start(spark, arguments, manifest, state, options)
         progress = ArchiveProgress()
-        was_stopped = _watch(query, progress, quiet=arguments.quiet)
+        was_stopped = _watch(spark, query, progress, arguments)
         return _report(arguments, manifest, progress, was_stopped=was_stopped)
 
 
-def _source_options(arguments: argparse.Namespace) -> dict[str, str]:
+def _ensure_arguments(arguments: argparse.Namespace) -> None:
+    """Raises WrongArguments for arguments that exclude each other, or that lack another one."""
+    if arguments.files and arguments.file_format != "parquet":
+        raise WrongArguments(f"--files is for Parquet; {arguments.file_format} keeps its own list of files")
+    if arguments.state is None and arguments.file_format == "iceberg":
+        raise WrongArguments("--format iceberg writes to a table: name a directory for the checkpoint with --state")
+    if arguments.verify or arguments.files:
+        return
     if bool(arguments.topics) == bool(arguments.pattern):
-        raise InvalidConfig("name topics or --pattern, one of the two: what is to be archived")
+        raise WrongArguments("name topics or --pattern, one of the two: what is to be archived")
     if arguments.keep_values and arguments.schema is None:
-        raise InvalidConfig("--keep-values belongs to --schema: without it all values are kept as they are")
+        raise WrongArguments("--keep-values belongs to --schema: without it all values are kept as they are")
+
+
+def _ask_cluster(connection: JobConnection, topics: Sequence[str]) -> None:
+    """Ask before Spark starts and an archive begins. Raises ConnectionFailed if no node answers,
+    UnknownTopicOrPartition, and TopicAuthorizationFailed if the records of a topic may not be read."""
+    with Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id) as admin:
+        admin.describe_cluster()
+        for topic in topics:
+            admin.describe_topic(topic)
+        if topics:
+            admin.describe_producers([(topic, 0) for topic in topics])  # needs READ, as the query will
+
+
+def _source_options(arguments: argparse.Namespace) -> dict[str, str]:
     options = {
         **connection_of(arguments).spark_options(),
         "includeHeaders": "true",
@@ -160,15 +197,12 @@ def _ensure_format(spark: SparkSession, file_format: str) -> None:
         raise UnsupportedVersion(f"this Spark has no package for {file_format}: {FORMATS[file_format]}") from error
 
 
-def _state(spark: SparkSession, arguments: argparse.Namespace) -> HadoopDirectory:
-    if arguments.state is None and arguments.file_format == "iceberg":
-        raise InvalidConfig("--format iceberg writes to a table: name a directory for the checkpoint with --state")
-    return HadoopDirectory(spark, arguments.state or f"{arguments.to}/{STATE}")
+def _manifest(state: HadoopDirectory, arguments: argparse.Namespace, text: str | None) -> Manifest:
+    """That of the archive, or a new one. text: of the schema.
 
-
-def _manifest(state: HadoopDirectory, arguments: argparse.Namespace) -> Manifest:
-    """That of the archive, or a new one. Raises InvalidConfig if the archive was begun with other arguments."""
-    schema = None if arguments.schema is None else json.dumps(schema_of(_text_of(arguments.schema)).jsonValue())
+    Raises InvalidConfig if the archive was begun with other arguments.
+    """
+    schema = None if text is None else json.dumps(schema_of(text).jsonValue())
     wanted = new_manifest(arguments.file_format, schema, keeps_values=arguments.keep_values)
     found = find_manifest(state)
     if found is None:
@@ -229,18 +263,25 @@ def _start(
     return writer.start(arguments.to)
 
 
-def _watch(query: StreamingQuery, progress: ArchiveProgress, *, quiet: bool) -> bool:
-    """Wait for the end of the query. Returns whether it was asked to stop. Raises what the query raised."""
+def _watch(
+    spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress, arguments: argparse.Namespace
+) -> bool:
+    """Wait for the end of the query. Returns whether it was asked to stop, which is how a continuous one ends. Raises
+    KeyboardInterrupt if another one was interrupted before its end, and what the query raised."""
     with StopRequest() as stop:
         try:
             while not query.awaitTermination(1):
-                if progress.note(query) and not quiet:
+                if progress.note(query) and not arguments.quiet:
                     say(f"{progress.records} records in {progress.batches} batches")
                 if stop.is_asked:
+                    silence(spark)
                     query.stop()
         finally:
+            silence(spark)
             query.stop()
             progress.note(query)
+        if not arguments.continuous:
+            stop.raise_if_asked()
         return stop.is_asked
 
 
@@ -278,8 +319,6 @@ def _report(arguments: argparse.Namespace, manifest: Manifest, progress: Archive
 
 
 def _files(spark: SparkSession, arguments: argparse.Namespace) -> int:
-    if arguments.file_format != "parquet":
-        raise InvalidConfig(f"--files is for Parquet; {arguments.file_format} keeps its own list of files")
     target = HadoopDirectory(spark, arguments.to)
     names = [target.child(name) for name in find_files(target).counted]
     print_report({"files": names}, names, as_json=arguments.as_json)

@@ -20,7 +20,8 @@ from tidelog.client.admin import Admin
 from tidelog.client.receipt import Receipt
 from tidelog.client.replica_reader import ReplicaReader
 from tidelog.clock import MachineClock
-from tidelog.errors import InvalidConfig, InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
+from tidelog.errors import InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
+from tidelog.jobs.job_arguments import INT32_MAX, whole_number
 from tidelog.jobs.job_frame import (
     JobConnection,
     connection_of,
@@ -44,6 +45,7 @@ receipts against the log.
   tidelog job audit --receipts receipts.jsonl
 """
 PATIENCE_MS: Final = 5_000
+WHEN_INTERRUPTED: Final = "an audit changes nothing; the same command begins again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +81,22 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
         "given",
     )
     parser.add_argument(
-        "--patience-ms", type=int, default=PATIENCE_MS, metavar="MS", help="how long to wait for a replica that lags"
+        "--patience-ms",
+        type=whole_number(1, INT32_MAX),
+        default=PATIENCE_MS,
+        metavar="MS",
+        help="how long to wait for a replica that lags",
     )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
     """Run the job. arguments: None for those of the process. Returns the exit code."""
-    return run_job(_parser(defaults), _work, arguments)
+    return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
 
 
 def _work(arguments: argparse.Namespace) -> int:
-    if arguments.patience_ms < 1:
-        raise InvalidConfig(f"--patience-ms {arguments.patience_ms}: it must be above 0")
-    receipts = [] if arguments.receipts is None else read_receipts(_lines(arguments.receipts))
+    receipts = [] if arguments.receipts is None else read_receipts(*_receipt_lines(arguments.receipts))
     report = asyncio.run(_audit(arguments, connection_of(arguments), receipts))
     document = {"is_well": report.is_well, **plain(report)}
     document["receipts"] = [_verdict_document(each) for each in report.receipts]
@@ -105,16 +109,24 @@ def _work(arguments: argparse.Namespace) -> int:
     return 0 if report.is_well else 1
 
 
-def _lines(path: Path) -> Iterable[str]:
+def _receipt_lines(path: Path) -> tuple[Iterable[str], str]:
+    """The lines of a file, and what errors call it."""
     if str(path) == "-":
-        yield from sys.stdin
-        return
+        return sys.stdin, "standard input"
+    return _lines_of(path), str(path)
+
+
+def _lines_of(path: Path) -> Iterable[str]:
     with path.open(encoding="utf-8") as file:
         yield from file
 
 
-def read_receipts(lines: Iterable[str]) -> list[FiledReceipt]:
-    """Parse receipts; empty lines are skipped. Raises InvalidRequest, which names the line."""
+def read_receipts(lines: Iterable[str], name: str) -> list[FiledReceipt]:
+    """Parse receipts; empty lines are skipped. name: of the file.
+
+    Raises InvalidRequest, which names the file and the line, and if there is no receipt at all: a job that checks
+    nothing must not say that all is well.
+    """
     found = []
     try:
         for number, line in enumerate(lines, 1):
@@ -122,9 +134,14 @@ def read_receipts(lines: Iterable[str]) -> list[FiledReceipt]:
                 try:
                     found.append(FiledReceipt(number, Receipt.from_json(line)))
                 except InvalidRequest as error:
-                    raise InvalidRequest(f"line {number}: {error.message}") from error
+                    raise InvalidRequest(f"{name}, line {number}: {error.message}") from error
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the receipts are not UTF-8 text: {error}") from error
+        raise InvalidRequest(f"{name} is no file of receipts: it is not UTF-8 text ({error})") from error
+    if not found:
+        raise InvalidRequest(
+            f"{name} has no receipts: check the program that writes it (Producer(receipts=True), and one line of "
+            "Receipt.to_json for each record)"
+        )
     return found
 
 
@@ -181,7 +198,10 @@ async def _audit_topic(
         if each.receipt.partition < len(topic.partitions):
             by_partition.setdefault(each.receipt.partition, []).append(each)
         else:
-            detail = f"the topic has {len(topic.partitions)} partitions"
+            detail = (
+                f"topic {name!r} has {len(topic.partitions)} partitions, and a topic never loses one under the same "
+                "id: the receipt is damaged"
+            )
             verdicts.append(ReceiptVerdict(each.line, each.receipt, Verdict.LOST, detail))
     reports = []
     for index in sorted(by_partition) if only_receipts else range(len(topic.partitions)):
@@ -236,7 +256,10 @@ def _partition_line(report: PartitionReport) -> str:
     what = "records" if report.compacted else "batches"
     read = [replica for replica in report.replicas if replica.state == READ]
     done = f"{name}: offsets {report.start}..{report.end - 1}" if report.end > report.start else f"{name}: no records"
-    same = f"{report.compared} {what} compared on {len(read)} of {len(report.replicas)} replicas"
+    if len(report.replicas) == 1:
+        same = f"{report.replicas[0].batches} batches checked on the single replica, nothing to compare it with"
+    else:
+        same = f"{report.compared} {what} compared on {len(read)} of {len(report.replicas)} replicas"
     return f"{done}, {same}, {'well' if report.is_well else 'NOT WELL'}"
 
 

@@ -1,7 +1,7 @@
 """What all jobs share: arguments, how they end, progress and results.
 
 Exit codes are those of the `tidelog` command: 0 success, 1 failed with one sentence on standard error (or, for jobs
-that check, something found), 2 wrong command line, 130 interrupted.
+that check, something found), 2 wrong command line, 130 interrupted, 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from tidelog.client_variables import ClientVariable
 from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.jobs.job_arguments import WrongArguments, spark_setting
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 _RAISED: Final = re.compile(r"\btidelog\.[a-z_.]+\.([A-Z][A-Za-z]+): (.+)")
 """An error of Tidelog in the traceback of a Python process that Spark quotes."""
@@ -99,7 +103,12 @@ def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Spark")
     group.add_argument("--master", help="for example local[4] or spark://host:7077; default: Spark's own")
     group.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; can be repeated"
+        "--conf",
+        action="append",
+        default=[],
+        type=spark_setting,
+        metavar="NAME=VALUE",
+        help="a setting of Spark; can be repeated",
     )
 
 
@@ -149,11 +158,15 @@ def print_report(document: object, lines: Sequence[str], *, as_json: bool) -> No
 # --- how a job runs and ends --------------------------------------------------------------------------------------
 
 
+class JobTerminated(KeyboardInterrupt):
+    """The process received SIGTERM."""
+
+
 class StopRequest:
     """Whether the job was asked to end: by SIGINT or SIGTERM."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._signal: int | None = None
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -167,29 +180,64 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
-        if self._asked.is_set():
-            raise KeyboardInterrupt  # a second time: at once
-        self._asked.set()
+        if self._signal is not None:
+            _raise_signal(number)  # a second time: at once
+        self._signal = number
 
     @property
     def is_asked(self) -> bool:
         """Whether the job should end now."""
-        return self._asked.is_set()
+        return self._signal is not None
+
+    def raise_if_asked(self) -> None:
+        """Raise what the signal means to a job that has not finished: KeyboardInterrupt, JobTerminated."""
+        if self._signal is not None:
+            _raise_signal(self._signal)
+
+
+def _raise_signal(number: int, frame: FrameType | None = None) -> NoReturn:  # noqa: ARG001 - the signature of handlers
+    raise JobTerminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """SIGTERM raises JobTerminated, so that what is open is closed. Only the main thread can have it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, _raise_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
 
 
 def run_job(
-    parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], int], arguments: Sequence[str] | None
+    parser: argparse.ArgumentParser,
+    work: Callable[[argparse.Namespace], int],
+    arguments: Sequence[str] | None,
+    *,
+    when_interrupted: str,
 ) -> int:
-    """Parse the arguments, do the work and return its exit code; every error is one sentence on standard error."""
+    """Parse the arguments, do the work and return its exit code; every error is one sentence on standard error.
+
+    when_interrupted: what is kept of a job that is interrupted, and what the same command does then.
+    """
     try:
         parsed = parser.parse_args(arguments)
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 2
+        return ended.code if isinstance(ended.code, int) else WRONG_COMMAND_LINE
     name = parser.prog
     try:
-        return work(parsed)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        with _sigterm_raises():
+            return work(parsed)
+    except KeyboardInterrupt as signalled:
+        is_sigterm = isinstance(signalled, JobTerminated)
+        say(f"{name}: {'ended by SIGTERM' if is_sigterm else 'interrupted'}: {when_interrupted}")
+        return TERMINATED if is_sigterm else INTERRUPTED
+    except WrongArguments as wrong:
+        say(f"{name}: error: {wrong}")
+        return WRONG_COMMAND_LINE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

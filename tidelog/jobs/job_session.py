@@ -7,16 +7,19 @@ job names its own Python if the environment names none. `spark-submit` has chose
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.errors import InvalidConfig, UnsupportedVersion
+from tidelog.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,9 +30,15 @@ CHECK: Final = "`tidelog spark check` says what else Spark needs"
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.adaptive.coalescePartitions.enabled": "false",
 }
-"""What jobs rely on: times in UTC, exact to the millisecond, and one task for each partition that a job asks for."""
+"""What jobs rely on: times in UTC, exact to the millisecond."""
+FIXED_TASKS: Final = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
+"""For a job that asks for a number of tasks: Spark does not merge small ones."""
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+OWN: Final = "spark.tidelog.job"
+"""The setting that marks a session as started by a job: its name."""
+STREAM_LOG: Final = "org.apache.spark.sql.execution.streaming"
+"""The loggers of streaming queries. What ends a query reaches the job as an error: its sentence is enough."""
 
 
 def ensure_spark() -> None:
@@ -48,44 +57,81 @@ def ensure_spark() -> None:
 
 
 @contextmanager
-def spark_session(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
+def spark_session(
+    arguments: argparse.Namespace, name: str, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """The session of the job, or the one that this process has already, which is not stopped then.
 
-    Raises UnsupportedVersion, InvalidConfig for `--conf`, and what Spark raises.
+    settings: that the job needs besides `SETTINGS`; `--conf` overrides both. A shuffle has as many partitions as the
+    session has cores, not the 200 of Spark's default, unless the user has chosen a number.
+    Raises UnsupportedVersion and what Spark raises.
     """
     ensure_spark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    settings = dict(_setting(text) for text in arguments.conf)
+    chosen = {**SETTINGS, **(settings or {}), **dict(arguments.conf)}
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         existing = SparkSession.builder.getOrCreate()
-        changed = {**SETTINGS, **settings}
-        before = {key: existing.conf.get(key, None) for key in changed}
-        for key, value in changed.items():
+        before = existing.conf.getAll
+        for key, value in chosen.items():
             existing.conf.set(key, value)
+        _bound_shuffles(existing)
         try:
             yield existing
         finally:
-            for key, old in before.items():
-                existing.conf.unset(key) if old is None else existing.conf.set(key, old)
+            for key in (*chosen, SHUFFLE_PARTITIONS):
+                existing.conf.set(key, before[key]) if key in before else existing.conf.unset(key)
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.appName(f"tidelog {name}")
     if arguments.master:
         builder = builder.master(arguments.master)
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    for key, value in {**quiet, **SETTINGS, **settings}.items():
+    for key, value in {**quiet, **chosen, OWN: name}.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    with _own_interrupts():
+        session: SparkSession = builder.getOrCreate()
+    logging.getLogger().addFilter(_is_no_interrupt)
     try:
+        silence(session, STREAM_LOG)
+        _bound_shuffles(session)
         yield session
     finally:
-        session.stop()
+        with suppress(Exception):  # its JVM may have ended by the same signal
+            silence(session)
+            session.sparkContext.cancelAllJobs()
+            session.stop()
+        logging.getLogger().removeFilter(_is_no_interrupt)
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name.strip():
-        raise InvalidConfig(f"--conf {text!r}: write it as NAME=VALUE, for example spark.executor.memory=2g")
-    return name.strip(), value.strip()
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Whether to log it: py4j logs the stack trace of the interrupt that ends a job."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+
+
+def _bound_shuffles(session: SparkSession) -> None:
+    if SHUFFLE_PARTITIONS not in session.conf.getAll:
+        session.conf.set(SHUFFLE_PARTITIONS, str(session.sparkContext.defaultParallelism))
+
+
+def silence(session: SparkSession, logger: str = "") -> None:
+    """Turn loggers off in the driver's JVM: this one and those below it; none named: all, because what Spark logs while
+    its tasks are ended is no failure. A session that the job did not start keeps its log."""
+    jvm: Any = session._jvm
+    if not session.sparkContext.getConf().contains(OWN):
+        return
+    with suppress(Exception):  # Spark may have another logging library
+        log4j = jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
+        log4j.core.config.Configurator.setAllLevels(logger, log4j.Level.OFF)
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep the handler of SIGINT: PySpark's cancels all jobs, whose ends Spark would log, before the job hears of
+    it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import InvalidConfig
+from tidelog.jobs.job_arguments import whole_number
 from tidelog.jobs.job_frame import (
     JobConnection,
     add_spark_arguments,
@@ -26,7 +28,7 @@ from tidelog.jobs.job_frame import (
     run_job,
     say,
 )
-from tidelog.jobs.job_session import spark_session
+from tidelog.jobs.job_session import ensure_spark, spark_session
 from tidelog.jobs.profile_figures import TOP_KEYS, KeyCounts, PartitionProfile, TopicProfile, topic_profile
 from tidelog.jobs.profile_page import ensure_plots, profile_page, time_text
 from tidelog.jobs.range_profile import (
@@ -52,6 +54,7 @@ partition and of each topic.
 """
 MOMENTS: Final = 200
 """About how many points a plot over time has."""
+WHEN_INTERRUPTED: Final = "nothing is kept; the same command begins again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ Spans = dict[TopicPartition, OffsetSpan]
 def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     parser = job_parser("profile", DESCRIPTION, defaults)
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
-    parser.add_argument("--last", type=int, metavar="N", help="only the last N offsets of each partition")
+    parser.add_argument("--last", type=whole_number(1), metavar="N", help="only the last N offsets of each partition")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write tables and plots to this page")
     add_spark_arguments(parser)
     return parser
@@ -77,14 +80,14 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
     """Run the job. arguments: None for those of the process. Returns the exit code."""
-    return run_job(_parser(defaults), _work, arguments)
+    return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
 
 
 def _work(arguments: argparse.Namespace) -> int:
-    if arguments.last is not None and arguments.last < 1:
-        raise InvalidConfig(f"--last {arguments.last}: it must be above 0")
     if arguments.html is not None:
         ensure_plots()
+        _ensure_writable(arguments.html)
+    ensure_spark()
     connection = connection_of(arguments)
     options = connection.spark_options()
     topics = list(dict.fromkeys(arguments.topics))
@@ -100,9 +103,21 @@ def _work(arguments: argparse.Namespace) -> int:
         spans[place] = OffsetSpan(starts[place], start, ends[place])
     with spark_session(arguments, "profile") as spark:
         profiles = Profiler(spark, options, spans, quiet=arguments.quiet).profile(topics)
+    _report(arguments, profiles)
     if arguments.html is not None:
         arguments.html.write_text(profile_page(profiles, f"Profile of {', '.join(topics)}"), encoding="utf-8")
-    return _report(arguments, profiles)
+        say(f"tables and plots: {arguments.html}")
+    return 0
+
+
+def _ensure_writable(page: Path) -> None:
+    """Raises InvalidConfig if the page could not be written when the job is done."""
+    if page.is_dir():
+        raise InvalidConfig(f"--html {page} is a directory: name a file in it")
+    if not page.parent.is_dir():
+        raise InvalidConfig(f"--html {page}: there is no directory {page.parent}: create it, or name another file")
+    if not os.access(page if page.exists() else page.parent, os.W_OK):
+        raise InvalidConfig(f"--html {page} cannot be written: permission denied; allow it, or name another file")
 
 
 class Profiler:
@@ -216,7 +231,7 @@ def _offsets_text(offsets: dict[TopicPartition, int]) -> str:
     return json.dumps(found)
 
 
-def _report(arguments: argparse.Namespace, profiles: Sequence[TopicProfile]) -> int:
+def _report(arguments: argparse.Namespace, profiles: Sequence[TopicProfile]) -> None:
     document = {
         "job": "profile",
         "html": arguments.html,
@@ -239,10 +254,7 @@ def _report(arguments: argparse.Namespace, profiles: Sequence[TopicProfile]) -> 
             f"absent offsets {each.absent_offsets:,}"
             for each in topic.partitions
         ]
-    if arguments.html is not None:
-        lines.append(f"tables and plots: {arguments.html}")
     print_report(document, lines, as_json=arguments.as_json)
-    return 0
 
 
 def _lines(whole: PartitionProfile) -> list[str]:

@@ -11,7 +11,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import archive_frame
 from tidelog.jobs.archive_layout import STATE, Manifest
 from tidelog.jobs.archive_verifier import require_manifest
+from tidelog.jobs.job_arguments import INT32_MAX, WrongArguments, ensure_order, moment, whole_number
 from tidelog.jobs.job_frame import (
     JobConnection,
     add_spark_arguments,
@@ -29,7 +29,7 @@ from tidelog.jobs.job_frame import (
     run_job,
     say,
 )
-from tidelog.jobs.job_session import spark_session
+from tidelog.jobs.job_session import FIXED_TASKS, ensure_spark, spark_session
 from tidelog.sync import Admin
 
 if TYPE_CHECKING:
@@ -44,9 +44,13 @@ The same command again writes only what is missing.
   tidelog job restore --from /data/archive orders --to-topic orders-restored
   tidelog job restore --from /data/archive orders --start-time 2024-05-01 --end-time 2024-05-02
 """
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OFFSETS_PER_STEP: Final = 2_000_000
 """A step of a partition is one transaction, which must end within the nodes' transaction.max.timeout.ms (15 min)."""
 IDENTITY_CHARACTERS: Final = 24
+WHEN_INTERRUPTED: Final = (
+    "steps that were complete are in the target; the same command writes what is missing, and nothing twice"
+)
 
 
 @dataclass(slots=True)
@@ -66,56 +70,53 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="as they are called in the archive")
     parser.add_argument("--from", required=True, metavar="TARGET", dest="source", help="the archive")
     parser.add_argument("--to-topic", metavar="TOPIC", help="write into this topic; default: the one of the same name")
-    parser.add_argument("--start-time", type=_moment, metavar="TIME", help="records from this time on: ISO 8601 or ms")
-    parser.add_argument("--end-time", type=_moment, metavar="TIME", help="records before this time")
-    parser.add_argument("--partition", type=int, action="append", default=[], help="only this one; can be repeated")
-    parser.add_argument("--start-offset", type=int, metavar="N", help="records of the archive from this offset on")
-    parser.add_argument("--end-offset", type=int, metavar="N", help="records before this offset")
-    parser.add_argument("--offsets-per-step", type=int, default=OFFSETS_PER_STEP, metavar="N")
-    parser.add_argument("--compression", default="none", help="of batches: none, gzip, snappy, lz4 or zstd")
+    parser.add_argument("--start-time", type=moment, metavar="TIME", help="records from this time on: ISO 8601 or ms")
+    parser.add_argument("--end-time", type=moment, metavar="TIME", help="records before this time")
+    parser.add_argument(
+        "--partition",
+        type=whole_number(0, INT32_MAX),
+        action="append",
+        default=[],
+        metavar="N",
+        help="only this one; can be repeated",
+    )
+    parser.add_argument(
+        "--start-offset", type=whole_number(0), metavar="N", help="records of the archive from this offset on"
+    )
+    parser.add_argument("--end-offset", type=whole_number(0), metavar="N", help="records before this offset")
+    parser.add_argument("--offsets-per-step", type=whole_number(1), default=OFFSETS_PER_STEP, metavar="N")
+    parser.add_argument("--compression", choices=CODECS, default="none", help="of batches")
     parser.add_argument("--state", metavar="DIR", help=f"where the manifest is; default: TARGET/{STATE}")
     add_spark_arguments(parser)
     return parser
 
 
-def _moment(text: str) -> int:
-    """Milliseconds since 1970: a number, or a date or time of ISO 8601, which is in UTC unless it says otherwise."""
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2024-05-01T12:00:00 or milliseconds") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
-
-
 def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None = None) -> int:
     """Run the job. arguments: None for those of the process. Returns the exit code."""
-    return run_job(_parser(defaults), _work, arguments)
+    return run_job(_parser(defaults), _work, arguments, when_interrupted=WHEN_INTERRUPTED)
 
 
 def _work(arguments: argparse.Namespace) -> int:
     if arguments.to_topic and len(arguments.topics) > 1:
-        raise InvalidConfig("--to-topic is for one topic: run the job once for each, or leave it out")
-    if arguments.offsets_per_step < 1:
-        raise InvalidConfig(f"--offsets-per-step {arguments.offsets_per_step}: it must be above 0")
+        raise WrongArguments("--to-topic is for one topic: run the job once for each, or leave it out")
+    ensure_order("--start-offset", arguments.start_offset, "--end-offset", arguments.end_offset)
+    ensure_order("--start-time", arguments.start_time, "--end-time", arguments.end_time)
+    ensure_spark()
     connection = connection_of(arguments)
     options = connection.spark_options()
-    with (
-        Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id) as admin,
-        spark_session(arguments, "restore") as spark,
-    ):
+    topics = list(dict.fromkeys(arguments.topics))
+    with Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id) as admin:
+        cluster_id = admin.describe_cluster().cluster_id
+        targets = {topic: admin.describe_topic(arguments.to_topic or topic) for topic in topics}
+    with spark_session(arguments, "restore", FIXED_TASKS) as spark:
         manifest = require_manifest(spark, arguments, arguments.source)
         if not manifest.keeps_values:
             raise InvalidConfig(
                 f"the archive {arguments.source} has parsed values only, not their bytes: records cannot be restored "
                 "from it. Archive with --keep-values, or without --schema"
             )
-        cluster_id = admin.describe_cluster().cluster_id
         done = []
-        for topic in arguments.topics:
-            target = admin.describe_topic(arguments.to_topic or topic)
+        for topic, target in targets.items():
             restorer = TopicRestorer(spark, arguments, manifest, options, f"{cluster_id}/{target.topic_id}")
             done.append(restorer.restore(topic, target))
     return _report(arguments, done)

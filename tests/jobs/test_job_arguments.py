@@ -1,0 +1,196 @@
+"""Wrong command lines of jobs, and how jobs end: without Spark and without a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog import sync
+from tidelog.cli import main
+from tidelog.jobs import archive, audit, job_session, profile, restore
+from tidelog.jobs.audit import AuditReport, _report_lines
+from tidelog.jobs.job_arguments import INT64_MAX, whole_number
+from tidelog.jobs.job_frame import job_parser, run_job
+from tidelog.jobs.partition_audit import PartitionReport, ReplicaReport
+from tidelog.types import NodeId, Offset
+
+JOBS: Any = {"archive": archive, "audit": audit, "profile": profile, "restore": restore}
+NOWHERE = "127.0.0.1:1"
+FROM, TO = ("--from", "a"), ("--to", "a")
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments", "said"),
+    [
+        ("archive", ("t", *TO, "--start", "yesterday"), "--start: 'yesterday': use earliest, latest or milliseconds"),
+        ("archive", ("t", *TO, "--start", "-5"), "--start: '-5': use earliest"),
+        ("archive", ("t", *TO, "--trigger", "10 bananas"), "--trigger: '10 bananas' is no duration"),
+        ("archive", (*TO, "--pattern", "("), "--pattern: '(' is not a regular expression of RE2 (missing"),
+        ("archive", ("t", *TO, "--offsets-per-batch", "-3"), "--offsets-per-batch: '-3': use a whole number from 1"),
+        ("archive", ("t", *TO, "--compression", "brotlix"), "--compression: invalid choice: 'brotlix'"),
+        ("archive", ("t", *TO, "--keep-values"), "--keep-values belongs to --schema"),
+        ("archive", TO, "name topics or --pattern, one of the two"),
+        ("archive", ("t", *TO, "--pattern", "t.*"), "name topics or --pattern, one of the two"),
+        ("archive", ("t", *TO, "--format", "iceberg"), "with --state"),
+        ("archive", (*TO, "--files", "--format", "delta"), "--files is for Parquet"),
+        ("archive", ("t", *TO, "--conf", "nonsense"), "--conf: 'nonsense': write it as NAME=VALUE"),
+        ("restore", ("t", *FROM, "--partition", "-1"), "--partition: '-1': use a whole number from 0"),
+        ("restore", ("t", *FROM, "--start-offset", "10", "--end-offset", "2"), "--end-offset must be above --start"),
+        ("restore", ("t", *FROM, "--start-time", "10", "--end-time", "10"), "--end-time must be above --start-time"),
+        ("restore", ("t", *FROM, "--offsets-per-step", "0"), "--offsets-per-step: '0': use a whole number from 1"),
+        ("restore", ("t", *FROM, "--compression", "brotlix"), "--compression: invalid choice"),
+        ("restore", ("t", "u", *FROM, "--to-topic", "v"), "--to-topic is for one topic"),
+        ("restore", ("t", *FROM, "--start-time", "noon"), "--start-time: 'noon' is no time"),
+        ("restore", ("t", *FROM, "--start-time", "9" * 30), "--start-time: '999"),
+        ("profile", ("t", "--last", "-4"), "--last: '-4': use a whole number from 1"),
+        ("profile", ("t", "--last", "0"), "--last: '0': use a whole number from 1"),
+        ("audit", ("--patience-ms", "-5"), "--patience-ms: '-5': use a whole number from 1 to 2147483647"),
+        ("audit", ("--patience-ms", "9" * 20), "--patience-ms: '999"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_in_its_own_words(
+    job: str,
+    arguments: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Spark cannot start here and no node answers: either would end with 1."""
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    assert JOBS[job].main([*arguments, "-b", NOWHERE]) == 2
+    out, err = capsys.readouterr()
+    assert said in err and not out
+    assert main(["-b", NOWHERE, "job", job, *arguments]) == 2
+
+
+@given(st.text(), st.integers(0, 9))
+def test_a_whole_number_is_in_its_range_or_refused(text: str, least: int) -> None:
+    parser = job_parser("any", "", None)
+    parser.add_argument("--number", type=whole_number(least))
+    found: list[int] = []
+
+    def work(parsed: Namespace) -> int:
+        found.append(parsed.number)
+        return 0
+
+    code = run_job(parser, work, [f"--number={text}"], when_interrupted="")
+    assert code == (0 if found else 2)
+    assert all(least <= number <= INT64_MAX for number in found)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "interrupted: it goes on"), (signal.SIGTERM, 143, "ended by SIGTERM: it goes on")],
+)
+def test_a_signal_ends_a_job_with_a_sentence(
+    number: signal.Signals, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed = []
+
+    def work(_: object) -> int:
+        try:
+            os.kill(os.getpid(), number)
+            signal.pause()
+        finally:
+            closed.append(True)
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert run_job(job_parser("any", "", None), work, [], when_interrupted="it goes on") == code
+    assert capsys.readouterr() == ("", f"tidelog job any: {said}\n")
+    assert closed and signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark seems to be installed; the tests end before it starts. Queries are not retried."""
+    monkeypatch.setattr(job_session, "ensure_spark", lambda: pytest.fail("Spark starts"))
+    for job in (archive, profile, restore):
+        monkeypatch.setattr(job, "ensure_spark", lambda: None)
+        monkeypatch.setattr(job, "Admin", partial(sync.Admin, patience_ms=0))
+
+
+@pytest.mark.usefixtures("without_spark")
+@pytest.mark.parametrize(("job", "place"), [("archive", "--to"), ("restore", "--from"), ("profile", "--html")])
+def test_a_cluster_that_does_not_answer_is_named_before_spark_starts(
+    job: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert JOBS[job].main(["orders", place, str(tmp_path / "target"), "-b", NOWHERE, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "", "with --json as well"
+    assert NOWHERE in err and len(err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [], "no archive was begun"
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_page_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(page: Path) -> str:
+        assert profile.main(["orders", "--html", str(page), "-b", NOWHERE]) == 1
+        return capsys.readouterr().err
+
+    assert f"there is no directory {tmp_path / 'absent'}: create it" in said(tmp_path / "absent" / "page.html")
+    assert f"--html {tmp_path} is a directory" in said(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    assert "page.html cannot be written: permission denied" in said(tmp_path / "page.html")
+
+
+# --- audit --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "has no receipts: check the program that writes it"),
+        (b"\n \n", "has no receipts"),
+        (b'\n{"receipt": 2}\n', ", line 2: a receipt is a JSON object"),
+        (b"\xff\n", "is not UTF-8 text"),
+    ],
+)
+def test_a_wrong_file_of_receipts_is_named(
+    text: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "receipts.jsonl"
+    file.write_bytes(text)
+    assert audit.main(["--receipts", str(file), "-b", NOWHERE, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert str(file) in err and said in err and not out
+
+
+def replica(node: int) -> ReplicaReport:
+    return ReplicaReport(NodeId(node), "read", "", Offset(0), Offset(9), Offset(9), 3, 300, 0, ())
+
+
+def test_a_single_replica_is_checked_and_has_nothing_to_be_compared_with() -> None:
+    def line(compared: int, *replicas: ReplicaReport) -> str:
+        leader, start, end = NodeId(0), Offset(0), Offset(9)
+        report = PartitionReport(
+            topic="orders",
+            topic_id=UUID(int=7),
+            partition=0,
+            leader=leader,
+            leader_epoch=0,
+            start=start,
+            end=end,
+            compacted=False,
+            compared=compared,
+            difference=None,
+            uncompared_keys=0,
+            replicas=replicas,
+            receipts=(),
+        )
+        return _report_lines(AuditReport((report,), ()), with_receipts=False)[0]
+
+    single = "orders-0: offsets 0..8, 3 batches checked on the single replica, nothing to compare it with, well"
+    assert line(0, replica(0)) == single
+    assert line(3, replica(0), replica(1)) == "orders-0: offsets 0..8, 3 batches compared on 2 of 2 replicas, well"
