@@ -119,8 +119,8 @@ NO_CREDENTIALS, WRONG, WITHOUT_PERMISSION, WITH_PERMISSION, NODE = CALLERS = (
 )
 """Kinds of callers: the columns of the table."""
 
-LISTS: Final = ("Groups.ListGroups", "Transactions.ListTransactions")
-"""Requests that everyone may ask: the answer has what the caller may describe."""
+LISTS: Final = {"Groups.ListGroups": "groups", "Transactions.ListTransactions": "transactions"}
+"""Requests that everyone may ask: this field of the answer has what the caller may describe."""
 
 TRANSACTIONAL: Final = build_batch(
     [Record(Offset(0), Millis(0), b"key", b"value")],
@@ -346,9 +346,9 @@ async def let_in(transport: GrpcTransport, address: Endpoint, row: str, request:
         return method is methods.SASL_AUTHENTICATE
     except TidelogError:
         return True
-    refused = [isinstance(error, NO_PERMISSION) for error in errors_in(answer)]
     if row in LISTS:
-        return bool(refused)
+        return bool(getattr(answer, LISTS[row]))
+    refused = [isinstance(error, NO_PERMISSION) for error in errors_in(answer)]
     return not (refused and all(refused))
 
 
