@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.coordinators.re2_patterns import compile_pattern
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.errors import InvalidRequest
 from tidelog.spark.sink.batch_progress import (
@@ -24,6 +25,7 @@ from tidelog.spark.sink.batch_progress import (
     record_of,
     record_places,
     task_id,
+    task_pattern,
 )
 from tidelog.spark.sink.row_digest import WORD, _sum_of_rows, digest_of, sum_of_rows
 from tidelog.types import Offset, PartitionIndex, TopicPartition
@@ -92,6 +94,14 @@ def test_the_digest_is_the_same_in_every_version() -> None:
     """Entries of one version are compared by the next one."""
     assert digest_of("orders", [b"value", None], [b"key", b""]) == 0xCE8EC0D12A961BF3
     assert digest_of("orders", []) == 0
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30), st.integers(0, 10**9 - 1))
+def test_the_pattern_of_a_sink_finds_its_transactional_ids_alone(sink: str, partition: int) -> None:
+    matches = compile_pattern(task_pattern(sink))
+    assert matches(task_id(sink, partition))
+    assert not matches(task_id(sink + "x", partition))
+    assert not matches(task_id("x" + sink, partition))
 
 
 def test_a_sink_partition_is_named_by_its_id_and_ids_of_other_sinks_are_not_taken_for_it() -> None:

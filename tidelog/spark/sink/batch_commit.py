@@ -38,6 +38,7 @@ from tidelog.spark.sink.batch_progress import (
     record_of,
     record_places,
     task_id,
+    task_pattern,
     total_rows,
 )
 from tidelog.spark.sink.sink_errors import NOT_COMMITTED, BatchNotCommitted, DifferentRetry, OutdatedBatch
@@ -201,7 +202,7 @@ class BatchCommit:
         attempt = 1
         while True:
             try:
-                listed = await admin.list_transactions()
+                listed = await admin.list_transactions(pattern=task_pattern(self._sink_id))
                 break
             except TidelogError as error:  # a node that has just gone, or loads
                 if attempt == LISTINGS or error.retry is Retry.NEVER:

@@ -35,6 +35,11 @@ def partition_of(sink_id: str, transactional_id: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def task_pattern(sink_id: str) -> str:
+    """The pattern (RE2) of the transactional ids of a sink; `partition_of` decides."""
+    return re.escape(sink_id) + "-task-[0-9]+"
+
+
 def driver_group(sink_id: str) -> str:
     """The group of the driver's record."""
     return f"{sink_id}-driver"
