@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from node.coordinators.coordinator_listing import list_coordinators
 from node.coordinators.internal_topics import InternalTopics
 from node.coordinators.member_streams import MemberStream, MemberStreams
+from node.coordinators.node_listing import list_coordinators
 from node.coordinators.runtime import CoordinatorRuntime
 from node.coordinators.transactions.transaction_verifier import TransactionOf, TransactionVerifier
 from node.requests.group_checks import (

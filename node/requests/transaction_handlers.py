@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from node.coordinators.coordinator_listing import list_coordinators
+from node.coordinators.node_listing import list_coordinators
 from node.coordinators.re2_patterns import compile_pattern
 from node.coordinators.transactions.transaction_coordinators import TransactionCoordinators
 from node.requests.group_checks import (

@@ -5,7 +5,7 @@ loads, no node covers it, or two do: then all nodes are asked again.
 
 Invariant: a listing that is returned without a call of `on_missing` comes from one pass over the nodes in which each
 partition was covered exactly once. What existed when the pass began is in it.
-Not here: the requests (transaction_admin.py, group_admin.py), a node's part (node/coordinators/coordinator_listing.py).
+Not here: the requests (transaction_admin.py, group_admin.py), a node's part (node/coordinators/node_listing.py).
 """
 
 from __future__ import annotations
