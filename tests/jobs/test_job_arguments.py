@@ -193,4 +193,5 @@ def test_a_single_replica_is_checked_and_has_nothing_to_be_compared_with() -> No
 
     single = "orders-0: offsets 0..8, 3 batches checked on the single replica, nothing to compare it with, well"
     assert line(0, replica(0)) == single
+    assert "2 receipts were not checked" in _report_lines(AuditReport((), (), 2), with_receipts=True)[1]
     assert line(3, replica(0), replica(1)) == "orders-0: offsets 0..8, 3 batches compared on 2 of 2 replicas, well"

@@ -50,10 +50,11 @@ WHEN_INTERRUPTED: Final = "an audit changes nothing; the same command begins aga
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The result of the job."""
+    """The result of the job. unchecked_receipts: of topics that `--topic` does not name."""
 
     partitions: tuple[PartitionReport, ...]
     receipts: tuple[ReceiptVerdict, ...]
+    unchecked_receipts: int = 0
 
     @property
     def is_well(self) -> bool:
@@ -167,7 +168,8 @@ async def _audit(
             partitions += done
             verdicts += beside
         verdicts += [verdict for partition in partitions for verdict in partition.receipts]
-        return AuditReport(tuple(partitions), tuple(sorted(verdicts, key=lambda each: each.line)))
+        verdicts.sort(key=lambda each: each.line)
+        return AuditReport(tuple(partitions), tuple(verdicts), len(receipts) - len(verdicts))
 
 
 async def _audit_topic(
@@ -283,6 +285,11 @@ def _report_lines(report: AuditReport, *, with_receipts: bool) -> list[str]:
     if with_receipts:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in _counts(report.receipts).items())
         lines.append(f"receipts: {counts or 'none'}")
+        if report.unchecked_receipts:
+            lines.append(
+                f"  {report.unchecked_receipts} receipts were not checked: --topic does not name their topics; name "
+                "them too, or leave out --topic"
+            )
         lines += [
             f"  line {each.line}: {each.receipt.topic}-{each.receipt.partition} offset {each.receipt.offset} is "
             f"{each.verdict.value}: {each.detail}"
