@@ -19,7 +19,7 @@ from tidelog.cli import main
 from tidelog.jobs import archive, audit, job_session, profile, restore
 from tidelog.jobs.audit import AuditReport, _report_lines
 from tidelog.jobs.job_arguments import INT64_MAX, whole_number
-from tidelog.jobs.job_frame import job_parser, run_job
+from tidelog.jobs.job_frame import job_parser, run_job, sentence_of
 from tidelog.jobs.partition_audit import PartitionReport, ReplicaReport
 from tidelog.types import NodeId, Offset
 
@@ -143,6 +143,18 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(
     assert f"--html {tmp_path} is a directory" in said(tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
     assert "page.html cannot be written: permission denied" in said(tmp_path / "page.html")
+
+
+def test_the_cause_is_found_below_the_method_that_py4j_names() -> None:
+    text = (
+        "An error occurred while calling o3250.collectToPython.\n"
+        ": org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading a.parquet.\n"
+        "\tat org.apache.spark.sql.X\nCaused by: org.apache.hadoop.fs.ChecksumException: Checksum error: a.parquet\n"
+        "\t... 23 more\n"
+    )
+    said = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading a.parquet.; Checksum error: a.parquet"
+    assert sentence_of(RuntimeError(text)) == said
+    assert sentence_of(RuntimeError(text.partition("Caused")[0])) == said.partition(";")[0]
 
 
 # --- audit --------------------------------------------------------------------------------------------------------

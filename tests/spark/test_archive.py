@@ -96,6 +96,8 @@ def test_verification_names_what_is_missing_and_what_does_not_count(
     shutil.copytree(archive, moved)
     assert run("archive", None, "--to", str(moved), "--verify")[1]["records"] == COUNT
     counted = {name.partition("topic=orders/")[2] for name in listed["files"]}
+    (moved / "notes.txt").write_text("a foreign file")
+    assert "notes.txt" in run("archive", None, "--to", str(moved), "--verify")[1]["uncommitted"]
     victim = moved / "topic=orders" / min(counted)
     victim.unlink()
     code, report = run("archive", None, "--to", str(moved), "--verify")
@@ -110,6 +112,55 @@ def test_a_restored_topic_equals_the_original(cluster: LocalCluster, archive: Pa
         code, report = run("restore", cluster, *arguments)
         assert (code, report["topics"][0]["records"], report["topics"][0]["warnings"]) == (0, COUNT, [])
         assert in_order(cluster, "restored") == in_order(cluster, "orders")
+
+
+def test_an_archive_with_a_missing_or_damaged_file_is_not_restored(
+    cluster: LocalCluster, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the file. Nothing of the archive is in the target: the whole step is one transaction."""
+    cluster.create_topic("damaged", PARTITIONS, 1, retention_ms="-1")
+    moved = tmp_path / "moved"
+    shutil.copytree(archive, moved)
+    listed = run("archive", None, "--to", str(moved), "--files")[1]["files"]
+    victim = Path(listed[0].removeprefix("file:"))
+    data = victim.read_bytes()
+    victim.write_bytes(bytes(len(data)))
+    arguments = ("orders", "--from", str(moved), "--to-topic", "damaged")
+    assert run("restore", cluster, *arguments) == (1, None)
+    assert victim.name in capsys.readouterr().err
+    victim.unlink()
+    assert run("restore", cluster, *arguments) == (1, None)
+    said = capsys.readouterr().err
+    assert f"lacks 1 of {len(listed)} files, for example topic=orders/" in said and "restore them from a copy" in said
+    assert in_order(cluster, "damaged") == []
+    victim.write_bytes(data)
+    assert run("restore", cluster, *arguments)[0] == 0
+    assert in_order(cluster, "damaged") == in_order(cluster, "orders")
+
+
+def test_an_archive_is_ended_by_a_signal_in_a_sentence_and_continues(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Spark's log of what its tasks suffer at the end is not printed. The target has a foreign file."""
+    target = tmp_path / "ended"
+    target.mkdir()
+    (target / "notes.txt").write_text("a foreign file")
+    arguments = ("archive", cluster, "orders", "--to", str(target), "--offsets-per-batch", "100")
+    process = start(*arguments)
+    try:
+        cluster.wait_until(
+            lambda: batches_in(target) >= 2 or process.poll() is not None, within_s=400, what="2 batches are written"
+        )
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=400)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (143, ""), err
+    assert "tidelog job archive: ended by SIGTERM: batches that were complete are in the archive" in err
+    assert " ERROR " not in err and "Exception" not in err
+    assert 0 < rows_in(spark, target) < COUNT
+    assert run(*arguments)[0] == 0
+    assert rows_in(spark, target) == COUNT
 
 
 def test_a_part_is_restored(cluster: LocalCluster, archive: Path) -> None:

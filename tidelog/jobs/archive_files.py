@@ -42,7 +42,7 @@ class ArchiveFiles:
 def find_files(target: HadoopDirectory) -> ArchiveFiles:
     """The files of a Parquet archive. Raises InvalidConfig for a damaged log."""
     logged = _logged(target)
-    present = {_below(file.path): file.size for file in target.walk() if _is_data(target, file.path)}
+    present = {name: file.size for file in target.walk() if (name := _data_name(target, file.path)) is not None}
     return ArchiveFiles(
         counted=tuple(sorted(logged)),
         missing=tuple(sorted(name for name, size in logged.items() if present.get(name) != size)),
@@ -77,10 +77,13 @@ def _logged(target: HadoopDirectory) -> dict[str, int]:
     return found
 
 
-def _is_data(target: HadoopDirectory, path: str) -> bool:
+def _data_name(target: HadoopDirectory, path: str) -> str | None:
+    """What a file is called below the archive; None: it is no data. A foreign file may lie outside the topics."""
     name = path.rpartition("/")[2]
     below = path.removeprefix(target.uri).lstrip("/")
-    return not below.startswith((SINK_LOG, STATE)) and not name.startswith((".", "_"))
+    if below.startswith((SINK_LOG, STATE)) or name.startswith((".", "_")):
+        return None
+    return _below(path) if below.startswith("topic=") else below
 
 
 def _below(path: str) -> str:

@@ -34,6 +34,8 @@ TERMINATED: Final = 143
 
 _RAISED: Final = re.compile(r"\btidelog\.[a-z_.]+\.([A-Z][A-Za-z]+): (.+)")
 """An error of Tidelog in the traceback of a Python process that Spark quotes."""
+_JAVA: Final = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)", re.MULTILINE)
+"""An error of Java as py4j quotes it, below a line that names only a method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +260,13 @@ def is_of_spark(error: BaseException) -> bool:
 
 
 def sentence_of(error: BaseException) -> str:
-    """The cause that an error of Spark quotes: that of Tidelog, or else its first line."""
+    """The cause that an error of Spark quotes: that of Tidelog, or the first and the last error of Java, or else its
+    first line."""
     text = str(error)
     if raised := _RAISED.findall(text):
         return str(raised[-1][1])
+    if text.startswith("An error occurred while calling") and (causes := _JAVA.findall(text)):
+        return "; ".join(dict.fromkeys(cause.strip() for cause in (causes[0], causes[-1])))
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
