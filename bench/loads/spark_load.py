@@ -124,6 +124,7 @@ def _session() -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.python.unix.domain.socket.enabled", "true")  # as docs/spark.md advises
         .config("spark.sql.streaming.noDataProgressEventInterval", "0")
         .config("spark.sql.streaming.numRecentProgressUpdates", "500")
     )

@@ -169,6 +169,7 @@ class MemoryNode:
         self.waiting: dict[tuple[bytes, int], asyncio.Task[None]] = {}
         self.scripted: dict[str, Any] = {}
         self.asked: list[Any] = []
+        self.metadata_requests: list[admin_pb2.GetMetadataRequest] = []
         self.client_ids: set[str] = set()
         """Of metadata requests and of streams."""
 
@@ -337,6 +338,7 @@ class MemoryNode:
 
     async def get_metadata(self, request: admin_pb2.GetMetadataRequest, context: RequestContext) -> Any:
         self.client_ids.add(context.client_id)
+        self.metadata_requests.append(request)
         return self.cluster.metadata(request)
 
     def __getattr__(self, name: str) -> Any:

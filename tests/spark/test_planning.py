@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from tidelog.errors import InvalidConfig, OffsetOutOfRange
 from tidelog.spark.ranges.planning import (
     OFFSETS_PER_TASK,
+    OFFSETS_TOGETHER,
     TASKS_MAX,
     OffsetRange,
     PartitionBounds,
     offset_range,
     require_all,
-    split_ranges,
+    tasks_of,
 )
 from tidelog.types import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 
@@ -70,7 +71,8 @@ def test_pieces_cover_each_offset_exactly_once(
     lengths: list[int], min_partitions: int | None, longest: int | None
 ) -> None:
     ranges = [whole(index, 100, 100 + length) for index, length in enumerate(lengths)]
-    pieces = split_ranges(ranges, min_partitions=min_partitions, records_per_partition_max=longest)
+    tasks = tasks_of(ranges, min_partitions=min_partitions, records_per_partition_max=longest)
+    pieces = [piece for task in tasks for piece in task.ranges]
     for one in ranges:
         mine = [piece for piece in pieces if piece.topic_partition == one.topic_partition]
         borders = [one.start, *(piece.end for piece in mine)]
@@ -78,14 +80,16 @@ def test_pieces_cover_each_offset_exactly_once(
         assert borders[-1] == one.end
     assert all(piece.start < piece.end for piece in pieces)
     if longest is not None:
-        assert all(piece.end - piece.start <= longest for piece in pieces)
+        assert all(sum(piece.length for piece in task.ranges) <= longest for task in tasks)
+    if min_partitions is not None:
+        assert all(len(task.ranges) == 1 for task in tasks), "the query has said how many it wants"
 
 
 def test_without_a_number_of_tasks_long_ranges_are_split_into_equal_pieces() -> None:
     def lengths(*ranges: int, **wanted: int) -> list[int]:
         asked = {"min_partitions": None, "records_per_partition_max": None, **wanted}
-        pieces = split_ranges([whole(index, 7, 7 + length) for index, length in enumerate(ranges)], **asked)
-        return [piece.end - piece.start for piece in pieces]
+        tasks = tasks_of([whole(index, 7, 7 + length) for index, length in enumerate(ranges)], **asked)
+        return [piece.length for task in tasks for piece in task.ranges]
 
     most = OFFSETS_PER_TASK
     assert lengths(most, 1, 0) == [most, 1]
@@ -94,6 +98,23 @@ def test_without_a_number_of_tasks_long_ranges_are_split_into_equal_pieces() -> 
     assert lengths(2 * most, min_partitions=1) == [2 * most], "the query's own number wins"
     assert lengths(most, records_per_partition_max=most // 2) == [most // 2] * 2
     assert len(lengths(10 * TASKS_MAX * most)) == TASKS_MAX
+
+
+def test_short_ranges_are_read_together_by_one_task() -> None:
+    """A small batch of many partitions is not worth a task for each; the query's own number of tasks wins."""
+
+    def tasks(*lengths: int, **wanted: int) -> list[list[int]]:
+        asked = {"min_partitions": None, "records_per_partition_max": None, **wanted}
+        ranges = [whole(index, 7, 7 + length) for index, length in enumerate(lengths)]
+        return [[piece.length for piece in task.ranges] for task in tasks_of(ranges, **asked)]
+
+    most = OFFSETS_TOGETHER
+    assert tasks(3, 0, 5, most - 8, 1) == [[3, 5, most - 8], [1]]
+    assert tasks(1, most, 1) == [[1], [most], [1]], "in the order of the partitions"
+    assert tasks(1, 5 * most, 1, 1) == [[1], [5 * most], [1, 1]]
+    assert tasks(3, 5, min_partitions=1) == [[3], [5]]
+    assert tasks(3, 5, 4, records_per_partition_max=8) == [[3, 5], [4]]
+    assert tasks() == []
 
 
 def test_offsets_given_one_by_one_must_cover_the_read_range() -> None:

@@ -22,7 +22,7 @@ from tidelog.records.v2.record import Record
 from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.spark.ranges import range_batches
 from tidelog.spark.ranges.batch_reader import TidelogReader
-from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.planning import OffsetRange, TaskRanges
 from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.ranges.resolving import resolve
 from tidelog.types import (
@@ -44,17 +44,16 @@ def fill(cluster: MemoryCluster, batches: int, records: int = 3, size: int = 1) 
         cluster.topics["orders"].partitions[0].append(build_batch(made))
 
 
+def offset_range(cluster: MemoryCluster, topic: str, partition: int, start: int, end: int) -> OffsetRange:
+    key, topic_id = TopicPartition(topic, PartitionIndex(partition)), TopicId(cluster.topics[topic].topic_id)
+    return OffsetRange(key, topic_id, LeaderEpoch(0), Offset(start), Offset(end))
+
+
 def task_offsets(cluster: MemoryCluster, start: int, end: int, **options: str) -> list[int]:
     """Return the offsets that a Spark task reads of the range."""
     asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **options}
-    wanted = OffsetRange(
-        TopicPartition("orders", PartitionIndex(0)),
-        TopicId(cluster.topics["orders"].topic_id),
-        LeaderEpoch(0),
-        Offset(start),
-        Offset(end),
-    )
-    found = TidelogReader(parse_batch_options(asked), ("offset", "value")).read(wanted)
+    wanted = offset_range(cluster, "orders", 0, start, end)
+    found = TidelogReader(parse_batch_options(asked), ("offset", "value")).read(TaskRanges((wanted,)))
     return [offset for batch in found for offset in batch.column("offset").to_pylist() if offset is not None]
 
 
@@ -111,7 +110,8 @@ def test_a_query_reads_committed_transactions_up_to_the_first_one_that_is_open()
 
         def planned(**options: str) -> list[tuple[int, int]]:
             asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", **options}
-            return [(one.start, one.end) for one in asyncio.run(resolve(parse_batch_options(asked)))]
+            (task,) = asyncio.run(resolve(parse_batch_options(asked)))
+            return [(one.start, one.end) for one in task.ranges]
 
         assert planned() == [(0, 7)]
         assert task_offsets(cluster, 0, 7) == [0, 4, 5]
@@ -131,7 +131,33 @@ def test_a_pattern_matches_no_internal_topic() -> None:
             cluster.create(name)
             cluster.topics[name].partitions[0].append(build_batch([Record(Offset(0), Millis(1), None, b"x")]))
         asked = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribePattern": ".*"}
-        assert [one.topic_partition.topic for one in asyncio.run(resolve(parse_batch_options(asked)))] == ["orders"]
+        (task,) = asyncio.run(resolve(parse_batch_options(asked)))
+        assert [one.topic_partition.topic for one in task.ranges] == ["orders"]
+
+
+def test_a_task_of_many_short_ranges_asks_for_their_leaders_once() -> None:
+    """Each request for leaders after the first one waits for some 100 ms: a micro-batch of a few records would too."""
+    with cluster_in_a_thread() as cluster:
+        for topic in ("orders", "returns"):
+            cluster.create(topic, 3)
+            for index, partition in enumerate(cluster.topics[topic].partitions):
+                for number in range(index + 1):
+                    value = f"{topic} {index} {number}".encode()
+                    partition.append(build_batch([Record(Offset(0), Millis(1), None, value)]))
+        ranges = [
+            offset_range(cluster, topic, index, 0, index + 1) for topic in ("orders", "returns") for index in range(3)
+        ]
+        options = parse_batch_options({"tidelog.bootstrap.servers": cluster.bootstrap, "subscribePattern": ".*"})
+        read = TidelogReader(options, ("topic", "partition", "offset", "value")).read(TaskRanges(tuple(ranges)))
+        rows = [tuple(row.values()) for batch in read for row in batch.to_pylist()]
+        expected = [
+            (topic, index, number, f"{topic} {index} {number}".encode())
+            for topic in ("orders", "returns")
+            for index in range(3)
+            for number in range(index + 1)
+        ]
+        assert rows == expected
+        assert sum(len(node.metadata_requests) for node in cluster.nodes) == 1
 
 
 @pytest.mark.parametrize("damage", [value_flipped, size_negative])

@@ -20,7 +20,7 @@ from tidelog.spark.options.option_values import boolean, choice, positive
 from tidelog.spark.options.topic_selection import SELECTION_NAMES, TopicSelection, topic_selection
 from tidelog.types import Offset
 
-FETCH_BYTES: Final = 1 << 20
+FETCH_BYTES: Final = 4 << 20
 FETCH_BYTES_MAX: Final = 1 << 30
 
 QUERY_NAMES: Final = (

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from tidelog.spark.options.batch_options import BatchOptions
-from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.planning import TaskRanges
 from tidelog.spark.ranges.range_batches import range_batches
 from tidelog.spark.ranges.range_filter import RangeFilter, push_filters
 from tidelog.spark.ranges.resolving import resolve
@@ -31,7 +31,7 @@ def batch_reader(options: BatchOptions, columns: tuple[str, ...]) -> DataSourceR
 
 
 class TidelogReader(DataSourceReader):
-    """Plans the ranges on the driver; reads one range per task on the executors."""
+    """Plans the tasks on the driver; reads their ranges on the executors."""
 
     def __init__(self, options: BatchOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -39,15 +39,15 @@ class TidelogReader(DataSourceReader):
         self._filter = RangeFilter()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One range per task. Spark calls it once, on the driver."""
+        """What each task reads. Spark calls it once, on the driver."""
         return asyncio.run(resolve(self._options, self._filter))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The range's records as Arrow batches. A query without ranges is called once, with None, and reads nothing."""
-        if not isinstance(partition, OffsetRange):
+        """The records of a task as Arrow batches. A query without tasks is read once, with None: nothing."""
+        if not isinstance(partition, TaskRanges):
             return
         query = self._options.query
-        yield from range_batches(query.connection, self._columns, partition, fetch_bytes=query.fetch_bytes)
+        yield from range_batches(query.connection, self._columns, partition.ranges, fetch_bytes=query.fetch_bytes)
 
 
 class FilteringReader(TidelogReader):

@@ -25,19 +25,19 @@ BYTES_PER_BATCH: Final = 32 << 20
 
 
 class ColumnBuilder:
-    """Gathers the records of one range until they fill an Arrow batch."""
+    """Gathers records until they fill an Arrow batch."""
 
-    def __init__(self, within: OffsetRange, columns: tuple[str, ...]) -> None:
-        self._range = within
+    def __init__(self, columns: tuple[str, ...]) -> None:
         self._table = TableBuilder(columns)
 
-    def add(self, batch: RecordBatch) -> bool:
-        """Decode a batch; one that is rejected leaves no row behind. Returns whether an Arrow batch is full.
+    def add(self, within: OffsetRange, batch: RecordBatch) -> bool:
+        """Decode what a batch has of this range; one that is rejected leaves no row behind. Returns whether an Arrow
+        batch is full.
 
         Raises CorruptRecord if it fails its checksum or structure, RecordTooLarge, UnsupportedCompressionType.
         """
-        key = self._range.topic_partition
-        self._table.add(key.topic, key.partition, batch, start=self._range.start, end=self._range.end)
+        key = within.topic_partition
+        self._table.add(key.topic, key.partition, batch, start=within.start, end=within.end)
         return self._table.rows >= ROWS_PER_BATCH or self._table.size >= BYTES_PER_BATCH
 
     def take(self) -> Iterator[pa.RecordBatch]:

@@ -22,11 +22,14 @@ nothing about cores: pieces are short enough to keep all of them busy, and long 
 half a second or more, many times what it costs to start one and to connect."""
 TASKS_MAX: Final = 10_000
 """About the most tasks of a query that does not say how many it wants: larger ones have longer pieces."""
+OFFSETS_TOGETHER: Final = 1_000
+"""Most offsets of ranges that one task reads one after the other, if the query does not say how many tasks it wants: to
+start a task takes longer than to read them."""
 
 
 @dataclass(frozen=True)
-class OffsetRange(InputPartition):
-    """The offsets `start` to `end` - 1 of one partition, for one task. topic_id: tells a topic from a later one of the
+class OffsetRange:
+    """The offsets `start` to `end` - 1 of one partition. topic_id: tells a topic from a later one of the
     same name. planned_epoch: leader epoch of the last record that was committed when the query was planned; a log
     without this epoch up to `end` was truncated."""
 
@@ -35,6 +38,18 @@ class OffsetRange(InputPartition):
     planned_epoch: LeaderEpoch
     start: Offset
     end: Offset
+
+    @property
+    def length(self) -> int:
+        """How many offsets there are; at least as many as records."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class TaskRanges(InputPartition):
+    """What one task reads, in this order."""
+
+    ranges: tuple[OffsetRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +95,47 @@ def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetR
     return OffsetRange(bounds.topic_partition, bounds.topic_id, bounds.last_epoch, start, end)
 
 
-def split_ranges(
+def tasks_of(
     ranges: Sequence[OffsetRange], *, min_partitions: int | None, records_per_partition_max: int | None
-) -> list[OffsetRange]:
-    """Split the ranges into about `min_partitions`, none longer than the maximum; empty ranges are dropped.
+) -> list[TaskRanges]:
+    """The ranges as tasks: about `min_partitions` of them, none with more offsets than the maximum. The same ranges and
+    options always give the same tasks. Empty ranges are dropped.
 
     As in Spark's Kafka source, each partition is split in proportion to its share of all offsets. min_partitions: None
-    to split ranges that are longer than OFFSETS_PER_TASK.
+    to split ranges that are longer than OFFSETS_PER_TASK, and to read short ones together up to OFFSETS_TOGETHER.
     """
-    ranges = [one for one in ranges if one.end > one.start]
-    total = sum(one.end - one.start for one in ranges)
+    pieces = _pieces(ranges, min_partitions, records_per_partition_max)
+    if min_partitions is not None:
+        return [TaskRanges((one,)) for one in pieces]
+    together = min(OFFSETS_TOGETHER, records_per_partition_max or OFFSETS_TOGETHER)
+    tasks: list[list[OffsetRange]] = []
+    length = 0
+    for one in pieces:
+        if not tasks or length + one.length > together:
+            tasks.append([])
+            length = 0
+        tasks[-1].append(one)
+        length += one.length
+    return [TaskRanges(tuple(each)) for each in tasks]
+
+
+def _pieces(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, records_per_partition_max: int | None
+) -> list[OffsetRange]:
+    ranges = [one for one in ranges if one.length > 0]
+    total = sum(one.length for one in ranges)
     per_task = max(OFFSETS_PER_TASK, total // TASKS_MAX)
     pieces: list[OffsetRange] = []
     for one in ranges:
-        length = one.end - one.start
         count = 1
         if min_partitions is None:
-            count = -(-length // per_task)
+            count = -(-one.length // per_task)
         elif min_partitions > len(ranges):
-            count = max(1, round(length / total * min_partitions))
+            count = max(1, round(one.length / total * min_partitions))
         if records_per_partition_max is not None:
-            count = max(count, -(-length // records_per_partition_max))
-        count = min(count, length)
-        borders = [Offset(one.start + length * index // count) for index in range(count + 1)]
+            count = max(count, -(-one.length // records_per_partition_max))
+        count = min(count, one.length)
+        borders = [Offset(one.start + one.length * index // count) for index in range(count + 1)]
         pieces += [replace(one, start=start, end=end) for start, end in pairwise(borders)]
     return pieces
 

@@ -1,12 +1,13 @@
-"""The records of one offset range as Arrow batches, in the blocking form that a Spark task needs.
+"""The records of offset ranges as Arrow batches, in the blocking form that a Spark task needs.
 
 Not here: fetching (reading.py), the columns (column_builder.py), which ranges there are (planning.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 
 import pyarrow as pa
 
@@ -18,9 +19,10 @@ from tidelog.spark.ranges.worker_loop import worker_loop
 
 
 def range_batches(
-    connection: ConnectionOptions, columns: tuple[str, ...], wanted: OffsetRange, *, fetch_bytes: int
+    connection: ConnectionOptions, columns: tuple[str, ...], wanted: Sequence[OffsetRange], *, fetch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The range's records with these columns. Connections are opened at the first batch and closed with the iterator.
+    """The records of the ranges, one after the other, with these columns. Connections are opened at the first batch
+    and closed with the iterator.
 
     fetch_bytes: most that one fetch returns. Raises as `RangeReader.read` and `ColumnBuilder`.
     """
@@ -34,24 +36,24 @@ def range_batches(
 
 
 async def _batches(
-    connection: ConnectionOptions, columns: tuple[str, ...], wanted: OffsetRange, fetch_bytes: int
+    connection: ConnectionOptions, columns: tuple[str, ...], wanted: Sequence[OffsetRange], fetch_bytes: int
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    builder = ColumnBuilder(wanted, columns)
-    async with (
-        RangeReader(
-            connection.bootstrap,
-            fetch_bytes=fetch_bytes,
-            isolation=connection.isolation,
-            rack=connection.rack,
-            tls=connection.tls,
-            sasl=connection.sasl,
-            client_id=connection.client_id,
-        ) as reader,
-        aclosing(reader.read(wanted, builder.add)) as decoded,
-    ):
-        async for _ in decoded:
-            for batch in builder.take():
-                yield batch
+    builder = ColumnBuilder(columns)
+    async with RangeReader(
+        connection.bootstrap,
+        fetch_bytes=fetch_bytes,
+        isolation=connection.isolation,
+        rack=connection.rack,
+        tls=connection.tls,
+        sasl=connection.sasl,
+        client_id=connection.client_id,
+    ) as reader:
+        reader.announce({one.topic_partition.topic for one in wanted})
+        for one in wanted:
+            async with aclosing(reader.read(one, partial(builder.add, one))) as decoded:
+                async for _ in decoded:
+                    for batch in builder.take():
+                        yield batch
     for batch in builder.take():
         yield batch
 

@@ -9,7 +9,7 @@ effects (client/fetch_client.py), the columns (column_builder.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -85,6 +85,11 @@ class RangeReader(FetchClient):
         )
         self._patience_ms = patience_ms
 
+    def announce(self, topics: Iterable[str]) -> None:
+        """Ask for the leaders of these topics at once, instead of topic by topic where their ranges begin."""
+        for topic in topics:
+            self._cluster.request_refresh(topic)
+
     async def read(self, wanted: OffsetRange, decode: Callable[[RecordBatch], bool]) -> AsyncGenerator[None, None]:
         """Decode the range's batches in order; yields whenever `decode` has returned True, and ends with the range.
 
@@ -97,6 +102,8 @@ class RangeReader(FetchClient):
         """
         planned = FixedRange(wanted.topic_id, wanted.start, wanted.end, wanted.planned_epoch)
         cursor = self._core.assign_range(wanted.topic_partition, planned)
+        if wanted.topic_partition.topic in self._cluster.view.topics:  # known since an earlier range
+            self._handle(self._cluster.leader_known(wanted.topic_partition, None))
         self._handle(TimePassed(self._clock.monotonic_ms()))
         progress_at = self._clock.monotonic_ms()
         while True:

@@ -14,13 +14,13 @@ from tidelog.spark.options.batch_options import BatchOptions
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
 from tidelog.spark.options.topic_selection import TopicSelection
-from tidelog.spark.ranges.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
+from tidelog.spark.ranges.planning import OffsetRange, PartitionBounds, TaskRanges, offset_range, require_all, tasks_of
 from tidelog.spark.ranges.range_filter import RangeFilter
 from tidelog.types import INTERNAL_TOPICS, Isolation, Offset, TopicPartition
 
 
-async def resolve(options: BatchOptions, conditions: RangeFilter | None = None) -> list[OffsetRange]:
-    """The ranges that the query reads, in the order of topics and partitions. conditions: narrow them; lost offsets
+async def resolve(options: BatchOptions, conditions: RangeFilter | None = None) -> list[TaskRanges]:
+    """What each task of the query reads, in the order of topics and partitions. conditions: narrow them; lost offsets
     are found first, so that the query fails with and without conditions.
 
     Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed if no node answers.
@@ -52,7 +52,7 @@ async def resolve(options: BatchOptions, conditions: RangeFilter | None = None) 
         ranges = [offset_range(one, fail_on_data_loss=query.fail_on_data_loss) for one in bounds]
         if conditions is not None:
             ranges = await _narrowed(lookup, ranges, conditions)
-    return split_ranges(
+    return tasks_of(
         ranges,
         min_partitions=query.min_partitions,
         records_per_partition_max=query.records_per_partition_max,

@@ -40,7 +40,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.client.machine import LoopThread
 from tidelog.spark.options.stream_options import StreamOptions
-from tidelog.spark.ranges.planning import OffsetRange
+from tidelog.spark.ranges.planning import TaskRanges
 from tidelog.spark.ranges.range_batches import range_batches
 from tidelog.spark.streaming.stream_offsets import parse_offset
 from tidelog.spark.streaming.stream_session import StreamSession
@@ -90,16 +90,16 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         thread.run(session.freeze())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One range for each task of the batch."""
+        """What each task of the batch reads."""
         session, thread = self._open()
         return thread.run(session.plan(parse_offset(start), parse_offset(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The range's records as Arrow batches; called in a task."""
-        if not isinstance(partition, OffsetRange):
+        """The records of a task as Arrow batches; called there."""
+        if not isinstance(partition, TaskRanges):
             return
         query = self._options.query
-        yield from range_batches(query.connection, self._columns, partition, fetch_bytes=query.fetch_bytes)
+        yield from range_batches(query.connection, self._columns, partition.ranges, fetch_bytes=query.fetch_bytes)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit the progress of the query to its group, beside the query."""

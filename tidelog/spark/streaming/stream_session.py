@@ -16,7 +16,7 @@ from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InconsistentClusterId, NoCommittedOffset, OffsetOutOfRange
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
 from tidelog.spark.options.stream_options import StreamOptions
-from tidelog.spark.ranges.planning import OffsetRange, split_ranges
+from tidelog.spark.ranges.planning import TaskRanges, tasks_of
 from tidelog.spark.ranges.resolving import OffsetLookup, bound_offsets
 from tidelog.spark.streaming.data_loss import LogState, Loss, absent_log, loss_error
 from tidelog.spark.streaming.query_group import QueryGroup
@@ -155,8 +155,8 @@ class StreamSession:
             await self._progress.flush()  # the query ends now
         return end
 
-    async def plan(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-        """The ranges of a batch, one for each task. Raises as `advance` on data loss, NoCommittedOffset if the start of
+    async def plan(self, start: StreamOffset, end: StreamOffset) -> list[TaskRanges]:
+        """What each task of a batch reads. Raises as `advance` on data loss, NoCommittedOffset if the start of
         the checkpoint's first batch is not known any more."""
         self._is_open = False
         if start == end:
@@ -184,7 +184,7 @@ class StreamSession:
         planned = plan_batch(start, end, {**states, **others}, end_states)
         self._report(planned.losses)
         self._extra = _Extra(end, planned.extra_skipped)
-        return split_ranges(
+        return tasks_of(
             planned.ranges,
             min_partitions=self._query.min_partitions,
             records_per_partition_max=self._query.records_per_partition_max,
