@@ -94,6 +94,16 @@ def _application_directories() -> Iterator[Path]:
     return (SPARK_HOME / "work").glob("app-*")
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, so that a worker ends its executors; SIGKILL if it does not end."""
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 @contextmanager
 def standalone_cluster(home: Path) -> Iterator[str]:
     """A master, and two workers with one core each on hosts of their own: Spark runs a speculative attempt only on a
@@ -118,8 +128,7 @@ def standalone_cluster(home: Path) -> Iterator[str]:
                 stderr=log,
                 start_new_session=True,
             )
-            stack.callback(process.wait)
-            stack.callback(process.terminate)  # a worker ends its executors
+            stack.callback(_end, process)
 
         start("master.Master", "--host", "127.0.0.1", "--port", str(port))
         for host in ("127.0.0.1", "127.0.0.2"):

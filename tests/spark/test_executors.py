@@ -76,15 +76,15 @@ def test_a_batch_outlives_its_executor_and_a_leader(cluster: LocalCluster, tmp_p
 def test_a_stream_outlives_executors_a_leader_its_coordinator_and_its_driver(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """In this order: an executor, the leader of a partition that is read, the driver; after its restart from the
-    checkpoint another executor, and the coordinator of the sink's progress."""
+    """In this order: an executor, the leader of a partition that is read, the driver in the middle of a batch; after
+    its restart from the checkpoint another executor, and the coordinator of the sink's progress."""
     cluster.create_topic("streamed", 2, min_insync_replicas="2")
     options = {"source": "numbers", "sink": "streamed"}
-    trouble = ("--trouble", "700=kill", "2100=kill")
+    trouble = ("--trouble", "700=kill", "1700=stuck", "2100=kill")
     with ExecutorJobRun(cluster, tmp_path, "stream", *trouble, **options) as run:
         run.wait_for("700.first")
         replace_node(cluster, leader_of(cluster, "numbers", 1))
-        run.wait_for(batches=3)
+        run.wait_for("1700.first", batches=3)
         run.kill()
     with ExecutorJobRun(cluster, tmp_path, "stream", *trouble, **options) as run:
         run.wait_for("2100.first")

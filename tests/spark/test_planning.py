@@ -10,6 +10,7 @@ from tidelog.errors import InvalidConfig, OffsetOutOfRange
 from tidelog.spark.ranges.planning import (
     OFFSETS_PER_TASK,
     OFFSETS_TOGETHER,
+    RANGES_TOGETHER,
     TASKS_MAX,
     OffsetRange,
     PartitionBounds,
@@ -114,6 +115,7 @@ def test_short_ranges_are_read_together_by_one_task() -> None:
     assert tasks(1, 5 * most, 1, 1) == [[1], [5 * most], [1, 1]]
     assert tasks(3, 5, min_partitions=1) == [[3], [5]]
     assert tasks(3, 5, 4, records_per_partition_max=8) == [[3, 5], [4]]
+    assert [len(each) for each in tasks(*[1] * (2 * RANGES_TOGETHER + 3))] == [RANGES_TOGETHER, RANGES_TOGETHER, 3]
     assert tasks() == []
 
 

@@ -428,7 +428,7 @@ def test_a_batch_that_takes_longer_than_the_timeout_is_told_what_helps(
     sink: Sink, is_streaming: bool, advice: str
 ) -> None:
     run = sink.run(is_streaming=is_streaming)
-    run.options = sink.options(**{"tidelog.transaction.timeout.ms": "1s"})
+    run.options = sink.options(**{"tidelog.transaction.timeout.ms": "4s"})
     run.task(0, 0, ["a"])
     timed_out(sink, 0)
     with pytest.raises(BatchNotCommitted, match=rf"takes longer than the timeout, {advice}"):
@@ -440,8 +440,8 @@ def test_a_batch_that_takes_longer_than_the_timeout_is_told_what_helps(
 def test_a_task_that_takes_longer_than_the_timeout_is_told_what_helps(sink: Sink) -> None:
     run = sink.run()
     run.batch(0, [["x"]])
-    run.options = sink.options(**{"tidelog.transaction.timeout.ms": "1s"})
-    with pytest.raises(TransactionAborted, match=r"tidelog\.transaction\.timeout\.ms \(1000 ms\).*repartition"):
+    run.options = sink.options(**{"tidelog.transaction.timeout.ms": "4s"})
+    with pytest.raises(TransactionAborted, match=r"tidelog\.transaction\.timeout\.ms \(4000 ms\).*repartition"):
         run.attempt(1, 0, interrupted(["a"], lambda: timed_out(sink, 0), ["b"]))
     sink.run().batch(1, [["a", "b"]])
     assert sink.committed() == Counter("xab")

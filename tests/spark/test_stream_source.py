@@ -223,7 +223,7 @@ def test_a_batch_that_ends_above_an_open_transaction_waits_for_it(
     produce(cluster, "decided", ["a", "b"])
     run = ReaderRun(cluster, subscribe="decided", **{"tidelog.group.id": "decided"})
     run.options["tidelog.isolation.level"] = "read_uncommitted"
-    monkeypatch.setattr(range_batches, "RangeReader", partial(RangeReader, patience_ms=2_000))
+    monkeypatch.setattr(range_batches, "RangeReader", partial(RangeReader, patience_ms=6_000))
     with sync.Producer(cluster.bootstrap, transactional_id="decider") as producer, producer.transaction() as open_one:
         for value in (b"c", b"d", b"e"):
             open_one.send("decided", value)

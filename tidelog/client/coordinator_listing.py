@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from tidelog.client.cluster import BACKOFF_MS
+from tidelog.client.cluster import BACKOFF_MS, QUERY_TIMEOUT_MS
 from tidelog.client.coordinators import helps_again
 from tidelog.clock import Clock
 from tidelog.errors import CoordinatorNotAvailable, TidelogError, UnreadableCoordinatorRecord
@@ -43,7 +43,8 @@ async def list_all(
 ) -> dict[NodeId, Listed]:
     """Return the answers of the nodes, by node.
 
-    topic: the internal topic. nodes: looks up all nodes. ask: asks one, within milliseconds. on_missing: None raises
+    topic: the internal topic. nodes: looks up all nodes. ask: asks one, within milliseconds. timeout_ms: after which
+    they are not asked again. on_missing: None raises
     instead; otherwise it gets an error for each partition that is unreadable, or not covered when the time is over, and
     the rest is returned.
     Raises UnreadableCoordinatorRecord at once; after `timeout_ms` CoordinatorNotAvailable, or the error of a node that
@@ -51,8 +52,9 @@ async def list_all(
     """
     began = clock.monotonic_ms()
     while True:
-        left_ms = max(1, began + timeout_ms - clock.monotonic_ms())
-        answers, failures = await _asked(topic, await nodes(), ask, min(left_ms, NODE_TIMEOUT_MS))
+        left_ms = began + timeout_ms - clock.monotonic_ms()
+        for_each_ms = min(max(left_ms, QUERY_TIMEOUT_MS), NODE_TIMEOUT_MS)
+        answers, failures = await _asked(topic, await nodes(), ask, for_each_ms)
         if refusal := next((error for error in failures if not helps_again(error)), None):
             raise refusal
         gaps = _gaps(topic, list(answers.values()), failures)
@@ -110,7 +112,8 @@ def _gaps(topic: str, answers: Sequence[Listed], failures: Sequence[TidelogError
     nothing; only a node that did not answer may know better."""
     count = max((answer.partition_count for answer in answers), default=0)
     if count == 0:
-        return list(failures)
+        nobody = CoordinatorNotAvailable("no node is known to be running; check with `tidelog cluster status`")
+        return list(failures) if answers or failures else [nobody]
     covered: Counter[int] = Counter()
     causes: dict[int, TidelogError] = {}
     for answer in answers:

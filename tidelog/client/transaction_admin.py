@@ -133,7 +133,8 @@ class TransactionAdmin(AdminCalls):
         on_missing: gets an error for each partition of `__transaction_state` whose ids are missing, and the others are
         returned; None: the call fails.
         Raises UnreadableCoordinatorRecord if the ids of a coordinator cannot be read, InvalidRegularExpression; after
-        `request_timeout_ms` the error of a node that did not answer, or CoordinatorNotAvailable.
+        `patience_ms`, at most `request_timeout_ms`, the error of a node that did not answer, or
+        CoordinatorNotAvailable.
         """
         request = transactions_pb2.ListTransactionsRequest(
             states=[text("a state", state) for state in states],

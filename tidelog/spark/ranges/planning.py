@@ -25,6 +25,8 @@ TASKS_MAX: Final = 10_000
 OFFSETS_TOGETHER: Final = 1_000
 """Most offsets of ranges that one task reads one after the other, if the query does not say how many tasks it wants: to
 start a task takes longer than to read them."""
+RANGES_TOGETHER: Final = 16
+"""Most of such ranges: each takes some milliseconds, and waits for those before it."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ def tasks_of(
     options always give the same tasks. Empty ranges are dropped.
 
     As in Spark's Kafka source, each partition is split in proportion to its share of all offsets. min_partitions: None
-    to split ranges that are longer than OFFSETS_PER_TASK, and to read short ones together up to OFFSETS_TOGETHER.
+    to split ranges that are longer than OFFSETS_PER_TASK, and to read short ones together, up to OFFSETS_TOGETHER and
+    RANGES_TOGETHER.
     """
     pieces = _pieces(ranges, min_partitions, records_per_partition_max)
     if min_partitions is not None:
@@ -111,7 +114,7 @@ def tasks_of(
     tasks: list[list[OffsetRange]] = []
     length = 0
     for one in pieces:
-        if not tasks or length + one.length > together:
+        if not tasks or length + one.length > together or len(tasks[-1]) == RANGES_TOGETHER:
             tasks.append([])
             length = 0
         tasks[-1].append(one)

@@ -23,7 +23,6 @@ from typing import Final, TypeVar
 from tidelog.client.admin import Admin
 from tidelog.client.group_metadata import CommittedOffset
 from tidelog.errors import (
-    Retry,
     TidelogError,
     TransactionalIdNotFound,
 )
@@ -49,8 +48,6 @@ _log = logging.getLogger("tidelog.spark")
 
 AT_ONCE: Final = 16
 """Requests to coordinators under way at a time."""
-LISTINGS: Final = 5
-"""How often all coordinators are asked again for their transactional ids while one of them moves."""
 
 Offsets = Mapping[TopicPartition, CommittedOffset | None]
 Item = TypeVar("Item")
@@ -147,7 +144,7 @@ class BatchCommit:
         if entry.batch_id > self._batch_id:
             raise OutdatedBatch(
                 f"{self._what} cannot be committed: sink partition {partition} has committed batch {entry.batch_id}. "
-                f"{self._advice.outdated}. Nothing of this attempt is committed."
+                f"{self._advice.outdated}. Nothing more of this attempt is committed."
             )
         if report is not None and report.outcome in (TaskOutcome.REPEATED, TaskOutcome.COMMITTED):
             return
@@ -156,8 +153,8 @@ class BatchCommit:
             f"{self._what}: this attempt has {len(self._reports)} tasks, and an earlier one (run {entry.run_id}"
             f"{earlier}) committed {entry.summary.rows} rows as sink partition {partition}, which this attempt does "
             f"not repeat. {self._advice.repeat}; use at least {partition + 1} tasks, and the code and settings of the "
-            f"earlier attempt; after this batch the number of tasks may change. {self._advice.lost}. Nothing of this "
-            "attempt is committed."
+            f"earlier attempt; after this batch the number of tasks may change. {self._advice.lost}. Nothing more of "
+            "this attempt is committed."
         )
 
     def _ensure_complete_already(self, record: BatchRecord) -> None:
@@ -169,7 +166,7 @@ class BatchCommit:
         raise DifferentRetry(
             f"{self._what}: this attempt has {len(self._reports)} tasks with {rows} rows, and an earlier one (run "
             f"{record.run_id}) has committed the whole batch, with {record.tasks} tasks and {record.rows} rows. "
-            f"{self._advice.repeat}; use the same code and settings. Nothing of this attempt is committed."
+            f"{self._advice.repeat}; use the same code and settings. Nothing more of this attempt is committed."
         )
 
     def _ensure_still_ours(self, record: BatchRecord | None) -> None:
@@ -199,15 +196,7 @@ class BatchCommit:
 
     async def _known_partitions(self, admin: Admin) -> set[int]:
         """The sink partitions of all runs: their transactional ids outlive their entries."""
-        attempt = 1
-        while True:
-            try:
-                listed = await admin.list_transactions(pattern=task_pattern(self._sink_id))
-                break
-            except TidelogError as error:  # a node that has just gone, or loads
-                if attempt == LISTINGS or error.retry is Retry.NEVER:
-                    raise
-                attempt += 1
+        listed = await admin.list_transactions(pattern=task_pattern(self._sink_id))
         found = (partition_of(self._sink_id, each.transactional_id) for each in listed)
         return {partition for partition in found if partition is not None}
 

@@ -20,12 +20,12 @@ NOT_COMMITTED: Final = (TransactionAbortable, ProducerFenced, InvalidProducerEpo
 
 class DifferentRetry(TidelogError, code=1061, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """A batch is written again with other rows, or with its rows divided otherwise among tasks, after a part of it was
-    committed. Nothing of this attempt is committed."""
+    committed. Nothing more of this attempt is committed."""
 
 
 class OutdatedBatch(TidelogError, code=1062, status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False):
     """The sink has committed a later batch than the one to be written: the checkpoint is older than the output, or two
-    queries share a sink id. Nothing of this attempt is committed."""
+    queries share a sink id. Nothing more of this attempt is committed."""
 
 
 class BatchNotCommitted(TidelogError, code=1063, status="ABORTED", retry=Retry.LATER, written=None):
