@@ -170,6 +170,8 @@ class MemoryNode:
         self.scripted: dict[str, Any] = {}
         self.asked: list[Any] = []
         self.metadata_requests: list[admin_pb2.GetMetadataRequest] = []
+        self.on_get_metadata = cluster.metadata
+        """What the node knows of the cluster: it may lag."""
         self.client_ids: set[str] = set()
         """Of metadata requests and of streams."""
 
@@ -339,7 +341,7 @@ class MemoryNode:
     async def get_metadata(self, request: admin_pb2.GetMetadataRequest, context: RequestContext) -> Any:
         self.client_ids.add(context.client_id)
         self.metadata_requests.append(request)
-        return self.cluster.metadata(request)
+        return self.on_get_metadata(request)
 
     def __getattr__(self, name: str) -> Any:
         """Every other RPC: returns the answer in `scripted`, or rejects the request."""

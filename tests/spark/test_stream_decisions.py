@@ -32,7 +32,7 @@ from tidelog.spark.streaming.query_identity import (
 )
 from tidelog.spark.streaming.rate_sharing import TriggerGate, share_rate
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, parse_offset, stream_offset
-from tidelog.spark.streaming.stream_planner import find_backlog, plan_batch
+from tidelog.spark.streaming.stream_planner import chosen_again, find_backlog, plan_batch
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
 
 OLD, NEW = TopicId(UUID(int=1)), TopicId(UUID(int=2))
@@ -272,6 +272,28 @@ def test_available_now_reads_up_to_the_target_and_no_partition_beyond_it() -> No
 def test_a_partition_that_is_not_selected_any_more_is_no_loss() -> None:
     backlog = find_backlog(read_to(at(5), at(6, skipped=4)), {KEY: log(0, 5)}, deselected=frozenset({OTHER}))
     assert (backlog.losses, backlog.skipped) == ((), 4)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "lost", "again"),
+    [
+        (read_to(at(8), at(9)), {KEY}, {KEY: (OLD, at(8)), OTHER: (OLD, at(6))}),
+        (read_to(at(8), at(9), at(9)), {OTHER}, {KEY: (OLD, at(5)), OTHER: (OLD, at(9))}),
+        (read_to(), {KEY}, {OTHER: (OLD, at(6))}),
+        (read_to(at(0), topic_id=NEW), {OTHER}, {KEY: (NEW, at(0))}),
+    ],
+    ids=["only what is lost moves", "new ones stay new", "gone", "created again in between"],
+)
+def test_a_start_is_chosen_again_only_where_it_is_lost(
+    chosen: StreamOffset, lost: set[TopicPartition], again: dict[TopicPartition, tuple[TopicId, PartitionPosition]]
+) -> None:
+    assert chosen_again(read_to(at(5), at(6)), chosen, lost) == again
+
+
+def test_losses_of_new_partitions_are_none_of_the_start() -> None:
+    backlog = find_backlog(read_to(at(5)), {KEY: log(7, 9), OTHER: log(3, 9)})
+    assert [each.topic_partition for each in backlog.losses] == [KEY, OTHER]
+    assert [each.topic_partition for each in backlog.start_losses] == [KEY]
 
 
 def test_a_batch_is_the_offsets_between_two_positions() -> None:

@@ -85,11 +85,54 @@ def test_a_new_checkpoint_does_not_begin_at_a_pin_that_aged_out(
     new = ReaderRun(cluster, **options)
     with caplog.at_level(logging.WARNING, "tidelog.spark"):
         new.run()
-    assert f"chosen again, since it is not in the log any more: {topic}-0: aged out: offsets 1 to" in caplog.text
+    assert f"where it is not in the log any more: {topic}-0: aged out: offsets 1 to" in caplog.text
     assert new.rows == []
     produce(cluster, topic, ["after"])
     new.run()
     assert values(new) == [b"after"]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_only_partitions_whose_pinned_position_is_lost_move(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture, fails: str
+) -> None:
+    """Before, all moved to the present end: records that were still in the log were not read, and nobody was told."""
+    old, kept = f"part-{fails}-old", f"part-{fails}-kept"
+    options = {"subscribe": f"{old},{kept}", "startingOffsets": "latest", "failOnDataLoss": fails}
+    create(cluster, old)
+    create(cluster, kept)
+    ReaderRun(cluster, **options).run(fails=True)
+    produce(cluster, kept, ["kept"])
+    last = age_out(cluster, old)
+    new = ReaderRun(cluster, **options)
+    with caplog.at_level(logging.WARNING, "tidelog.spark"):
+        new.run(fails=True)
+        new.run()
+    assert values(new) == [b"kept"]
+    assert caplog.text.count("chosen again") == 1
+    assert caplog.messages[0].endswith(f"Moved: {old}-0 from offset 1 to offset {last + 1}")
+    assert kept not in caplog.text
+
+
+def test_a_loss_in_a_partition_that_is_not_pinned_moves_no_pin(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic that appears later is read from its start, and what is missing there is told or skipped."""
+    options = {"subscribePattern": "later-.*", "startingOffsets": "latest"}
+    create(cluster, "later-1")
+    ReaderRun(cluster, **options).run(fails=True)
+    produce(cluster, "later-1", ["kept"])
+    create(cluster, "later-2")
+    last = age_out(cluster, "later-2")
+    new = ReaderRun(cluster, **options)
+    with caplog.at_level(logging.WARNING, "tidelog.spark"):
+        with pytest.raises(OffsetOutOfRange, match=f"in 1 partitions.*later-2-0: aged out: offsets 0 to {last - 1}"):
+            new.run()
+        new.options["failOnDataLoss"] = "false"
+        new.run()
+    assert sorted(offset for offset, _ in new.rows) == [1, last]
+    assert b"kept" in values(new)
+    assert "chosen again" not in caplog.text
 
 
 @pytest.mark.parametrize("batch", [0, 4])

@@ -97,10 +97,11 @@ class StreamAdmin(Admin):
         return _snapshot(await self._query(methods.ADMIN_GET_METADATA, request), selection, also)
 
     async def newest_snapshot(self, selection: TopicSelection, *, also: Iterable[str] = ()) -> ClusterSnapshot:
-        """The same, as the node knows it that has applied most of the metadata. That a topic is new, gone, or another
-        one, is believed only of this one. A pattern hides what the caller may not describe: topics in `also` that are
-        not among its matches are asked for by name. Raises ConnectionFailed if no node answers, and the error of a
-        topic for any reason but that it does not exist."""
+        """The same, as the node knows it that has applied most of the metadata: of the nodes known before, and those
+        that the first answer names. That a topic is new, gone, or another one, is believed only of this one. A pattern
+        hides what the caller may not describe: topics in `also` that are not among its matches are asked for by name.
+        Raises ConnectionFailed if no node answers, and the error of a topic for any reason but that it does not
+        exist."""
         newest = _snapshot(await self._newest_answer(_metadata_request(selection, also)), selection, also)
         hidden = sorted(set(also) - newest.topics.keys())
         if selection.pattern is None or not hidden:
@@ -110,10 +111,11 @@ class StreamAdmin(Admin):
 
     async def _newest_answer(self, request: admin_pb2.GetMetadataRequest) -> admin_pb2.GetMetadataResponse:
         newest = await self._query(methods.ADMIN_GET_METADATA, request)  # retries until a node answers
+        named = (Endpoint(node.host, node.port) for node in newest.nodes)  # more than the bootstrap addresses at first
         answers = await asyncio.gather(
             *(
                 self._cluster.transport.call(endpoint, methods.ADMIN_GET_METADATA, request, timeout_ms=QUERY_TIMEOUT_MS)
-                for endpoint in self._cluster.candidates()
+                for endpoint in dict.fromkeys([*self._cluster.candidates(), *named])
             ),
             return_exceptions=True,
         )

@@ -7,7 +7,7 @@ Holes need no care: ranges count offsets, and the last stable offset lies behind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidelog.spark.options.offset_bounds import EARLIEST, Bound
@@ -32,6 +32,12 @@ class Backlog:
     ends: Mapping[TopicPartition, Offset]
     losses: tuple[Loss, ...]
     skipped: int
+
+    @property
+    def start_losses(self) -> tuple[Loss, ...]:
+        """Losses in the partitions of `start`; the others are in partitions that are new to the query."""
+        known = {key for key, _, _ in self.start}
+        return tuple(loss for loss in self.losses if loss.topic_partition in known)
 
     @property
     def available(self) -> int:
@@ -108,6 +114,24 @@ def _end(key: TopicPartition, state: LogState, target: Target | None) -> Offset:
         return state.end
     topic_id, end = target.get(key, (None, Offset(0)))
     return min(state.end, end) if topic_id == state.topic_id else Offset(0)
+
+
+def chosen_again(
+    pin: StreamOffset, chosen: StreamOffset, lost: Container[TopicPartition]
+) -> dict[TopicPartition, tuple[TopicId, PartitionPosition]]:
+    """A pin whose partitions in `lost` have the position that was chosen now; all others keep theirs. Partitions that
+    are not in the pin are new to the query and get none.
+
+    chosen: a partition that it does not have is gone, and left out if it is lost. A topic that it has with another id
+    was created again in between: all its partitions are lost."""
+    positions = {}
+    for key, topic_id, position in pin:
+        topic = chosen.topics.get(key.topic)
+        if key not in lost and (topic is None or topic.topic_id == topic_id):
+            positions[key] = (topic_id, position)
+        elif topic is not None and key.partition in topic.partitions:
+            positions[key] = (topic.topic_id, topic.partitions[key.partition])
+    return positions
 
 
 def split_start(start: StreamOffset, end: StreamOffset, starting: Bound) -> tuple[StreamOffset, set[TopicPartition]]:

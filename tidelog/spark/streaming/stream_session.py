@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
@@ -28,6 +28,7 @@ from tidelog.spark.streaming.stream_planner import (
     Backlog,
     Target,
     changed_partitions,
+    chosen_again,
     find_backlog,
     plan_batch,
     split_start,
@@ -104,12 +105,31 @@ class StreamSession:
         if self._initial is None:
             self._initial = await self._progress.find_pin()
             self._is_open = self._initial is not None
-        return await self._pin_start() if self._initial is None else self._initial
+        return await self._pin(await self._choose_start()) if self._initial is None else self._initial
 
-    async def _pin_start(self) -> StreamOffset:
-        chosen = await self._choose_start()
+    async def _pin(self, chosen: StreamOffset) -> StreamOffset:
         await self._progress.pin(chosen)
         self._initial, self._is_open = chosen, False
+        return chosen
+
+    async def _pin_again(self, pin: StreamOffset, losses: Sequence[Loss]) -> StreamOffset:
+        """Choose the start again in the partitions whose pinned position is lost, and only there. It has a lineage of
+        its own: a batch that another checkpoint began at the former pin does not begin at this one."""
+        positions = chosen_again(pin, await self._choose_start(), {loss.topic_partition for loss in losses})
+        moved = [
+            f"{key} from offset {before.next_offset} "
+            + (f"to offset {positions[key][1].next_offset}" if key in positions else "to none, it is left out")
+            for key, topic_id, before in pin
+            if positions.get(key) != (topic_id, before)
+        ]
+        chosen = await self._pin(self._start_at(positions))
+        _log.warning(
+            "the start of the query, which was pinned in the group %r before, is chosen again in the partitions where "
+            "it is not in the log any more: %s. Moved: %s",
+            self._progress.group_id,
+            "; ".join(map(str, losses)),
+            "; ".join(moved),
+        )
         return chosen
 
     async def freeze(self) -> None:
@@ -132,14 +152,8 @@ class StreamSession:
         backlog, _ = await asyncio.gather(self._backlog(start), self._progress.check_owner())
         if start != self._initial:
             self._progress.note_progress(start)
-        elif self._is_open and backlog.losses:
-            _log.warning(
-                "the start of the query, which was pinned in the group %r before, is chosen again, since it is not in "
-                "the log any more: %s",
-                self._progress.group_id,
-                "; ".join(map(str, backlog.losses)),
-            )
-            start = await self._pin_start()
+        elif self._is_open and backlog.start_losses:
+            start = await self._pin_again(start, backlog.start_losses)
             backlog = await self._backlog(start)
         else:
             self._progress.keep_pin(start)
@@ -218,6 +232,9 @@ class StreamSession:
             else:
                 position = self._given_start(key, place, earliest[key], latest[key])
             positions[key] = (snapshot.leadership(key)[0], position)
+        return self._start_at(positions)
+
+    def _start_at(self, positions: Mapping[TopicPartition, tuple[TopicId, PartitionPosition]]) -> StreamOffset:
         lineage = uuid4().hex[:LINEAGE_CHARACTERS] if positions else ""
         return stream_offset(self._cluster_id, lineage, positions)
 
