@@ -5,11 +5,12 @@ import pickle
 
 import pytest
 
-from tidelog.errors import InvalidConfig
+from tidelog.errors import InvalidConfig, UnknownTopicOrPartition
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 from tidelog.spark.options.batch_options import parse_batch_options
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST
+from tidelog.spark.options.topic_selection import ensure_present, topic_selection
 from tidelog.types import Isolation, TopicPartition
 
 CLUSTER = {"tidelog.bootstrap.servers": "localhost:9092"}
@@ -171,3 +172,24 @@ def test_an_expression_that_needs_exponential_time_elsewhere_is_matched_at_once(
     pattern = parse_batch_options({**CLUSTER, "subscribePattern": text}).query.selection.pattern
     assert pattern is not None
     assert not pattern.matches("a" * 249)
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"subscribe": "a,b"}, None),
+        ({"subscribe": "x,a,y"}, "to read 'x', 'y', which the cluster does not have"),
+        ({"subscribePattern": "x.*"}, None),
+        ({"assign": '{"a": [0, 1]}'}, None),
+        ({"assign": '{"a": [1, 2], "x": [0, 1]}'}, r"read 'x', a-2 \('a' has 2 partitions, numbered from 0\), which"),
+    ],
+)
+def test_all_that_the_options_name_and_the_cluster_does_not_have_is_named(
+    given: dict[str, str], missing: str | None
+) -> None:
+    selection, counts = topic_selection(given), {"a": 2, "b": 1}
+    if missing is None:
+        ensure_present(selection, counts)
+        return
+    with pytest.raises(UnknownTopicOrPartition, match=missing):
+        ensure_present(selection, counts)

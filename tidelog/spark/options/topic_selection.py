@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import re2
 
-from tidelog.errors import InvalidConfig
+from tidelog.errors import InvalidConfig, UnknownTopicOrPartition
 from tidelog.spark.options.option_values import PARTITION_MAX, json_object
 from tidelog.types import PartitionIndex, TopicPartition
 
@@ -42,6 +42,25 @@ class TopicSelection:
         if self.pattern is not None:
             return f"subscribePattern={self.pattern.text}"
         return f"assign={','.join(map(str, self.assigned or ()))}"
+
+
+def ensure_present(selection: TopicSelection, partition_counts: Mapping[str, int]) -> None:
+    """Check that there is each topic and partition that the options name. partition_counts: of each topic that exists.
+
+    Raises UnknownTopicOrPartition, which names all that are missing."""
+    assigned = selection.assigned or ()
+    names = selection.topics or tuple(dict.fromkeys(key.topic for key in assigned))
+    missing = [repr(name) for name in names if name not in partition_counts]
+    missing += [
+        f"{key} ({key.topic!r} has {partition_counts[key.topic]} partitions, numbered from 0)"
+        for key in assigned
+        if key.topic in partition_counts and key.partition >= partition_counts[key.topic]
+    ]
+    if missing:
+        raise UnknownTopicOrPartition(
+            f"the query is to read {', '.join(missing)}, which the cluster does not have: correct the names and "
+            "numbers (`tidelog topic list`), or create them"
+        )
 
 
 def topic_selection(given: Mapping[str, str]) -> TopicSelection:

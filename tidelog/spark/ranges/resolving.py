@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidelog.client.admin import Admin, TopicDescription
-from tidelog.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from tidelog.errors import OffsetOutOfRange
 from tidelog.spark.options.batch_options import BatchOptions
 from tidelog.spark.options.connection_options import ConnectionOptions
 from tidelog.spark.options.offset_bounds import EARLIEST, LATEST, Bound
-from tidelog.spark.options.topic_selection import TopicSelection
+from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
 from tidelog.spark.ranges.planning import OffsetRange, PartitionBounds, TaskRanges, offset_range, require_all, tasks_of
 from tidelog.spark.ranges.range_filter import RangeFilter
 from tidelog.types import INTERNAL_TOPICS, Isolation, Offset, TopicPartition
@@ -91,16 +91,10 @@ async def selected_topics(admin: Admin, selection: TopicSelection) -> dict[str, 
 def selected_partitions(topics: dict[str, TopicDescription], selection: TopicSelection) -> list[TopicPartition]:
     """The partitions of the selection, by topic and number. Raises UnknownTopicOrPartition if an assigned one does not
     exist."""
-    available = [TopicPartition(name, one.partition) for name in sorted(topics) for one in topics[name].partitions]
-    if selection.assigned is None:
-        return available
-    missing = sorted(set(selection.assigned) - set(available))
-    if missing:
-        raise UnknownTopicOrPartition(
-            f"option 'assign': unknown partitions {', '.join(map(str, missing))}; topic "
-            f"{missing[0].topic!r} has {len(topics[missing[0].topic].partitions)} partitions, numbered from 0"
-        )
-    return list(selection.assigned)
+    ensure_present(selection, {name: len(topic.partitions) for name, topic in topics.items()})
+    if selection.assigned is not None:
+        return list(selection.assigned)
+    return [TopicPartition(name, one.partition) for name in sorted(topics) for one in topics[name].partitions]
 
 
 @dataclass(frozen=True, slots=True)

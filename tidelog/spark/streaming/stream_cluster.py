@@ -16,7 +16,7 @@ from tidelog.errors import Retry, TidelogError, UnknownTopicOrPartition
 from tidelog.protocol import methods
 from tidelog.protocol.status import from_proto
 from tidelog.protocol.v1 import admin_pb2, data_pb2
-from tidelog.spark.options.topic_selection import TopicSelection
+from tidelog.spark.options.topic_selection import TopicSelection, ensure_present
 from tidelog.types import (
     INTERNAL_TOPICS,
     Endpoint,
@@ -68,13 +68,7 @@ class ClusterSnapshot:
 
     def all_partitions(self, selection: TopicSelection) -> list[TopicPartition]:
         """The same. Raises UnknownTopicOrPartition if a topic or partition that the options name does not exist."""
-        missing = [name for name in selection.topics or () if name not in self.topics]
-        missing += [str(key) for key in selection.assigned or () if self.topic_id(key) is None]
-        if missing:
-            raise UnknownTopicOrPartition(
-                f"the query is to read {', '.join(missing)}, which the cluster does not have: correct the names "
-                "(`tidelog topic list`), or create them"
-            )
+        ensure_present(selection, {name: len(topic.leader_epochs) for name, topic in self.topics.items()})
         return self.partitions(selection)
 
 
