@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from tidelog import sync
 from tidelog.cli import main
 from tidelog.jobs import archive, audit, job_session, profile, restore
+from tidelog.jobs.archive import ArchiveProgress, _watch
 from tidelog.jobs.audit import AuditReport, _report_lines
-from tidelog.jobs.job_arguments import INT64_MAX, whole_number
-from tidelog.jobs.job_frame import job_parser, run_job, sentence_of
+from tidelog.jobs.job_arguments import INT64_MAX, interval, whole_number
+from tidelog.jobs.job_frame import JobTerminated, job_parser, run_job, sentence_of
+from tidelog.jobs.job_session import spark_session
 from tidelog.jobs.partition_audit import PartitionReport, ReplicaReport
 from tidelog.types import NodeId, Offset
 
@@ -34,6 +36,9 @@ FROM, TO = ("--from", "a"), ("--to", "a")
         ("archive", ("t", *TO, "--start", "yesterday"), "--start: 'yesterday': use earliest, latest or milliseconds"),
         ("archive", ("t", *TO, "--start", "-5"), "--start: '-5': use earliest"),
         ("archive", ("t", *TO, "--trigger", "10 bananas"), "--trigger: '10 bananas' is no duration"),
+        ("archive", ("t", *TO, "--trigger", "10seconds"), "--trigger: '10seconds' is no duration"),
+        ("archive", ("t", *TO, "--trigger", "0.5 minutes"), "--trigger: '0.5 minutes' is no duration"),
+        ("archive", ("t", *TO, "--trigger", "1.5 milliseconds"), "--trigger: '1.5 milliseconds' is no duration"),
         ("archive", (*TO, "--pattern", "("), "--pattern: '(' is not a regular expression of RE2 (missing"),
         ("archive", ("t", *TO, "--offsets-per-batch", "-3"), "--offsets-per-batch: '-3': use a whole number from 1"),
         ("archive", ("t", *TO, "--compression", "brotlix"), "--compression: invalid choice: 'brotlix'"),
@@ -70,6 +75,18 @@ def test_a_wrong_command_line_ends_with_2_in_its_own_words(
     out, err = capsys.readouterr()
     assert said in err and not out
     assert main(["-b", NOWHERE, "job", job, *arguments]) == 2
+
+
+def test_an_interval_is_one_of_spark() -> None:
+    for text in (
+        "10 seconds",
+        "1 minute",
+        "1.5 second",
+        "interval 2 HOURS",
+        "1 minute 0.25 seconds",
+        "500  milliseconds",
+    ):
+        assert interval(f" {text} ") == text
 
 
 @given(st.text(), st.integers(0, 9))
@@ -155,6 +172,152 @@ def test_the_cause_is_found_below_the_method_that_py4j_names() -> None:
     said = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading a.parquet.; Checksum error: a.parquet"
     assert sentence_of(RuntimeError(text)) == said
     assert sentence_of(RuntimeError(text.partition("Caused")[0])) == said.partition(";")[0]
+
+
+class JavaError:
+    """An error in the JVM, whose stack trace py4j asks for; None: the JVM has ended."""
+
+    _target_id = "o7"
+
+    def __init__(self, trace: str | None) -> None:
+        self._gateway_client, self._trace = self, trace
+
+    def send_command(self, _: str) -> str:
+        if self._trace is None:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return "ys" + self._trace.replace("\n", "\\n")  # success, a string
+
+
+ABSENT = "the JVM of Spark does not answer; if it has ended, the system's log may say why"
+
+
+@pytest.mark.parametrize(
+    ("trace", "said"),
+    [
+        (
+            "java.lang.IncompatibleClassChangeError: class SparkView can not implement View\n\tat java.base/X\n",
+            "IncompatibleClassChangeError: class SparkView can not implement View",
+        ),
+        ("java.lang.NoClassDefFoundError: org/x/Y\n\tat X\n\t... 2 more\n", "NoClassDefFoundError: org/x/Y"),
+        ("java.lang.StackOverflowError\n\tat X\n", "StackOverflowError"),
+        ("org.x.Failure: \nmore\n\tat X\n", "Failure"),
+        (
+            "java.lang.ExceptionInInitializerError\n\nCaused by: x.W: no\n\tat Y\nCaused by: java.io.IOException: no",
+            "ExceptionInInitializerError; IOException: no",
+        ),
+        (None, f"An error occurred while calling o108.toTable: {ABSENT}"),
+    ],
+)
+def test_every_error_of_java_is_told_with_its_cause(trace: str | None, said: str) -> None:
+    py4j: Any = pytest.importorskip("py4j.protocol")
+    error = py4j.Py4JJavaError("An error occurred while calling o108.toTable.\n", JavaError(trace))
+    assert sentence_of(error) == said
+
+
+def test_an_error_without_an_error_of_java_or_without_a_message_is_told() -> None:
+    py4j: Any = pytest.importorskip("py4j.protocol")
+    calling = "An error occurred while calling o1.f"
+    assert sentence_of(py4j.Py4JError(calling)) == f"{calling}: {ABSENT}"
+    traced = py4j.Py4JError(f"{calling}. Trace:\npy4j.Py4JException: Method f([]) does not exist\n\tat X\n")
+    assert sentence_of(traced) == "Method f([]) does not exist"
+    unsaid = "\n\nJVM stacktrace:\njava.lang.UnsupportedOperationException\n\tat X"
+    assert sentence_of(RuntimeError(unsaid)) == "UnsupportedOperationException"
+
+
+class EndedSpark:
+    """A session and a query whose JVM ends while the job waits, by the signal that the job receives if there is one."""
+
+    def __init__(self, error: Exception, number: signal.Signals | None) -> None:
+        self._error, self._signal = error, number
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    def awaitTermination(self, _: int) -> bool:
+        if self._signal is not None:
+            os.kill(os.getpid(), self._signal)
+        raise self._error
+
+
+def watched(error: Exception, number: signal.Signals | None, *, continuous: bool) -> bool:
+    spark: Any = EndedSpark(error, number)
+    return _watch(spark, spark, ArchiveProgress(), Namespace(quiet=True, continuous=continuous))
+
+
+@pytest.mark.parametrize("kind", ["refused", "py4j"])
+def test_an_archive_whose_jvm_ends_by_the_same_signal_was_stopped(kind: str) -> None:
+    py4j: Any = pytest.importorskip("py4j.protocol")
+    error = ConnectionRefusedError() if kind == "refused" else py4j.Py4JError("An error occurred while calling o1.f")
+    assert watched(error, signal.SIGTERM, continuous=True)
+    with pytest.raises(JobTerminated):
+        watched(error, signal.SIGTERM, continuous=False)
+    with pytest.raises(type(error)) as raised:
+        watched(error, None, continuous=True)
+    assert raised.value is error, "the end of the JVM by itself, not what stopping the query says then"
+    with pytest.raises(ZeroDivisionError):
+        watched(ZeroDivisionError(), signal.SIGTERM, continuous=True)
+
+
+@pytest.fixture
+def pyspark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """PySpark, without Java."""
+    module: Any = pytest.importorskip("pyspark.sql")
+    monkeypatch.setattr(job_session, "ensure_spark", lambda: None)
+    return module
+
+
+def test_a_session_that_does_not_start_leaves_the_handler_of_interrupts(
+    pyspark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        signal.signal(signal.SIGINT, lambda *_: None)  # as SparkContext does
+        raise RuntimeError("no such master")
+
+    monkeypatch.setattr(pyspark.SparkSession.Builder, "getOrCreate", refuse)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(RuntimeError, match="no such master"), spark_session(Namespace(conf=[], master=None), "any"):
+            pytest.fail("it started")
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class SessionSettings(dict[str, str]):
+    """Settings of a session: a static one can be neither set nor unset."""
+
+    @property
+    def getAll(self) -> dict[str, str]:
+        return dict(self)
+
+    def set(self, key: str, value: str) -> None:
+        self._refuse(key)
+        self[key] = value
+
+    def unset(self, key: str) -> None:
+        self._refuse(key)
+        self.pop(key, None)
+
+    @staticmethod
+    def _refuse(key: str) -> None:
+        if key == "spark.static":
+            raise RuntimeError("[CANNOT_MODIFY_CONFIG] spark.static")
+
+
+def test_a_setting_that_spark_refuses_leaves_the_others_of_an_existing_session(
+    pyspark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {"spark.sql.session.timeZone": "Europe/Oslo", "spark.own": "1"}
+    existing = Namespace(conf=SessionSettings(before))
+    monkeypatch.setattr(pyspark.SparkSession.Builder, "getOrCreate", lambda _: existing)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
+    arguments = Namespace(conf=[("spark.own", "2"), ("spark.static", "x"), ("spark.other", "3")])
+    with (
+        pytest.raises(RuntimeError, match=r"^\[CANNOT_MODIFY_CONFIG\] spark\.static$"),
+        spark_session(arguments, "any"),
+    ):
+        pytest.fail("it started")
+    assert existing.conf == before
 
 
 # --- audit --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -161,6 +162,25 @@ def test_an_archive_is_ended_by_a_signal_in_a_sentence_and_continues(
     assert 0 < rows_in(spark, target) < COUNT
     assert run(*arguments)[0] == 0
     assert rows_in(spark, target) == COUNT
+
+
+def test_a_continuous_archive_ends_well_when_a_signal_ends_the_jvm_too(cluster: LocalCluster, tmp_path: Path) -> None:
+    """As systemd ends a service: each process of it receives SIGTERM. No error of the bridge to the JVM is printed."""
+    target = tmp_path / "service"
+    process = start("archive", cluster, "orders", "--to", str(target), "--continuous", "--trigger", "100 milliseconds")
+    try:
+        cluster.wait_until(
+            lambda: batches_in(target) > 0 or process.poll() is not None, within_s=400, what="a batch is written"
+        )
+        os.killpg(process.pid, signal.SIGTERM)
+        out, err = process.communicate(timeout=400)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    report = json.loads(out)
+    assert report["stopped"] and report["records"] in (0, COUNT), "what the JVM has not told yet is not in the report"
+    assert "Traceback" not in err and "py4j" not in err
+    assert run("archive", None, "--to", str(target), "--verify")[1]["records"] == COUNT
 
 
 def test_a_part_is_restored(cluster: LocalCluster, archive: Path) -> None:

@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +37,7 @@ from tidelog.jobs.job_frame import (
     StopRequest,
     add_spark_arguments,
     connection_of,
+    is_of_spark,
     job_parser,
     print_report,
     run_as_program,
@@ -267,7 +269,11 @@ def _watch(
     spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress, arguments: argparse.Namespace
 ) -> bool:
     """Wait for the end of the query. Returns whether it was asked to stop, which is how a continuous one ends. Raises
-    KeyboardInterrupt if another one was interrupted before its end, and what the query raised."""
+    KeyboardInterrupt if another one was interrupted before its end, and what the query raised.
+
+    A signal to the whole process group, as systemd sends it, ends the JVM as well: what Spark raises once the job was
+    asked to stop is the stop.
+    """
     with StopRequest() as stop:
         try:
             while not query.awaitTermination(1):
@@ -276,10 +282,14 @@ def _watch(
                 if stop.is_asked:
                     silence(spark)
                     query.stop()
+            progress.note(query)
+        except Exception as error:
+            if not stop.is_asked or not (is_of_spark(error) or isinstance(error, ConnectionError)):
+                raise
         finally:
             silence(spark)
-            query.stop()
-            progress.note(query)
+            with suppress(Exception):  # its JVM may have ended
+                query.stop()
         if not arguments.continuous:
             stop.raise_if_asked()
         return stop.is_asked

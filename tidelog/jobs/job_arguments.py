@@ -12,11 +12,9 @@ from typing import Any, Final
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
-_INTERVAL: Final = re.compile(
-    r"(interval\s+)?\d+(\.\d+)?\s*(microsecond|millisecond|second|minute|hour|day|week)s?"
-    r"(\s+\d+(\.\d+)?\s*(microsecond|millisecond|second|minute|hour|day|week)s?)*",
-    re.IGNORECASE,
-)
+_TERM: Final = r"\d+(\s+(microsecond|millisecond|minute|hour|day|week)|(\.\d{1,9})?\s+second)s?"
+"""Of Spark's intervals: white space before the unit, a fraction only of seconds, down to nanoseconds."""
+_INTERVAL: Final = re.compile(rf"(interval\s+)?{_TERM}(\s+{_TERM})*", re.IGNORECASE | re.ASCII)
 
 
 class WrongArguments(Exception):

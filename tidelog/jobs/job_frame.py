@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -34,8 +34,14 @@ TERMINATED: Final = 143
 
 _RAISED: Final = re.compile(r"\btidelog\.[a-z_.]+\.([A-Z][A-Za-z]+): (.+)")
 """An error of Tidelog in the traceback of a Python process that Spark quotes."""
-_JAVA: Final = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)", re.MULTILINE)
-"""An error of Java as py4j quotes it, below a line that names only a method."""
+_CALLING: Final = "An error occurred while calling"
+"""How py4j begins what names only a method; the error of Java is below it, if there is one."""
+_STACK: Final = "JVM stacktrace:"
+"""What PySpark writes below the message of an error of Java."""
+_JAVA: Final = re.compile(
+    rf"(?:^(?:Caused by)?: |(?<=Trace:\n)|(?<={_STACK}\n))(?P<error>[\w.$]+)(?:: *(?P<message>.*))?$", re.MULTILINE
+)
+"""An error of Java and its message, which it need not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +268,26 @@ def is_of_spark(error: BaseException) -> bool:
 def sentence_of(error: BaseException) -> str:
     """The cause that an error of Spark quotes: that of Tidelog, or the first and the last error of Java, or else its
     first line."""
-    text = str(error)
+    text = getattr(error, "errmsg", "")
+    with suppress(Exception):  # py4j asks the JVM for the whole text
+        text = str(error)
     if raised := _RAISED.findall(text):
         return str(raised[-1][1])
-    if text.startswith("An error occurred while calling") and (causes := _JAVA.findall(text)):
-        return "; ".join(dict.fromkeys(cause.strip() for cause in (causes[0], causes[-1])))
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    if not first.startswith((_CALLING, _STACK)):
+        return first
+    causes = [_words_of(found["error"], (found["message"] or "").strip()) for found in _JAVA.finditer(text)]
+    if not causes:
+        return f"{first.rstrip('.')}: the JVM of Spark does not answer; if it has ended, the system's log may say why"
+    return "; ".join(dict.fromkeys((causes[0], causes[-1])))
+
+
+def _words_of(error: str, message: str) -> str:
+    """An error of Java in words. The messages of Java's own errors often only name a class or a file."""
+    name = error.rpartition(".")[2]
+    if not message:
+        return name
+    return f"{name}: {message}" if error.startswith("java.") else message
 
 
 def run_as_program(main: Callable[[], int], file: str) -> int:

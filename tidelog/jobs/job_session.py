@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import UnsupportedVersion
+from tidelog.jobs.job_frame import is_of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,14 +75,15 @@ def spark_session(
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         existing = SparkSession.builder.getOrCreate()
         before = existing.conf.getAll
-        for key, value in chosen.items():
-            existing.conf.set(key, value)
-        _bound_shuffles(existing)
         try:
+            for key, value in chosen.items():
+                existing.conf.set(key, value)
+            _bound_shuffles(existing)
             yield existing
         finally:
             for key in (*chosen, SHUFFLE_PARTITIONS):
-                existing.conf.set(key, before[key]) if key in before else existing.conf.unset(key)
+                with suppress(Exception):  # a static one was not set either
+                    existing.conf.set(key, before[key]) if key in before else existing.conf.unset(key)
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.appName(f"tidelog {name}")
@@ -92,7 +94,7 @@ def spark_session(
         builder = builder.config(key, value)
     with _own_interrupts():
         session: SparkSession = builder.getOrCreate()
-    logging.getLogger().addFilter(_is_no_interrupt)
+    logging.getLogger().addFilter(_is_logged)
     try:
         silence(session, STREAM_LOG)
         _bound_shuffles(session)
@@ -102,12 +104,13 @@ def spark_session(
             silence(session)
             session.sparkContext.cancelAllJobs()
             session.stop()
-        logging.getLogger().removeFilter(_is_no_interrupt)
+        logging.getLogger().removeFilter(_is_logged)
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Whether to log it: py4j logs the stack trace of the interrupt that ends a job."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+def _is_logged(record: logging.LogRecord) -> bool:
+    """Whether to log it: py4j logs the stack trace of what the job hears of, the interrupt or the JVM's end."""
+    error = record.exc_info[1] if record.exc_info else None
+    return error is None or not (isinstance(error, KeyboardInterrupt) or is_of_spark(error))
 
 
 def _bound_shuffles(session: SparkSession) -> None:
@@ -118,10 +121,10 @@ def _bound_shuffles(session: SparkSession) -> None:
 def silence(session: SparkSession, logger: str = "") -> None:
     """Turn loggers off in the driver's JVM: this one and those below it; none named: all, because what Spark logs while
     its tasks are ended is no failure. A session that the job did not start keeps its log."""
-    jvm: Any = session._jvm
-    if not session.sparkContext.getConf().contains(OWN):
-        return
-    with suppress(Exception):  # Spark may have another logging library
+    with suppress(Exception):  # Spark may have another logging library, or its JVM may have ended
+        if not session.sparkContext.getConf().contains(OWN):
+            return
+        jvm: Any = session._jvm
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
         log4j.core.config.Configurator.setAllLevels(logger, log4j.Level.OFF)
@@ -132,6 +135,8 @@ def _own_interrupts() -> Iterator[None]:
     """Keep the handler of SIGINT: PySpark's cancels all jobs, whose ends Spark would log, before the job hears of
     it."""
     before = signal.getsignal(signal.SIGINT)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, before)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
