@@ -146,7 +146,7 @@ def test_a_command_without_tls_says_what_to_configure(
     assert said.count("is signed by no authority in") == 1
     assert said.endswith("--tls-ca FILE, before the subcommand (TIDELOG_TLS_CA).")
     assert main([*options(certs)[:4], "topic", "list"]) == 1
-    assert capfd.readouterr().err == "tidelog: tls: certificate is given without key; name both files\n"
+    assert tidelogs(capfd.readouterr().err) == "tidelog: tls: certificate is given without key; name both files"
 
 
 @pytest.mark.parametrize("wrong", [{"ca": ""}, {"ca": 7}, {"certificate": "a.pem"}, {"key": "a.key"}])
