@@ -162,7 +162,8 @@ class AdminHandlers:
                 answers.append(TopicMetadata(name, error=refusal))
             elif topic is None:
                 missing = UnknownTopicOrPartition(
-                    f"topic {name!r} does not exist, as far as this node knows; create it"
+                    f"topic {name!r} does not exist, as far as this node knows: check its name (`tidelog topic list`), "
+                    f"or create it (`tidelog topic create {name}`)"
                 )
                 answers.append(TopicMetadata(name, error=missing))
             else:
