@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.jobs.log_histogram import LogHistogram
@@ -27,7 +28,7 @@ Array: TypeAlias = Any
 """An Arrow array."""
 
 PARTIAL: Final = "found string"
-"""The one column of a pass: JSON, one row for each task."""
+"""The one column of a pass: JSON, one row for each range."""
 SAMPLE_BYTES: Final = 64 * 1024
 """Keys and values of one batch of the sample: about what a producer sends under load."""
 HOLES_MAX: Final = 5
@@ -126,24 +127,39 @@ class RangeProfile:
 
 
 def bounds_pass(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The bounds of a range, from its rows with topic, partition, offset and timestamp."""
+    """The bounds of each range of a task, from its rows with topic, partition, offset and timestamp."""
     _, pc = _arrow()
-    first: tuple[str, int, int] | None = None
-    last_offset = last_time = 0
-    lowest, highest = [], []
+    for (topic, partition), parts in _by_partition(batches):
+        first_offset: int | None = None
+        last_offset = last_time = 0
+        lowest, highest = [], []
+        for part in parts:
+            times = _milliseconds(part)
+            first_offset = part.column("offset")[0].as_py() if first_offset is None else first_offset
+            last_offset, last_time = part.column("offset")[-1].as_py(), times[-1].as_py()
+            lowest.append(pc.min(times).as_py())
+            highest.append(pc.max(times).as_py())
+        yield _row([topic, partition, first_offset, last_offset, last_time, min(lowest), max(highest)])
+
+
+def _by_partition(
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[tuple[tuple[str, int], Iterator[pa.RecordBatch]]]:
+    """The rows of a task, which may have read several short ranges one after the other, partition by partition."""
+    return groupby(_parts(batches), lambda part: (part.column("topic")[0].as_py(), part.column("partition")[0].as_py()))
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches without empty ones, divided where another partition begins."""
+    _, pc = _arrow()
     for batch in batches:
         if not batch.num_rows:
             continue
-        first = first or (batch.column("topic")[0].as_py(), *(batch.column(name)[0].as_py() for name in _PLACE))
-        times = _milliseconds(batch)
-        last_offset, last_time = batch.column("offset")[-1].as_py(), times[-1].as_py()
-        lowest.append(pc.min(times).as_py())
-        highest.append(pc.max(times).as_py())
-    if first is not None:
-        yield _row([*first, last_offset, last_time, min(lowest), max(highest)])
-
-
-_PLACE: Final = ("partition", "offset")
+        topics, partitions = batch.column("topic"), batch.column("partition")
+        changes = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(partitions[1:], partitions[:-1]))
+        borders = [0, *(each + 1 for each in pc.indices_nonzero(changes).to_pylist()), batch.num_rows]
+        for start, end in pairwise(borders):
+            yield batch.slice(start, end - start)
 
 
 def predecessors_of(bounds: Iterable[RangeBounds]) -> dict[tuple[str, int], list[Predecessor]]:
@@ -172,19 +188,16 @@ def profile_pass(predecessors: Predecessors, unit_ms: int) -> Any:
 
 
 def _profile(predecessors: Predecessors, unit_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The figures of a range, from its rows with all columns."""
-    profiler: RangeProfiler | None = None
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        if profiler is None:
-            topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
-            profiler = RangeProfiler(
-                topic, partition, _before(predecessors, topic, partition, batch.column("offset")[0].as_py()), unit_ms
-            )
-        profiler.add(batch)
-    if profiler is not None:
-        yield _row([profiler.topic, profiler.partition, profiler.found.to_json()])
+    """The figures of each range of a task, from its rows with all columns."""
+    for (topic, partition), parts in _by_partition(batches):
+        profiler: RangeProfiler | None = None
+        for part in parts:
+            if profiler is None:
+                before = _before(predecessors, topic, partition, part.column("offset")[0].as_py())
+                profiler = RangeProfiler(topic, partition, before, unit_ms)
+            profiler.add(part)
+        if profiler is not None:
+            yield _row([topic, partition, profiler.found.to_json()])
 
 
 def _before(predecessors: Predecessors, topic: str, partition: int, first: int) -> Predecessor:
@@ -243,7 +256,8 @@ class RangeProfiler:
         if len(sizes):
             self.found.hole_count += len(sizes)
             self.found.absent_offsets += pc.sum(sizes).as_py()
-            largest = pc.array_sort_indices(sizes, order="descending")[:HOLES_MAX]
+            table = pa.table({"size": sizes, "start": starts})
+            largest = pc.sort_indices(table, [("size", "descending"), ("start", "descending")])[:HOLES_MAX]
             new = [(sizes[each.as_py()].as_py(), starts[each.as_py()].as_py()) for each in largest]
             self.found.holes = sorted([*self.found.holes, *new], reverse=True)[:HOLES_MAX]
         self._offset = offsets[-1].as_py()
