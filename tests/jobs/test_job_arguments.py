@@ -273,6 +273,7 @@ def test_a_session_that_does_not_start_leaves_the_handler_of_interrupts(
         signal.signal(signal.SIGINT, lambda *_: None)  # as SparkContext does
         raise RuntimeError("no such master")
 
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)  # other tests may have one
     monkeypatch.setattr(pyspark.SparkSession.Builder, "getOrCreate", refuse)
     before = signal.getsignal(signal.SIGINT)
     try:

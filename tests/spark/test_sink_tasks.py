@@ -25,7 +25,6 @@ from tidelog.client.sync_transaction import SyncTransaction
 from tidelog.client.transaction_events import PreparedTransaction
 from tidelog.errors import (
     InvalidRequest,
-    NodeShuttingDown,
     ProducerFenced,
     RequestTimedOut,
     TransactionAborted,
@@ -562,23 +561,6 @@ def test_a_task_whose_commit_has_no_answer_finds_out(
             run.attempt(1, 0, ["a"])
     run.batch(1, [["a"]])
     assert sink.committed() == Counter("xa")
-
-
-def test_a_coordinator_that_moves_while_ids_are_listed_is_asked_again(
-    sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sink.run().batch(0, [["a"]])
-    listed, failures = Admin.list_transactions, [NodeShuttingDown("gone"), NodeShuttingDown("gone")]
-
-    async def moving(self: Admin, **given: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return await listed(self, **given)
-
-    monkeypatch.setattr(Admin, "list_transactions", moving)
-    sink.run().batch(1, [["b"]])
-    assert not failures
-    assert sink.committed() == Counter("ab")
 
 
 def test_a_group_that_something_else_uses_is_not_taken_for_the_sinks(sink: Sink) -> None:
