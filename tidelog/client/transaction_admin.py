@@ -145,7 +145,7 @@ class TransactionAdmin(AdminCalls):
 
         async def ask(to: Endpoint, timeout_ms: int) -> transactions_pb2.ListTransactionsResponse:
             return await self._cluster.transport.call(
-                to, methods.TRANSACTIONS_LIST_TRANSACTIONS, request, timeout_ms=timeout_ms
+                to, methods.TRANSACTIONS_LIST_TRANSACTIONS, request, timeout_ms=min(self._timeout_ms, timeout_ms)
             )
 
         answers = await list_all(
