@@ -3,7 +3,8 @@
 Invariants:
   1. A log that is not in the metadata, or belongs to another topic there, is set aside and reported, never deleted.
   2. A log that had records and is missing, or cannot be used, is not created again while the replica is in the in-sync
-     or the eligible set.
+     or the eligible set. One that is missing was reported at registration, so its replica leads only if an unclean
+     election accepted the loss: then the log is created.
   3. If the metadata names the log directory of a replica, its log is used and created only there (KIP-858).
 
 Not here: the use of a log (replica.py), log directories and the identity of logs (storage/directory/).
@@ -113,12 +114,14 @@ class LogRegistry:
         """Create a log. Returns None if that failed or is not allowed now; the caller tries again."""
         name = TopicPartition(topic.name, state.partition)
         if self._me in state.counted_on:
-            if self._logs.is_missing(state.key):
+            if self._logs.is_missing(state.key) and state.leader != self._me:
                 self._log_once(name, "it had records and is missing; waiting until the replica has left both sets")
                 return None
             if state.key in self._unusable:
                 self._log_once(name, "it exists but is unusable; restart the node, or wait until it is in neither set")
                 return None
+        if self._logs.is_missing(state.key) and state.leader == self._me:
+            _log.error("%s: unclean election of a replica whose log is missing: its records are lost", name)
         self._unusable.discard(state.key)
         wanted = state.directory_of(self._me)
         try:

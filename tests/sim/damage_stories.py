@@ -10,7 +10,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import away_from_voter, eligible, on_two_nodes
-from tests.sim.log_stories import three_replicas
+from tests.sim.log_stories import remove_all, three_replicas
 from tests.sim.stories import TOPIC, durable_offset, fenced, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import CorruptLog, CorruptRecord
@@ -279,6 +279,28 @@ def damaged_replica_waits_for_a_leader(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def unclean_election_of_a_log_that_is_gone(sim: Simulation) -> None:
+    """The directory of the only log is deleted by hand. Nobody leads, and no empty log takes its place, until an
+    operator accepts the loss: then its node creates the log and takes new records."""
+    [only] = away_from_voter(sim, 3, replicas=1, min_insync=1)
+    log = f"/data/{TOPIC}-0"
+    write(sim, 0, "a", 5)
+    sim.run_until(lambda: durable_offset(sim, only, 0) == 5, what="they are durable")
+    sim.kill(only)
+    sim.run_until(lambda: fenced(sim, only), what="it is fenced")
+    remove_all(sim.machines[only].disk, log)
+    sim.machines[only].disk.remove_directory(log)
+    sim.restart(only)
+    sim.run_until(lambda: not fenced(sim, only), what="it is back")
+    sim.never(lambda: sim.leader(TOPIC) >= 0, seconds=3, what="led with an empty log")
+    assert not sim.machines[only].disk.is_directory(log), "created before the loss was accepted"
+    sim.checkers.may_have_lost(sim.partition(TOPIC).key)
+    assert sim.elect(TOPIC, 0, unclean=True).leader == only
+    sim.run_until(lambda: leads(sim, only, 0), what="it leads with a new log")
+    write(sim, 0, "b", 3)
+    sim.must_heal(lossy=True)
+
+
 def unclean_leader_has_fewer_records(sim: Simulation) -> None:
     """The only member of the set is down, and an operator lets a replica with fewer records lead. After its restart
     the member removes committed records from its log and keeps a copy of it."""
@@ -317,5 +339,6 @@ ALL = (
     unclean_election_of_a_replica_found_damaged,
     unclean_election_of_a_replica_that_starts_damaged,
     damaged_replica_waits_for_a_leader,
+    unclean_election_of_a_log_that_is_gone,
     unclean_leader_has_fewer_records,
 )

@@ -73,6 +73,7 @@ NEED_ONE_VOTER = {
     slow_truncation_stories.watermark_checkpoint_above_a_truncation,
     damage_stories.damaged_replica_waits_for_a_leader,
     damage_stories.unclean_election_keeps_sound_batches,
+    damage_stories.unclean_election_of_a_log_that_is_gone,
     damage_stories.unclean_election_of_a_replica_found_damaged,
     damage_stories.unclean_election_of_a_replica_that_starts_damaged,
     damage_stories.unclean_leader_has_fewer_records,

@@ -12,6 +12,7 @@ from storage.directory import kept_copy, salvage
 from storage.segment import segment
 from tests.sim import damage_stories
 from tests.sim.mutants.mutant import Mutant, Patch
+from tidelog.types import NO_NODE
 
 
 def a_clean_stop_is_ignored(patch: Patch) -> None:
@@ -50,6 +51,16 @@ def lost_records_are_not_copied(patch: Patch) -> None:
     """Records that an unclean election loses are deleted from the disk as well."""
     patch.setattr(salvage, "keep_copy", lambda *_: None)
     patch.setattr(kept_copy, "keep_copy", lambda *_: None)
+
+
+def the_loss_of_a_missing_log_cannot_be_accepted(patch: Patch) -> None:
+    """The log of an uncleanly elected leader is not created if it had records and is missing."""
+    make = log_registry.LogRegistry.make
+
+    async def unless_it_had_records(self: Any, topic: Any, state: Any) -> Any:
+        return await make(self, topic, replace(state, leader=NO_NODE))
+
+    patch.setattr(log_registry.LogRegistry, "make", unless_it_had_records)
 
 
 def rejected_bytes_are_not_verified(patch: Patch) -> None:
@@ -106,6 +117,12 @@ MUTANTS: Final = (
         "rule 6",
         damage_stories.unclean_leader_has_fewer_records,
         "the copy has the removed records",
+    ),
+    Mutant(
+        the_loss_of_a_missing_log_cannot_be_accepted,
+        "rule 6",
+        damage_stories.unclean_election_of_a_log_that_is_gone,
+        "it leads with a new log",
     ),
     Mutant(
         rejected_bytes_are_not_verified,
