@@ -21,7 +21,7 @@ from uuid import UUID
 
 from storage.files.file_system import Files, read_file, write_file
 from tidelog.errors import CorruptLog
-from tidelog.types import EpochStart, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import EpochStart, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition, is_topic_name
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -47,6 +47,8 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, Offset]:
     offsets = {}
     for line in _read(files, path) or ():
         topic, partition, offset = _fields(path, line, 3)
+        if not is_topic_name(topic):
+            raise CorruptLog(f"{path}: {topic!r} in line {line!r} is no topic name: the file is damaged")
         offsets[TopicPartition(topic, PartitionIndex(_number(path, line, partition)))] = Offset(
             _number(path, line, offset)
         )

@@ -95,6 +95,8 @@ class DirectoryClaims:
         """True if the directory comes from Kafka and is opened here for the first time."""
         self.marks = DurableOffsets(files, path)
         self._files, self._path = files, path
+        self._damaged: set[str] = set()
+        """The names of the checkpoints that could not be read."""
         self._recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         self._high_watermarks = self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = self._checkpoint(LOG_START_CHECKPOINT)
@@ -111,6 +113,7 @@ class DirectoryClaims:
             claimed = read_offsets(self._files, path)
         except CorruptLog as error:
             self.notes.append(f"{error.message}; all logs are recovered from their beginning")
+            self._damaged.add(name)
             claimed = {}
         return OffsetCheckpoint(self._files, path, claimed)
 
@@ -123,6 +126,7 @@ class DirectoryClaims:
             clean,
             max(self._cleaned.claimed.get(tp, Offset(0)), self._cleaning.claimed.get(tp, Offset(0))),
             self._foreign,
+            LOG_START_CHECKPOINT in self._damaged,
         )
 
     def high_watermark(self, tp: TopicPartition) -> Offset:

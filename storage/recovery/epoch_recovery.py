@@ -8,6 +8,7 @@ Invariants:
   2. The entries of a log of v2 reach back to its log start. If the recorded log start is lost, the log begins at its
      first segment, below the first entry: the entries of those batches are added. Without them a follower would find no
      epoch in common and would restart, below what it had committed.
+     Messages of v0 and v1 below it have no epoch: if the file of the log starts was damaged, that is damage as in 1.
   3. Kafka keeps no epoch file for a log of v0 or v1 until the format is raised: a directory that comes from Kafka gets
      an empty one.
 Not here: which batches exist (recovery.py).
@@ -25,6 +26,7 @@ from storage.recovery.loading_site import LoadingSite
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache, epoch_due
 from storage.segment.segment import LogSegment
+from storage.segment.segments import set_aside
 from storage.segment.verifier import falling_epoch
 from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog
@@ -53,6 +55,8 @@ class EpochRecovery:
         self.cache = LeaderEpochCache(entries or ())
         self.file = EpochFile(site.files, site.epoch_path, -1)
         self._has_messages = False
+        self._messages_below = False
+        """Whether there are messages below the first entry."""
         self._below: list[EpochStart] = []
         """Epochs of batches below the first entry."""
 
@@ -103,6 +107,8 @@ class EpochRecovery:
         """Add a batch, in log order. The entries of the file stay unless a batch contradicts them."""
         if header.magic < _V2:
             self._has_messages = True
+            if self.found and header.base_offset < self.found[0].start_offset:
+                self._messages_below = True
             return
         epoch, offset = header.leader_epoch, header.base_offset
         if epoch == NO_LEADER_EPOCH or self._agrees(epoch, offset):
@@ -131,10 +137,14 @@ class EpochRecovery:
             for entry in [*self._below, *entries]:
                 self.cache.assign(entry.epoch, entry.start_offset)
             self.cache.truncate_from_start(log_start)
+        known = self._site.known
+        if self._messages_below and known.log_start_lost and not known.foreign:
+            aside = set_aside(self._site.files, self._site.epoch_path)  # it is missing at the next start too
+            self._site.note(f"{self._site.epoch_path} was set aside as {aside}: it begins above the first messages")
+            self.lost = self._damaged = True
         if not self.lost or not self._has_messages:
             return
         self.cache.clear()
-        known = self._site.known
         if known.foreign:
             self.file.write(self.cache.version, ())
         elif self._damaged or max(known.recovery_point, known.durable_offset) > 0:

@@ -70,6 +70,8 @@ class Known:
     """The cleaner has worked below this offset: offsets may be missing between two segments."""
     foreign: bool = False
     """True if the directory comes from Kafka and is opened here for the first time."""
+    log_start_lost: bool = False
+    """True if the file of the log starts was damaged: `log_start` is 0, whatever had been recorded."""
 
 
 Progress: TypeAlias = Callable[[int, int, int], None]

@@ -65,8 +65,9 @@ class LoadingSite:
         return start if start < first else None
 
     def epochs_begin_late(self, segments: Sequence[LogSegment], epochs: Sequence[EpochStart]) -> bool:
-        """True if batches with a leader epoch lie between the log start and the first entry of the epoch file. The log
-        start was there, and its record is lost. Raises BrokenChain, OSError."""
+        """True if batches with a leader epoch lie between the log start and the first entry of the epoch file, or
+        messages, which have none, and the record of the log start is damaged. The log start was at that entry. Raises
+        BrokenChain, OSError."""
         start, until = max(self.known.log_start, segments[0].base_offset), epochs[0].start_offset if epochs else 0
         if until <= start:
             return False
@@ -74,7 +75,8 @@ class LoadingSite:
             for header in segment.walk():
                 if header.base_offset >= until:
                     return False
-                if header.leader_epoch != NO_LEADER_EPOCH and header.last_offset >= start:
+                has_epoch = header.leader_epoch != NO_LEADER_EPOCH
+                if (has_epoch or self.known.log_start_lost) and header.last_offset >= start:
                     return True
             segment.close()
         return False

@@ -291,6 +291,32 @@ def test_the_next_start_also_finds_the_lost_epochs(spoil: bytes | None) -> None:
         bench.disk.kill()
 
 
+@pytest.mark.parametrize("rotten", [b"0\n1\norder\xf3 0 3\n", b"0\n1\norders 0 s\n"], ids=["name", "offset"])
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
+def test_a_v1_log_whose_start_is_lost_does_not_know_its_epochs(rotten: bytes, *, clean: bool) -> None:
+    """It begins at its first segment again, and the messages below the lost start have no epoch: a replica that ends
+    among them would find none in common, and restart below what it had committed. The loss outlasts the next start."""
+    config = replace(SMALL, magic=1)
+    bench = old_format(Bench(config), config)
+    contents = bench.contents()
+    bench.log.high_watermark = Offset(5)
+    delete_records(bench.log, Offset(3))
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(4, 3)]
+    bench.log.flush()
+    bench.directory.write_checkpoints()
+    bench.directory.close_clean() if clean else bench.disk.kill()
+    write_file(bench.disk, LOG_STARTS, rotten)
+    for _ in range(3):
+        bench.reopen()
+        damage = bench.log.damage
+        assert damage is not None, "followers would restart below what they have committed"
+        assert (damage.path, damage.first_offset, damage.end_offset) == (EPOCHS, 0, 5)
+        assert bench.contents() == contents, "the records exist"
+        assert bench.log.epoch_entries() == (), "and no epoch is invented"
+        bench.directory.write_checkpoints()
+        bench.disk.kill()
+
+
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
 def test_a_v1_log_from_kafka_has_no_epochs_to_lose(*, clean: bool) -> None:
     config = replace(SMALL, magic=1, durability=Durability.PAGE_CACHE)
