@@ -20,9 +20,12 @@ from tidelog.records.v2.record import Record
 
 @dataclass(slots=True)
 class Assignment:
-    """One partition as long as one member owns it. reading: None until the first record arrives."""
+    """One partition as long as one member owns it, or believes so. committed: when it was assigned; -1 for none. A
+    member that was removed and does not know it yet may be given its first record after its successor has committed.
+    reading: None until the first record arrives."""
 
     place: Place
+    committed: int
     reading: Reading | None = None
 
 
@@ -51,7 +54,7 @@ class MemberReadings:
 
     def assigned(self, places: list[Place]) -> None:
         for place in places:
-            self._assigned[place] = Assignment(place)
+            self._assigned[place] = Assignment(place, self._committed(place))
 
     def revoked(self, places: list[Place]) -> None:
         for place in places:
@@ -66,12 +69,12 @@ class MemberReadings:
             name = f"offset {record.offset} of {place[0]}-{place[1]}"
             raise Violation(f"{self._member} was given {name}, which it does not own")
         if found.reading is None:
-            found.reading = self._begun(place, int(record.offset))
+            found.reading = self._begun(found, int(record.offset))
         found.reading.got(record)
 
-    def _begun(self, place: Place, offset: int) -> Reading:
+    def _begun(self, assignment: Assignment, offset: int) -> Reading:
         """The reading of an assignment that begins with a record at `offset`."""
-        committed, ledger = self._committed(place), self._ledger(place)
+        place, committed, ledger = assignment.place, assignment.committed, self._ledger(assignment.place)
         if offset < committed and not ledger.lossy:
             raise Violation(
                 f"{self._member} begins {place[0]}-{place[1]} at offset {offset}, but {committed} is committed"

@@ -11,6 +11,8 @@ from tests.sim.plan import Plan
 PLAIN: Final = Selected(coordinated=False)
 """These worlds were found before there were coordinators."""
 COORDINATED: Final = Selected(coordinated=True)
+AS_SEEDED: Final = Selected()
+"""The seed says whether there are coordinators."""
 FIVE_NODES: Final = Selected(nodes=5, coordinated=True)
 
 
@@ -92,5 +94,16 @@ WORLDS: Final = (
         88420113,
         "a worker that was told to stop and still had its partitions counted as their owner, and was not replaced",
         FIVE_NODES,
+    ),
+    FoundBy(
+        497190779,
+        "a log of format v1 whose log start a flipped bit had taken away led with records of unknown epochs: followers "
+        "restarted below what they had committed",
+        AS_SEEDED,
+    ),
+    FoundBy(
+        497190889,
+        "the first record of a member that had been removed was judged by what its successor had committed",
+        AS_SEEDED,
     ),
 )

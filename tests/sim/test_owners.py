@@ -74,11 +74,11 @@ def test_what_the_log_does_not_say(group: Group) -> None:
 
 
 class Member:
-    """A member that reads a ledger of five records."""
+    """A member that reads a ledger of five records, assigned when `committed` was committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, committed: int = -1) -> None:
         self.ledger = Book().put(*[(None, b"%d" % number) for number in range(5)]).ledger
-        self.committed = -1
+        self.committed = committed
         self.readings = MemberReadings(
             "a",
             ledger=lambda place: self.ledger,
@@ -94,8 +94,7 @@ class Member:
 
 
 def test_a_member_reads_from_the_committed_offset() -> None:
-    member = Member()
-    member.committed = 2
+    member = Member(2)
     assert member.readings.may_commit(FIRST, 2) == 2
     member.got(2, 3)
     assert member.readings.may_commit(FIRST, 4) == 4
@@ -105,10 +104,16 @@ def test_a_member_reads_from_the_committed_offset() -> None:
         member.got(4)
 
 
+def test_a_member_that_was_removed_may_begin_below_what_its_successor_has_committed() -> None:
+    member = Member(1)
+    member.committed = 4
+    member.got(1, 2, 3)
+    assert member.readings.may_commit(FIRST, 5) == 4
+
+
 @pytest.mark.parametrize(("committed", "offsets"), [(3, (2,)), (-1, (1,)), (1, (2,)), (0, (0, 2)), (0, (0, 1, 0))])
 def test_skipped_and_repeated_records_of_an_assignment(committed: int, offsets: tuple[int, ...]) -> None:
-    member = Member()
-    member.committed = committed
+    member = Member(committed)
     with pytest.raises(Violation, match=r"begins orders-0 at offset|without being given offset|was given offset"):
         member.got(*offsets)
 
