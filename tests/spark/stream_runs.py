@@ -104,6 +104,8 @@ class ReaderRun:
         self.committed = 0
         self.rows: list[tuple[int, bytes | None]] = []
         """Offset and value of what was processed."""
+        self.chosen: Callable[[], None] = lambda: None
+        """Called when a batch is chosen, before it is planned."""
 
     def run(self, *, fails: bool = False) -> None:
         """Read what is there, as with the trigger availableNow. fails: the first batch is chosen, and not processed."""
@@ -118,6 +120,7 @@ class ReaderRun:
                     if self.log and end == start:
                         return
                     self.log.append(end)
+                    self.chosen()
                 if fails:
                     return
                 start = self.log[-2] if len(self.log) > 1 else reader.initialOffset()

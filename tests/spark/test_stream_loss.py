@@ -116,6 +116,31 @@ def test_a_topic_that_was_created_again_is_told_from_the_one_before(cluster: Loc
     assert len(run.rows) == 13
 
 
+def test_a_topic_that_is_created_again_while_a_batch_is_planned_fails_the_task(cluster: LocalCluster) -> None:
+    """The batch is not compared with the log a second time in the moment between its choice and its plan."""
+
+    async def again() -> None:
+        async with tidelog.Admin(cluster.bootstrap) as admin:
+            await admin.delete_topic("swapped")
+            await admin.create_topic("swapped", partitions=1, replication_factor=3)
+
+    def change() -> None:
+        asyncio.run(again())
+        produce(cluster, "swapped", [f"new {number}" for number in range(8)])
+        run.chosen = lambda: None
+
+    cluster.create_topic("swapped", 1)
+    produce(cluster, "swapped", [f"old {number}" for number in range(5)])
+    run = ReaderRun(cluster, subscribe="swapped", failOnDataLoss="false")
+    run.chosen = change
+    with pytest.raises(InconsistentTopicId, match="created again, after the query was planned"):
+        run.run()
+    assert run.rows == [], "records of another topic were read"
+    run.run()
+    assert run.rows == rows(cluster, "swapped")
+    assert [value for _, value in run.rows] == [b"new %d" % number for number in range(8)]
+
+
 def test_a_checkpoint_of_another_cluster_is_refused(cluster: LocalCluster) -> None:
     cluster.create_topic("home", 1)
     produce(cluster, "home", ["a"])

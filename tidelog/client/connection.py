@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from random import Random
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from tidelog.client.cluster import Cluster, parse_bootstrap
 from tidelog.client.machine import real_rng, secure_rng, start_root_task
@@ -20,8 +20,24 @@ from tidelog.protocol.network import Transport
 from tidelog.security.sasl_user import Sasl
 from tidelog.security.tls_files import Tls
 
+if TYPE_CHECKING:
+    from tidelog.protocol.grpc_transport import GrpcTransport
+
 TLS_FAILURES: Final = "tidelog.client.tls"
 """The logger that warns of failed TLS connections: calls are repeated, and raise the cause when their time is over."""
+
+
+def client_transport(tls: Tls | None, sasl: Sasl | None, client_id: str) -> GrpcTransport:
+    """A transport as every client makes one; it connects when it is used. Raises InvalidConfig for unusable files."""
+    from tidelog.protocol.grpc_transport import GrpcTransport
+    from tidelog.protocol.sasl_client import SaslClient
+
+    return GrpcTransport(
+        tls=tls,
+        sasl=None if sasl is None else SaslClient(sasl, secure_rng()),
+        client_id=client_id,
+        tls_failures=logging.getLogger(TLS_FAILURES),
+    )
 
 
 class Service:
@@ -84,13 +100,7 @@ class Service:
             raise InvalidRequest(f"the {self._what} was already started: create a new one")
         transport = self._transport
         if transport is None:
-            from tidelog.protocol.grpc_transport import GrpcTransport
-            from tidelog.protocol.sasl_client import SaslClient
-
-            sasl = None if self._sasl is None else SaslClient(self._sasl, secure_rng())
-            transport = self._transport = GrpcTransport(
-                tls=self._tls, sasl=sasl, client_id=self._client_id, tls_failures=logging.getLogger(TLS_FAILURES)
-            )
+            transport = self._transport = client_transport(self._tls, self._sasl, self._client_id)
         cluster = self._cluster_or_none = Cluster(self._bootstrap, transport, self._clock, self._rng)
         started = asyncio.Event()
         self._root = start_root_task(self._run(cluster, started), name=f"tidelog {self._what}")

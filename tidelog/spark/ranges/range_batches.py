@@ -16,13 +16,14 @@ from tidelog.spark.ranges.column_builder import ColumnBuilder
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.spark.ranges.reading import RangeReader
 from tidelog.spark.ranges.worker_loop import worker_loop
+from tidelog.spark.ranges.worker_transport import worker_transport
 
 
 def range_batches(
     connection: ConnectionOptions, columns: tuple[str, ...], wanted: Sequence[OffsetRange], *, fetch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges, one after the other, with these columns. Connections are opened at the first batch
-    and closed with the iterator.
+    """The records of the ranges, one after the other, with these columns. Connections are opened at the first batch,
+    and kept for the next task if all was read.
 
     fetch_bytes: most that one fetch returns. Raises as `RangeReader.read` and `ColumnBuilder`.
     """
@@ -39,15 +40,16 @@ async def _batches(
     connection: ConnectionOptions, columns: tuple[str, ...], wanted: Sequence[OffsetRange], fetch_bytes: int
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     builder = ColumnBuilder(columns)
-    async with RangeReader(
-        connection.bootstrap,
-        fetch_bytes=fetch_bytes,
-        isolation=connection.isolation,
-        rack=connection.rack,
-        tls=connection.tls,
-        sasl=connection.sasl,
-        client_id=connection.client_id,
-    ) as reader:
+    async with (
+        worker_transport(connection) as transport,
+        RangeReader(
+            connection.bootstrap,
+            fetch_bytes=fetch_bytes,
+            isolation=connection.isolation,
+            rack=connection.rack,
+            transport=transport,
+        ) as reader,
+    ):
         reader.announce({one.topic_partition.topic for one in wanted})
         for one in wanted:
             async with aclosing(reader.read(one, partial(builder.add, one))) as decoded:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
-from random import Random
 from typing import Final
 
 from tidelog.client.core_events import TimePassed
@@ -18,7 +17,6 @@ from tidelog.client.cursor import Cursor, FixedRange
 from tidelog.client.fetch_client import FetchClient
 from tidelog.client.fetch_core import FetchPolicy, Taken
 from tidelog.client.plausible import plausible_epoch
-from tidelog.clock import Clock
 from tidelog.errors import (
     InconsistentTopicId,
     LogTruncated,
@@ -29,8 +27,6 @@ from tidelog.errors import (
 )
 from tidelog.protocol.network import Transport
 from tidelog.records import RecordBatch
-from tidelog.security.sasl_user import Sasl
-from tidelog.security.tls_files import Tls
 from tidelog.spark.ranges.planning import OffsetRange
 from tidelog.types import Isolation
 
@@ -53,18 +49,13 @@ class RangeReader(FetchClient):
         isolation: Isolation = Isolation.READ_COMMITTED,
         rack: str = "",
         patience_ms: int = PATIENCE_MS,
-        tls: Tls | None = None,
-        sasl: Sasl | None = None,
-        client_id: str = "",
         transport: Transport | None = None,
-        clock: Clock | None = None,
-        rng: Random | None = None,
     ) -> None:
         """fetch_bytes: most that one fetch returns, apart from a larger single batch. While one answer is decoded, the
         next one is fetched, so two are in memory. isolation: with READ_COMMITTED the batches of aborted transactions
         have no records, and a range that ends above the last stable offset waits for the transactions below its end
-        to be decided. rack: where the executor runs; an
-        in-sync replica there is read instead of a leader elsewhere (KIP-392)."""
+        to be decided. rack: where the executor runs; an in-sync replica there is read instead of a leader elsewhere
+        (KIP-392). transport: None for one of its own, in plain text."""
         policy = FetchPolicy(
             buffer_bytes=2 * fetch_bytes,
             fetch_bytes=fetch_bytes,
@@ -76,12 +67,11 @@ class RangeReader(FetchClient):
             policy,
             isolation=isolation,
             rack=rack,
-            tls=tls,
-            sasl=sasl,
-            client_id=client_id,
+            tls=None,
+            sasl=None,
             transport=transport,
-            clock=clock,
-            rng=rng,
+            clock=None,
+            rng=None,
         )
         self._patience_ms = patience_ms
 

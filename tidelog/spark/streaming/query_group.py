@@ -40,6 +40,8 @@ TURN_S: Final = 1
 """How long a call waits for a transaction, which usually takes some milliseconds."""
 CLOSE_S: Final = 5
 """How long the last progress may take when the query ends."""
+PAUSE_S: Final = 1
+"""Between two commits: small batches take a fraction of it, and each transaction takes time of three nodes."""
 COMMIT_AGE_MS: Final = 86_400_000
 """An offset that does not move is committed again after a day: nodes forget it after `offsets.retention.minutes`."""
 
@@ -77,6 +79,7 @@ class QueryGroup:
         self._is_wanted = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
+        self._is_ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -131,7 +134,8 @@ class QueryGroup:
             self._turn.release()
 
     async def flush(self) -> None:
-        """Wait for the progress that was noted, at most for some seconds."""
+        """Wait for the progress that was noted, at most for some seconds: the query ends."""
+        self._is_ending.set()
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._is_idle.wait()
@@ -159,6 +163,11 @@ class QueryGroup:
                 await self._commit_beside(*wanted)
             if self._wanted is None:
                 self._is_idle.set()
+            try:
+                async with asyncio.timeout(PAUSE_S):
+                    await self._is_ending.wait()
+            except TimeoutError:
+                continue
 
     async def _commit_beside(self, offset: StreamOffset, kind: EntryKind) -> None:
         async with self._turn:

@@ -26,6 +26,7 @@ from tidelog.spark.streaming.stream_cluster import ClusterSnapshot, StreamAdmin,
 from tidelog.spark.streaming.stream_offsets import PartitionPosition, StreamOffset, stream_offset
 from tidelog.spark.streaming.stream_planner import (
     Backlog,
+    BatchPlan,
     Target,
     changed_partitions,
     chosen_again,
@@ -38,6 +39,15 @@ from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset, TopicI
 _log = logging.getLogger("tidelog.spark")
 
 LINEAGE_CHARACTERS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The batch that this session has chosen last, none of which was lost then, and the logs as they were."""
+
+    start: StreamOffset
+    end: StreamOffset
+    states: Mapping[TopicPartition, LogState]
 
 
 @dataclass(slots=True)
@@ -66,6 +76,7 @@ class StreamSession:
         """Whether the initial offset is a pin that was found, and no batch has begun at it in this session."""
         self._target: Target | None = None
         self._extra = _Extra()
+        self._chosen: _Chosen | None = None
         self._checked: dict[TopicPartition, tuple[TopicId, LeaderEpoch]] = {}
         """The leader epoch in which the position of a partition was last compared with the log."""
         self.latest: StreamOffset | None = None
@@ -165,16 +176,22 @@ class StreamSession:
             return start
         if end != start:
             self._gate.note_batch(now)
+            self._chosen = None if backlog.losses else _Chosen(start, end, backlog.states)
         elif self._target is not None:
             await self._progress.flush()  # the query ends now
         return end
 
     async def plan(self, start: StreamOffset, end: StreamOffset) -> list[TaskRanges]:
-        """What each task of a batch reads. Raises as `advance` on data loss, NoCommittedOffset if the start of
-        the checkpoint's first batch is not known any more."""
+        """What each task of a batch reads. A batch that was chosen a moment ago, without a loss, is not compared with
+        the logs again: its tasks notice what happens after that. Raises as `advance` on data loss, NoCommittedOffset if
+        the start of the checkpoint's first batch is not known any more."""
         self._is_open = False
         if start == end:
             return []
+        chosen = self._chosen
+        if chosen is not None and (chosen.start, chosen.end) == (start, end):
+            asked = {key: replace(state, epoch_end=None) for key, state in chosen.states.items()}
+            return self._tasks(plan_batch(start, end, asked, asked))
         self._ensure_cluster(start)
         self._ensure_cluster(end)
         start = self._of_lineage(start, end)
@@ -198,6 +215,9 @@ class StreamSession:
         planned = plan_batch(start, end, {**states, **others}, end_states)
         self._report(planned.losses)
         self._extra = _Extra(end, planned.extra_skipped)
+        return self._tasks(planned)
+
+    def _tasks(self, planned: BatchPlan) -> list[TaskRanges]:
         return tasks_of(
             planned.ranges,
             min_partitions=self._query.min_partitions,
@@ -254,20 +274,35 @@ class StreamSession:
         if deselected:
             _log.warning("no longer selected, not read from now on: %s", ", ".join(map(str, sorted(deselected))))
         expected = {key: topic_id for key, (topic_id, _) in known.items() if key not in deselected}
-        snapshot = await self._admin.snapshot(self._selection)
+        snapshot, ends = await self._seen(sorted(expected))
         keys = self._present(snapshot, known)
         if {key: snapshot.topic_id(key) for key in keys} != expected:  # new, gone, or another one
             names = sorted({key.topic for key in expected})
             snapshot = await self._admin.newest_snapshot(self._selection, also=names)
             keys = self._present(snapshot, known)
+            ends = None
         positions = {key: known[key] for key in keys if key in known and snapshot.topic_id(key) == known[key][0]}
         leaders = {key: snapshot.leadership(key) for key in keys}
         checks = {key for key in keys if self._checked.get(key) != leaders[key]}
         reach = {key: position.next_offset for key, (_, position) in positions.items()}
-        states = await self._log_states(snapshot, keys, positions, reach, checks=checks)
+        states = await self._log_states(snapshot, keys, positions, reach, checks=checks, ends=ends)
         self._checked = leaders
         extra = self._extra.skipped if self._extra.end == start else {}
         return find_backlog(start, states, deselected=deselected, target=self._target, extra_skipped=extra)
+
+    async def _seen(self, keys: list[TopicPartition]) -> tuple[ClusterSnapshot, dict[TopicPartition, EpochEnd] | None]:
+        """What a node knows of the topics and, asked for at the same time, the ends of these partitions; None if one of
+        them is gone by then: that is not waited for."""
+        asking = asyncio.create_task(self._ends(keys))
+        try:
+            snapshot = await self._admin.snapshot(self._selection)
+            gone = any(snapshot.topic_id(key) is None for key in keys)
+            return snapshot, None if gone else await asking
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
+            if not asking.cancelled():
+                asking.exception()  # is raised above, if it matters
 
     def _present(self, snapshot: ClusterSnapshot, known: Container[TopicPartition]) -> list[TopicPartition]:
         """The partitions that are read: with the trigger availableNow no other ones than there were when it began."""
@@ -282,10 +317,12 @@ class StreamSession:
         reach: Mapping[TopicPartition, Offset],
         *,
         checks: set[TopicPartition],
+        ends: dict[TopicPartition, EpochEnd] | None = None,
     ) -> dict[TopicPartition, LogState]:
         """The state of each log. Where nothing has moved, the log's start is not asked for. reach: where the log must
-        end at least. checks: partitions whose positions are compared with the log by their epoch."""
-        ends = await self._ends(keys)
+        end at least. checks: partitions whose positions are compared with the log by their epoch. ends: of these
+        partitions; None to ask for them."""
+        ends = await self._ends(keys) if ends is None else ends
         moved = [key for key in keys if key in checks or reach.get(key) != ends[key].end_offset]
         behind = [key for key in moved if ends[key].end_offset < reach.get(key, 0)]
         starts, marks, epoch_ends = await asyncio.gather(
