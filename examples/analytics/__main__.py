@@ -2,8 +2,8 @@
 
 Start a cluster first: `tidelog up`. With `--input`, the lines of a file are written to the topic before. The counts go
 to the topic `TOPIC-counts`, the lines to Parquet, tables to the console and a picture to `analytics-out/analytics.png`.
-Run it again after more lines came: topic and Parquet continue where they stopped. This needs Java 17 and
-`pip install 'tidelog[spark]' matplotlib`.
+Run it again after more lines came: topic and Parquet continue where they stopped. This needs Java 17, the wheel with
+its extra (README.md: `make wheel`, then `pip install 'dist/tidelog-….whl[spark]'`) and matplotlib.
 """
 
 from __future__ import annotations
