@@ -120,8 +120,7 @@ class LogRegistry:
             if state.key in self._unusable:
                 self._log_once(name, "it exists but is unusable; restart the node, or wait until it is in neither set")
                 return None
-        if self._logs.is_missing(state.key) and state.leader == self._me:
-            _log.error("%s: unclean election of a replica whose log is missing: its records are lost", name)
+        lost = self._me in state.counted_on and self._logs.is_missing(state.key)
         self._unusable.discard(state.key)
         wanted = state.directory_of(self._me)
         try:
@@ -131,6 +130,8 @@ class LogRegistry:
             self._log_once(name, error.message)
             return None
         self._logged.pop(name, None)
+        if lost:
+            _log.error("%s: unclean election of a replica whose log was missing: its records are lost", name)
         return made
 
     async def _make(

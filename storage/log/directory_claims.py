@@ -44,12 +44,15 @@ class OffsetCheckpoint:
     including a write in progress and a failed write.
     """
 
-    def __init__(self, files: Files, path: str, claimed: Mapping[TopicPartition, Offset]) -> None:
+    def __init__(
+        self, files: Files, path: str, claimed: Mapping[TopicPartition, Offset], *, is_damaged: bool = False
+    ) -> None:
+        """is_damaged: the file cannot be read: it is replaced at the next occasion, even if nothing changes."""
         self._files = files
         self._path = path
         self._lock = Lock()
         self._written = 0
-        self._version = 0
+        self._version = 1 if is_damaged else 0
         self.claimed: dict[TopicPartition, Offset] = dict(claimed)
         """The contents of the last write, whether finished, in progress or failed."""
         self._upper_bounds: dict[TopicPartition, Offset] = dict(claimed)
@@ -115,7 +118,7 @@ class DirectoryClaims:
             self.notes.append(f"{error.message}; all logs are recovered from their beginning")
             self._damaged.add(name)
             claimed = {}
-        return OffsetCheckpoint(self._files, path, claimed)
+        return OffsetCheckpoint(self._files, path, claimed, is_damaged=name in self._damaged)
 
     def known(self, tp: TopicPartition, key: PartitionKey, *, clean: bool) -> Known:
         """What the files recorded about a log when this process started."""

@@ -26,7 +26,7 @@ from tidelog.errors import (
     UnknownMemberId,
 )
 from tidelog.protocol import methods
-from tidelog.protocol.v1 import admin_pb2, groups_pb2, transactions_pb2
+from tidelog.protocol.v1 import admin_pb2, common_pb2, groups_pb2, transactions_pb2
 from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 
 GROUP, TRANSACTION = groups_pb2.COORDINATOR_TYPE_GROUP, groups_pb2.COORDINATOR_TYPE_TRANSACTION
@@ -80,6 +80,19 @@ def produce(topic_id: bytes, partition: int, *values: bytes) -> ProduceRequest:
         batch_id=0, topic_id=topic_id, partition=partition, leader_epoch=-1, records=batch(*values)
     )
     return ProduceRequest(acks=-1, timeout_ms=CALL_MS, partitions=[entry])
+
+
+async def produced(nodes: RealNodes, topic_id: bytes, partition: int, *values: bytes) -> None:
+    """Produce to the leader, again while it has not heard of the partition yet."""
+    while True:
+        answer = await nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=["orders"]))
+        [leader] = [each.leader for each in answer.topics[0].partitions if each.partition == partition]
+        request = produce(topic_id, partition, *values)
+        [outcome] = (await nodes.call(leader, methods.DATA_PRODUCE, request)).partitions
+        if not outcome.HasField("error"):
+            return
+        assert outcome.error.written == common_pb2.WRITTEN_NO, outcome
+        await MachineClock().sleep_ms(20)
 
 
 def offsets(**committed: int) -> list[groups_pb2.OffsetToCommit]:
@@ -466,10 +479,8 @@ def test_hostile_requests_get_typed_errors_and_harm_no_other_group(tmp_path: Pat
 def test_the_lag_of_groups_is_collected_also_where_others_lead(tmp_path: Path) -> None:
     async def steps(nodes: RealNodes) -> None:
         topic_id = await create(nodes, "orders", partitions=3)
-        answer = await nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=["orders"]))
-        for partition in answer.topics[0].partitions:
-            request = produce(topic_id, partition.partition, b"a", b"b", b"c", b"d")
-            await nodes.call(partition.leader, methods.DATA_PRODUCE, request)
+        for partition in range(3):
+            await produced(nodes, topic_id, partition, b"a", b"b", b"c", b"d")
         committing = groups_pb2.OffsetCommitRequest(
             group_id="g",
             member_epoch=-1,

@@ -314,7 +314,30 @@ def test_a_v1_log_whose_start_is_lost_does_not_know_its_epochs(rotten: bytes, *,
         assert bench.contents() == contents, "the records exist"
         assert bench.log.epoch_entries() == (), "and no epoch is invented"
         bench.directory.write_checkpoints()
+        assert read_file(bench.disk, LOG_STARTS) == b"0\n0\n", "the damaged file is replaced"
         bench.disk.kill()
+
+
+def test_a_loss_of_epochs_that_was_accepted_is_not_found_again() -> None:
+    config = replace(SMALL, magic=1)
+    bench = old_format(Bench(config), config)
+    bench.log.high_watermark = Offset(5)
+    delete_records(bench.log, Offset(3))
+    bench.log.flush()
+    bench.directory.write_checkpoints()
+    bench.disk.kill()
+    write_file(bench.disk, LOG_STARTS, b"0\n1\norders 0 s\n")
+    bench.reopen()
+    assert str(bench.log.damage).startswith("offsets 0..4")
+    bench.log.lost.takes_appends = True  # an unclean election
+    bench.lead(b"later", epoch=10)
+    bench.log.flush()
+    bench.directory.write_checkpoints()
+    for _ in range(2):
+        bench.disk.kill()
+        bench.reopen()
+        entries = [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()]
+        assert (bench.log.damage, entries) == (None, [(10, 5)])
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])

@@ -143,8 +143,9 @@ class QueryGroup:
             _log.warning("group %r: the last progress is not committed yet", self.group_id)
 
     async def close(self) -> None:
-        """End; progress that is not committed is left out."""
+        """End; progress that is not committed within some seconds is left out."""
         if self._task is not None:
+            await self.flush()
             self._task.cancel()
             await asyncio.wait([self._task])
         if self._producer is not None:
@@ -163,6 +164,8 @@ class QueryGroup:
                 await self._commit_beside(*wanted)
             if self._wanted is None:
                 self._is_idle.set()
+            if wanted is not None and wanted[1] == "pinned":
+                continue  # progress replaces it at once
             try:
                 async with asyncio.timeout(PAUSE_S):
                     await self._is_ending.wait()

@@ -274,30 +274,33 @@ class StreamSession:
         if deselected:
             _log.warning("no longer selected, not read from now on: %s", ", ".join(map(str, sorted(deselected))))
         expected = {key: topic_id for key, (topic_id, _) in known.items() if key not in deselected}
-        snapshot, ends = await self._seen(sorted(expected))
+        snapshot, ends = await self._seen(expected)
         keys = self._present(snapshot, known)
         if {key: snapshot.topic_id(key) for key in keys} != expected:  # new, gone, or another one
             names = sorted({key.topic for key in expected})
             snapshot = await self._admin.newest_snapshot(self._selection, also=names)
-            keys = self._present(snapshot, known)
-            ends = None
+            keys, ends = self._present(snapshot, known), None
         positions = {key: known[key] for key in keys if key in known and snapshot.topic_id(key) == known[key][0]}
         leaders = {key: snapshot.leadership(key) for key in keys}
         checks = {key for key in keys if self._checked.get(key) != leaders[key]}
+        if checks:
+            ends = None  # they may be older than the leaders
         reach = {key: position.next_offset for key, (_, position) in positions.items()}
         states = await self._log_states(snapshot, keys, positions, reach, checks=checks, ends=ends)
         self._checked = leaders
         extra = self._extra.skipped if self._extra.end == start else {}
         return find_backlog(start, states, deselected=deselected, target=self._target, extra_skipped=extra)
 
-    async def _seen(self, keys: list[TopicPartition]) -> tuple[ClusterSnapshot, dict[TopicPartition, EpochEnd] | None]:
+    async def _seen(
+        self, expected: Mapping[TopicPartition, TopicId]
+    ) -> tuple[ClusterSnapshot, dict[TopicPartition, EpochEnd] | None]:
         """What a node knows of the topics and, asked for at the same time, the ends of these partitions; None if one of
-        them is gone by then: that is not waited for."""
-        asking = asyncio.create_task(self._ends(keys))
+        them is gone or another one by then: that is not waited for."""
+        asking = asyncio.create_task(self._ends(sorted(expected)))
         try:
             snapshot = await self._admin.snapshot(self._selection)
-            gone = any(snapshot.topic_id(key) is None for key in keys)
-            return snapshot, None if gone else await asking
+            differs = any(snapshot.topic_id(key) != topic_id for key, topic_id in expected.items())
+            return snapshot, None if differs else await asking
         finally:
             asking.cancel()
             await asyncio.wait([asking])
