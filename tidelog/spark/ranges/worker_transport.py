@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
 from tidelog.client.connection import client_transport
 from tidelog.spark.options.connection_options import ConnectionOptions
@@ -19,10 +18,9 @@ from tidelog.spark.options.connection_options import ConnectionOptions
 if TYPE_CHECKING:
     from tidelog.protocol.grpc_transport import GrpcTransport
 
-_KEPT: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[ConnectionOptions, GrpcTransport]]] = (
-    WeakKeyDictionary()
-)
-"""The transport of the last task by the loop of its thread (worker_loop.py). A forked process has other loops."""
+_KEPT: Final[dict[asyncio.AbstractEventLoop, tuple[ConnectionOptions, GrpcTransport]]] = {}
+"""The transport of the last task by the loop of its thread (worker_loop.py): one entry, since Spark runs the tasks of a
+worker in one thread. It stays until the process ends. A forked process has other loops."""
 
 
 @asynccontextmanager

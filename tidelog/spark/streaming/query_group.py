@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from tidelog.client.group_metadata import CommittedOffset
@@ -166,11 +167,9 @@ class QueryGroup:
                 self._is_idle.set()
             if wanted is not None and wanted[1] == "pinned":
                 continue  # progress replaces it at once
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(PAUSE_S):
                     await self._is_ending.wait()
-            except TimeoutError:
-                continue
 
     async def _commit_beside(self, offset: StreamOffset, kind: EntryKind) -> None:
         async with self._turn:
