@@ -39,6 +39,7 @@ def read_answer(
         tuple(AbortedStart(each.producer_id, each.first_offset) for each in read.aborted) if read.aborted else (),
         preferred,
         waits,
+        0 if fetch.follower is None else log.generation,
         read.records,
     )
 

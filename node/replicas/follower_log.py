@@ -6,9 +6,10 @@ Not here: the decision (replication/partition/follower.py), failures (follower_r
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from node.requests.types.fetch import FetchedPartition
-from replication.partition.follower_events import LogView, RestartAt, TruncateTo
+from replication.partition.follower_events import FetchAgainFrom, LogView, RestartAt, TruncateTo
 from storage.append_info import Origin
 from storage.directory.kept_copy import copied_first
 from storage.directory.log_directory import LogDirectory
@@ -47,11 +48,31 @@ def append_answer(log: Log, answer: FetchedPartition, leader_epoch: LeaderEpoch)
     )
 
 
-def begin_truncation(log: Log, directory: LogDirectory, effect: TruncateTo | RestartAt) -> TruncationTicket | None:
-    """Begin to truncate or to empty the log; None if there is nothing to truncate. If committed records are removed,
-    which only an unclean election requires, a copy of the log is kept. Raises as `Log.begin_truncation`."""
+def open_before_gap(log: Log, records: Buffer) -> Offset | None:
+    """First offset of the oldest open transaction of the log, if compaction has left a gap or an empty batch in these
+    records of the leader; else None."""
+    begun = log.first_open_offset
+    if begun is None or not len(records):
+        return None
+    expected = log.log_end_offset
+    with suppress(CorruptRecord):  # the append reports it
+        for header in walk_headers(records):
+            if header.base_offset > expected or not header.record_count:
+                return begun
+            expected = Offset(header.last_offset + 1)
+    return None
+
+
+def begin_truncation(
+    log: Log, directory: LogDirectory, effect: TruncateTo | FetchAgainFrom | RestartAt
+) -> TruncationTicket | None:
+    """Begin to truncate or to empty the log; None if there is nothing to truncate. If this removes committed records
+    that the leader lacks, after an unclean election, a copy of the log is kept. Raises as `Log.begin_truncation`."""
     committed = log.high_watermark
     match effect:
+        case FetchAgainFrom(offset, reason):
+            _log.info("%s", reason)
+            return log.begin_truncation(offset, fully=offset <= log.log_start_offset)
         case TruncateTo(offset):
             _log.info("%s: truncating from %d to %d: it diverges", log.topic_partition, log.log_end_offset, offset)
             ticket = log.begin_truncation(offset)

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from node.replicas.follower_log import append_answer, begin_truncation, view_of
+from node.replicas.follower_log import append_answer, begin_truncation, open_before_gap, view_of
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import WaitingFetch, wake_all
 from node.requests.types.fetch import FetchedPartition, PartitionFetch
@@ -137,6 +137,8 @@ class FollowerReplica:
             () if answer.diverging is None else self._log.epoch_entries(),
             answer.waits,
             len(answer.records) > SMALL_BYTES,
+            answer.generation,
+            open_before_gap(self._log, answer.records),
         )
         self._carry_out(self.core.handle(event), answer)
 
@@ -172,7 +174,7 @@ class FollowerReplica:
                     at_node = self._leader_node
                     _log.log(level, "%s: node %d rejected a fetch, will retry: %s", self, at_node, error.message)
                     self._services.schedule.attend(self)
-                case events.AppendRecords() | events.TruncateTo() | events.RestartAt():
+                case events.AppendRecords() | events.TruncateTo() | events.FetchAgainFrom() | events.RestartAt():
                     queue += self._change_log(effect, answer)
                 case _:
                     raise AssertionError(f"{effect} must come from StreamReady only")
@@ -184,7 +186,9 @@ class FollowerReplica:
         return self._services.clock.monotonic_ms() - self._started_at < EARLY_MS
 
     def _change_log(
-        self, effect: events.AppendRecords | events.TruncateTo | events.RestartAt, answer: FetchedPartition | None
+        self,
+        effect: events.AppendRecords | events.TruncateTo | events.FetchAgainFrom | events.RestartAt,
+        answer: FetchedPartition | None,
     ) -> list[events.FollowerEffect]:
         try:
             if isinstance(effect, events.AppendRecords):

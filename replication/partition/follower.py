@@ -14,7 +14,11 @@ Invariants:
   6. The next fetch waits for the append. After a small append it also waits for the fsync, or until the next tick, and
      reports both in one message. After a large append it does not wait, and a later advance of the durable offset is
      reported at once.
-  7. Records that fail their checksum are not appended, and the next fetch reports this: the leader's copy may be
+  7. A transaction never stays open, or is ended by another's marker, because compaction removed its own marker from the
+     leader's log between two fetches: the follower does not append over a gap while it has an open transaction that it
+     fetched from an earlier generation of that log. It truncates to that transaction and fetches it again, if it is
+     still there. Such a gap lies below the leader's high watermark, so the follower is not in the in-sync set.
+  8. Records that fail their checksum are not appended, and the next fetch reports this: the leader's copy may be
      corrupt.
 
 Not here: bytes (storage/), the stream and its fetch numbers (node/replicas/replica_fetcher.py), the choice of the epoch
@@ -33,6 +37,7 @@ from replication.partition.follower_events import (
     Answered,
     AppendRecords,
     DurableOffsetMoved,
+    FetchAgainFrom,
     FollowerEffect,
     FollowerEvent,
     LogChanged,
@@ -86,6 +91,10 @@ class PartitionFollower:
         self._syncs = False
         """True if the next fetch waits until the current append is durable."""
         self._reported_durable = log.durable_offset
+        self._generation: int | None = None
+        """Of the leader's log, at the last append; None: nothing is known of it."""
+        self._fetched_from = log.log_end
+        """Everything from here on was fetched from this generation."""
         self._rng = rng
         self._failures = 0
         self._refused_bytes = False
@@ -151,7 +160,7 @@ class PartitionFollower:
         return [ReportDurable(durable_offset)]
 
     def _broken(self) -> list[FollowerEffect]:
-        self._open = None
+        self._open = self._generation = None
         if self.state not in (FollowerState.READY, FollowerState.OPEN, FollowerState.SYNCING):
             return []
         self._move(FollowerCause.BROKEN)
@@ -179,6 +188,12 @@ class PartitionFollower:
             return self._diverged(answer.diverging, answer)
         committed = _Committed(answer.high_watermark, answer.log_start)
         if answer.has_records:
+            if answer.generation != self._generation:
+                self._generation, self._fetched_from = answer.generation, fetch.next_offset
+            begun = answer.open_before_gap
+            if begun is not None and begun < self._fetched_from:
+                self._move(FollowerCause.MARKER_GONE)
+                return self._fetch_again(begun)
             self._move(FollowerCause.RECORDS)
             self._committed, self._syncs = committed, not answer.many
             return [AppendRecords()]
@@ -198,6 +213,7 @@ class PartitionFollower:
     def _changed(self, log: LogView) -> list[FollowerEffect]:
         syncs = self._syncs and log.durable_offset < log.log_end
         self._move(FollowerCause.NOT_DURABLE_YET if syncs else FollowerCause.LOG_CHANGED)
+        self._fetched_from = min(self._fetched_from, log.log_end)
         self._log, self._refused_bytes, self._syncs = log, False, False
         committed, self._committed = self._committed, None
         self._failures = 0
@@ -218,6 +234,10 @@ class PartitionFollower:
                 f"all of it lies above offset {truncate_to}, where it diverges from the leader's log",
             )
         return [TruncateTo(truncate_to)]
+
+    def _fetch_again(self, begun: Offset) -> list[FollowerEffect]:
+        why = "a transaction that began there is open, and compaction may have removed its marker from the leader's log"
+        return [FetchAgainFrom(begun, f"partition {self.name} is fetched again from offset {begun}: {why}")]
 
     def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
         return [RestartAt(offset, f"partition {self.name}: the follower's log restarts at offset {offset}: {why}")]

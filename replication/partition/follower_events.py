@@ -43,6 +43,9 @@ class Answered(NamedTuple):
     history: the epoch entries of the follower's own log, set together with `diverging`.
     waits: the answer reports only the high watermark and log start; the fetch stays open.
     many: the answer is so large that the leader may already have more records.
+    generation: of the leader's log; higher whenever something has been removed from it.
+    open_before_gap: set if compaction has removed batches from the leader's log at or after the follower's log end, up
+    to the end of the records: first offset of the follower's oldest open transaction, None if it has none.
     """
 
     fetch_id: int
@@ -56,6 +59,8 @@ class Answered(NamedTuple):
     history: tuple[EpochStart, ...] = ()
     waits: bool = False
     many: bool = False
+    generation: int = 0
+    open_before_gap: Offset | None = None
 
 
 class LogChanged(NamedTuple):
@@ -120,6 +125,14 @@ class TruncateTo:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchAgainFrom:
+    """Truncate the log at `offset` to fetch what follows again: the leader has everything that it still needs."""
+
+    offset: Offset
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RestartAt:
     """Empty the log and restart it at `offset`."""
 
@@ -159,6 +172,7 @@ FollowerEffect: TypeAlias = (
     | SendFetch
     | AppendRecords
     | TruncateTo
+    | FetchAgainFrom
     | RestartAt
     | AdvanceWatermark
     | AdvanceLogStart

@@ -31,6 +31,7 @@ class FollowerCause(Enum):
     OUTDATED = "the answer is for another epoch or another log end: it is discarded"
     RECORDS = "the answer contains records"
     DIVERGED = "the logs diverge: this one is truncated or emptied"
+    MARKER_GONE = "compaction may have removed the end of an open transaction: the log is fetched again from its start"
     BELOW_START = "the log ends below the leader's log start: it restarts there"
     REFUSED = "the leader rejected the fetch"
     LOG_CHANGED = "the log change is complete"
@@ -49,6 +50,7 @@ TRANSITIONS: Final[Mapping[tuple[FollowerState, FollowerCause], FollowerState]] 
     (FollowerState.OPEN, FollowerCause.OUTDATED): FollowerState.READY,
     (FollowerState.OPEN, FollowerCause.RECORDS): FollowerState.WRITING,
     (FollowerState.OPEN, FollowerCause.DIVERGED): FollowerState.WRITING,
+    (FollowerState.OPEN, FollowerCause.MARKER_GONE): FollowerState.WRITING,
     (FollowerState.OPEN, FollowerCause.BELOW_START): FollowerState.WRITING,
     (FollowerState.OPEN, FollowerCause.REFUSED): FollowerState.PAUSED,
     (FollowerState.WRITING, FollowerCause.LOG_CHANGED): FollowerState.READY,

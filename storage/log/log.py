@@ -155,6 +155,11 @@ class Log:
         return self._flush.recovery_point
 
     @property
+    def generation(self) -> int:
+        """Higher whenever compaction, retention or a truncation has removed something, since the log was loaded."""
+        return self._reader.generation
+
+    @property
     def last_epoch(self) -> LeaderEpoch:
         """Leader epoch of the last record; -1 if there is none."""
         return self._epochs.last_with_data(self.log_end_offset)
@@ -378,6 +383,12 @@ class Log:
     def first_unstable_offset(self) -> Offset | None:
         """First offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
         return self.producers.first_unstable(self.log_start_offset)
+
+    @property
+    def first_open_offset(self) -> Offset | None:
+        """First offset of the oldest transaction without a marker in this log; None if there is none."""
+        first = self.producers.open_since
+        return None if first is None else max(first, self.log_start_offset)
 
     @property
     def last_stable_offset(self) -> Offset:

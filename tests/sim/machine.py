@@ -121,8 +121,9 @@ class Machine:
         self.node: Node | None = None
         self.run_number = 0
         self.directories = DIRECTORIES[:directories]
-        self.disk_broken = self.first_directory_broken = False
-        self.was_full = False  # at any time in this incarnation
+        self.disk_broken = False
+        # at any time in this incarnation: a call that began before the repair may fail after it
+        self.was_full = self.was_broken = self.first_directory_was_broken = False
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._memory = memory
         self._cold_share = memory.choice(COLD_SHARES)
@@ -174,6 +175,8 @@ class Machine:
         assert not self.up, f"{self.name} runs already"
         self.run_number += 1
         self.was_full = self.disk.capacity is not None
+        self.was_broken = self.disk_broken
+        self.first_directory_was_broken &= self.disk_broken
         process = self.process = Process(self.name, self.run_number)
         self._network.machines_off.discard(self.name)
         self._past += self._executors
@@ -233,7 +236,7 @@ class Machine:
         was_full = self.was_full or self.disk.capacity is not None
         if isinstance(failure, KafkaStorageError):
             getting_ready = self.node is None or not self.node.figures().ready
-            return self.first_directory_broken or was_full or (self.disk_broken and getting_ready)
+            return self.first_directory_was_broken or was_full or (self.was_broken and getting_ready)
         starting = self.node is None or self.node.replicas is None
         return isinstance(failure, DiskFull) and starting and was_full
 

@@ -106,4 +106,15 @@ WORLDS: Final = (
         "the first record of a member that had been removed was judged by what its successor had committed",
         AS_SEEDED,
     ),
+    FoundBy(
+        1266477587,
+        "a node ended by a call that began before its disk was repaired and failed after it was not excused",
+        AS_SEEDED,
+    ),
+    FoundBy(
+        1266477810,
+        "a replica returned after compaction had removed the marker of a transaction that was open in its log: the "
+        "next marker of the producer committed what was aborted",
+        AS_SEEDED,
+    ),
 )

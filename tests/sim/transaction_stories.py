@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tests.sim.log_stories import clean, log_of, three_replicas
+from tests.sim.network import Envelope
 from tests.sim.producer_stories import away_from_the_voter
-from tests.sim.stories import TOPIC, committed, write
+from tests.sim.stories import TOPIC, committed, end, leads, write
 from tests.sim.transactions import Coordinator, append_marker
 from tests.sim.workload import Transaction
 from tests.sim.world import Simulation
 from tidelog.errors import InvalidProducerEpoch
+from tidelog.records import iter_batches
+from tidelog.types import Offset
 
 PRODUCER = 70
 
@@ -119,6 +123,90 @@ def compaction_stops_at_an_open_transaction(sim: Simulation) -> None:
     assert b"a value that is aborted" not in sim.read_decided(TOPIC, p)
 
 
+# --- markers that compaction has removed ------------------------------------------------------------------------------
+
+
+def begun_and_compacted(sim: Simulation) -> tuple[int, int, Transaction]:
+    """A partition whose log may lose markers at once, its leader, and an open transaction at offset 0, which all
+    replicas have."""
+    p, leader, *_ = three_replicas(
+        sim, cleanup_policy="compact", delete_retention_ms="0", min_cleanable_dirty_ratio="0", segment_bytes="1000"
+    )
+    begun = Transaction(PRODUCER, 0, marker_epoch=1)
+    sim.produce_in(begun, TOPIC, b"aborted", p, key=b"k").wait()
+    sim.run_until(lambda: all(end(sim, node, p) == 1 for node in sim.partition(TOPIC, p).replicas), what="all have it")
+    return p, leader, begun
+
+
+def end_by(sim: Simulation, transaction: Transaction, p: int, *, commit: bool, coordinator_epoch: int) -> None:
+    """The marker of a coordinator of this epoch is committed."""
+    sim.run_until(lambda: leads(sim, sim.leader(TOPIC, p), p), what="the leader leads")
+    before, transaction.committed = committed(sim, p), commit
+    append_marker(sim, transaction, TOPIC, p, coordinator_epoch=coordinator_epoch)
+    sim.run_until(lambda: committed(sim, p) > before, what="the marker is committed")
+
+
+def abort_and_forget(sim: Simulation, p: int, begun: Transaction) -> None:
+    """The transaction is aborted, its producer commits another one with the next coordinator, and compaction removes
+    the first one with its marker from the leader's log."""
+    end_by(sim, begun, p, commit=False, coordinator_epoch=1)
+    following = Transaction(PRODUCER, 1, marker_epoch=2)
+    sim.produce_in(following, TOPIC, b"committed", p, key=b"other").wait()
+    end_by(sim, following, p, commit=True, coordinator_epoch=2)
+    log = log_of(sim, sim.leader(TOPIC, p), p)
+    for number in range(3):  # removes the record, gives the marker its horizon, removes the marker
+        for filler in range(4):
+            value = b"%d.%d " % (number, filler) + b"." * 400
+            sim.produce(TOPIC, value, partition=p, key=b"filler").wait()
+        clean(log)
+    first = log.read(Offset(0), 1, up_to=log.high_watermark)
+    assert next(iter(iter_batches(first.records))).base_offset > 1, "the record or its marker is still there"
+
+
+def marker_is_gone_when_the_replica_returns(sim: Simulation) -> None:
+    """A replica is away while a transaction is aborted and compaction removes its record and its marker. It still has
+    the record, which nothing ends, until the next marker of the producer, a commit, would make it a committed one. It
+    fetches again from there."""
+    p, away, begun = begun_and_compacted(sim)
+    sim.kill(away)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another node leads")
+    abort_and_forget(sim, p, begun)
+    sim.restart(away)
+    sim.run_until(lambda: away in sim.isr(TOPIC, p), what="it is in sync again")
+    sim.elect(TOPIC, p)
+    sim.run_until(lambda: leads(sim, away, p), what="it leads")
+    assert sim.read_decided(TOPIC, p)[0] == b"committed"
+    sim.must_heal()
+
+
+def marker_is_removed_between_two_fetches(sim: Simulation) -> None:
+    """A replica that has lost its disk fetches the record of a transaction. Before its next fetch the transaction is
+    aborted and compacted away. It fetches the record again, which is gone."""
+    p, away, begun = begun_and_compacted(sim)
+    sim.kill(away)
+    sim.empty(away)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another node leads")
+    for number in range(4):
+        sim.produce(TOPIC, b"rolled %d " % number + b"." * 400, partition=p, key=b"filler").wait()
+    leader = sim.leader(TOPIC, p)
+
+    def is_next(envelope: Envelope) -> bool:
+        asked = envelope.message.partitions  # type: ignore[attr-defined]
+        return any(entry.partition == p and entry.fetch_offset >= 1 for entry in asked)
+
+    fetches = sim.hold("Data.FetchStream", source=away, target=leader, when=is_next)
+    sim.restart(away)
+    sim.run_until(lambda: fetches.count > 0, what="it has fetched the record and asks for the next ones")
+    abort_and_forget(sim, p, begun)
+    assert 0 < end(sim, away, p) < 5, "it has the record, and not the marker"
+    fetches.release()
+    sim.run_until(lambda: away in sim.isr(TOPIC, p), what="it is in sync again")
+    sim.elect(TOPIC, p)
+    sim.run_until(lambda: leads(sim, away, p), what="it leads")
+    assert sim.read_decided(TOPIC, p)[0] == b"committed"
+    sim.must_heal()
+
+
 def transactions_outlive_all_processes(sim: Simulation) -> None:
     """Every node is stopped with one transaction open, one aborted and one committed: decisions stay, and the open
     one is decided afterwards."""
@@ -146,5 +234,7 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     fenced_producer_continues,
     replaced_coordinator_is_late,
     compaction_stops_at_an_open_transaction,
+    marker_is_gone_when_the_replica_returns,
+    marker_is_removed_between_two_fetches,
     transactions_outlive_all_processes,
 )

@@ -412,8 +412,9 @@ class Simulation:
         metadata log."""
         machine = self.machines[node]
         if error == errno.EIO:
-            machine.disk_broken = True
-            machine.first_directory_broken |= path.startswith(machine.directories[0]) or path in machine.directories[0]
+            first = machine.directories[0]
+            machine.disk_broken = machine.was_broken = True
+            machine.first_directory_was_broken |= path.startswith(first) or path in first
         machine.disk.fail(operation, path, error=error, times=times)
 
     def break_directory(self, node: int, number: int, operation: str) -> None:
@@ -427,10 +428,11 @@ class Simulation:
         stays offline until its process ends."""
         machine = self.machines[node]
         machine.disk.heal()
-        if machine.up and machine.has_offline_directory:
+        is_offline = machine.up and machine.has_offline_directory
+        machine.disk_broken = False
+        if is_offline:
             self.kill(node)
             self.restart(node)
-        machine.disk_broken = machine.first_directory_broken = False
 
     def fill_disk(self, node: int, room: int | None) -> None:
         """Leave that many bytes of free space on the disk; None: no limit."""

@@ -142,6 +142,18 @@ MUTANTS: Final = (
         "is missing, below|is not what was committed|the first value",
     ),
     Mutant(
+        transactions.a_marker_that_compaction_removed_is_not_missed,
+        "transactions",
+        transaction_stories.marker_is_gone_when_the_replica_returns,
+        "of one that is aborted|aborted",
+    ),
+    Mutant(
+        transactions.a_follower_does_not_ask_for_the_generation,
+        "transactions",
+        transaction_stories.marker_is_removed_between_two_fetches,
+        "of one that is aborted|aborted",
+    ),
+    Mutant(
         transactions.open_transactions_are_forgotten,
         "transactions",
         transaction_stories.transactions_outlive_all_processes,

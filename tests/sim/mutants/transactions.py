@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from node.replicas import follower_replica
+from replication.partition.follower import PartitionFollower
 from storage.directory import log_cleaner
 from storage.directory.cleanable import measure
 from storage.producers import producer_entry, producer_state
@@ -52,3 +54,18 @@ def open_transactions_are_forgotten(patch: Patch) -> None:
 
     loaded = producer_state.ProducerStateManager.load
     patch.setattr(producer_state.ProducerStateManager, "load", load)
+
+
+def a_marker_that_compaction_removed_is_not_missed(patch: Patch) -> None:
+    """A follower appends over a gap in the leader's log while it has an open transaction."""
+    patch.setattr(follower_replica, "open_before_gap", lambda *_: None)
+
+
+def a_follower_does_not_ask_for_the_generation(patch: Patch) -> None:
+    """A follower takes all that it has fetched from a leader for one state of that leader's log."""
+    answered = PartitionFollower._answered
+
+    def of_one_generation(self: Any, answer: Any) -> Any:
+        return answered(self, answer._replace(generation=0))
+
+    patch.setattr(PartitionFollower, "_answered", of_one_generation)
