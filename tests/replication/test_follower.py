@@ -13,6 +13,7 @@ from replication.partition.follower_events import (
     Answered,
     AppendRecords,
     DurableOffsetMoved,
+    FetchAgainFrom,
     FollowerEffect,
     LogChanged,
     LogFailed,
@@ -71,6 +72,8 @@ class Follower:
         log_start: int = 0,
         waits: bool = False,
         many: bool = True,
+        generation: int = 0,
+        open_before_gap: int | None = None,
     ) -> list[FollowerEffect]:
         end = None if diverging is None else EpochEnd(LeaderEpoch(diverging[0]), Offset(diverging[1]))
         return self.core.handle(
@@ -86,6 +89,8 @@ class Follower:
                 self.history,
                 waits,
                 many,
+                generation,
+                None if open_before_gap is None else Offset(open_before_gap),
             )
         )
 
@@ -378,3 +383,62 @@ def test_offsets_of_another_fetch_or_epoch_are_ignored() -> None:
     assert follower.core.state is FollowerState.OPEN
     follower.answer(records=True, watermark=90)
     assert follower.answer(watermark=95, waits=True) == [], "its log is being changed"
+
+
+# --- compaction between two fetches -----------------------------------------------------------------------------------
+
+
+def test_a_transaction_whose_marker_may_be_gone_is_fetched_again() -> None:
+    """Its own log has a transaction open at 90; the leader's log has a gap behind 99."""
+    follower = Follower()
+    follower.fetch()
+    [effect] = follower.answer(records=True, generation=7, open_before_gap=90)
+    assert isinstance(effect, FetchAgainFrom)
+    assert effect.offset == 90
+    follower.changed(90, durable_offset=90)
+    assert follower.fetch().next_offset == 90
+    assert follower.answer(records=True, generation=7, open_before_gap=None) == [AppendRecords()]
+    follower.changed(95, durable_offset=95)
+    follower.fetch()
+    appended = follower.answer(records=True, generation=7, open_before_gap=90)
+    assert appended == [AppendRecords()], "the leader's log is as it was: the marker comes after the gap"
+
+
+def test_it_is_fetched_again_if_the_leader_has_compacted_its_log_meanwhile() -> None:
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(records=True, generation=7) == [AppendRecords()]
+    follower.changed(110, durable_offset=110)
+    follower.fetch()
+    [effect] = follower.answer(records=True, generation=8, open_before_gap=105)
+    assert isinstance(effect, FetchAgainFrom)
+    assert effect.offset == 105
+
+
+def test_of_a_leader_behind_a_new_stream_it_knows_no_generation() -> None:
+    """Generations count from the start of the leader's process: another process may have the same number."""
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(records=True, generation=7) == [AppendRecords()]
+    follower.changed(110, durable_offset=110)
+    follower.fetch()
+    assert follower.core.handle(StreamBroken()) == [WantFetch()]
+    follower.fetch()
+    [effect] = follower.answer(records=True, generation=7, open_before_gap=105)
+    assert isinstance(effect, FetchAgainFrom)
+
+
+def test_what_a_truncation_removed_is_of_the_generation_of_its_next_fetch() -> None:
+    """The log is truncated below the place from which it is of the leader's generation: all from there on will be."""
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(records=True, generation=7) == [AppendRecords()]
+    follower.changed(110, durable_offset=110)
+    follower.fetch()
+    assert follower.answer(diverging=(3, 80)) == [TruncateTo(Offset(80))]
+    follower.changed(80, durable_offset=80)
+    follower.fetch()
+    assert follower.answer(records=True, generation=7) == [AppendRecords()]
+    follower.changed(90, durable_offset=90)
+    follower.fetch()
+    assert follower.answer(records=True, generation=7, open_before_gap=85) == [AppendRecords()]
