@@ -89,6 +89,7 @@ LARGE = "9" * 20
         (("produce", "or/ders"), "the topic name 'or/ders' is not allowed"),
         (("topic", "create", "new", "-p", LARGE), f"partitions={LARGE}"),
         (("topic", "create", "new", "-r", LARGE), f"replication_factor={LARGE}"),
+        (("topic", "create", "new", "--replication-factor", LARGE), f"replication_factor={LARGE}"),
         (("topic", "create", "\udcff"), "is not allowed"),
         (("topic", "create", "new", "-c", "key=\udcff"), "cannot be encoded as UTF-8"),
         (("topic", "describe", "or/ders"), "the topic name 'or/ders' is not allowed"),

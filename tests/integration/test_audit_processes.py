@@ -115,6 +115,15 @@ def test_equal_replicas_and_receipts_are_well(
     assert all(verdict["nodes"] == [0, 1, 2] for verdict in report["receipts"])
 
 
+def test_each_partition_has_one_line(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output and standard error together, as a terminal shows them."""
+    cluster.create_topic("lines", 4, 1)
+    cluster.wait_healthy()
+    assert audit.main(["-b", cluster.bootstrap, "--topic", "lines"]) == 0
+    out, errors = capsys.readouterr()
+    assert [(out + errors).count(f"lines-{index}: ") for index in range(4)] == [1] * 4, out + errors
+
+
 @pytest.mark.parametrize("fix_checksum", [True, False])
 @pytest.mark.parametrize("of_leader", [True, False])
 def test_an_altered_byte_is_named(

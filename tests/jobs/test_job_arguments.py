@@ -16,14 +16,17 @@ from hypothesis import strategies as st
 
 from tidelog import sync
 from tidelog.cli import main
+from tidelog.clock import MachineClock
 from tidelog.jobs import archive, audit, job_session, profile, restore
 from tidelog.jobs.archive import ArchiveProgress, _watch
-from tidelog.jobs.audit import AuditReport, _report_lines
+from tidelog.jobs.audit import PROGRESS_MS, AuditProgress, AuditReport, _report_lines
+from tidelog.jobs.hadoop_files import local_path
 from tidelog.jobs.job_arguments import INT64_MAX, interval, whole_number
 from tidelog.jobs.job_frame import JobTerminated, job_parser, run_job, sentence_of
 from tidelog.jobs.job_session import spark_session
 from tidelog.jobs.partition_audit import PartitionReport, ReplicaReport
-from tidelog.types import NodeId, Offset
+from tidelog.jobs.replica_comparison import Difference
+from tidelog.types import Millis, NodeId, Offset
 
 JOBS: Any = {"archive": archive, "audit": audit, "profile": profile, "restore": restore}
 NOWHERE = "127.0.0.1:1"
@@ -137,15 +140,68 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_spark")
-@pytest.mark.parametrize(("job", "place"), [("archive", "--to"), ("restore", "--from"), ("profile", "--html")])
+@pytest.mark.parametrize(
+    ("job", "place", "target"), [("archive", "--to", "new"), ("restore", "--from", "."), ("profile", "--html", "new")]
+)
 def test_a_cluster_that_does_not_answer_is_named_before_spark_starts(
-    job: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    job: str, place: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert JOBS[job].main(["orders", place, str(tmp_path / "target"), "-b", NOWHERE, "--json"]) == 1
+    assert JOBS[job].main(["orders", place, str(tmp_path / target), "-b", NOWHERE, "--json"]) == 1
     out, err = capsys.readouterr()
     assert out == "", "with --json as well"
     assert NOWHERE in err and len(err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == [], "no archive was begun"
+
+
+ELSEWHERE = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT")
+
+
+@pytest.fixture
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has chosen a file system for Spark, and this process has no session."""
+    pytest.importorskip("pyspark")
+    for name in ELSEWHERE:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+
+
+@pytest.mark.usefixtures("without_spark", "plain_environment")
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+@pytest.mark.parametrize(
+    ("job", "arguments", "option"),
+    [
+        ("restore", ("orders", "--from", "{}"), "--from"),
+        ("restore", ("orders", "--from", "a.table", "--state", "{}"), "--state"),
+        ("archive", ("--verify", "--to", "{}"), "--to"),
+        ("archive", ("--files", "--to", "{}"), "--to"),
+    ],
+)
+def test_an_archive_that_is_absent_is_named_before_spark_starts_and_a_node_is_asked(
+    job: str, arguments: tuple[str, ...], option: str, scheme: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = tmp_path / "absent"
+    given = [each.format(f"{scheme}{absent}") for each in arguments]
+    assert JOBS[job].main([*given, "-b", NOWHERE]) == 1
+    out, err = capsys.readouterr()
+    assert err.startswith(f"tidelog job {job}: {option} {scheme}{absent}: there is no directory {absent}; name the one")
+    assert not out
+
+
+@pytest.mark.usefixtures("plain_environment")
+def test_only_a_path_that_is_surely_on_this_machine_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local_path("a/b:c", []) == Path("a/b:c")
+    assert local_path("/a b", [("spark.own", "1")]) == Path("/a b")
+    for uri in ("file:/a", "file:///a", "FILE:///a"):
+        assert local_path(uri, [("spark.hadoop.fs.defaultFS", "hdfs://host")]) == Path("/a")
+    for other in ("s3a://bucket/a", "hdfs:///a", "file://host/a", "dbfs:/a"):
+        assert local_path(other, []) is None
+    assert local_path("/a", [("spark.hadoop.fs.defaultFS", "hdfs://host")]) is None
+    for name in ELSEWHERE:
+        with monkeypatch.context() as patched:
+            patched.setenv(name, "/etc/hadoop")
+            assert local_path("/a", []) is None
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
+    assert local_path("/a", []) is None, "the session that is there may have another file system"
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -343,28 +399,75 @@ def test_a_wrong_file_of_receipts_is_named(
     assert str(file) in err and said in err and not out
 
 
+def test_a_file_of_receipts_that_is_absent_is_named_with_the_next_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file, why in ((tmp_path / "absent.jsonl", "No such file or directory"), (tmp_path, "Is a directory")):
+        assert audit.main(["--receipts", str(file), "-b", NOWHERE]) == 1
+        out, err = capsys.readouterr()
+        assert err.startswith(f"tidelog job audit: --receipts {file} cannot be read: {why}; name the file to which")
+        assert not out
+
+
 def replica(node: int) -> ReplicaReport:
     return ReplicaReport(NodeId(node), "read", "", Offset(0), Offset(9), Offset(9), 3, 300, 0, ())
 
 
+def partition_report(compared: int, *replicas: ReplicaReport, difference: Difference | None = None) -> PartitionReport:
+    return PartitionReport(
+        topic="orders",
+        topic_id=UUID(int=7),
+        partition=0,
+        leader=NodeId(0),
+        leader_epoch=0,
+        start=Offset(0),
+        end=Offset(9),
+        compacted=False,
+        compared=compared,
+        difference=difference,
+        uncompared_keys=0,
+        replicas=replicas,
+        receipts=(),
+    )
+
+
+class HandClock(MachineClock):
+    """Shows the time that a test sets."""
+
+    now = 0
+
+    def monotonic_ms(self) -> Millis:
+        return Millis(self.now)
+
+
+def test_an_audit_says_how_far_it_is_every_few_seconds_and_repeats_no_line_of_its_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    well, differs = (
+        partition_report(3, replica(0)),
+        partition_report(3, replica(0), difference=Difference(Offset(3), "checksum", {})),
+    )
+
+    def said(*, is_quiet: bool) -> str:
+        clock = HandClock()
+        progress = AuditProgress(clock, is_quiet=is_quiet)
+        for each in (well, well, differs, well):
+            clock.now += PROGRESS_MS // 2
+            progress.note(each)
+        out, err = capsys.readouterr()
+        assert not out
+        return err
+
+    assert said(is_quiet=False).splitlines() == [
+        "tidelog job audit: 2 partitions read; the last is orders-0",
+        "tidelog job audit: 4 partitions read, 1 of them NOT WELL; the last is orders-0",
+    ]
+    assert said(is_quiet=True) == ""
+
+
 def test_a_single_replica_is_checked_and_has_nothing_to_be_compared_with() -> None:
     def line(compared: int, *replicas: ReplicaReport) -> str:
-        leader, start, end = NodeId(0), Offset(0), Offset(9)
-        report = PartitionReport(
-            topic="orders",
-            topic_id=UUID(int=7),
-            partition=0,
-            leader=leader,
-            leader_epoch=0,
-            start=start,
-            end=end,
-            compacted=False,
-            compared=compared,
-            difference=None,
-            uncompared_keys=0,
-            replicas=replicas,
-            receipts=(),
-        )
+        report = partition_report(compared, *replicas)
         return _report_lines(AuditReport((report,), ()), with_receipts=False)[0]
 
     single = "orders-0: offsets 0..8, 3 batches checked on the single replica, nothing to compare it with, well"

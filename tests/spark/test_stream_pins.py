@@ -17,6 +17,7 @@ from tests.spark.stream_runs import OFTEN, ReaderRun, produce
 from tidelog.clock import MachineClock
 from tidelog.errors import NoCommittedOffset, OffsetOutOfRange
 from tidelog.spark.options.stream_options import parse_stream_options
+from tidelog.spark.streaming import query_group
 from tidelog.spark.streaming.query_group import COMMIT_AGE_MS
 from tidelog.spark.streaming.query_identity import EntryNote, parse_note
 from tidelog.spark.streaming.stream_session import StreamSession
@@ -244,5 +245,37 @@ def test_an_offset_that_does_not_move_is_committed_again_before_the_nodes_forget
         assert began[0] == began[1], "an offset that does not move is not committed each time"
         assert again.kind == began[0].kind == kind
         assert again.at - began[0].at >= COMMIT_AGE_MS
+
+    asyncio.run(story())
+
+
+def test_progress_that_waits_for_the_next_commit_is_committed_when_the_query_ends(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause between two commits is longer than the test: without the end of the query, the second one waits."""
+    monkeypatch.setattr(query_group, "PAUSE_S", 3600)
+    topic = "ended"
+    cluster.create_topic(topic, 1, 1)
+    produce(cluster, topic, ["a", "b"])
+    given = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "tidelog.group.id": topic}
+
+    async def committed(admin: tidelog.Admin) -> int:
+        (entry,) = (await admin.list_group_offsets(topic)).values()
+        assert entry is not None
+        return entry.offset
+
+    async def story() -> None:
+        session = StreamSession(parse_stream_options({**given, "startingOffsets": "earliest"}))
+        async with tidelog.Admin(cluster.bootstrap) as admin:
+            try:
+                await session.start()
+                first = await session.advance(await session.initial(), 1, may_wait=False)
+                second = await session.advance(first, 1, may_wait=False)
+                await session._progress._is_idle.wait()
+                assert await committed(admin) == 1
+                await session.processed(second)
+            finally:
+                await session.close()
+            assert await committed(admin) == 2
 
     asyncio.run(story())

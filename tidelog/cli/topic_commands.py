@@ -32,7 +32,9 @@ Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="A sett
 def create(
     name: Name,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
-    replicas: Annotated[int, typer.Option("--replicas", "-r", help="Number of replicas of each partition.")] = 1,
+    replicas: Annotated[
+        int, typer.Option("--replicas", "--replication-factor", "-r", help="Number of replicas of each partition.")
+    ] = 1,
     config: Config = None,
     validate_only: ValidateOnly = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

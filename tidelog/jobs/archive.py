@@ -29,7 +29,7 @@ from tidelog.jobs.archive_layout import (
     schema_of,
     write_manifest,
 )
-from tidelog.jobs.archive_verifier import verify_archive
+from tidelog.jobs.archive_verifier import ensure_local_archive, verify_archive
 from tidelog.jobs.hadoop_files import HadoopDirectory
 from tidelog.jobs.job_arguments import WrongArguments, interval, name_pattern, start_place, whole_number
 from tidelog.jobs.job_frame import (
@@ -129,6 +129,8 @@ def main(arguments: Sequence[str] | None = None, defaults: JobConnection | None 
 
 def _work(arguments: argparse.Namespace) -> int:
     _ensure_arguments(arguments)
+    if arguments.verify or arguments.files:
+        ensure_local_archive(arguments, "--to", arguments.to)
     ensure_spark()
     if arguments.verify or arguments.files:
         with spark_session(arguments, "archive") as spark:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import ArchiveFiles, archive_frame, find_files
 from tidelog.jobs.archive_layout import STATE, Manifest, find_manifest
-from tidelog.jobs.hadoop_files import HadoopDirectory
+from tidelog.jobs.hadoop_files import HadoopDirectory, local_path
 from tidelog.jobs.job_frame import print_report
 
 if TYPE_CHECKING:
@@ -34,6 +34,19 @@ class ArchivedPartition:
     def absent_offsets(self) -> int:
         """Offsets without a row."""
         return self.last_offset - self.first_offset + 1 - (self.records - self.repeated)
+
+
+def ensure_local_archive(arguments: argparse.Namespace, option: str, target: str) -> None:
+    """Raises InvalidConfig if the archive must be in a directory of this machine that does not exist: before Spark
+    starts. Other file systems are asked by Spark (`require_manifest`). option: that named the target, which may be a
+    table if `--state` names a directory."""
+    option, place = ("--state", arguments.state) if arguments.state else (option, target)
+    path = local_path(place, arguments.conf)
+    if path is not None and not path.is_dir():
+        raise InvalidConfig(
+            f"{option} {place}: there is no directory {path.absolute()}; name the one to which `tidelog job archive` "
+            f"wrote ({'its --state' if option == '--state' else 'its --to'})"
+        )
 
 
 def require_manifest(spark: SparkSession, arguments: argparse.Namespace, target: str) -> Manifest:

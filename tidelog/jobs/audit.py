@@ -19,7 +19,7 @@ from typing import Any, Final
 from tidelog.client.admin import Admin
 from tidelog.client.receipt import Receipt
 from tidelog.client.replica_reader import ReplicaReader
-from tidelog.clock import MachineClock
+from tidelog.clock import Clock, MachineClock
 from tidelog.errors import InvalidRequest, TopicAuthorizationFailed, UnknownTopicOrPartition
 from tidelog.jobs.job_arguments import INT32_MAX, whole_number
 from tidelog.jobs.job_frame import (
@@ -45,6 +45,8 @@ receipts against the log.
   tidelog job audit --receipts receipts.jsonl
 """
 PATIENCE_MS: Final = 5_000
+PROGRESS_MS: Final = 5_000
+"""Between two lines of progress. A short audit prints none: its report has a line for each partition."""
 WHEN_INTERRUPTED: Final = "an audit changes nothing; the same command begins again"
 
 
@@ -62,6 +64,26 @@ class AuditReport:
         return all(each.is_well for each in self.partitions) and not any(
             each.verdict.is_failure for each in self.receipts
         )
+
+
+class AuditProgress:
+    """Says on standard error how far the audit is, a line every `PROGRESS_MS` at most."""
+
+    def __init__(self, clock: Clock, *, is_quiet: bool) -> None:
+        self._clock, self._is_quiet = clock, is_quiet
+        self._count = self._not_well = 0
+        self._said_at = clock.monotonic_ms()
+
+    def note(self, report: PartitionReport) -> None:
+        """A partition is read."""
+        self._count += 1
+        self._not_well += not report.is_well
+        now = self._clock.monotonic_ms()
+        if self._is_quiet or now - self._said_at < PROGRESS_MS:
+            return
+        self._said_at = now
+        found = f", {self._not_well} of them NOT WELL" if self._not_well else ""
+        say(f"tidelog job audit: {self._count} partitions read{found}; the last is {report.topic}-{report.partition}")
 
 
 def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
@@ -118,8 +140,14 @@ def _receipt_lines(path: Path) -> tuple[Iterable[str], str]:
 
 
 def _lines_of(path: Path) -> Iterable[str]:
-    with path.open(encoding="utf-8") as file:
-        yield from file
+    try:
+        with path.open(encoding="utf-8") as file:
+            yield from file
+    except OSError as error:
+        raise InvalidRequest(
+            f"--receipts {path} cannot be read: {error.strerror or error}; name the file to which your program writes "
+            "Receipt.to_json of its records, or - for standard input"
+        ) from error
 
 
 def read_receipts(lines: Iterable[str], name: str) -> list[FiledReceipt]:
@@ -162,9 +190,10 @@ async def _audit(
             topics = [topic.name for topic in await admin.list_topics()]
         partitions: list[PartitionReport] = []
         verdicts: list[ReceiptVerdict] = []
+        progress = AuditProgress(MachineClock(), is_quiet=arguments.quiet)
         for name in topics:
             own = [each for each in receipts if each.receipt.topic == name]
-            done, beside = await _audit_topic(reader, name, own, arguments, only_receipts=only_receipts)
+            done, beside = await _audit_topic(reader, name, own, arguments, progress, only_receipts=only_receipts)
             partitions += done
             verdicts += beside
         verdicts += [verdict for partition in partitions for verdict in partition.receipts]
@@ -177,6 +206,7 @@ async def _audit_topic(
     name: str,
     receipts: Sequence[FiledReceipt],
     arguments: argparse.Namespace,
+    progress: AuditProgress,
     *,
     only_receipts: bool,
 ) -> tuple[list[PartitionReport], list[ReceiptVerdict]]:
@@ -219,8 +249,7 @@ async def _audit_topic(
         )
         report = await audit.run()
         reports.append(report)
-        if not arguments.quiet:
-            say(f"tidelog job audit: {_partition_line(report)}")
+        progress.note(report)
     return reports, verdicts
 
 

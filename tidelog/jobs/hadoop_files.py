@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_SCHEME: Final = re.compile("([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+_LOCAL_URI: Final = re.compile("file:(?://)?(/(?!/).*)", re.IGNORECASE)
+_CHOSEN_BY: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT")
+"""Variables that may lead to a default file system other than the local one. The last one is set by spark-submit."""
+_DEFAULT_FILE_SYSTEM: Final = frozenset({"spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name"})
+
+
+def local_path(text: str, conf: Sequence[tuple[str, str]]) -> Path | None:
+    """The path as Spark will read it, if it is surely in the file system of this machine; else None: Spark must be
+    asked. conf: settings of Spark that the job was given. Does not start Spark."""
+    if _SCHEME.match(text):
+        found = _LOCAL_URI.fullmatch(text)
+        return Path(found[1]) if found else None
+    if any(os.environ.get(name) for name in _CHOSEN_BY) or any(name in _DEFAULT_FILE_SYSTEM for name, _ in conf):
+        return None
+    if find_spec("pyspark") is not None:
+        from pyspark import SparkContext
+
+        if getattr(SparkContext, "_active_spark_context", None) is not None:
+            return None
+    return Path(text)
 
 
 @dataclass(frozen=True, slots=True)

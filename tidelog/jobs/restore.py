@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import archive_frame
 from tidelog.jobs.archive_layout import STATE, Manifest
-from tidelog.jobs.archive_verifier import require_manifest
+from tidelog.jobs.archive_verifier import ensure_local_archive, require_manifest
 from tidelog.jobs.job_arguments import INT32_MAX, WrongArguments, ensure_order, moment, whole_number
 from tidelog.jobs.job_frame import (
     JobConnection,
@@ -101,6 +101,7 @@ def _work(arguments: argparse.Namespace) -> int:
         raise WrongArguments("--to-topic is for one topic: run the job once for each, or leave it out")
     ensure_order("--start-offset", arguments.start_offset, "--end-offset", arguments.end_offset)
     ensure_order("--start-time", arguments.start_time, "--end-time", arguments.end_time)
+    ensure_local_archive(arguments, "--from", arguments.source)
     ensure_spark()
     connection = connection_of(arguments)
     options = connection.spark_options()

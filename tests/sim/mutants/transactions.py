@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from node.replicas import follower_replica
 from replication.partition.follower import PartitionFollower
 from storage.directory import log_cleaner
 from storage.directory.cleanable import measure
 from storage.producers import producer_entry, producer_state
-from tests.sim.mutants.mutant import Patch
+from tests.sim import transaction_stories
+from tests.sim.mutants.mutant import Mutant, Patch
 
 
 def a_fenced_producer_is_accepted(patch: Patch) -> None:
@@ -69,3 +70,43 @@ def a_follower_does_not_ask_for_the_generation(patch: Patch) -> None:
         return answered(self, answer._replace(generation=0))
 
     patch.setattr(PartitionFollower, "_answered", of_one_generation)
+
+
+MUTANTS: Final = (
+    Mutant(
+        a_fenced_producer_is_accepted,
+        "fencing",
+        transaction_stories.fenced_producer_continues,
+        "after the marker of epoch 1",
+    ),
+    Mutant(
+        any_coordinator_decides,
+        "fencing",
+        transaction_stories.replaced_coordinator_is_late,
+        "a marker of coordinator epoch 0 is committed",
+    ),
+    Mutant(
+        undecided_records_are_compacted,
+        "S10, transactions",
+        transaction_stories.compaction_stops_at_an_open_transaction,
+        "is missing, below|is not what was committed|the first value",
+    ),
+    Mutant(
+        a_marker_that_compaction_removed_is_not_missed,
+        "transactions, found",
+        transaction_stories.marker_is_gone_when_the_replica_returns,
+        "was given offset 0, of one that is aborted",
+    ),
+    Mutant(
+        a_follower_does_not_ask_for_the_generation,
+        "transactions",
+        transaction_stories.marker_is_removed_between_two_fetches,
+        "was given offset 0, of one that is aborted",
+    ),
+    Mutant(
+        open_transactions_are_forgotten,
+        "transactions",
+        transaction_stories.transactions_outlive_all_processes,
+        "open",
+    ),
+)

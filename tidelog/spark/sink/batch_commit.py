@@ -166,7 +166,7 @@ class BatchCommit:
         raise DifferentRetry(
             f"{self._what}: this attempt has {len(self._reports)} tasks with {rows} rows, and an earlier one (run "
             f"{record.run_id}) has committed the whole batch, with {record.tasks} tasks and {record.rows} rows. "
-            f"{self._advice.repeat}; use the same code and settings. Nothing more of this attempt is committed."
+            f"{self._advice.complete}. Nothing of this attempt is committed."
         )
 
     def _ensure_still_ours(self, record: BatchRecord | None) -> None:

@@ -36,11 +36,12 @@ class BatchNotCommitted(TidelogError, code=1063, status="ABORTED", retry=Retry.L
 @dataclass(frozen=True, slots=True)
 class SinkAdvice:
     """The next steps after an error of one kind of write, as sentences. repeat: how to write the batch again. lost: if
-    its rows cannot be read again. outdated: why a batch may be older than the last one, and what to do. shorter: how to
-    stay within the transaction timeout."""
+    its rows cannot be read again. complete: if all of it is committed, and other rows were to be written. outdated: why
+    a batch may be older than the last one, and what to do. shorter: how to stay within the transaction timeout."""
 
     repeat: str
     lost: str
+    complete: str
     outdated: str
     shorter: str
 
@@ -49,6 +50,9 @@ STREAM_ADVICE: Final = SinkAdvice(
     repeat="Restart the query",
     lost="If its rows can no longer be read (retention), it cannot be completed, and what is committed of it stays: "
     "continue with a new checkpoint that starts behind it, and another tidelog.sink.id if one is set",
+    complete="The batch is complete in the output. Restart the query with the code and settings of the earlier "
+    "attempt, so that the batch has the same rows again; if it cannot have them, continue with a new checkpoint that "
+    "starts behind it, and another tidelog.sink.id if one is set",
     outdated="Either the checkpoint is older than the output or was deleted (give the new query another "
     "tidelog.sink.id), or another query has the same sink id (each needs its own)",
     shorter="set maxOffsetsPerTrigger",
@@ -57,6 +61,8 @@ WRITE_ADVICE: Final = SinkAdvice(
     repeat="Repeat the write with the same tidelog.sink.id and tidelog.sink.batch",
     lost="If its rows can no longer be read, it cannot be completed, and what is committed of it stays: write the "
     "others with another tidelog.sink.id",
+    complete="The earlier write is complete, and its rows stay. If this was meant to repeat it, nothing is missing; if "
+    "it was meant to add rows, write them with another tidelog.sink.id, or with a larger tidelog.sink.batch",
     outdated="The number in tidelog.sink.batch must grow (a write without it has the number 0), also over restarts: "
     "after a lost checkpoint use another tidelog.sink.id. Jobs, queries, and the writes in one foreachBatch need a "
     "sink id each",

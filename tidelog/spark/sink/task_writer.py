@@ -96,16 +96,17 @@ class TaskWriter:
             _ensure_not_outdated(task, entry, record)
             if entry is not None and entry.batch_id == task.batch_id:
                 rows, topics = self._summarized(self._records(batches))
-                _ensure_same(task, entry, rows)
+                _ensure_same(task, entry, rows, record)
                 _log.info("%s was committed by an earlier attempt; its %d rows are the same", task, rows.rows)
                 return TaskReport(task, TaskOutcome.REPEATED, rows, topics, driver_decides=_decides(task, record))
             rows, topics = self._summarized(self._queued(txn, batches))
             if not topics:
                 return TaskReport(task, TaskOutcome.EMPTY, rows, driver_decides=_decides(task, record))
-            if record is not None and record.is_complete and record.batch_id == task.batch_id:
+            if record is not None and _is_complete(task, record):
                 raise DifferentRetry(
                     f"{task} has {rows.rows} rows in this attempt, but the batch was committed by {record.tasks} "
-                    f"tasks, none of which wrote this sink partition. {_again(task)}"
+                    f"tasks of run {record.run_id}, none of which wrote this sink partition. {task.advice.complete}. "
+                    "Nothing of this attempt is written."
                 )
             pending.append(TaskReport(task, TaskOutcome.COMMITTED, rows, topics))
             return self._ended(txn, record, pending[0])
@@ -207,7 +208,12 @@ def _ensure_not_outdated(task: SinkTask, entry: TaskEntry | None, record: BatchR
         )
 
 
-def _ensure_same(task: SinkTask, entry: TaskEntry, rows: RowSummary) -> None:
+def _is_complete(task: SinkTask, record: BatchRecord | None) -> bool:
+    """Whether all of the batch is committed: what remains to be done differs from that for a part of it."""
+    return record is not None and record.is_complete and record.batch_id == task.batch_id
+
+
+def _ensure_same(task: SinkTask, entry: TaskEntry, rows: RowSummary, record: BatchRecord | None) -> None:
     if entry.summary == rows:
         return
     what = (
@@ -215,7 +221,10 @@ def _ensure_same(task: SinkTask, entry: TaskEntry, rows: RowSummary) -> None:
         if entry.summary.rows != rows.rows
         else f"{rows.rows} rows, and this attempt has as many others"
     )
-    raise DifferentRetry(f"{task}: an earlier attempt (run {entry.run_id}) has committed {what}. {_again(task)}")
+    advice = (
+        f"{task.advice.complete}. Nothing of this attempt is written." if _is_complete(task, record) else _again(task)
+    )
+    raise DifferentRetry(f"{task}: an earlier attempt (run {entry.run_id}) has committed {what}. {advice}")
 
 
 def _ensure_acknowledged(delivery: BatchDelivery) -> None:
