@@ -39,7 +39,6 @@ def read_answer(
         tuple(AbortedStart(each.producer_id, each.first_offset) for each in read.aborted) if read.aborted else (),
         preferred,
         waits,
-        0 if fetch.follower is None else log.generation,
         read.records,
     )
 

@@ -17,7 +17,7 @@ from storage.files.file_system import Buffer
 from storage.log.log import Log
 from storage.log.log_truncation import TruncationTicket
 from tidelog.errors import CorruptRecord
-from tidelog.records import walk_headers
+from tidelog.records import iter_batches, walk_headers
 from tidelog.types import LeaderEpoch, Offset
 
 _log = logging.getLogger("node.partition")
@@ -48,18 +48,23 @@ def append_answer(log: Log, answer: FetchedPartition, leader_epoch: LeaderEpoch)
     )
 
 
-def open_before_gap(log: Log, records: Buffer) -> Offset | None:
-    """First offset of the oldest open transaction of the log, if compaction has left a gap or an empty batch in these
-    records of the leader; else None."""
-    begun = log.first_open_offset
-    if begun is None or not len(records):
-        return None
+def unended_transaction(log: Log, records: Buffer, fetched_from: Offset) -> Offset | None:
+    """First offset of the oldest transaction that began in the log below `fetched_from`, is open, and whose marker may
+    be missing in these records of the leader: compaction has left a gap before any marker of its producer, or that
+    marker without its record. None if there is none, and for records that are corrupt: the append reports them."""
+    open_since = {producer: first for first, producer in log.open_transactions.items() if first < fetched_from}
     expected = log.log_end_offset
-    with suppress(CorruptRecord):  # the append reports it
-        for header in walk_headers(records):
-            if header.base_offset > expected or not header.record_count:
-                return begun
-            expected = Offset(header.last_offset + 1)
+    with suppress(CorruptRecord):
+        for batch in iter_batches(records) if open_since else ():
+            header = batch.header
+            if header.magic == 2:  # the header of a compressed message set has its last offset only
+                is_gap = header.base_offset > expected
+                if is_gap or (batch.is_control and not batch.count and header.producer_id in open_since):
+                    batch.ensure_valid()
+                    return min(open_since.values()) if is_gap else open_since[header.producer_id]
+                if batch.is_control and open_since.pop(header.producer_id, None) is not None and not open_since:
+                    break
+            expected = batch.next_offset
     return None
 
 

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from node.replicas.follower_log import append_answer, begin_truncation, open_before_gap, view_of
+from node.replicas.follower_log import append_answer, begin_truncation, unended_transaction, view_of
 from node.replicas.replica_services import ReplicaServices
 from node.replicas.waiting_fetch import WaitingFetch, wake_all
 from node.requests.types.fetch import FetchedPartition, PartitionFetch
@@ -98,14 +98,15 @@ class FollowerReplica:
     def learn(self, state: PartitionState) -> None:
         """Apply a change of the partition within the leader epoch."""
         me = self._services.me
+        self._is_counted = me in state.counted_on
         self.moves_here = me in state.adding and me not in state.isr
         """True while a reassignment adds this replica and it is not in sync: its fetches are throttled."""
 
     # --- fetches ---
 
-    def next_fetch(self, fetch_id: int, max_bytes: int) -> PartitionFetch | None:
-        """The fetch to send now with this id; None if the replica needs none any more."""
-        for effect in self.core.handle(events.StreamReady(fetch_id)):
+    def next_fetch(self, fetch_id: int, stream: int, max_bytes: int) -> PartitionFetch | None:
+        """The fetch to send now, with this id on this stream; None if the replica needs none any more."""
+        for effect in self.core.handle(events.StreamReady(fetch_id, stream)):
             assert isinstance(effect, events.SendFetch), "a ready stream causes only a fetch"
             return PartitionFetch(
                 effect.fetch_id,
@@ -137,8 +138,8 @@ class FollowerReplica:
             () if answer.diverging is None else self._log.epoch_entries(),
             answer.waits,
             len(answer.records) > SMALL_BYTES,
-            answer.generation,
-            open_before_gap(self._log, answer.records),
+            unended_transaction(self._log, answer.records, self.core.fetched_from) if len(answer.records) else None,
+            self._is_counted,
         )
         self._carry_out(self.core.handle(event), answer)
 

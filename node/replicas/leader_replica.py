@@ -128,6 +128,7 @@ class LeaderReplica:
         """Begin to lead."""
         log = self._log
         log.keep_recent_appends(keep=len(self.core.in_sync.replicas) > 1)
+        log.first_unfetched = self.core.in_sync.first_unfetched
         at = self.core.leader_epoch, log.log_end_offset, log.high_watermark
         _log.info("%s: leads in epoch %d, log end offset %d, high watermark %d", self, *at)
         self.durable_moved()  # without other counted replicas, durable records are committed
@@ -139,6 +140,7 @@ class LeaderReplica:
         self.settle()
         self._ended = True
         self._log.keep_recent_appends(keep=False)
+        self._log.first_unfetched = None
         _log.info("%s: no longer leads in epoch %d: %s", self, self.core.leader_epoch, reason)
         self._carry_out(self.core.handle(events.LeadershipEnded(reason)))
         refuse_all(self.waiting, refusal)

@@ -14,10 +14,12 @@ Invariants:
   6. The next fetch waits for the append. After a small append it also waits for the fsync, or until the next tick, and
      reports both in one message. After a large append it does not wait, and a later advance of the durable offset is
      reported at once.
-  7. A transaction never stays open, or is ended by another's marker, because compaction removed its own marker from the
-     leader's log between two fetches: the follower does not append over a gap while it has an open transaction that it
-     fetched from an earlier generation of that log. It truncates to that transaction and fetches it again, if it is
-     still there. Such a gap lies below the leader's high watermark, so the follower is not in the in-sync set.
+  7. A transaction never stays open, or is ended by another's marker, because compaction removed its own marker before
+     the follower fetched it. The leader keeps what a fetching follower is still to fetch; what the follower fetched
+     earlier (in another epoch, or on another stream) it does not believe: it appends no gap behind such a transaction,
+     but truncates to it and fetches it again. If others that overlapped it are open then, it fetches its whole log
+     again. A member of the in-sync set has no such gap before it, since compaction stops below the high watermark; a
+     log that may be one of a member is never truncated for this.
   8. Records that fail their checksum are not appended, and the next fetch reports this: the leader's copy may be
      corrupt.
 
@@ -91,10 +93,10 @@ class PartitionFollower:
         self._syncs = False
         """True if the next fetch waits until the current append is durable."""
         self._reported_durable = log.durable_offset
-        self._generation: int | None = None
-        """Of the leader's log, at the last append; None: nothing is known of it."""
-        self._fetched_from = log.log_end
-        """Everything from here on was fetched from this generation."""
+        self._stream = -1
+        self._fetched_from: Offset | None = None
+        self._began_again = False
+        """True once a transaction was fetched again, in this epoch and on this stream."""
         self._rng = rng
         self._failures = 0
         self._refused_bytes = False
@@ -105,6 +107,11 @@ class PartitionFollower:
         return [WantFetch()]
 
     @property
+    def fetched_from(self) -> Offset:
+        """Everything from here on was fetched in this epoch and on this stream, with the markers that follow."""
+        return self._log.log_end if self._fetched_from is None else self._fetched_from
+
+    @property
     def pauses(self) -> bool:
         """True while the follower waits after an error."""
         return self.state is FollowerState.PAUSED
@@ -112,8 +119,8 @@ class PartitionFollower:
     def handle(self, event: FollowerEvent) -> list[FollowerEffect]:
         """Process one event. The driver executes the returned effects in order."""
         match event:
-            case StreamReady(fetch_id):
-                return self._send(fetch_id)
+            case StreamReady(fetch_id, stream):
+                return self._send(fetch_id, stream)
             case Answered():
                 return self._answered(event)
             case LogChanged(log):
@@ -138,9 +145,11 @@ class PartitionFollower:
 
     # --- fetching ---
 
-    def _send(self, fetch_id: int) -> list[FollowerEffect]:
+    def _send(self, fetch_id: int, stream: int) -> list[FollowerEffect]:
         if self.state is not FollowerState.READY:
             return []
+        if stream != self._stream:
+            self._stream, self._fetched_from, self._began_again = stream, None, False
         log = self._log
         self._move(FollowerCause.SENT)
         self._open, self._reported_durable = _OpenFetch(fetch_id, log.log_end), log.durable_offset
@@ -160,7 +169,7 @@ class PartitionFollower:
         return [ReportDurable(durable_offset)]
 
     def _broken(self) -> list[FollowerEffect]:
-        self._open = self._generation = None
+        self._open = None
         if self.state not in (FollowerState.READY, FollowerState.OPEN, FollowerState.SYNCING):
             return []
         self._move(FollowerCause.BROKEN)
@@ -188,12 +197,11 @@ class PartitionFollower:
             return self._diverged(answer.diverging, answer)
         committed = _Committed(answer.high_watermark, answer.log_start)
         if answer.has_records:
-            if answer.generation != self._generation:
-                self._generation, self._fetched_from = answer.generation, fetch.next_offset
-            begun = answer.open_before_gap
-            if begun is not None and begun < self._fetched_from:
+            is_behind = not answer.is_counted or self._log.log_end < answer.high_watermark
+            if answer.unended is not None and is_behind:
                 self._move(FollowerCause.MARKER_GONE)
-                return self._fetch_again(begun)
+                return self._fetch_again(answer.unended)
+            self._fetched_from = self.fetched_from
             self._move(FollowerCause.RECORDS)
             self._committed, self._syncs = committed, not answer.many
             return [AppendRecords()]
@@ -213,7 +221,8 @@ class PartitionFollower:
     def _changed(self, log: LogView) -> list[FollowerEffect]:
         syncs = self._syncs and log.durable_offset < log.log_end
         self._move(FollowerCause.NOT_DURABLE_YET if syncs else FollowerCause.LOG_CHANGED)
-        self._fetched_from = min(self._fetched_from, log.log_end)
+        if self._fetched_from is not None:
+            self._fetched_from = min(self._fetched_from, log.log_end)
         self._log, self._refused_bytes, self._syncs = log, False, False
         committed, self._committed = self._committed, None
         self._failures = 0
@@ -235,9 +244,11 @@ class PartitionFollower:
             )
         return [TruncateTo(truncate_to)]
 
-    def _fetch_again(self, begun: Offset) -> list[FollowerEffect]:
-        why = "a transaction that began there is open, and compaction may have removed its marker from the leader's log"
-        return [FetchAgainFrom(begun, f"partition {self.name} is fetched again from offset {begun}: {why}")]
+    def _fetch_again(self, unended: Offset) -> list[FollowerEffect]:
+        offset = self._log.log_start if self._began_again else max(unended, self._log.log_start)
+        self._began_again, self._fetched_from = True, offset
+        why = f"compaction may have removed the marker of its transaction that began at offset {unended}"
+        return [FetchAgainFrom(offset, f"partition {self.name} is fetched again from offset {offset}: {why}")]
 
     def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
         return [RestartAt(offset, f"partition {self.name}: the follower's log restarts at offset {offset}: {why}")]

@@ -25,9 +25,11 @@ class LogView(NamedTuple):
 
 
 class StreamReady(NamedTuple):
-    """The stream to the leader accepts a fetch, to be sent with this number, which is new on the stream."""
+    """The stream to the leader accepts a fetch, to be sent with this number, which is new on the stream. stream: number
+    of the stream."""
 
     fetch_id: int
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ class Answered(NamedTuple):
     history: the epoch entries of the follower's own log, set together with `diverging`.
     waits: the answer reports only the high watermark and log start; the fetch stays open.
     many: the answer is so large that the leader may already have more records.
-    generation: of the leader's log; higher whenever something has been removed from it.
-    open_before_gap: set if compaction has removed batches from the leader's log at or after the follower's log end, up
-    to the end of the records: first offset of the follower's oldest open transaction, None if it has none.
+    unended: first offset of a transaction of the follower's log, fetched before `fetched_from`, whose marker may be
+    among the batches that compaction has removed from the range of the records; None if there is none.
+    is_counted: the follower's node has an in-sync or eligible replica, as far as it knows.
     """
 
     fetch_id: int
@@ -59,8 +61,8 @@ class Answered(NamedTuple):
     history: tuple[EpochStart, ...] = ()
     waits: bool = False
     many: bool = False
-    generation: int = 0
-    open_before_gap: Offset | None = None
+    unended: Offset | None = None
+    is_counted: bool = True
 
 
 class LogChanged(NamedTuple):

@@ -194,6 +194,10 @@ class InSyncSet:
         position.durable_offset = report.durable_offset
         return True
 
+    def first_unfetched(self) -> Offset:
+        """Every follower that fetches has everything below."""
+        return min((position.log_end for position in self._progress.values()), default=self.log_end)
+
     def forget(self, replica: NodeId, at: Millis) -> None:
         """Discard the follower's positions until a fetch of it agrees again."""
         if self._progress.pop(replica, None) is not None:

@@ -3,8 +3,8 @@
 Of the records with one key, only the one at the key's largest offset is kept. A tombstone (no value) is kept until its
 delete horizon: the first cleaning that keeps it writes the horizon, now plus `delete.retention.ms`, to the batch's base
 timestamp (KIP-534), so that readers that started earlier have time to read it. Markers of transactions without
-remaining batches are removed the same way. v0 and v1 have no field for a horizon: the age of the segment decides, as it
-did in Kafka.
+remaining batches are removed the same way. Both stay while a follower is still to fetch them, however long it takes. v0
+and v1 have no field for a horizon: the age of the segment decides, as it did in Kafka.
 
 Invariants:
   1. A batch that loses no record keeps its bytes. One that loses records keeps base offset, last offset, producer,
@@ -28,6 +28,7 @@ from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
 from storage.files.file_system import Buffer
 from storage.producers.producer_entry import read_marker
+from storage.settings import INT64_MAX
 from tidelog.errors import TidelogError
 from tidelog.records.legacy.message_builder import build_message_set
 from tidelog.records.v2.batch import RecordBatch
@@ -60,6 +61,7 @@ class BatchFilter:
     __slots__ = (
         "_coordinators_kept",
         "_delete_retention_ms",
+        "_first_unfetched",
         "_map",
         "_now",
         "_producers",
@@ -78,10 +80,12 @@ class BatchFilter:
         now: Millis,
         delete_retention_ms: int,
         upper_bound: Offset,
+        first_unfetched: Offset = Offset(INT64_MAX),
     ) -> None:
-        """upper_bound: the end offset of the round."""
+        """upper_bound: the end offset of the round. first_unfetched: a follower is still to fetch what begins there."""
         self._map, self._transactions, self._producers = offsets, transactions, producers
         self._now, self._delete_retention_ms, self._upper_bound = now, delete_retention_ms, upper_bound
+        self._first_unfetched = first_unfetched
         self._coordinators_kept: set[ProducerId] = set()
         """Producers for which a marker of the newest coordinator epoch has been read."""
         self.keep_old_tombstones = True
@@ -128,6 +132,7 @@ class BatchFilter:
             keep_tombstones = horizon is None or self._now < horizon
         else:
             keep_tombstones = self.keep_old_tombstones
+        keep_tombstones |= batch.last_offset >= self._first_unfetched
         find, latest = self._map.get, self._map.latest_offset
         kept, tombstones = [], False
         for record in records:
@@ -148,6 +153,7 @@ class BatchFilter:
         self.stats.records_read += batch.count
         horizon = batch.delete_horizon_ms
         is_over = droppable and horizon is not None and horizon <= self._now
+        is_over &= batch.last_offset < self._first_unfetched
         if not batch.count or (not self._keeps_coordinator_epoch(batch) and is_over):
             return self._without_records(batch)
         self.stats.records_kept += batch.count

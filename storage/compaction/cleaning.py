@@ -65,6 +65,7 @@ class CleaningPlan(NamedTuple):
 
     sources: from the log's first segment on. first_dirty: keys are collected from this offset on. map_bytes: memory for
     the offset map. now: wall clock, for delete horizons. epochs: the entries of the epoch cache, ascending.
+    first_unfetched: as in BatchFilter.
     """
 
     files: Files
@@ -77,6 +78,7 @@ class CleaningPlan(NamedTuple):
     map_bytes: int
     now: Millis
     epochs: Sequence[EpochStart]
+    first_unfetched: Offset
 
 
 class CleanedGroup(NamedTuple):
@@ -135,6 +137,7 @@ class Cleaning:
             now=plan.now,
             delete_retention_ms=plan.config.delete_retention_ms,
             upper_bound=plan.sources[-1].end,
+            first_unfetched=plan.first_unfetched,
         )
         self.stats = keep.stats
         clean = [source.youngest_ms for source in plan.sources if source.end <= plan.first_dirty]

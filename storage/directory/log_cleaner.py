@@ -31,6 +31,7 @@ from storage.log.log import Log
 from storage.log.retention import youngest_ms
 from storage.segment.batch_walk import BrokenChain
 from storage.segment.index_errors import IndexFailure
+from storage.settings import INT64_MAX
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.types import Millis, Offset, TopicPartition
 
@@ -109,6 +110,7 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
             map_bytes,
             now,
             log.epoch_entries(),
+            Offset(INT64_MAX) if log.first_unfetched is None else log.first_unfetched(),
         )
 
     cleaning = Cleaning(log.guard("planning the cleaning of", take))

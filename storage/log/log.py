@@ -12,7 +12,7 @@ Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
@@ -66,6 +66,7 @@ from tidelog.types import (
     LeaderEpoch,
     Millis,
     Offset,
+    ProducerId,
     TopicId,
     TopicPartition,
 )
@@ -123,6 +124,9 @@ class Log:
         self._truncator = LogTruncator(self, self._segments, self._epochs, self._flush)
         self.truncation: TruncationTicket | None = None
         """The truncation in progress."""
+        self.first_unfetched: Callable[[], Offset] | None = None
+        """Of the leader: what a follower that is fetching has not fetched yet begins there. Compaction keeps tombstones
+        and markers from there on. None: nobody fetches from this log."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -153,11 +157,6 @@ class Log:
     def recovery_point(self) -> Offset:
         """Everything below it is on the disk. Recovery after a crash reads from here."""
         return self._flush.recovery_point
-
-    @property
-    def generation(self) -> int:
-        """Higher whenever compaction, retention or a truncation has removed something, since the log was loaded."""
-        return self._reader.generation
 
     @property
     def last_epoch(self) -> LeaderEpoch:
@@ -385,10 +384,9 @@ class Log:
         return self.producers.first_unstable(self.log_start_offset)
 
     @property
-    def first_open_offset(self) -> Offset | None:
-        """First offset of the oldest transaction without a marker in this log; None if there is none."""
-        first = self.producers.open_since
-        return None if first is None else max(first, self.log_start_offset)
+    def open_transactions(self) -> Mapping[Offset, ProducerId]:
+        """The transactions without a marker in this log, by their first offset, the oldest first."""
+        return self.producers.state.open_transactions
 
     @property
     def last_stable_offset(self) -> Offset:

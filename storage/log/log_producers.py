@@ -167,16 +167,15 @@ class LogProducers:
 
     def rolled(self, closed: Offset, base_offset: Offset) -> None:
         """The segment at `closed` is closed, the segment at `base_offset` is new."""
-        self._aborted.close(closed, self.open_since)
+        self._aborted.close(closed, self._open_since)
         self._aborted.begin(base_offset)
         self._rolls += 1
         if self._rolls * _ROLLS_SHARE >= len(self._segments):
             self._rolls = 0
-            self._aborted.note_agreements(self._segments, self.open_since)
+            self._aborted.note_agreements(self._segments, self._open_since)
 
     @property
-    def open_since(self) -> Offset | None:
-        """First offset of the oldest transaction without a marker; None if there is none."""
+    def _open_since(self) -> Offset | None:
         return next(iter(self.state.open_transactions), None)
 
     def closing(self, log_end: Offset) -> None:
@@ -184,7 +183,7 @@ class LogProducers:
         the next start would treat that segment as lost."""
         self.state.take_snapshot(log_end)
         self.state.remove_strays([segment.base_offset for segment in self._segments])
-        self._aborted.note_agreements(self._segments, self.open_since)
+        self._aborted.note_agreements(self._segments, self._open_since)
 
     def segments_removed(self, log_start: Offset) -> list[str]:
         """Segments below the one that contains `log_start` left the log. Returns their snapshot paths, to be

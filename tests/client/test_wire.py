@@ -36,7 +36,6 @@ fetch_entries = st.fixed_dictionaries(
         "epochs": st.lists(st.builds(common_pb2.EpochStart, epoch=int32, start_offset=int64), max_size=3),
         "aborted": st.lists(st.builds(data_pb2.AbortedTransaction, producer_id=int64, first_offset=int64), max_size=3),
         "preferred_read_replica": int32,
-        "generation": int64,
         "records": st.binary(max_size=300),
     }
 )

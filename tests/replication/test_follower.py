@@ -54,9 +54,9 @@ class Follower:
         assert self.core.start() == [WantFetch()]
         self.fetches = 0
 
-    def fetch(self) -> SendFetch:
+    def fetch(self, stream: int = 1) -> SendFetch:
         self.fetches += 1
-        [effect] = self.core.handle(StreamReady(self.fetches))
+        [effect] = self.core.handle(StreamReady(self.fetches, stream))
         assert isinstance(effect, SendFetch)
         return effect
 
@@ -72,8 +72,8 @@ class Follower:
         log_start: int = 0,
         waits: bool = False,
         many: bool = True,
-        generation: int = 0,
-        open_before_gap: int | None = None,
+        unended: int | None = None,
+        is_counted: bool = True,
     ) -> list[FollowerEffect]:
         end = None if diverging is None else EpochEnd(LeaderEpoch(diverging[0]), Offset(diverging[1]))
         return self.core.handle(
@@ -89,8 +89,8 @@ class Follower:
                 self.history,
                 waits,
                 many,
-                generation,
-                None if open_before_gap is None else Offset(open_before_gap),
+                None if unended is None else Offset(unended),
+                is_counted,
             )
         )
 
@@ -385,60 +385,76 @@ def test_offsets_of_another_fetch_or_epoch_are_ignored() -> None:
     assert follower.answer(watermark=95, waits=True) == [], "its log is being changed"
 
 
-# --- compaction between two fetches -----------------------------------------------------------------------------------
+# --- markers that compaction has removed ------------------------------------------------------------------------------
+
+
+def appended(follower: Follower, log_end: int) -> None:
+    assert follower.answer(records=True) == [AppendRecords()]
+    follower.changed(log_end, durable_offset=log_end)
+    follower.fetch()
+
+
+def fetched_again_from(effects: list[FollowerEffect]) -> Offset:
+    [effect] = effects
+    assert isinstance(effect, FetchAgainFrom)
+    return effect.offset
 
 
 def test_a_transaction_whose_marker_may_be_gone_is_fetched_again() -> None:
-    """Its own log has a transaction open at 90; the leader's log has a gap behind 99."""
     follower = Follower()
     follower.fetch()
-    [effect] = follower.answer(records=True, generation=7, open_before_gap=90)
-    assert isinstance(effect, FetchAgainFrom)
-    assert effect.offset == 90
+    assert follower.core.fetched_from == 100, "nothing of its log is of this epoch"
+    assert fetched_again_from(follower.answer(records=True, watermark=200, unended=90)) == 90
     follower.changed(90, durable_offset=90)
     assert follower.fetch().next_offset == 90
-    assert follower.answer(records=True, generation=7, open_before_gap=None) == [AppendRecords()]
-    follower.changed(95, durable_offset=95)
+    appended(follower, 95)
+    assert follower.core.fetched_from == 90
+
+
+def test_one_that_is_open_again_then_makes_it_fetch_its_whole_log() -> None:
+    """Not one transaction after the other: each would cost an answer and a truncation."""
+    follower = Follower(log_start=10)
     follower.fetch()
-    appended = follower.answer(records=True, generation=7, open_before_gap=90)
-    assert appended == [AppendRecords()], "the leader's log is as it was: the marker comes after the gap"
+    assert fetched_again_from(follower.answer(records=True, watermark=200, unended=90)) == 90
+    follower.changed(90, durable_offset=90, log_start=10)
+    follower.fetch()
+    assert fetched_again_from(follower.answer(records=True, watermark=200, unended=85)) == 10
+    follower.changed(10, durable_offset=10, last_epoch=-1, log_start=10)
+    follower.fetch()
+    assert follower.core.fetched_from == 10
+    appended(follower, 20)
 
 
-def test_it_is_fetched_again_if_the_leader_has_compacted_its_log_meanwhile() -> None:
+def test_a_member_does_not_truncate_for_a_gap() -> None:
+    """A member has everything below the watermark, and compaction stops there: what looks like a gap is none."""
     follower = Follower()
     follower.fetch()
-    assert follower.answer(records=True, generation=7) == [AppendRecords()]
-    follower.changed(110, durable_offset=110)
-    follower.fetch()
-    [effect] = follower.answer(records=True, generation=8, open_before_gap=105)
-    assert isinstance(effect, FetchAgainFrom)
-    assert effect.offset == 105
+    assert follower.answer(records=True, watermark=100, unended=90) == [AppendRecords()]
 
 
-def test_of_a_leader_behind_a_new_stream_it_knows_no_generation() -> None:
-    """Generations count from the start of the leader's process: another process may have the same number."""
+def test_of_a_watermark_that_the_leader_does_not_know_yet_its_own_place_decides() -> None:
     follower = Follower()
     follower.fetch()
-    assert follower.answer(records=True, generation=7) == [AppendRecords()]
+    effects = follower.answer(records=True, watermark=50, unended=90, is_counted=False)
+    assert fetched_again_from(effects) == 90
+
+
+def test_a_new_stream_may_be_of_another_process_which_keeps_nothing_for_it() -> None:
+    follower = Follower()
+    follower.fetch(stream=1)
+    assert follower.answer(records=True) == [AppendRecords()]
+    assert follower.core.handle(StreamBroken()) == []
     follower.changed(110, durable_offset=110)
-    follower.fetch()
-    assert follower.core.handle(StreamBroken()) == [WantFetch()]
-    follower.fetch()
-    [effect] = follower.answer(records=True, generation=7, open_before_gap=105)
-    assert isinstance(effect, FetchAgainFrom)
+    assert follower.core.fetched_from == 100
+    follower.fetch(stream=2)
+    assert follower.core.fetched_from == 110
+    assert fetched_again_from(follower.answer(records=True, watermark=200, unended=105)) == 105
 
 
-def test_what_a_truncation_removed_is_of_the_generation_of_its_next_fetch() -> None:
-    """The log is truncated below the place from which it is of the leader's generation: all from there on will be."""
+def test_what_a_truncation_removed_is_fetched_on_this_stream() -> None:
     follower = Follower()
     follower.fetch()
-    assert follower.answer(records=True, generation=7) == [AppendRecords()]
-    follower.changed(110, durable_offset=110)
-    follower.fetch()
+    appended(follower, 110)
     assert follower.answer(diverging=(3, 80)) == [TruncateTo(Offset(80))]
     follower.changed(80, durable_offset=80)
-    follower.fetch()
-    assert follower.answer(records=True, generation=7) == [AppendRecords()]
-    follower.changed(90, durable_offset=90)
-    follower.fetch()
-    assert follower.answer(records=True, generation=7, open_before_gap=85) == [AppendRecords()]
+    assert follower.core.fetched_from == 80

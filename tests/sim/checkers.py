@@ -395,7 +395,8 @@ class Checkers:
             seen.high_watermark = reached
             return
         if reached < seen.high_watermark:
-            if not ledger.cleanup.compact or node in {member for member, _ in self._members(replica.key)}:
+            is_truncated = ledger.cleanup.compact and reached == log.log_end_offset
+            if not is_truncated or node in {member for member, _ in self._members(replica.key)}:
                 raise Violation(
                     f"{replica.name} on {node}: its high watermark went back from {seen.high_watermark} to {reached}"
                 )

@@ -146,21 +146,30 @@ def end_by(sim: Simulation, transaction: Transaction, p: int, *, commit: bool, c
     sim.run_until(lambda: committed(sim, p) > before, what="the marker is committed")
 
 
-def abort_and_forget(sim: Simulation, p: int, begun: Transaction) -> None:
-    """The transaction is aborted, its producer commits another one with the next coordinator, and compaction removes
-    the first one with its marker from the leader's log."""
-    end_by(sim, begun, p, commit=False, coordinator_epoch=1)
-    following = Transaction(PRODUCER, 1, marker_epoch=2)
-    sim.produce_in(following, TOPIC, b"committed", p, key=b"other").wait()
+def committed_next(sim: Simulation, producer: int, p: int) -> None:
+    """The second transaction of a producer, with the next coordinator."""
+    following = Transaction(producer, 1, marker_epoch=2)
+    sim.produce_in(following, TOPIC, b"committed by %d" % producer, p, key=b"of %d" % producer).wait()
     end_by(sim, following, p, commit=True, coordinator_epoch=2)
+
+
+def compact(sim: Simulation, p: int) -> Offset:
+    """Compact the leader's log until markers may go. Returns the offset of its first batch then."""
     log = log_of(sim, sim.leader(TOPIC, p), p)
     for number in range(3):  # removes the record, gives the marker its horizon, removes the marker
         for filler in range(4):
-            value = b"%d.%d " % (number, filler) + b"." * 400
+            value = b"%d.%d from %d " % (number, filler, log.log_end_offset) + b"." * 400
             sim.produce(TOPIC, value, partition=p, key=b"filler").wait()
         clean(log)
-    first = log.read(Offset(0), 1, up_to=log.high_watermark)
-    assert next(iter(iter_batches(first.records))).base_offset > 1, "the record or its marker is still there"
+    return next(iter(iter_batches(log.read(Offset(0), 1, up_to=log.high_watermark).records))).base_offset
+
+
+def leads_again(sim: Simulation, p: int, away: int) -> list[bytes | None]:
+    """The replica is in sync again, and leads. Returns what readers with read_committed get from it."""
+    sim.run_until(lambda: away in sim.isr(TOPIC, p), what="it is in sync again")
+    sim.elect(TOPIC, p)
+    sim.run_until(lambda: leads(sim, away, p), what="it leads")
+    return [value for value in sim.read_decided(TOPIC, p) if value is not None and b"..." not in value]
 
 
 def marker_is_gone_when_the_replica_returns(sim: Simulation) -> None:
@@ -170,18 +179,36 @@ def marker_is_gone_when_the_replica_returns(sim: Simulation) -> None:
     p, away, begun = begun_and_compacted(sim)
     sim.kill(away)
     sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another node leads")
-    abort_and_forget(sim, p, begun)
+    end_by(sim, begun, p, commit=False, coordinator_epoch=1)
+    committed_next(sim, PRODUCER, p)
+    assert compact(sim, p) > 1, "the record or its marker is still there"
     sim.restart(away)
-    sim.run_until(lambda: away in sim.isr(TOPIC, p), what="it is in sync again")
-    sim.elect(TOPIC, p)
-    sim.run_until(lambda: leads(sim, away, p), what="it leads")
-    assert sim.read_decided(TOPIC, p)[0] == b"committed"
+    assert leads_again(sim, p, away) == [b"committed by 70"]
     sim.must_heal()
 
 
-def marker_is_removed_between_two_fetches(sim: Simulation) -> None:
+def transactions_overlap_where_the_replica_returns(sim: Simulation) -> None:
+    """As before, but another transaction was open when the first one began, and was aborted before the replica left.
+    Where the replica fetches again from the first one, the other one is open again, and its marker is gone, too."""
+    p, away, other = begun_and_compacted(sim)
+    begun = Transaction(PRODUCER + 1, 0, marker_epoch=1)
+    sim.produce_in(begun, TOPIC, b"aborted too", p, key=b"k").wait()
+    end_by(sim, other, p, commit=False, coordinator_epoch=1)
+    sim.run_until(lambda: end(sim, away, p) == 3, what="the replica has the marker of the other one")
+    sim.kill(away)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another node leads")
+    end_by(sim, begun, p, commit=False, coordinator_epoch=1)
+    committed_next(sim, PRODUCER, p)
+    committed_next(sim, PRODUCER + 1, p)
+    assert compact(sim, p) > 3, "a record or a marker is still there"
+    sim.restart(away)
+    assert leads_again(sim, p, away) == [b"committed by 70", b"committed by 71"]
+    sim.must_heal()
+
+
+def marker_is_kept_between_two_fetches(sim: Simulation) -> None:
     """A replica that has lost its disk fetches the record of a transaction. Before its next fetch the transaction is
-    aborted and compacted away. It fetches the record again, which is gone."""
+    aborted and its record compacted away. The marker stays until the replica has it."""
     p, away, begun = begun_and_compacted(sim)
     sim.kill(away)
     sim.empty(away)
@@ -197,13 +224,13 @@ def marker_is_removed_between_two_fetches(sim: Simulation) -> None:
     fetches = sim.hold("Data.FetchStream", source=away, target=leader, when=is_next)
     sim.restart(away)
     sim.run_until(lambda: fetches.count > 0, what="it has fetched the record and asks for the next ones")
-    abort_and_forget(sim, p, begun)
+    end_by(sim, begun, p, commit=False, coordinator_epoch=1)
+    committed_next(sim, PRODUCER, p)
+    compact(sim, p)
     assert 0 < end(sim, away, p) < 5, "it has the record, and not the marker"
     fetches.release()
-    sim.run_until(lambda: away in sim.isr(TOPIC, p), what="it is in sync again")
-    sim.elect(TOPIC, p)
-    sim.run_until(lambda: leads(sim, away, p), what="it leads")
-    assert sim.read_decided(TOPIC, p)[0] == b"committed"
+    assert leads_again(sim, p, away) == [b"committed by 70"]
+    assert compact(sim, p) > 5, "the marker stays although all have it"
     sim.must_heal()
 
 
@@ -235,6 +262,7 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     replaced_coordinator_is_late,
     compaction_stops_at_an_open_transaction,
     marker_is_gone_when_the_replica_returns,
-    marker_is_removed_between_two_fetches,
+    transactions_overlap_where_the_replica_returns,
+    marker_is_kept_between_two_fetches,
     transactions_outlive_all_processes,
 )

@@ -100,7 +100,6 @@ class PartitionFetched:
     aborted: list[data_pb2.AbortedTransaction] = field(default_factory=list)
     preferred_read_replica: int = 0
     waits: bool = False
-    generation: int = 0
     records: Buffer = field(default=b"", repr=False)
 
     def HasField(self, name: str) -> bool:
@@ -122,7 +121,6 @@ class PartitionFetched:
             aborted=self.aborted or None,
             preferred_read_replica=self.preferred_read_replica,
             waits=self.waits,
-            generation=self.generation,
         ).SerializeToString()
 
 
@@ -234,7 +232,6 @@ _PARTITION_FETCHED: Final[_Fields] = {
     0x5A: ("aborted", _MESSAGES, data_pb2.AbortedTransaction),
     0x60: ("preferred_read_replica", _INT32, None),
     0x68: ("waits", _INT32, None),
-    0x70: ("generation", _INT64, None),
     0x7A: ("records", _VIEW, None),
 }
 _FETCH_RESPONSE: Final[_Fields] = {
@@ -357,7 +354,6 @@ def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:
             aborted=list(aborted) if (aborted := entry.aborted) else [],
             preferred_read_replica=entry.preferred_read_replica,
             waits=entry.waits,
-            generation=entry.generation,
             records=entry.records,
         )
         for entry in message.partitions

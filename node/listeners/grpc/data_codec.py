@@ -196,7 +196,6 @@ def _fetched_header(fetched: FetchedPartition) -> bytes:
         log_start_offset=fetched.log_start_offset,
         preferred_read_replica=fetched.preferred_read_replica,
         waits=fetched.waits,
-        generation=fetched.generation,
     )
     if fetched.error is not None:
         message.error.CopyFrom(status.to_proto(fetched.error))
@@ -231,7 +230,6 @@ def _read_partition(entry: Any) -> FetchedPartition:
         tuple(AbortedStart(each.producer_id, each.first_offset) for each in aborted) if aborted else (),
         entry.preferred_read_replica,
         bool(entry.waits),
-        entry.generation,
         entry.records,
     )
 

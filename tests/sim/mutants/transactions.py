@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from node.replicas import follower_replica
 from replication.partition.follower import PartitionFollower
+from replication.partition.isr import InSyncSet
 from storage.directory import log_cleaner
 from storage.directory.cleanable import measure
 from storage.producers import producer_entry, producer_state
+from storage.settings import INT64_MAX
 from tests.sim import transaction_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 
@@ -59,17 +61,24 @@ def open_transactions_are_forgotten(patch: Patch) -> None:
 
 def a_marker_that_compaction_removed_is_not_missed(patch: Patch) -> None:
     """A follower appends over a gap in the leader's log while it has an open transaction."""
-    patch.setattr(follower_replica, "open_before_gap", lambda *_: None)
+    patch.setattr(follower_replica, "unended_transaction", lambda *_: None)
 
 
-def a_follower_does_not_ask_for_the_generation(patch: Patch) -> None:
-    """A follower takes all that it has fetched from a leader for one state of that leader's log."""
-    answered = PartitionFollower._answered
+def what_is_open_again_is_believed(patch: Patch) -> None:
+    """A follower that fetches a transaction again believes the ones before it, which may be open again."""
+    fetch_again = PartitionFollower._fetch_again
 
-    def of_one_generation(self: Any, answer: Any) -> Any:
-        return answered(self, answer._replace(generation=0))
+    def once(self: Any, unended: Any) -> Any:
+        effects = fetch_again(self, unended)
+        self._fetched_from = self._log.log_start
+        return effects
 
-    patch.setattr(PartitionFollower, "_answered", of_one_generation)
+    patch.setattr(PartitionFollower, "_fetch_again", once)
+
+
+def markers_go_before_followers_have_them(patch: Patch) -> None:
+    """Compaction does not ask how far the followers have fetched."""
+    patch.setattr(InSyncSet, "first_unfetched", lambda self: INT64_MAX)
 
 
 MUTANTS: Final = (
@@ -98,9 +107,15 @@ MUTANTS: Final = (
         "was given offset 0, of one that is aborted",
     ),
     Mutant(
-        a_follower_does_not_ask_for_the_generation,
+        what_is_open_again_is_believed,
         "transactions",
-        transaction_stories.marker_is_removed_between_two_fetches,
+        transaction_stories.transactions_overlap_where_the_replica_returns,
+        "was given offset 0, of one that is aborted",
+    ),
+    Mutant(
+        markers_go_before_followers_have_them,
+        "transactions",
+        transaction_stories.marker_is_kept_between_two_fetches,
         "was given offset 0, of one that is aborted",
     ),
     Mutant(
