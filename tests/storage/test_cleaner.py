@@ -225,6 +225,35 @@ def test_tombstones_are_removed_by_the_second_cleaning_with_a_delete_retention_o
     assert A not in {record.key for record in records_of(bench.log)}
 
 
+def test_a_tombstone_stays_while_a_follower_is_still_to_fetch_it() -> None:
+    """The follower may have an older record of the key."""
+    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
+    bench.put((A, None), (B, b"1"))
+    position = Offset(1)
+    bench.log.first_unfetched = lambda: position
+    for n in range(3):
+        bench.put((B, b"%d" % n))
+        bench.settle()
+        clean(bench.log)
+        assert A in {record.key for record in records_of(bench.log)}, f"cleaning {n}"
+    position = Offset(2)
+    bench.put((B, b"last"))
+    bench.settle()
+    clean(bench.log)
+    assert A not in {record.key for record in records_of(bench.log)}
+
+
+def test_a_tombstone_of_v1_stays_while_a_follower_is_still_to_fetch_it() -> None:
+    bench = CleaningBench(replace(COMPACTED, magic=1, segment_bytes=10_000, delete_retention_ms=0))
+    bench.log.first_unfetched = lambda: Offset(0)
+    for offset, (key, value) in enumerate([(A, None), (B, b"1"), (B, b"2"), (B, b"3")]):
+        data = build_message_set([Record(Offset(offset), Millis(NOW + offset), key, value)], 1)
+        bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(0))
+        bench.settle()
+        clean(bench.log, NOW + offset)
+    assert offsets(bench) == [0, 3]
+
+
 # --- offsets and segments ---------------------------------------------------------------------------------------------
 
 

@@ -63,6 +63,27 @@ def test_an_abort_marker_is_removed_after_its_records_and_its_horizon() -> None:
     assert bench.log.aborted_transactions(Offset(0), bench.log.log_end_offset) == ()
 
 
+def test_a_marker_stays_while_a_follower_is_still_to_fetch_it() -> None:
+    """The follower may have records of its transaction, which nothing else would end."""
+    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
+    bench.produce(7, (A, b"aborted"), transactional=True)
+    marker = bench.end(7, commit=False)
+    bench.produce(7, (C, b"so that the marker is not its last"))
+    newer = _ended_by_a_newer_coordinator(bench)
+    position = Offset(marker)
+    bench.log.first_unfetched = lambda: position
+    for n in range(4):
+        bench.put((B, b"%d" % n))
+        bench.settle()
+        clean(bench.log, NOW + n)
+        assert markers_of(bench.log) == [marker, newer], f"after cleaning {n + 1}"
+    position = Offset(marker + 1)
+    bench.put((B, b"last"))
+    bench.settle()
+    clean(bench.log, NOW + 4)
+    assert markers_of(bench.log) == [newer]
+
+
 def test_a_commit_marker_stays_as_long_as_a_record_of_its_transaction() -> None:
     bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
     bench.produce(7, (A, b"1"), transactional=True)
