@@ -29,7 +29,7 @@ from tests.sim.clock import SimClock
 from tests.sim.durability import Safety
 from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.ledger import Violation
-from tests.sim.loop import SimLoop, SimTask
+from tests.sim.loop import MICROS, SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import CURRENT, Process, ProcessState
 from tidelog.errors import DiskFull, KafkaStorageError
@@ -134,6 +134,8 @@ class Machine:
         self._past: list[SimExecutor] = []  # of ended incarnations: their work is never resumed
         self._seen: dict[object, views.Position] = {}
         self._safety = Safety(self.disk)
+        self._stalled_at_us = 0
+        self._resumed_at_us = -MICROS
         self._graveyard: list[list[SimTask[Any]]] = []  # keeps the tasks of a dead process from garbage collection
         self._config = NodeConfig(
             node_id=NodeId(node_id),
@@ -324,8 +326,15 @@ class Machine:
             return True
         return self._cold_share > 0 and not self.pace.stalled and self._memory.random() < self._cold_share
 
+    def latest_wall_ms(self, since_us: int) -> int:
+        """The latest wall clock time at which something that the disk has done since then can have been chosen: a
+        stalled disk may have held it, and its backlog for a second more."""
+        held = since_us < self._resumed_at_us + MICROS or self.pace.stalled
+        return self.clock.latest_ms(min(since_us, self._stalled_at_us) if held else since_us)
+
     def stall(self) -> None:
         self.pace.stalled = True
+        self._stalled_at_us = self._loop.now_us
 
     def hang_syncs(self) -> None:
         """Let the log fsyncs in progress hang; those that begin later do not."""
@@ -333,6 +342,8 @@ class Machine:
             syncer.hang()
 
     def release(self) -> None:
+        if self.pace.stalled:
+            self._resumed_at_us = self._loop.now_us
         self.pace.stalled = False
         self.pace.hanging.clear()
         for each in self._executors:

@@ -96,6 +96,8 @@ class SimProducer:
         delivery.add_done_callback(partial(self._told, sent))
 
     def _told(self, sent: Sent, delivery: Delivery) -> None:
+        if not self._client.process.alive:  # its tasks are removed from memory with the world
+            return
         error = delivery.exception()
         view = self.producer._cluster.view.topics.get(sent.topic)
         sent.topic_id = b"" if view is None else view.topic_id.bytes

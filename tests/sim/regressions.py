@@ -117,4 +117,9 @@ WORLDS: Final = (
         "next marker of the producer committed what was aborted",
         AS_SEEDED,
     ),
+    FoundBy(
+        1260769535,
+        "what retention removed was judged by the clock of the removal: a stalled disk had held it since before a jump",
+        AS_SEEDED,
+    ),
 )

@@ -88,7 +88,7 @@ class Simulation:
             note=self.note,
             configs=self._configs,
             now_us=lambda: self.loop.now_us,
-            wall_ms=lambda node, since_us: self._machine_named[node].clock.latest_ms(since_us),
+            wall_ms=lambda node, since_us: self._machine_named[node].latest_wall_ms(since_us),
             has=self.undisturbed.has,
             coordination=self.coordination,
         )
