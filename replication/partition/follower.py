@@ -108,7 +108,9 @@ class PartitionFollower:
 
     @property
     def fetched_from(self) -> Offset:
-        """Everything from here on was fetched in this epoch and on this stream, with the markers that follow."""
+        """Everything from here on was fetched in this epoch and on this stream; 0 for a log that was empty then."""
+        if self._log.log_end == self._log.log_start:
+            return Offset(0)
         return self._log.log_end if self._fetched_from is None else self._fetched_from
 
     @property
@@ -132,7 +134,7 @@ class PartitionFollower:
             case StreamBroken():
                 return self._broken()
             case LogFailed(log, error, at):
-                self._log, self._committed, self._syncs = log, None, False
+                self._log, self._committed, self._syncs, self._fetched_from = log, None, False, None
                 self._refused_bytes = isinstance(error, CorruptRecord)
                 return self._pause(FollowerCause.LOG_FAILED, error, at)
             case _:
@@ -221,7 +223,9 @@ class PartitionFollower:
     def _changed(self, log: LogView) -> list[FollowerEffect]:
         syncs = self._syncs and log.durable_offset < log.log_end
         self._move(FollowerCause.NOT_DURABLE_YET if syncs else FollowerCause.LOG_CHANGED)
-        if self._fetched_from is not None:
+        if log.log_end == log.log_start:  # its first batch may begin below its start
+            self._fetched_from = Offset(0)
+        elif self._fetched_from is not None:
             self._fetched_from = min(self._fetched_from, log.log_end)
         self._log, self._refused_bytes, self._syncs = log, False, False
         committed, self._committed = self._committed, None

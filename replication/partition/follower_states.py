@@ -31,7 +31,7 @@ class FollowerCause(Enum):
     OUTDATED = "the answer is for another epoch or another log end: it is discarded"
     RECORDS = "the answer contains records"
     DIVERGED = "the logs diverge: this one is truncated or emptied"
-    MARKER_GONE = "compaction may have removed the end of an open transaction: the log is fetched again from its start"
+    MARKER_GONE = "compaction may have removed the marker of an open transaction: it is fetched again, or the whole log"
     BELOW_START = "the log ends below the leader's log start: it restarts there"
     REFUSED = "the leader rejected the fetch"
     LOG_CHANGED = "the log change is complete"

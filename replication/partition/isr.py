@@ -195,8 +195,9 @@ class InSyncSet:
         return True
 
     def first_unfetched(self) -> Offset:
-        """Every follower that fetches has everything below."""
-        return min((position.log_end for position in self._progress.values()), default=self.log_end)
+        """The smallest log end of the followers that fetch; of one whose node is fenced, none counts."""
+        ends = (position.log_end for replica, position in self._progress.items() if self._is_eligible(replica))
+        return min(ends, default=self.log_end)
 
     def forget(self, replica: NodeId, at: Millis) -> None:
         """Discard the follower's positions until a fetch of it agrees again."""

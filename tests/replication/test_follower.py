@@ -421,8 +421,30 @@ def test_one_that_is_open_again_then_makes_it_fetch_its_whole_log() -> None:
     assert fetched_again_from(follower.answer(records=True, watermark=200, unended=85)) == 10
     follower.changed(10, durable_offset=10, last_epoch=-1, log_start=10)
     follower.fetch()
-    assert follower.core.fetched_from == 10
+    assert follower.core.fetched_from == 0, "the first batch may begin below the log start"
     appended(follower, 20)
+    assert follower.core.fetched_from == 0
+
+
+def test_an_empty_log_has_nothing_that_was_fetched_before() -> None:
+    follower = Follower(log_start=10, log_end=10, durable_offset=10, last_epoch=-1, history=())
+    follower.fetch()
+    assert follower.core.fetched_from == 0
+    assert follower.answer(records=True) == [AppendRecords()]
+    follower.changed(20, durable_offset=20, log_start=8)
+    assert follower.core.fetched_from == 0
+
+
+def test_after_a_truncation_that_failed_it_believes_nothing() -> None:
+    """The log is as it was, with the transaction whose marker may be gone."""
+    follower = Follower()
+    follower.fetch()
+    assert fetched_again_from(follower.answer(records=True, watermark=200, unended=90)) == 90
+    follower.core.handle(LogFailed(follower.log, DiskFull("no space"), Millis(0)))
+    follower.later(1_000)
+    follower.fetch()
+    assert follower.core.fetched_from == 100
+    assert fetched_again_from(follower.answer(records=True, watermark=200, unended=90)) == 0
 
 
 def test_a_member_does_not_truncate_for_a_gap() -> None:
