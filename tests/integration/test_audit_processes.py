@@ -119,7 +119,7 @@ def test_each_partition_has_one_line(cluster: LocalCluster, capsys: pytest.Captu
     """Standard output and standard error together, as a terminal shows them."""
     cluster.create_topic("lines", 4, 1)
     cluster.wait_healthy()
-    assert audit.main(["-b", cluster.bootstrap, "--topic", "lines"]) == 0
+    assert audit.main(["-b", cluster.bootstrap, "lines"]) == 0
     out, errors = capsys.readouterr()
     assert [(out + errors).count(f"lines-{index}: ") for index in range(4)] == [1] * 4, out + errors
 

@@ -340,6 +340,26 @@ def test_a_session_that_does_not_start_leaves_the_handler_of_interrupts(
         signal.signal(signal.SIGINT, before)
 
 
+def test_an_interrupt_while_spark_starts_counts_when_it_has_started(
+    pyspark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    def create(_: object) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        events.append("started")
+        context = Namespace(cancelAllJobs=lambda: None)
+        return Namespace(sparkContext=context, stop=lambda: events.append("stopped"))
+
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)  # other tests may have one
+    monkeypatch.setattr(pyspark.SparkSession.Builder, "getOrCreate", create)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), spark_session(Namespace(conf=[], master=None), "any"):
+        events.append("at work")
+    assert events == ["started", "stopped"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 class SessionSettings(dict[str, str]):
     """Settings of a session: a static one can be neither set nor unset."""
 

@@ -11,11 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from node.process.local_cluster import LocalCluster
 from tests.spark.job_runs import produce, records_of, run, start
 from tidelog import sync
+from tidelog.jobs import archive as archive_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,6 +139,63 @@ def test_an_archive_with_a_missing_or_damaged_file_is_not_restored(
     victim.write_bytes(data)
     assert run("restore", cluster, *arguments)[0] == 0
     assert in_order(cluster, "damaged") == in_order(cluster, "orders")
+
+
+@pytest.mark.parametrize("what", ["a flipped bit", "4 bytes", "4 bytes beside Hadoop's checksums", "a short file"])
+def test_damaged_values_are_found_and_not_restored(
+    cluster: LocalCluster, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    """The bytes of a file of the archive are altered amid the pages of its values. `--verify` names the file and counts
+    the records of the others, a restore writes nothing."""
+    moved = tmp_path / "moved"
+    shutil.copytree(archive, moved)
+    names = run("archive", None, "--to", str(moved), "--files")[1]["files"]
+    victim = Path(names[1].removeprefix("file:"))
+    rows = pq.ParquetFile(victim).metadata.num_rows
+    data = bytearray(victim.read_bytes())
+    size = len(data)
+    at = place_of_values(victim)
+    if what == "a flipped bit":
+        data[at] ^= 1
+    elif what == "a short file":
+        del data[500:]
+    else:
+        data[at : at + 4] = bytes(byte ^ 0xFF for byte in data[at : at + 4])
+    if "Hadoop" not in what:
+        for each in moved.rglob("*.crc"):
+            each.unlink()
+    victim.write_bytes(data)
+
+    code, report = run("archive", None, "--to", str(moved), "--verify")
+    assert (code, report["good"], report["missing"], report["files"]) == (1, False, [], len(names))
+    assert [each["file"] for each in report["damaged"]] == [str(victim.relative_to(moved))]
+    assert report["records"] == COUNT - rows
+    cause = report["damaged"][0]["cause"]
+    assert {
+        "a flipped bit": "checksum verification failed",
+        "4 bytes": "checksum verification failed",
+        "4 bytes beside Hadoop's checksums": "Checksum error",
+        "a short file": f"it has 500 bytes instead of {size}",
+    }[what] in cause
+    assert archive_job.main(["--to", str(moved), "--verify"]) == 1
+    assert f"  DAMAGED: {victim.relative_to(moved)}: {cause}\n" in capsys.readouterr().out
+
+    target = "altered-" + what.replace(" ", "-").replace("'", "")
+    cluster.create_topic(target, PARTITIONS, 1, retention_ms="-1")
+    assert run("restore", cluster, "orders", "--from", str(moved), "--to-topic", target) == (1, None)
+    said = capsys.readouterr().err
+    assert victim.name in said and cause in said and said.count("\n") == 1
+    assert in_order(cluster, target) == []
+
+
+def place_of_values(file: Path) -> int:
+    """An offset in the midst of the largest page of values in an uncompressed or compressed column `value`."""
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    column = next(
+        group.column(index) for index in range(group.num_columns) if group.column(index).path_in_schema == "value"
+    )
+    start = column.dictionary_page_offset or column.data_page_offset
+    return int(start + column.total_compressed_size // 2)
 
 
 def test_an_archive_is_ended_by_a_signal_in_a_sentence_and_continues(

@@ -52,8 +52,12 @@ def test_offsets_deleted_by_retention_are_an_error_unless_loss_is_allowed() -> N
 
 
 def test_offsets_never_committed_are_an_error_unless_loss_is_allowed() -> None:
-    with pytest.raises(OffsetOutOfRange, match="never committed"):
+    with pytest.raises(OffsetOutOfRange, match="the query ends at 91, which was never committed"):
         offset_range(bounds(0, 90, end=91), fail_on_data_loss=True)
+    with pytest.raises(
+        OffsetOutOfRange, match="orders-0 holds offsets 0 to 90; the query starts at 1000000, which was"
+    ):
+        offset_range(bounds(0, 90, start=1_000_000), fail_on_data_loss=True)
     lenient = offset_range(bounds(0, 90, start=95, end=99), fail_on_data_loss=False)
     assert (lenient.start, lenient.end) == (90, 90)
 

@@ -68,6 +68,8 @@ FORMATS: Final = {
 }
 """The formats, each with what Spark needs for it beyond itself."""
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
+WRITE_CHECKSUMS: Final = "parquet.page.write-checksum.enabled"
+"""The option of Parquet's writer by which `--verify` and `restore` notice altered values."""
 OFFSETS_PER_BATCH: Final = 5_000_000
 WHEN_INTERRUPTED: Final = (
     "batches that were complete are in the archive; the same command continues after them, and writes each record once"
@@ -263,7 +265,7 @@ def _start(
     if manifest.format == "iceberg":
         return writer.option("fanout-enabled", "true").toTable(arguments.to)
     if manifest.format == "parquet":
-        writer = writer.option("compression", arguments.compression)
+        writer = writer.options(**{"compression": arguments.compression, WRITE_CHECKSUMS: "true"})
     return writer.start(arguments.to)
 
 

@@ -17,26 +17,44 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from tidelog.errors import InvalidConfig
-from tidelog.jobs.archive_layout import RECORD_SCHEMA, STATE, Manifest
+from tidelog.jobs.archive_layout import PARSED, RECORD_SCHEMA, STATE, Manifest, schema_of
 from tidelog.jobs.hadoop_files import HadoopDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 SINK_LOG: Final = "_spark_metadata"
+CHECK_PAGES: Final = "parquet.page.verify-checksum.enabled"
+"""The option of Parquet's reader to compare each page with the CRC-32 in its header, if there is one."""
 _ENTRY: Final = re.compile(r"(\d+)(\.compact)?")
 _BELOW: Final = re.compile(r"(?:^|/)(topic=.*)")
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedFile:
+    """A file that is there and is not what was written."""
+
+    file: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveFiles:
-    """The files of an archive by their path below it. missing: logged, but absent or of another size. uncommitted: they
-    are there, and must not be read."""
+    """The files of an archive by their path below it. counted: those that are logged; missing and damaged (of another
+    size) ones are among them. uncommitted: they are there, and must not be read. size: of the counted ones."""
 
     counted: tuple[str, ...]
     missing: tuple[str, ...]
+    damaged: tuple[DamagedFile, ...]
     uncommitted: tuple[str, ...]
     size: int
+
+    @property
+    def whole(self) -> list[str]:
+        """The counted files that are there in their size."""
+        lost = {*self.missing, *(each.file for each in self.damaged)}
+        return [name for name in self.counted if name not in lost]
 
 
 def find_files(target: HadoopDirectory) -> ArchiveFiles:
@@ -45,7 +63,12 @@ def find_files(target: HadoopDirectory) -> ArchiveFiles:
     present = {name: file.size for file in target.walk() if (name := _data_name(target, file.path)) is not None}
     return ArchiveFiles(
         counted=tuple(sorted(logged)),
-        missing=tuple(sorted(name for name, size in logged.items() if present.get(name) != size)),
+        missing=tuple(sorted(logged.keys() - present.keys())),
+        damaged=tuple(
+            DamagedFile(name, f"it has {present[name]} bytes instead of {size}")
+            for name, size in sorted(logged.items())
+            if present.get(name, size) != size
+        ),
         uncommitted=tuple(sorted(present.keys() - logged.keys())),
         size=sum(logged.values()),
     )
@@ -96,15 +119,15 @@ def _below(path: str) -> str:
 
 def archive_frame(spark: SparkSession, target: str, manifest: Manifest, *, topics: Iterable[str] = ()) -> DataFrame:
     """The rows of an archive, each once, with the columns of records that it has, and `topic`. topics: only of these;
-    none: of all.
+    none: of all. Values of Parquet that differ from their checksum fail the query.
 
-    Raises InvalidConfig if files are missing.
+    Raises InvalidConfig if files are missing or have another size.
     """
     from pyspark.sql import functions as f
 
     wanted = list(topics)
     if manifest.format == "parquet":
-        frame = _parquet_frame(spark, HadoopDirectory(spark, target), wanted)
+        frame = _whole_frame(spark, HadoopDirectory(spark, target), wanted)
     elif manifest.format == "delta":
         frame = spark.read.format("delta").load(target)
     else:
@@ -112,18 +135,38 @@ def archive_frame(spark: SparkSession, target: str, manifest: Manifest, *, topic
     return frame.where(f.col("topic").isin(wanted)) if wanted else frame
 
 
-def _parquet_frame(spark: SparkSession, target: HadoopDirectory, topics: list[str]) -> DataFrame:
+def _whole_frame(spark: SparkSession, target: HadoopDirectory, topics: list[str]) -> DataFrame:
     files = find_files(target)
     if files.missing:
         raise InvalidConfig(
             f"the archive {target.uri} lacks {len(files.missing)} of {len(files.counted)} files, for example "
             f"{files.missing[0]}: restore them from a copy"
         )
+    if files.damaged:
+        raise InvalidConfig(
+            f"{len(files.damaged)} of {len(files.counted)} files of the archive {target.uri} are damaged, for example "
+            f"{files.damaged[0].file}: {files.damaged[0].cause}; restore them from a copy"
+        )
     names = [
         name for name in files.counted if not topics or name.startswith(tuple(f"topic={each}/" for each in topics))
     ]
-    schema = f"{RECORD_SCHEMA}, topic string, date date"
-    if not names:
-        return spark.createDataFrame([], schema)
+    return parquet_frame(spark, target, names)
+
+
+def parquet_frame(
+    spark: SparkSession, target: HadoopDirectory, names: Iterable[str], parsed: str | None = None
+) -> DataFrame:
+    """The rows of these files. parsed: the schema of parsed values, for a frame that has them, too."""
+    schema = _schema(parsed)
     paths = [target.child(name) for name in names]
-    return spark.read.schema(schema).option("basePath", target.uri).parquet(*paths)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).options(**{"basePath": target.uri, CHECK_PAGES: "true"}).parquet(*paths)
+
+
+def _schema(parsed: str | None) -> StructType:
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(f"{RECORD_SCHEMA}, topic string, date date")
+    assert isinstance(schema, StructType), "a schema has columns"
+    return schema if parsed is None else schema.add(PARSED, schema_of(parsed))

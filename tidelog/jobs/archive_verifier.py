@@ -1,21 +1,29 @@
-"""`tidelog job archive --verify`: are all files there, and is each record in the archive once?"""
+"""`tidelog job archive --verify`: are all files there and readable, and is each record in the archive once?
+
+All columns of all files are read. The header of each page of a Parquet file has a CRC-32 of the page, which the reader
+compares: values that can still be decoded, but are not those that were written, are damage as well.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import InvalidConfig
-from tidelog.jobs.archive_files import ArchiveFiles, archive_frame, find_files
+from tidelog.jobs.archive_files import ArchiveFiles, DamagedFile, archive_frame, find_files, parquet_frame
 from tidelog.jobs.archive_layout import STATE, Manifest, find_manifest
 from tidelog.jobs.hadoop_files import HadoopDirectory, local_path
-from tidelog.jobs.job_frame import print_report
+from tidelog.jobs.job_frame import is_of_spark, print_report, sentence_of
+from tidelog.jobs.job_session import SPARK_LOG, silence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EXAMPLES: int = 5
+EXAMPLES: Final = 5
+_FAILED_FILE: Final = "FAILED_READ_FILE"
+"""What Spark calls an error about a file that it reads, with the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +67,24 @@ def require_manifest(spark: SparkSession, arguments: argparse.Namespace, target:
 
 
 def verify_archive(spark: SparkSession, arguments: argparse.Namespace) -> int:
-    """Check an archive and report. Returns 1 if files are missing or records are there twice."""
+    """Check an archive and report. Returns 1 if files are missing or damaged, or records are there twice. Records are
+    counted in the other files."""
     manifest = require_manifest(spark, arguments, arguments.to)
-    files = find_files(HadoopDirectory(spark, arguments.to)) if manifest.format == "parquet" else None
-    is_readable = files is None or not files.missing
-    partitions = archived_partitions(archive_frame(spark, arguments.to, manifest)) if is_readable else []
-    is_good = is_readable and not any(each.repeated for each in partitions)
+    silence(spark, SPARK_LOG)
+    files, damaged = None, list[DamagedFile]()
+    if manifest.format == "parquet":
+        target = HadoopDirectory(spark, arguments.to)
+        files = find_files(target)
+        unreadable = damaged_files(spark, target, files.whole, manifest.schema)
+        damaged = sorted([*files.damaged, *unreadable], key=lambda each: each.file)
+        lost = {each.file for each in damaged}
+        frame = parquet_frame(spark, target, [name for name in files.whole if name not in lost])
+    else:
+        frame = archive_frame(spark, arguments.to, manifest)
+        read_all(frame)
+    partitions = archived_partitions(frame)
+    is_whole = not damaged and not (files and files.missing)
+    is_good = is_whole and not any(each.repeated for each in partitions)
     document = {
         "job": "archive --verify",
         "target": arguments.to,
@@ -73,11 +93,46 @@ def verify_archive(spark: SparkSession, arguments: argparse.Namespace) -> int:
         "files": None if files is None else len(files.counted),
         "bytes": None if files is None else files.size,
         "missing": [] if files is None else files.missing,
+        "damaged": damaged,
         "uncommitted": [] if files is None else files.uncommitted,
         "partitions": partitions,
     }
-    print_report(document, _lines(arguments.to, files, partitions, is_good=is_good), as_json=arguments.as_json)
+    lines = _lines(arguments.to, files, damaged, partitions)
+    lines.append("all is well" if is_good else "the archive is damaged")
+    print_report(document, lines, as_json=arguments.as_json)
     return 0 if is_good else 1
+
+
+def damaged_files(
+    spark: SparkSession, target: HadoopDirectory, names: Sequence[str], parsed: str | None
+) -> list[DamagedFile]:
+    """Those of the files that cannot be read or differ from their checksums; by halves, as long as a half has some.
+    parsed: the schema of parsed values. Raises what Spark raises about anything but a file."""
+    if not names:
+        return []
+    try:
+        read_all(parquet_frame(spark, target, names, parsed))
+    except Exception as error:
+        if not is_of_file(error):
+            raise
+        if len(names) == 1:
+            return [DamagedFile(names[0], sentence_of(error).rpartition("; ")[2])]
+        middle = len(names) // 2
+        halves = (names[:middle], names[middle:])
+        return [each for half in halves for each in damaged_files(spark, target, half, parsed)]
+    return []
+
+
+def read_all(frame: DataFrame) -> None:
+    """Read all columns of all rows."""
+    from pyspark.sql import functions as f
+
+    frame.agg(f.max(f.xxhash64(*frame.columns))).collect()
+
+
+def is_of_file(error: Exception) -> bool:
+    """Whether Spark could not read a file."""
+    return is_of_spark(error) and _FAILED_FILE in str(error)
 
 
 def archived_partitions(frame: DataFrame) -> list[ArchivedPartition]:
@@ -95,11 +150,17 @@ def archived_partitions(frame: DataFrame) -> list[ArchivedPartition]:
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
-def _lines(target: str, files: ArchiveFiles | None, partitions: list[ArchivedPartition], *, is_good: bool) -> list[str]:
+def _lines(
+    target: str, files: ArchiveFiles | None, damaged: list[DamagedFile], partitions: list[ArchivedPartition]
+) -> list[str]:
     lines = []
     if files is not None:
         lines.append(f"{target}: {len(files.counted)} files, {files.size} bytes")
-        for what, names in (("MISSING", files.missing), ("not part of the archive", files.uncommitted)):
+        for what, names in (
+            ("MISSING", files.missing),
+            ("DAMAGED", [f"{each.file}: {each.cause}" for each in damaged]),
+            ("not part of the archive", files.uncommitted),
+        ):
             lines += [f"  {what}: {name}" for name in names[:EXAMPLES]]
             if len(names) > EXAMPLES:
                 lines.append(f"  {what}: {len(names) - EXAMPLES} more")
@@ -109,5 +170,4 @@ def _lines(target: str, files: ArchiveFiles | None, partitions: list[ArchivedPar
             f"{each.last_offset}, {each.absent_offsets} offsets without a record"
             + (f", {each.repeated} REPEATED" if each.repeated else "")
         )
-    lines.append("all is well" if is_good else "the archive is damaged")
     return lines

@@ -41,7 +41,7 @@ Compare the replicas of each partition, reading every replica directly up to the
 receipts against the log.
 
   tidelog job audit
-  tidelog job audit --topic orders --json
+  tidelog job audit orders --json
   tidelog job audit --receipts receipts.jsonl
 """
 PATIENCE_MS: Final = 5_000
@@ -89,12 +89,9 @@ class AuditProgress:
 def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     parser = job_parser("audit", DESCRIPTION, defaults)
     parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="TOPIC",
-        help="can be repeated; default: all, or with --receipts those that receipts name",
+        "topics", nargs="*", metavar="TOPIC", help="default: all, or with --receipts those that receipts name"
     )
+    parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="the same; can be repeated")
     parser.add_argument(
         "--receipts",
         type=Path,
@@ -182,7 +179,7 @@ async def _audit(
         Admin(connection.bootstrap, patience_ms=arguments.patience_ms, **options) as admin,
         ReplicaReader(connection.bootstrap, transport=None, clock=None, rng=None, **options) as reader,
     ):
-        topics = list(dict.fromkeys(arguments.topic))
+        topics = list(dict.fromkeys([*arguments.topics, *arguments.topic]))
         only_receipts = arguments.receipts is not None and not topics
         if only_receipts:
             topics = sorted({each.receipt.topic for each in receipts})

@@ -10,9 +10,7 @@ import argparse
 import logging
 import os
 import shutil
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -20,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import UnsupportedVersion
-from tidelog.jobs.job_frame import is_of_spark
+from tidelog.jobs.job_frame import StopRequest, is_of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +38,9 @@ OWN: Final = "spark.tidelog.job"
 """The setting that marks a session as started by a job: its name."""
 STREAM_LOG: Final = "org.apache.spark.sql.execution.streaming"
 """The loggers of streaming queries. What ends a query reaches the job as an error: its sentence is enough."""
+
+SPARK_LOG: Final = "org.apache.spark"
+"""The loggers of all of Spark, for a job that makes sentences of its errors."""
 
 
 def ensure_spark() -> None:
@@ -92,18 +93,25 @@ def spark_session(
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     for key, value in {**quiet, **chosen, OWN: name}.items():
         builder = builder.config(key, value)
-    with _own_interrupts():
-        session: SparkSession = builder.getOrCreate()
     logging.getLogger().addFilter(_is_logged)
+    session: SparkSession | None = None
     try:
+        with StopRequest() as stop:  # an interrupt in the midst would leave PySpark half started, with tracebacks
+            try:
+                session = builder.getOrCreate()
+            except Exception:
+                stop.raise_if_asked()
+                raise
+        stop.raise_if_asked()
         silence(session, STREAM_LOG)
         _bound_shuffles(session)
         yield session
     finally:
-        with suppress(Exception):  # its JVM may have ended by the same signal
-            silence(session)
-            session.sparkContext.cancelAllJobs()
-            session.stop()
+        if session is not None:
+            with suppress(Exception):  # its JVM may have ended by the same signal
+                silence(session)
+                session.sparkContext.cancelAllJobs()
+                session.stop()
         logging.getLogger().removeFilter(_is_logged)
 
 
@@ -128,15 +136,3 @@ def silence(session: SparkSession, logger: str = "") -> None:
         log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
         log4j.core.config.Configurator.setAllLevels(logger, log4j.Level.OFF)
-
-
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Keep the handler of SIGINT: PySpark's cancels all jobs, whose ends Spark would log, before the job hears of
-    it."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import archive_frame
 from tidelog.jobs.archive_layout import STATE, Manifest
-from tidelog.jobs.archive_verifier import ensure_local_archive, require_manifest
+from tidelog.jobs.archive_verifier import ensure_local_archive, is_of_file, require_manifest
 from tidelog.jobs.job_arguments import INT32_MAX, WrongArguments, ensure_order, moment, whole_number
 from tidelog.jobs.job_frame import (
     JobConnection,
@@ -28,8 +28,9 @@ from tidelog.jobs.job_frame import (
     run_as_program,
     run_job,
     say,
+    sentence_of,
 )
-from tidelog.jobs.job_session import FIXED_TASKS, ensure_spark, spark_session
+from tidelog.jobs.job_session import FIXED_TASKS, SPARK_LOG, ensure_spark, silence, spark_session
 from tidelog.sync import Admin
 
 if TYPE_CHECKING:
@@ -116,10 +117,19 @@ def _work(arguments: argparse.Namespace) -> int:
                 f"the archive {arguments.source} has parsed values only, not their bytes: records cannot be restored "
                 "from it. Archive with --keep-values, or without --schema"
             )
+        silence(spark, SPARK_LOG)
         done = []
-        for topic, target in targets.items():
-            restorer = TopicRestorer(spark, arguments, manifest, options, f"{cluster_id}/{target.topic_id}")
-            done.append(restorer.restore(topic, target))
+        try:
+            for topic, target in targets.items():
+                restorer = TopicRestorer(spark, arguments, manifest, options, f"{cluster_id}/{target.topic_id}")
+                done.append(restorer.restore(topic, target))
+        except Exception as error:
+            if not is_of_file(error):
+                raise
+            raise InvalidConfig(
+                f"the archive {arguments.source} is damaged: {sentence_of(error)}; nothing of this step was written. "
+                "`tidelog job archive --verify` names all damaged files: restore them from a copy"
+            ) from error
     return _report(arguments, done)
 
 

@@ -83,8 +83,9 @@ def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetR
             'or set "failOnDataLoss" to "false" to read the remaining records'
         )
     if fail_on_data_loss and max(start, end) > bounds.latest:
+        beyond = f"starts at {start}" if start > bounds.latest else f"ends at {end}"
         raise OffsetOutOfRange(
-            f"{available}; the query reads {start} to {end}, which was never committed, has been truncated, or belongs "
+            f"{available}; the query {beyond}, which was never committed, has been truncated, or belongs "
             "to a transaction that is open (`tidelog partition who-holds-lso`): check that this is the intended topic, "
             'or set "failOnDataLoss" to "false"'
         )

@@ -53,7 +53,8 @@ STREAM_ADVICE: Final = SinkAdvice(
     complete="The batch is complete in the output. Restart the query with the code and settings of the earlier "
     "attempt, so that the batch has the same rows again; if it cannot have them, continue with a new checkpoint that "
     "starts behind it, and another tidelog.sink.id if one is set",
-    outdated="Either the checkpoint is older than the output or was deleted (give the new query another "
+    outdated="If another run of this query was still going while this one started, start it again: it continues after "
+    "that run. Else either the checkpoint is older than the output or was deleted (give the new query another "
     "tidelog.sink.id), or another query has the same sink id (each needs its own)",
     shorter="set maxOffsetsPerTrigger",
 )
