@@ -15,11 +15,11 @@ Invariants:
      reports both in one message. After a large append it does not wait, and a later advance of the durable offset is
      reported at once.
   7. A transaction never stays open, or is ended by another's marker, because compaction removed its own marker before
-     the follower fetched it. The leader keeps what a fetching follower is still to fetch; what the follower fetched
-     earlier (in another epoch, or on another stream) it does not believe: it appends no gap behind such a transaction,
-     but truncates to it and fetches it again. If others that overlapped it are open then, it fetches its whole log
-     again. A member of the in-sync set has no such gap before it, since compaction stops below the high watermark; a
-     log that may be one of a member is never truncated for this.
+     the follower fetched it. The leader keeps the markers that a fetching follower is still to fetch; what the follower
+     fetched earlier (in another epoch, or on another stream) it does not believe: it appends no gap behind such a
+     transaction, but truncates to it and fetches it again. If others that overlapped it are open then, it fetches its
+     whole log again. A member of the in-sync set has no such gap before it, since compaction stops below the high
+     watermark; a log that may be one of a member is never truncated for this.
   8. Records that fail their checksum are not appended, and the next fetch reports this: the leader's copy may be
      corrupt.
 

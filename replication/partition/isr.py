@@ -195,7 +195,7 @@ class InSyncSet:
         return True
 
     def first_unfetched(self) -> Offset:
-        """The smallest log end of the followers that fetch; of one whose node is fenced, none counts."""
+        """The smallest log end of the followers that fetch. One whose node is fenced or stopping does not count."""
         ends = (position.log_end for replica, position in self._progress.items() if self._is_eligible(replica))
         return min(ends, default=self.log_end)
 

@@ -28,7 +28,6 @@ from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
 from storage.files.file_system import Buffer
 from storage.producers.producer_entry import read_marker
-from storage.settings import INT64_MAX
 from tidelog.errors import TidelogError
 from tidelog.records.legacy.message_builder import build_message_set
 from tidelog.records.v2.batch import RecordBatch
@@ -80,7 +79,7 @@ class BatchFilter:
         now: Millis,
         delete_retention_ms: int,
         upper_bound: Offset,
-        first_unfetched: Offset = Offset(INT64_MAX),
+        first_unfetched: Offset,
     ) -> None:
         """upper_bound: the end offset of the round. first_unfetched: a follower is still to fetch what begins there."""
         self._map, self._transactions, self._producers = offsets, transactions, producers

@@ -182,3 +182,15 @@ def test_a_node_that_is_no_replica_is_refused() -> None:
     assert not agreed(leader.fetch(1, 100))
     leader.core.in_sync.replicas = leader.core.in_sync.replicas[:2]
     assert not agreed(leader.fetch(3, 100))
+
+
+def test_what_no_follower_has_yet_begins_at_the_smallest_log_end_of_those_that_fetch() -> None:
+    """Compaction keeps markers from there on. A follower that is away keeps nothing."""
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    assert leader.core.in_sync.first_unfetched() == 120, "nobody has fetched"
+    leader.fetch(2, 120)
+    leader.fetch(3, 40)
+    assert leader.core.in_sync.first_unfetched() == 40
+    leader.sees(3, eligible=False)
+    assert leader.core.in_sync.first_unfetched() == 120
