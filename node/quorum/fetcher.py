@@ -159,7 +159,7 @@ class QuorumFetcher:
             await self._wait_durable()
             self._ensure_usable()
             log = self._metadata.log
-            asked = log.log_end_offset
+            asked, asked_at = log.log_end_offset, self._clock.monotonic_ms()
             wait_ms = self._wait_ms()
             try:
                 receiver = self._addresses.key_at(target)
@@ -185,12 +185,14 @@ class QuorumFetcher:
                     self._log_once(f"metadata cannot be fetched from {target}: {error.message}")
                 return
             try:
-                await self._take(target, receiver, asked, answer)
+                await self._take(target, receiver, asked, asked_at, answer)
             except FATAL:
                 raise
             except TidelogError as error:
                 self._log_once(f"metadata fetched from {target} cannot be applied: {error.message}", logging.WARNING)
                 return
+            if self._core.leader_id != answer.leader_id:
+                return  # it is not followed: the next fetch waits for the next round
 
     async def _wait_durable(self) -> None:
         log = self._metadata.log
@@ -241,12 +243,14 @@ class QuorumFetcher:
             self._addresses.met(leader, named.endpoint)
         self._driver.post(LeaderReported(self._clock.monotonic_ms(), answer.leader_epoch, leader, source))
 
-    async def _take(self, target: Endpoint, receiver: ReplicaKey, asked: Offset, answer: FetchMetadataAnswer) -> None:
+    async def _take(
+        self, target: Endpoint, receiver: ReplicaKey, asked: Offset, asked_at: Millis, answer: FetchMetadataAnswer
+    ) -> None:
         if answer.cluster_id != self._cluster_id:
             await self._join(answer.cluster_id)
         now = self._clock.monotonic_ms()
         leader, epoch = answer.leader_id, answer.leader_epoch
-        event = FetchAnswered(now, leader, epoch, asked, _result(answer))
+        event = FetchAnswered(now, asked_at, leader, epoch, asked, _result(answer))
         snapshots: list[SnapshotId] = []
         await self._driver.take(event, lambda effect: self._do(effect, answer, snapshots))
         for snapshot in snapshots:

@@ -175,9 +175,10 @@ FetchResult: TypeAlias = NewRecords | LogsDiverge | BelowLogStart
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """The node `leader_id`, as the leader of `epoch`, answered this node's fetch of `offset`."""
+    """The node `leader_id`, as the leader of `epoch`, answered this node's fetch of `offset`, sent at `asked_at`."""
 
     at: Millis
+    asked_at: Millis
     leader_id: NodeId
     epoch: LeaderEpoch
     offset: Offset

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from node.process.metadata_node import MetadataNode
-from node.quorum.state import read_state
+from node.quorum.state import QuorumView, read_state
 from node.requests.types.quorum_requests import QUORUM_BEGIN_QUORUM_EPOCH
 from replication.common_events import ClockTicked
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
@@ -47,6 +47,13 @@ def hostile(cluster: str, key: quorum_pb2.ReplicaKey) -> list[tuple[Any, Any]]:
     return found
 
 
+def view_of(nodes: RealNodes, number: int) -> QuorumView:
+    """What a node knows of the quorum."""
+    metadata = nodes.nodes[number].node._metadata
+    assert metadata is not None
+    return metadata.view
+
+
 async def create_topic(nodes: RealNodes, name: str) -> None:
     request = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=1)
     await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)
@@ -79,12 +86,48 @@ def test_three_nodes_ignore_a_stranger_and_elect_again(tmp_path: Path) -> None:
                         await nodes.call(number, method, request)
                 assert nodes.nodes[number].defects == []
             await create_topic(nodes, "before")
-            epochs = [node.node._metadata.view.leader_epoch for node in nodes.nodes.values() if node.node._metadata]
+            epochs = [view_of(nodes, number).leader_epoch for number in nodes.nodes]
             await nodes.stop(0)
             await nodes.start(0)
             await nodes.wait_whole()
             await create_topic(nodes, "after")
             assert max(epochs) < 10
+
+    asyncio.run(story())
+
+
+def test_a_false_resignation_keeps_no_node_from_its_leader(tmp_path: Path) -> None:
+    """A stranger ends the leader's epoch at a follower, again and again. Such a follower followed none until the next
+    election, and sent its fetches without a pause."""
+
+    async def story() -> None:
+        async with real_nodes(tmp_path, 3) as nodes:
+            await create_topic(nodes, "before")
+            views = {number: view_of(nodes, number) for number in nodes.nodes}
+            leader = next(number for number, view in views.items() if view.leads)
+            node = next(number for number in views if number != leader)
+            who = await nodes.call(node, methods.QUORUM_INTRODUCE, quorum_pb2.IntroduceRequest())
+            me = quorum_pb2.ReplicaKey(node_id=node, directory_id=who.directory_id)
+            end = quorum_pb2.EndQuorumEpochRequest(
+                cluster_id=who.cluster_id,
+                leader_id=leader,
+                epoch=views[leader].leader_epoch,
+                successors=[me],
+                receiver=me,
+            )
+            fetches = nodes.nodes[leader].meters.of("Quorum.FetchMetadata")
+
+            def has_topic(name: str) -> bool:
+                image = nodes.nodes[node].node.image
+                return image is not None and image.topic(name) is not None
+
+            for attempt in range(20):
+                before = fetches.answered
+                await nodes.call(node, methods.QUORUM_END_QUORUM_EPOCH, end)
+                await create_topic(nodes, f"after-{attempt}")
+                await nodes.wait_until(lambda: has_topic(f"after-{attempt}"))  # noqa: B023 - called in this round
+                assert fetches.answered - before < 200
+            assert views[leader].leads and views[leader].leader_epoch == end.epoch
 
     asyncio.run(story())
 

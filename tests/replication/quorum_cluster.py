@@ -374,9 +374,10 @@ class QuorumCluster:
             target = int(core.leader_id) if core.leader_id >= 0 else self.rng.choice(others)
         if self.replicas[target].core is None or {(node, target), (target, node)} & self.disconnected:
             return
-        view, asked, incarnation = replica.view(), target, replica.incarnation
+        view, asked = replica.view(), target
         request = Fetch(replica.me, core.epoch, view.log_end, view.last_epoch, view.durable_offset)
         self.fetching.add(node)
+        sent = (self._at(), replica.incarnation)
 
         def answered(answer: Answer) -> None:
             leader = self.replicas[asked]
@@ -385,7 +386,7 @@ class QuorumCluster:
             mark = leader.high_watermark
             if isinstance(answer.answer, LogsAgree) and not answer.answer.is_voter:
                 records = leader.entries[request.offset : mark]
-            self._send(asked, node, lambda: self._take(node, asked, incarnation, request, answer, records, hint, mark))
+            self._send(asked, node, lambda: self._take(node, asked, sent, request, answer, records, hint, mark))
 
         self._send(node, asked, lambda: self._ask(asked, lambda n: FetchRequested(n, self._at(), request), answered))
 
@@ -393,7 +394,7 @@ class QuorumCluster:
         self,
         node: int,
         asked: int,
-        incarnation: int,
+        sent: tuple[Millis, int],
         request: Fetch,
         answer: Answer,
         records: list[Entry],
@@ -402,6 +403,7 @@ class QuorumCluster:
     ) -> None:
         self.fetching.discard(node)
         replica = self.replicas[node]
+        asked_at, incarnation = sent
         if replica.core is None or replica.incarnation != incarnation:
             return
         match answer.answer:
@@ -414,7 +416,7 @@ class QuorumCluster:
                 result = answer.answer
             case _:
                 raise AssertionError(answer)
-        event = FetchAnswered(self._at(), hint.leader_id, hint.epoch, request.offset, result)
+        event = FetchAnswered(self._at(), asked_at, hint.leader_id, hint.epoch, request.offset, result)
         for effect in replica.core.handle(event):
             match effect:
                 case TakeRecords(high_watermark):

@@ -69,6 +69,7 @@ RESULTS = st.one_of(
 )
 DIVERGED = EpochEnd(LeaderEpoch(1), Offset(0))
 AT = st.just(Millis(10_000))
+LATE = Millis(10_001)
 EVENTS = st.one_of(
     st.builds(VoteRequested, st.just(1), AT, REQUESTS),
     st.builds(VoteAnswered, AT, REQUESTS, st.builds(VoteAnswer, EPOCHS, NODES, st.booleans())),
@@ -78,7 +79,7 @@ EVENTS = st.one_of(
     ),
     st.builds(FetchRequested, st.just(1), AT, st.builds(Fetch, KEYS, EPOCHS, OFFSETS, EPOCHS, OFFSETS)),
     st.builds(SnapshotRequested, AT, KEYS, EPOCHS),
-    st.builds(FetchAnswered, AT, NODES, EPOCHS, OFFSETS, RESULTS),
+    st.builds(FetchAnswered, AT, st.sampled_from((Millis(9_000), Millis(10_001))), NODES, EPOCHS, OFFSETS, RESULTS),
     st.builds(LeaderReported, AT, EPOCHS, NODES, NODES),
     st.builds(ClockTicked, st.sampled_from((Millis(10_000), Millis(12_500), Millis(20_000)))),
     st.builds(Called, AT),
@@ -99,7 +100,7 @@ def quorum(epoch: int = 1, *, nodes: int = 3, me: ReplicaKey | None = None, stat
     0,
     1,
     [
-        FetchAnswered(Millis(10_000), NO_NODE, LeaderEpoch(1), Offset(0), NewRecords(Offset(0))),
+        FetchAnswered(Millis(10_000), Millis(10_000), NO_NODE, LeaderEpoch(1), Offset(0), NewRecords(Offset(0))),
         EndEpochRequested(1, Millis(10_000), EndEpoch(LeaderEpoch(1), NO_NODE, ())),
     ],
 )
@@ -138,8 +139,8 @@ def test_a_request_that_names_a_leader_is_queried_and_changes_nothing(epoch: int
     "event",
     [
         lambda core, leader: EndEpochRequested(1, Millis(10_001), EndEpoch(core.epoch, leader, (core.me,))),
-        lambda core, leader: FetchAnswered(Millis(10_001), leader, core.epoch, Offset(5), NewRecords(Offset(5))),
-        lambda core, leader: FetchAnswered(Millis(10_001), leader, core.epoch, Offset(5), LogsDiverge(DIVERGED)),
+        lambda core, leader: FetchAnswered(LATE, LATE, leader, core.epoch, Offset(5), NewRecords(Offset(5))),
+        lambda core, leader: FetchAnswered(LATE, LATE, leader, core.epoch, Offset(5), LogsDiverge(DIVERGED)),
         lambda core, leader: LeaderReported(Millis(10_001), core.epoch, leader, source=leader),
     ],
     ids=["it ends its epoch", "it has records", "its log diverges", "it says that it leads"],

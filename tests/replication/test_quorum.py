@@ -13,9 +13,11 @@ from replication.raft.quorum_events import (
     EndEpoch,
     EndEpochRequested,
     Fetch,
+    FetchAnswered,
     FetchRequested,
     LeaderRefused,
     LeaderReported,
+    NewRecords,
     Persist,
     ResignRequested,
     SendVote,
@@ -486,6 +488,37 @@ def test_a_leader_that_resigned_is_not_followed_again_because_of_outdated_answer
     assert cluster.core(node).leader_id == -1
     assert cluster.wait_leader(but=leader) == node
     assert cluster.now - began < 500
+
+
+def test_a_leader_that_answers_a_later_fetch_has_not_resigned() -> None:
+    """A stranger ends the leader's epoch at one follower. The leader leads on, and the follower follows it again."""
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(300)
+    node = next(node for node in range(3) if node != leader)
+    cluster._answers[0] = lambda _: None
+    forged = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(node),))
+    cluster.give(node, EndEpochRequested(0, Millis(cluster.now), forged))
+    assert cluster.core(node).leader_id == -1
+    cluster.run_until(lambda: cluster.core(node).leader_id == key(leader).node_id)
+    cluster.append(leader, "a")
+    cluster.run_until(lambda: "a" in [entry.value for entry in cluster.replicas[node].entries])
+    assert cluster.core(leader).leads and cluster.core(leader).epoch == 1
+
+
+def test_an_answer_from_before_a_resignation_does_not_disprove_it() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(300)
+    node = next(node for node in range(3) if node != leader)
+    asked_at = Millis(cluster.now)
+    cluster._answers[0] = lambda _: None
+    farewell = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(node),))
+    cluster.give(node, EndEpochRequested(0, asked_at, farewell))
+    has_nothing = NewRecords(Offset(1))
+    late = FetchAnswered(Millis(cluster.now + 5), asked_at, key(leader).node_id, LeaderEpoch(1), Offset(1), has_nothing)
+    cluster.give(node, late)
+    assert cluster.core(node).leader_id == -1
 
 
 def test_a_directory_that_is_not_meant_gets_no_vote_request_of_ours() -> None:
