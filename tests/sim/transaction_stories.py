@@ -5,9 +5,11 @@ They use a scripted coordinator (transactions.py) that makes the leaders append 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT
 from tests.sim.log_stories import clean, log_of, three_replicas
 from tests.sim.network import Envelope
 from tests.sim.producer_stories import away_from_the_voter
@@ -234,6 +236,25 @@ def marker_is_kept_between_two_fetches(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def disk_is_full_when_the_replica_returns(sim: Simulation) -> None:
+    """As `marker_is_gone_when_the_replica_returns`, but the truncation fails, since its disk has no space to record
+    that less is durable. The record is not shown, and once there is space the replica fetches again from there."""
+    p, away, begun = begun_and_compacted(sim)
+    sim.run_for(30)  # what is durable is recorded
+    sim.kill(away)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another node leads")
+    end_by(sim, begun, p, commit=False, coordinator_epoch=1)
+    committed_next(sim, PRODUCER, p)
+    assert compact(sim, p) > 1, "the record or its marker is still there"
+    answers = sim.hold("Data.FetchStream", source=sim.leader(TOPIC, p), target=away, part="answer")
+    sim.restart(away)
+    sim.run_until(lambda: answers.count > 0, what="it is about to find the gap")
+    sim.break_disk(away, "write", error=errno.ENOSPC, path=RECOVERY_POINT_CHECKPOINT)
+    answers.release()
+    assert leads_again(sim, p, away) == [b"committed by 70"]
+    sim.must_heal()
+
+
 def transactions_outlive_all_processes(sim: Simulation) -> None:
     """Every node is stopped with one transaction open, one aborted and one committed: decisions stay, and the open
     one is decided afterwards."""
@@ -264,5 +285,6 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     marker_is_gone_when_the_replica_returns,
     transactions_overlap_where_the_replica_returns,
     marker_is_kept_between_two_fetches,
+    disk_is_full_when_the_replica_returns,
     transactions_outlive_all_processes,
 )

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from node.replicas import follower_replica
 from replication.partition.follower import PartitionFollower
+from replication.partition.follower_events import LogFailed
 from replication.partition.isr import InSyncSet
 from storage.directory import log_cleaner
 from storage.directory.cleanable import measure
@@ -76,6 +77,20 @@ def what_is_open_again_is_believed(patch: Patch) -> None:
     patch.setattr(PartitionFollower, "_fetch_again", once)
 
 
+def a_truncation_that_failed_is_taken_as_done(patch: Patch) -> None:
+    """A follower whose log failed believes that what it was to fetch again was fetched."""
+    handle = PartitionFollower.handle
+
+    def kept(self: Any, event: Any) -> Any:
+        before = self._fetched_from
+        effects = handle(self, event)
+        if isinstance(event, LogFailed):
+            self._fetched_from = before
+        return effects
+
+    patch.setattr(PartitionFollower, "handle", kept)
+
+
 def markers_go_before_followers_have_them(patch: Patch) -> None:
     """Compaction does not ask how far the followers have fetched."""
     patch.setattr(InSyncSet, "first_unfetched", lambda self: INT64_MAX)
@@ -110,6 +125,12 @@ MUTANTS: Final = (
         what_is_open_again_is_believed,
         "transactions",
         transaction_stories.transactions_overlap_where_the_replica_returns,
+        "was given offset 0, of one that is aborted",
+    ),
+    Mutant(
+        a_truncation_that_failed_is_taken_as_done,
+        "transactions",
+        transaction_stories.disk_is_full_when_the_replica_returns,
         "was given offset 0, of one that is aborted",
     ),
     Mutant(
