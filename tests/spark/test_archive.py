@@ -18,6 +18,7 @@ from node.process.local_cluster import LocalCluster
 from tests.spark.job_runs import produce, records_of, run, start
 from tidelog import sync
 from tidelog.jobs import archive as archive_job
+from tidelog.jobs import restore as restore_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,14 +108,24 @@ def test_verification_names_what_is_missing_and_what_does_not_count(
     assert (code, report["good"], report["missing"]) == (1, False, [f"topic=orders/{min(counted)}"])
 
 
-def test_a_restored_topic_equals_the_original(cluster: LocalCluster, archive: Path) -> None:
-    """Everything but offsets is kept, and the order; a second run writes nothing again."""
+def test_a_restored_topic_equals_the_original(
+    cluster: LocalCluster, archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everything but offsets is kept, and the order; a second run writes nothing again, and says so."""
     cluster.create_topic("restored", PARTITIONS + 1, 1, retention_ms="-1")
     arguments = ("orders", "--from", str(archive), "--to-topic", "restored", "--offsets-per-step", "600")
     for _ in range(2):
         code, report = run("restore", cluster, *arguments)
         assert (code, report["topics"][0]["records"], report["topics"][0]["warnings"]) == (0, COUNT, [])
         assert in_order(cluster, "restored") == in_order(cluster, "orders")
+    restored = report["topics"][0]
+    assert restored["complete_before"] == restored["steps"] == 2
+    assert restore_job.main([*arguments, "--bootstrap", cluster.bootstrap]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.endswith(
+        "in 3 partitions from " + str(archive) + ": it was complete already, and nothing was written\n"
+    )
+    assert "orders: step 2 of 2 was complete already" in printed.err
 
 
 def test_an_archive_with_a_missing_or_damaged_file_is_not_restored(
@@ -198,6 +209,92 @@ def place_of_values(file: Path) -> int:
     return int(start + column.total_compressed_size // 2)
 
 
+def test_jobs_with_a_damaged_archive_print_a_sentence_and_nothing_of_spark(
+    cluster: LocalCluster, archive: Path, tmp_path: Path
+) -> None:
+    """As programs of their own, with the log of Spark that users have."""
+    cluster.create_topic("from-damage", PARTITIONS, 1, retention_ms="-1")
+    moved = tmp_path / "moved"
+    shutil.copytree(archive, moved)
+    victim = Path(run("archive", None, "--to", str(moved), "--files")[1]["files"][0].removeprefix("file:"))
+    victim.write_bytes(bytes(victim.stat().st_size))
+    verify = start("archive", cluster, "--to", str(moved), "--verify")
+    out, err = verify.communicate(timeout=400)
+    assert (verify.returncode, json.loads(out)["good"]) == (1, False), err
+    assert "Exception" not in err and " ERROR " not in err
+    restore = start("restore", cluster, "orders", "--from", str(moved), "--to-topic", "from-damage")
+    out, err = restore.communicate(timeout=400)
+    assert (restore.returncode, out) == (1, "")
+    assert victim.name in err and "nothing of this step was written" in err
+    assert "Exception:" not in err and " ERROR " not in err and "Traceback" not in err
+
+
+def test_an_interrupt_while_spark_starts_is_a_sentence(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Ctrl-C reaches the job and the JVM that it has just started."""
+    target = tmp_path / "never"
+    process = start("archive", cluster, "orders", "--to", str(target))
+    try:
+        cluster.wait_until(lambda: has_child(process.pid), within_s=400, what="the job has started a JVM")
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=400)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (130, ""), err
+    assert "tidelog job archive: interrupted: batches that were complete are in the archive" in err
+    assert "Traceback" not in err and "py4j" not in err
+    assert not target.exists()
+
+
+def has_child(pid: int) -> bool:
+    """Whether the process has started another one."""
+    return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+
+
+def test_of_two_archives_with_one_target_one_ends_in_a_sentence(cluster: LocalCluster, tmp_path: Path) -> None:
+    """And the other one continues: each record is in the archive once."""
+    cluster.create_topic("contested", 1, 1, retention_ms="-1")
+    target = tmp_path / "contested"
+    arguments = ("archive", cluster, "contested", "--to", str(target), "--continuous", "--trigger", "100 milliseconds")
+    jobs = [start(*arguments)]
+    try:
+        produce(cluster, "contested", range(10), partitions=1, base_ms=BASE_MS)
+        cluster.wait_until(lambda: batches_in(target) > 0, within_s=400, what="a batch is written")
+        jobs.append(start(*arguments))
+        number = 10
+        while all(job.poll() is None for job in jobs):
+            produce(cluster, "contested", range(number, number + 1), partitions=1, base_ms=BASE_MS)
+            number += 1
+        ended, other = sorted(jobs, key=lambda job: job.poll() is None)
+        out, err = ended.communicate(timeout=400)
+        assert (ended.returncode, out) == (1, ""), err
+        assert f"tidelog job archive: another archive job writes to {target}, and a target takes one at a time" in err
+        assert "Traceback" not in err and " ERROR " not in err
+        cluster.wait_until(
+            lambda: other.poll() is not None or rows_in_files(target) >= number, within_s=400, what="it has the others"
+        )
+        assert other.poll() is None, other.communicate()
+        other.send_signal(signal.SIGTERM)
+        other.communicate(timeout=400)
+        assert other.returncode == 0
+    finally:
+        for job in jobs:
+            job.kill()
+    assert run("archive", None, "--to", str(target), "--verify")[1]["records"] == number
+
+
+def rows_in_files(target: Path) -> int:
+    """Those of all files, also of ones that do not count."""
+    return sum(pq.ParquetFile(file).metadata.num_rows for file in target.rglob("*.parquet"))
+
+
+def test_a_schema_that_is_no_file_is_told_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = str(tmp_path / "events.json")
+    assert archive_job.main(["orders", "--to", str(tmp_path / "t"), "--schema", nowhere]) == 1
+    assert f"--schema {nowhere}: there is no file" in capsys.readouterr().err
+
+
 def test_an_archive_is_ended_by_a_signal_in_a_sentence_and_continues(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -262,7 +359,8 @@ def test_what_cannot_be_restored_is_refused(
         (("orders", *source, "--to-topic", "small"), "has 1 partitions, and the archive has records of partition 2"),
         (("orders", *source, "--to-topic", "restamped"), "LogAppendTime"),
         (("orders", *source, "--to-topic", "nowhere"), "nowhere"),
-        (("unknown", *source, "--to-topic", "small"), "no such records of topic 'unknown'"),
+        (("unknown", *source, "--to-topic", "small"), "no records of topic 'unknown'; it has those of 'orders'"),
+        (("orders", *source, "--start-offset", "999999"), "are within the bounds given"),
         (("orders", "--from", str(tmp_path), "--to-topic", "small"), "is no archive"),
     ):
         assert run("restore", cluster, *arguments) == (1, None)

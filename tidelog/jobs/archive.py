@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -71,6 +72,11 @@ CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 WRITE_CHECKSUMS: Final = "parquet.page.write-checksum.enabled"
 """The option of Parquet's writer by which `--verify` and `restore` notice altered values."""
 OFFSETS_PER_BATCH: Final = 5_000_000
+_HAS_ANOTHER_JOB: Final = re.compile(
+    r"\bProducerFenced: |\bCONCURRENT_STREAM_LOG_UPDATE\b|\bRace while writing batch \d"
+)
+"""What ends a query after another one with the same checkpoint has started: the coordinator, Spark's log of offsets,
+or its file sink; whichever the two meet at first."""
 WHEN_INTERRUPTED: Final = (
     "batches that were complete are in the archive; the same command continues after them, and writes each record once"
 )
@@ -138,7 +144,7 @@ def _work(arguments: argparse.Namespace) -> int:
         with spark_session(arguments, "archive") as spark:
             return _files(spark, arguments) if arguments.files else verify_archive(spark, arguments)
     options = _source_options(arguments)
-    schema = None if arguments.schema is None else _text_of(arguments.schema)
+    schema = None if arguments.schema is None else text_of_schema(arguments.schema)
     _ask_cluster(connection_of(arguments), arguments.topics)
     with spark_session(arguments, "archive") as spark:
         _ensure_format(spark, arguments.file_format)
@@ -232,13 +238,21 @@ def _manifest(state: HadoopDirectory, arguments: argparse.Namespace, text: str |
     return found
 
 
-def _text_of(schema: str) -> str:
-    """The schema: the text of a file of that name, or the argument itself."""
+def text_of_schema(schema: str) -> str:
+    """The schema: the text of a file of that name, or the argument itself. Raises InvalidConfig for what can only be
+    the name of a file, and is not there or cannot be read."""
     try:
         path = Path(schema)
-        return path.read_text(encoding="utf-8") if path.is_file() else schema
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InvalidConfig(f"--schema {schema}: the file cannot be read: {error}") from error
+    if not re.search(r"[\s:{]", schema):  # in a schema, something is between a column and its type
+        raise InvalidConfig(
+            f"--schema {schema}: there is no file {path.absolute()}; name one that is there, or write the schema as "
+            "DDL, for example 'level STRING, status INT'"
+        )
+    return schema
 
 
 def _start(
@@ -273,7 +287,8 @@ def _watch(
     spark: SparkSession, query: StreamingQuery, progress: ArchiveProgress, arguments: argparse.Namespace
 ) -> bool:
     """Wait for the end of the query. Returns whether it was asked to stop, which is how a continuous one ends. Raises
-    KeyboardInterrupt if another one was interrupted before its end, and what the query raised.
+    KeyboardInterrupt if another one was interrupted before its end, InvalidConfig if another job writes to the target,
+    and what else the query raised.
 
     A signal to the whole process group, as systemd sends it, ends the JVM as well: what Spark raises once the job was
     asked to stop is the stop.
@@ -288,6 +303,12 @@ def _watch(
                     query.stop()
             progress.note(query)
         except Exception as error:
+            if is_of_spark(error) and _HAS_ANOTHER_JOB.search(str(error)):
+                raise InvalidConfig(
+                    f"another archive job writes to {arguments.to}, and a target takes one at a time: this one has "
+                    "ended, and what it had completed is in the archive. Leave one of them running; for other topics "
+                    "use another --to"
+                ) from error
             if not stop.is_asked or not (is_of_spark(error) or isinstance(error, ConnectionError)):
                 raise
         finally:

@@ -49,6 +49,8 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OFFSETS_PER_STEP: Final = 2_000_000
 """A step of a partition is one transaction, which must end within the nodes' transaction.max.timeout.ms (15 min)."""
 IDENTITY_CHARACTERS: Final = 24
+TOPICS_NAMED: Final = 20
+"""How many topics of an archive an error names."""
 WHEN_INTERRUPTED: Final = (
     "steps that were complete are in the target; the same command writes what is missing, and nothing twice"
 )
@@ -56,12 +58,15 @@ WHEN_INTERRUPTED: Final = (
 
 @dataclass(slots=True)
 class RestoredTopic:
-    """What was restored from one topic. last_step: of the steps that are complete. warnings: about the target."""
+    """What was restored from one topic. records, partitions: of the archive, as far as they were asked for. steps: all
+    that they took; complete_before: those of them that an earlier run had written, of which nothing was written again.
+    warnings: about the target."""
 
     topic: str
     target: str
     records: int = 0
     steps: int = 0
+    complete_before: int = 0
     partitions: dict[int, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -105,9 +110,9 @@ def _work(arguments: argparse.Namespace) -> int:
     ensure_local_archive(arguments, "--from", arguments.source)
     ensure_spark()
     connection = connection_of(arguments)
-    options = connection.spark_options()
+    connection.spark_options()  # those that tasks cannot use are refused before Spark starts
     topics = list(dict.fromkeys(arguments.topics))
-    with Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id) as admin:
+    with _admin(connection) as admin:
         cluster_id = admin.describe_cluster().cluster_id
         targets = {topic: admin.describe_topic(arguments.to_topic or topic) for topic in topics}
     with spark_session(arguments, "restore", FIXED_TASKS) as spark:
@@ -121,7 +126,7 @@ def _work(arguments: argparse.Namespace) -> int:
         done = []
         try:
             for topic, target in targets.items():
-                restorer = TopicRestorer(spark, arguments, manifest, options, f"{cluster_id}/{target.topic_id}")
+                restorer = TopicRestorer(spark, arguments, manifest, connection, f"{cluster_id}/{target.topic_id}")
                 done.append(restorer.restore(topic, target))
         except Exception as error:
             if not is_of_file(error):
@@ -141,26 +146,24 @@ class TopicRestorer:
         spark: SparkSession,
         arguments: argparse.Namespace,
         manifest: Manifest,
-        options: dict[str, str],
+        connection: JobConnection,
         target_id: str,
     ) -> None:
-        """options: of the connection. target_id: cluster id and topic id of the target."""
+        """target_id: cluster id and topic id of the target."""
         self._spark, self._arguments, self._manifest = spark, arguments, manifest
-        self._options, self._target_id = options, target_id
+        self._connection, self._target_id = connection, target_id
 
     def restore(self, topic: str, target: TopicDescription) -> RestoredTopic:
         """Write the records. Raises InvalidConfig if there are none, or the target cannot keep them as they are."""
         from pyspark.sql import functions as f
 
         arguments = self._arguments
-        rows = archive_frame(self._spark, arguments.source, self._manifest, topics=[topic])
-        rows = rows.where(self._condition())
+        archived = archive_frame(self._spark, arguments.source, self._manifest, topics=[topic])
+        rows = archived.where(self._condition())
         found = rows.groupBy("partition").agg(f.count("*"), f.min("offset"), f.max("offset")).collect()
         counts = {int(row[0]): int(row[1]) for row in sorted(found)}
         if not counts:
-            raise InvalidConfig(
-                f"the archive {arguments.source} has no such records of topic {topic!r}: check the name and the bounds"
-            )
+            raise self._nothing_of(topic, has_others=not archived.isEmpty())
         result = RestoredTopic(topic, target.name, partitions=counts, warnings=_ensure_target(topic, target, counts))
         if not arguments.quiet:
             for warning in result.warnings:
@@ -169,12 +172,37 @@ class TopicRestorer:
         first, last = min(int(row[2]) for row in found) // step, max(int(row[3]) for row in found) // step
         for number in range(first, last + 1):
             within = rows.where(f.col("offset").between(number * step, (number + 1) * step - 1))
+            was_complete = self._is_complete(self._step_id(topic, number))
             self._write(within, topic, target.name, number, max(counts) + 1)
             result.steps += 1
+            result.complete_before += was_complete
             if not arguments.quiet:
-                say(f"{topic}: step {result.steps} of {last - first + 1} is complete")
+                done = "was complete already" if was_complete else "is complete"
+                say(f"{topic}: step {result.steps} of {last - first + 1} {done}")
         result.records = sum(counts.values())
         return result
+
+    def _nothing_of(self, topic: str, *, has_others: bool) -> InvalidConfig:
+        """The error for a topic without records to restore. has_others: the archive has records of it, which the
+        bounds exclude."""
+        source = self._arguments.source
+        if has_others:
+            return InvalidConfig(f"no records of topic {topic!r} in the archive {source} are within the bounds given")
+        found = archive_frame(self._spark, source, self._manifest).select("topic").distinct().orderBy("topic").collect()
+        names = ", ".join(repr(row.topic) for row in found[:TOPICS_NAMED]) + ", …" * (len(found) > TOPICS_NAMED)
+        return InvalidConfig(
+            f"the archive {source} has no records of topic {topic!r}; "
+            + (f"it has those of {names}" if found else "it has no records at all")
+        )
+
+    def _is_complete(self, step_id: str) -> bool:
+        """Whether an earlier run has written all of a step."""
+        from tidelog.spark.sink.batch_progress import driver_group, last_committed, record_of
+
+        group = driver_group(step_id)
+        with _admin(self._connection) as admin:
+            record = record_of(last_committed(admin.list_group_offsets(group)), group)
+        return record is not None and record.is_complete
 
     def _write(self, rows: DataFrame, topic: str, target: str, number: int, partitions: int) -> None:
         """Write a step. Each sink partition is one partition of the topic, so that a repetition divides rows alike."""
@@ -184,7 +212,7 @@ class TopicRestorer:
             .sortWithinPartitions("offset")
             .write.format("tidelog")
             .mode("append")
-            .options(**self._options)
+            .options(**self._connection.spark_options())
             .option("topic", target)
             .option("tidelog.compression.type", self._arguments.compression)
             .option("tidelog.sink.id", self._step_id(topic, number))
@@ -243,10 +271,23 @@ def _ensure_target(topic: str, target: TopicDescription, counts: dict[int, int])
     return warnings
 
 
+def _before(done: RestoredTopic) -> str:
+    """What earlier runs had written of it."""
+    if not done.complete_before:
+        return ""
+    if done.complete_before == done.steps:
+        return ": it was complete already, and nothing was written"
+    return f"; {done.complete_before} of {done.steps} steps were complete already, and were not written again"
+
+
+def _admin(connection: JobConnection) -> Admin:
+    return Admin(connection.bootstrap, tls=connection.tls, sasl=connection.sasl, client_id=connection.client_id)
+
+
 def _report(arguments: argparse.Namespace, done: list[RestoredTopic]) -> int:
     lines = [
         f"{each.target}: {each.records} records of {each.topic} in {len(each.partitions)} partitions "
-        f"from {arguments.source}"
+        f"from {arguments.source}{_before(each)}"
         for each in done
     ]
     print_report({"job": "restore", "source": arguments.source, "topics": done}, lines, as_json=arguments.as_json)
