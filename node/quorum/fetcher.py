@@ -184,6 +184,7 @@ class QuorumFetcher:
                 else:
                     self._log_once(f"metadata cannot be fetched from {target}: {error.message}")
                 return
+            before = self._state()
             try:
                 await self._take(target, receiver, asked, asked_at, answer)
             except FATAL:
@@ -191,8 +192,23 @@ class QuorumFetcher:
             except TidelogError as error:
                 self._log_once(f"metadata fetched from {target} cannot be applied: {error.message}", logging.WARNING)
                 return
-            if self._core.leader_id != answer.leader_id:
-                return  # it is not followed: the next fetch waits for the next round
+            has_waited = wait_ms > 0 and self._clock.monotonic_ms() - asked_at >= wait_ms / 2
+            if self._state() == before and not has_waited:
+                return  # an answer at once that changes nothing: the next fetch waits for the next round
+
+    def _state(self) -> object:
+        """All that an answer may change."""
+        core, log = self._core, self._metadata.log
+        return (
+            core.epoch,
+            core.leader_id,
+            core.role,
+            self._in_touch,
+            self._cluster_id,
+            log.log_start_offset,
+            log.log_end_offset,
+            log.high_watermark,
+        )
 
     async def _wait_durable(self) -> None:
         log = self._metadata.log

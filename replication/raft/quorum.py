@@ -144,8 +144,8 @@ class Quorum:
         self.role = self._first_role(state)
         self._successors = self.log.voters.others(me) if self.role is Role.RESIGNED else ()
         self._over: LeaderEpoch | None = None
-        self._over_at = at
-        """The last epoch whose leader is said to have resigned, and since when."""
+        self._resigned, self._over_at = NO_NODE, at
+        """The last epoch whose leader is said to have resigned; that leader, and since when."""
         self._deadline = self._later(times.fetch_timeout, times.jitter)
 
     def _first_role(self, state: QuorumState) -> Role:
@@ -639,7 +639,7 @@ class Quorum:
     def _await_succession(self, request: EndEpoch) -> None:
         """Wait for this node's turn to stand. A node that does not know of the resignation may still name the old
         leader, which is not followed again unless it answers a later fetch."""
-        self._over, self._over_at = request.epoch, self._now
+        self._over, self._resigned, self._over_at = request.epoch, request.leader_id, self._now
         self._leader_seen_at = Millis(NEVER)
         if self.me in request.successors:
             rank = request.successors.index(self.me)
@@ -648,7 +648,7 @@ class Quorum:
     def _fetch_answered(self, event: FetchAnswered) -> None:
         if not self._is_another(event.leader_id):
             return
-        if event.epoch == self._over and event.asked_at > self._over_at:
+        if (event.epoch, event.leader_id) == (self._over, self._resigned) and event.asked_at > self._over_at:
             self._over = None  # it leads: the message of its resignation was not its own
         self._leader_reported(event.epoch, event.leader_id, event.leader_id)
         if event.epoch != self.epoch or event.leader_id != self.leader_id:

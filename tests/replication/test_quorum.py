@@ -521,6 +521,27 @@ def test_an_answer_from_before_a_resignation_does_not_disprove_it() -> None:
     assert cluster.core(node).leader_id == -1
 
 
+def test_only_the_leader_itself_disproves_its_resignation() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(300)
+    node, another = (node for node in range(3) if node != leader)
+    cluster._answers[0] = lambda _: None
+    farewell = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(node),))
+    at = Millis(cluster.now)
+    cluster.give(node, EndEpochRequested(0, at, farewell))
+    later = Millis(at + 2)
+    has_nothing = NewRecords(Offset(1))
+    cluster.give(
+        node, FetchAnswered(later, Millis(at + 1), key(another).node_id, LeaderEpoch(1), Offset(1), has_nothing)
+    )
+    assert cluster.core(node).leader_id == -1
+    cluster.give(
+        node, FetchAnswered(later, Millis(at + 1), key(leader).node_id, LeaderEpoch(1), Offset(1), has_nothing)
+    )
+    assert cluster.core(node).leader_id == key(leader).node_id
+
+
 def test_a_directory_that_is_not_meant_gets_no_vote_request_of_ours() -> None:
     cluster = QuorumCluster()
     effects = cluster.core(0).handle(Called(Millis(cluster.now)))

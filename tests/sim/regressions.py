@@ -122,4 +122,9 @@ WORLDS: Final = (
         "what retention removed was judged by the clock of the removal: a stalled disk had held it since before a jump",
         AS_SEEDED,
     ),
+    FoundBy(
+        1212013531,
+        "a stopping node that was about to leave the in-sync set counted as a copy beside one with a flipped bit",
+        AS_SEEDED,
+    ),
 )

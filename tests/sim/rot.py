@@ -239,6 +239,6 @@ def _offset_at(log: bytes, position: int) -> Offset | None:
 
 def _continues_to_count(machine: Machine, minimum: int) -> bool:
     """Whether the replica on a machine runs and will still count. A restarted node leaves the in-sync set when it
-    registers; if the set falls below the minimum, the replica stays eligible."""
-    registered = machine.node is not None and views.acts(machine.node)
-    return machine.up and (registered or minimum > 1)
+    registers, a stopping one while it drains; if the set falls below the minimum, the replica stays eligible."""
+    stays = machine.node is not None and views.acts(machine.node) and not views.is_stopping(machine.node)
+    return machine.up and (stays or minimum > 1)

@@ -126,6 +126,11 @@ def acts(node: Node) -> bool:
     return node.replicas is not None and node.replicas.image is not EMPTY
 
 
+def is_stopping(node: Node) -> bool:
+    """Whether the node was asked to end: it drains and leaves the in-sync sets."""
+    return node._stop.is_set()
+
+
 def image(node: Node) -> ClusterImage:
     """The newest committed image that the node has."""
     return node.image if node.image is not None else EMPTY
