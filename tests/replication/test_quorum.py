@@ -530,15 +530,14 @@ def test_only_the_leader_itself_disproves_its_resignation() -> None:
     farewell = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(node),))
     at = Millis(cluster.now)
     cluster.give(node, EndEpochRequested(0, at, farewell))
-    later = Millis(at + 2)
-    has_nothing = NewRecords(Offset(1))
-    cluster.give(
-        node, FetchAnswered(later, Millis(at + 1), key(another).node_id, LeaderEpoch(1), Offset(1), has_nothing)
-    )
+
+    def answer_of(claims: int) -> FetchAnswered:
+        asked, at_end = Millis(at + 1), NewRecords(Offset(1))
+        return FetchAnswered(Millis(at + 2), asked, key(claims).node_id, LeaderEpoch(1), Offset(1), at_end)
+
+    cluster.core(node).handle(answer_of(another))
     assert cluster.core(node).leader_id == -1
-    cluster.give(
-        node, FetchAnswered(later, Millis(at + 1), key(leader).node_id, LeaderEpoch(1), Offset(1), has_nothing)
-    )
+    cluster.core(node).handle(answer_of(leader))
     assert cluster.core(node).leader_id == key(leader).node_id
 
 
