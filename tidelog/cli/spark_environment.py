@@ -128,7 +128,10 @@ def source_python() -> SparkFinding:
         return SparkFinding(what, found)
     active = "activate the virtual environment of tidelog, or " if variable is None else ""
     return SparkFinding(
-        what, f"{found}: {trouble}", f"{active}{ours}, before Spark starts (else DATA_SOURCE_NOT_FOUND)"
+        what,
+        f"{found}: {trouble}",
+        f"{active}{ours}, before Spark starts (else DATA_SOURCE_NOT_FOUND). "
+        "`tidelog job` does that itself where none of the two is set",
     )
 
 

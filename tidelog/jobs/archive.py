@@ -71,6 +71,7 @@ FORMATS: Final = {
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 WRITE_CHECKSUMS: Final = "parquet.page.write-checksum.enabled"
 """The option of Parquet's writer by which `--verify` and `restore` notice altered values."""
+TRIGGER: Final = "10 seconds"
 OFFSETS_PER_BATCH: Final = 5_000_000
 _HAS_ANOTHER_JOB: Final = re.compile(
     r"\bProducerFenced: |\bCONCURRENT_STREAM_LOG_UPDATE\b|\bRace while writing batch \d"
@@ -116,7 +117,7 @@ def _parser(defaults: JobConnection | None) -> argparse.ArgumentParser:
     parser.add_argument("--keep-values", action="store_true", help="with --schema: the bytes of each value as well")
     parser.add_argument("--continuous", action="store_true", help="go on until interrupted; else to the present end")
     parser.add_argument(
-        "--trigger", type=interval, default="10 seconds", metavar="TIME", help="with --continuous: between batches"
+        "--trigger", type=interval, metavar="TIME", help=f"with --continuous: between batches (default: {TRIGGER})"
     )
     parser.add_argument(
         "--start", type=start_place, default="earliest", help="of a new archive: earliest, latest or ms since 1970"
@@ -166,6 +167,8 @@ def _ensure_arguments(arguments: argparse.Namespace) -> None:
         return
     if bool(arguments.topics) == bool(arguments.pattern):
         raise WrongArguments("name topics or --pattern, one of the two: what is to be archived")
+    if arguments.trigger and not arguments.continuous:
+        raise WrongArguments("--trigger belongs to --continuous: without it the job ends at the present end")
     if arguments.keep_values and arguments.schema is None:
         raise WrongArguments("--keep-values belongs to --schema: without it all values are kept as they are")
 
@@ -273,7 +276,7 @@ def _start(
         .option("checkpointLocation", state.child(CHECKPOINT))
     )
     if arguments.continuous:
-        writer = writer.trigger(processingTime=arguments.trigger)
+        writer = writer.trigger(processingTime=arguments.trigger or TRIGGER)
     else:
         writer = writer.trigger(availableNow=True)
     if manifest.format == "iceberg":
@@ -306,8 +309,8 @@ def _watch(
             if is_of_spark(error) and _HAS_ANOTHER_JOB.search(str(error)):
                 raise InvalidConfig(
                     f"another archive job writes to {arguments.to}, and a target takes one at a time: this one has "
-                    "ended, and what it had completed is in the archive. Leave one of them running; for other topics "
-                    "use another --to"
+                    "ended, and what it had completed is in the archive. Let one of them run (start one again if both "
+                    "have ended); for other topics use another --to"
                 ) from error
             if not stop.is_asked or not (is_of_spark(error) or isinstance(error, ConnectionError)):
                 raise

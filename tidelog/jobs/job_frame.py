@@ -30,6 +30,7 @@ from tidelog.security.tls_files import Tls
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED: Final = 130
+STANDARD_ERROR: Final = 2
 TERMINATED: Final = 143
 
 _RAISED: Final = re.compile(r"\btidelog\.[a-z_.]+\.([A-Z][A-Za-z]+): (.+)")
@@ -171,9 +172,11 @@ class JobTerminated(KeyboardInterrupt):
 
 
 class StopRequest:
-    """Whether the job was asked to end: by SIGINT or SIGTERM."""
+    """Whether the job was asked to end: by SIGINT or SIGTERM. A second signal raises at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: str = "") -> None:
+        """answer: what is printed at the first signal, where the end takes some time."""
+        self._answer = answer
         self._signal: int | None = None
         self._previous: dict[int, Any] = {}
 
@@ -189,8 +192,10 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
         if self._signal is not None:
-            _raise_signal(number)  # a second time: at once
+            _raise_signal(number)
         self._signal = number
+        if self._answer:
+            os.write(STANDARD_ERROR, f"{self._answer}\n".encode())  # not through a buffer that may be in use
 
     @property
     def is_asked(self) -> bool:

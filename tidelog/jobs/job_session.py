@@ -43,6 +43,11 @@ SPARK_LOG: Final = "org.apache.spark"
 """The loggers of all of Spark, for a job that makes sentences of its errors."""
 
 
+WHILE_STARTING: Final = (
+    "the job ends as soon as Spark has started; a second signal ends it at once, and may leave the JVM running"
+)
+
+
 def ensure_spark() -> None:
     """Raises UnsupportedVersion if PySpark, pyarrow or Java is missing."""
     for name in ("pyspark", "pyarrow"):
@@ -96,7 +101,9 @@ def spark_session(
     logging.getLogger().addFilter(_is_logged)
     session: SparkSession | None = None
     try:
-        with StopRequest() as stop:  # an interrupt in the midst would leave PySpark half started, with tracebacks
+        with StopRequest(
+            WHILE_STARTING
+        ) as stop:  # an interrupt in the midst would leave PySpark half started, with tracebacks
             try:
                 session = builder.getOrCreate()
             except Exception:

@@ -18,6 +18,7 @@ from tidelog.errors import InvalidConfig
 from tidelog.jobs.archive_files import archive_frame
 from tidelog.jobs.archive_layout import STATE, Manifest
 from tidelog.jobs.archive_verifier import ensure_local_archive, is_of_file, require_manifest
+from tidelog.jobs.hadoop_files import local_path
 from tidelog.jobs.job_arguments import INT32_MAX, WrongArguments, ensure_order, moment, whole_number
 from tidelog.jobs.job_frame import (
     JobConnection,
@@ -49,6 +50,8 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OFFSETS_PER_STEP: Final = 2_000_000
 """A step of a partition is one transaction, which must end within the nodes' transaction.max.timeout.ms (15 min)."""
 IDENTITY_CHARACTERS: Final = 24
+TOPIC: Final = "topic="
+"""How the directory of a topic begins."""
 TOPICS_NAMED: Final = 20
 """How many topics of an archive an error names."""
 WHEN_INTERRUPTED: Final = (
@@ -108,10 +111,11 @@ def _work(arguments: argparse.Namespace) -> int:
     ensure_order("--start-offset", arguments.start_offset, "--end-offset", arguments.end_offset)
     ensure_order("--start-time", arguments.start_time, "--end-time", arguments.end_time)
     ensure_local_archive(arguments, "--from", arguments.source)
+    topics = list(dict.fromkeys(arguments.topics))
+    _ensure_archived(arguments, topics)
     ensure_spark()
     connection = connection_of(arguments)
     connection.spark_options()  # those that tasks cannot use are refused before Spark starts
-    topics = list(dict.fromkeys(arguments.topics))
     with _admin(connection) as admin:
         cluster_id = admin.describe_cluster().cluster_id
         targets = {topic: admin.describe_topic(arguments.to_topic or topic) for topic in topics}
@@ -187,13 +191,12 @@ class TopicRestorer:
         bounds exclude."""
         source = self._arguments.source
         if has_others:
-            return InvalidConfig(f"no records of topic {topic!r} in the archive {source} are within the bounds given")
+            return InvalidConfig(
+                f"no records of topic {topic!r} in the archive {source} are within the bounds given: `tidelog job "
+                f"archive --to {source} --verify` prints its partitions and offsets"
+            )
         found = archive_frame(self._spark, source, self._manifest).select("topic").distinct().orderBy("topic").collect()
-        names = ", ".join(repr(row.topic) for row in found[:TOPICS_NAMED]) + ", …" * (len(found) > TOPICS_NAMED)
-        return InvalidConfig(
-            f"the archive {source} has no records of topic {topic!r}; "
-            + (f"it has those of {names}" if found else "it has no records at all")
-        )
+        return _lacks(source, topic, [str(row.topic) for row in found])
 
     def _is_complete(self, step_id: str) -> bool:
         """Whether an earlier run has written all of a step."""
@@ -242,6 +245,25 @@ class TopicRestorer:
         if given.partition:
             condition &= f.col("partition").isin(given.partition)
         return condition
+
+
+def _ensure_archived(arguments: argparse.Namespace, topics: list[str]) -> None:
+    """Raises InvalidConfig for a topic that a local archive with directories of topics has not: before Spark starts,
+    and before the target of the same name is looked for."""
+    path = local_path(arguments.source, arguments.conf)
+    found = [] if path is None else sorted(each.name.removeprefix(TOPIC) for each in path.glob(f"{TOPIC}*"))
+    for topic in topics:
+        if found and topic not in found:
+            raise _lacks(arguments.source, topic, found)
+
+
+def _lacks(source: str, topic: str, found: list[str]) -> InvalidConfig:
+    """The error for a topic that the archive has not. found: those that it has."""
+    names = ", ".join(map(repr, found[:TOPICS_NAMED])) + ", …" * (len(found) > TOPICS_NAMED)
+    return InvalidConfig(
+        f"the archive {source} has no records of topic {topic!r}; "
+        + (f"it has those of {names}" if found else "it has no records at all")
+    )
 
 
 def _ensure_target(topic: str, target: TopicDescription, counts: dict[int, int]) -> list[str]:
