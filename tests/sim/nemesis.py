@@ -55,8 +55,11 @@ class Nemesis:
             sim.loop.call_world_later_us(int((fault.at + fault.lasts) * MICROS), self._end, fault)
 
     def stop(self) -> None:
-        """Start no further faults and end none later: the world ends all of them itself."""
+        """Start no further faults and end none later: the world ends all of them itself. An operator then accepts what
+        flipped bits have taken from the last replicas."""
         self._over = True
+        if any(machine.disk.rots for machine in self._sim.machines.values()):
+            operators.accept_losses(self._sim)
 
     def _begin(self, fault: Fault) -> None:
         if not self._over:

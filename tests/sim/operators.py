@@ -1,7 +1,8 @@
 """Actions of operators in a random world while faults occur: each is a request to the cluster by its own client.
 
-Invariants: a refused request is not repeated, and no request loses records unless the topic allows it. Each action
-draws from its own numbers, so that leaving one out changes no other. Not here: the times (plan.py, nemesis.py).
+Invariants: a refused request is not repeated, and no request loses records unless the topic allows it or, after all
+faults, flipped bits have taken them from the last replica that counted. Each action draws from its own numbers, so that
+leaving one out changes no other. Not here: the times (plan.py, nemesis.py).
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods
 from tidelog.protocol.v1 import admin_pb2
+from tidelog.types import PartitionKey
 
 ATTEMPTS_MAX: Final = 5
 PARTITIONS_MAX: Final = 4
 FENCED_AFTER: Final = 2.6
 """Seconds: a session timeout and a heartbeat."""
+
+LEADERLESS_US: Final = 10 * MICROS
+"""So long after all faults a partition without a leader has lost its last replica that counted."""
 
 SETTINGS: Final = (
     ("min.insync.replicas", ("1", "2")),
@@ -133,6 +138,28 @@ def elect_uncleanly(sim: Simulation, fault: Fault) -> None:
     if places:
         request = admin_pb2.ElectLeadersRequest(type=admin_pb2.ELECTION_TYPE_UNCLEAN, partitions=places)
         _ask(sim, methods.ADMIN_ELECT_LEADERS, request)
+
+
+def accept_losses(sim: Simulation, leaderless: frozenset[PartitionKey] = frozenset()) -> None:
+    """Elect uncleanly where no node leads since the last look, after all faults, and a bit has flipped on a node that
+    counts: recovery may have set aside its file, so that it cannot be restored. leaderless: at the last look."""
+    found = {
+        state.key: admin_pb2.TopicPartitionId(topic=topic.name, partition=state.partition)
+        for topic in sorted(sim.image().topics.values(), key=lambda topic: topic.name)
+        for state in topic.partitions
+        if state.leader < 0 and any(sim.machines[node].disk.rots for node in state.counted_on)
+    }
+    places = [place for key, place in found.items() if key in leaderless]
+    if places:
+        sim.note(f"operator: the records that no replica has are lost: {', '.join(map(_name_of, places))}")
+        sim.accepted_losses |= found.keys() & leaderless
+        request = admin_pb2.ElectLeadersRequest(type=admin_pb2.ELECTION_TYPE_UNCLEAN, partitions=places)
+        _ask(sim, methods.ADMIN_ELECT_LEADERS, request)
+    sim.loop.call_world_later_us(LEADERLESS_US, accept_losses, sim, frozenset(found))
+
+
+def _name_of(place: admin_pb2.TopicPartitionId) -> str:
+    return f"{place.topic}-{place.partition}"
 
 
 def delete(sim: Simulation, fault: Fault) -> None:

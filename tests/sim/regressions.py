@@ -123,6 +123,12 @@ WORLDS: Final = (
         AS_SEEDED,
     ),
     FoundBy(
+        3138374850,
+        "the last replica that counted had set aside a file with a flipped bit, which was not restored: no operator "
+        "accepted the loss, and producers waited for ever",
+        AS_SEEDED,
+    ),
+    FoundBy(
         1212013531,
         "a stopping node that was about to leave the in-sync set counted as a copy beside one with a flipped bit",
         AS_SEEDED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from node.metadata.metadata_log import METADATA, METADATA_KEY
@@ -166,13 +166,16 @@ def changed_settings(before: ClusterImage, after: ClusterImage) -> list[Partitio
     ]
 
 
-def led_uncleanly(before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
-    """Partitions led, in a new epoch, by a replica that may lack committed records. If several changes are seen at
-    once, the result may contain too many partitions, never too few."""
+def led_uncleanly(before: ClusterImage, after: ClusterImage, accepted: Collection[PartitionKey]) -> list[PartitionKey]:
+    """Partitions led, in a new epoch, by a replica that may lack committed records, as their topic allows or an
+    operator `accepted`. If several changes are seen at once, the result may contain too many partitions, never too
+    few."""
     found = []
     for topic_id, topic in after.topics.items():
-        if topic.allows_unclean and before.topics.get(topic_id) is not topic:
+        if before.topics.get(topic_id) is not topic:
             for state in topic.partitions:
+                if not (topic.allows_unclean or state.key in accepted):
+                    continue
                 old = before.partition(state.key)
                 led = state.leader >= 0 and old is not None and state.leader_epoch != old.leader_epoch
                 if led and old is not None and state.leader not in old.counted_on:

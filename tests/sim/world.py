@@ -95,6 +95,8 @@ class Simulation:
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
         self.min_insync = 1
+        self.accepted_losses: set[PartitionKey] = set()
+        """Partitions in which an operator has accepted that records are lost."""
         self.healing = False  # True after all faults have ended: a process that ends is started again
         self._machine_of: dict[Process, Machine] = {}
         self._machine_named: dict[str, Machine] = {}
@@ -664,7 +666,7 @@ class Simulation:
             self.checkers.sets_are_of_present_nodes(image)
             self.checkers.sets_published(before, image)
             self.checkers.settings_changed(views.changed_settings(before, image))
-            for key in views.led_uncleanly(before, image):
+            for key in views.led_uncleanly(before, image, self.accepted_losses):
                 self.note(f"{image.topics[key.topic_id].name}-{key.partition}: an unclean election")
                 state = image.partition(key)
                 assert state is not None
