@@ -95,8 +95,7 @@ class Simulation:
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
         self.min_insync = 1
-        self.accepted_losses: set[PartitionKey] = set()
-        """Partitions in which an operator has accepted that records are lost."""
+        self.accepted_losses: set[PartitionKey] = set()  # where an operator has accepted that records are lost
         self.healing = False  # True after all faults have ended: a process that ends is started again
         self._machine_of: dict[Process, Machine] = {}
         self._machine_named: dict[str, Machine] = {}
