@@ -123,6 +123,12 @@ WORLDS: Final = (
         AS_SEEDED,
     ),
     FoundBy(
+        2383114571,
+        "the bits of a log of format v1 were restored, but not the epochs that recovery had removed because of them: a "
+        "member truncated what was committed",
+        AS_SEEDED,
+    ),
+    FoundBy(
         3138374850,
         "the last replica that counted had set aside a file with a flipped bit, which was not restored: no operator "
         "accepted the loss, and producers waited for ever",

@@ -60,6 +60,9 @@ class Flipped:
     path: str
     inode: Inode
     position: int
+    epochs: bytes = b""
+    """The leader epoch checkpoint beside the file when the bit flipped. Recovery removes the epochs of what it finds
+    lost, and a log of format v0 or v1 has them nowhere else."""
 
     @property
     def is_present(self) -> bool:
@@ -68,10 +71,15 @@ class Flipped:
         return found is self.inode and any(self.position in image.rot for image in (found.seen, found.durable))
 
     def restore(self) -> None:
-        """Restore the bit as it was written."""
+        """Restore the bit as it was written, and the epochs that recovery has removed because of it."""
         for image in (self.inode.seen, self.inode.durable):
             if self.position in image.rot:
                 image.flip(self.position, image.rot[self.position])
+        checkpoint = views.inode_at(self.machine.disk, _epochs_beside(self.path))
+        if checkpoint is not None and len(checkpoint.seen.data) < len(self.epochs):
+            for image in (checkpoint.seen, checkpoint.durable):
+                image.resize(0)
+                image.write(0, self.epochs)
 
 
 class Rot:
@@ -108,7 +116,9 @@ class Rot:
         position = rng.randrange(max(0, size - RECENT_BYTES) if fault.amount < 0.5 else 0, size)
         if any(data is None or at <= position < at + len(data) for at, data in inode.pending):
             return
-        flipped = Flipped(machine, state.key, path, inode, position)
+        checkpoint = views.inode_at(machine.disk, _epochs_beside(path))
+        epochs = b"" if checkpoint is None else bytes(checkpoint.seen.data)
+        flipped = Flipped(machine, state.key, path, inode, position, epochs)
         if not self._is_known(flipped):
             return
         bit = rng.randrange(8)
@@ -226,6 +236,11 @@ class Rot:
         minimum = self._sim.image().min_insync(state)
         others = (self._sim.machines[node] for node in state.counted_on - {flipped.machine.node_id})
         return not any(_continues_to_count(other, minimum) for other in others)
+
+
+def _epochs_beside(path: str) -> str:
+    """The leader epoch checkpoint of the log to which the file belongs."""
+    return f"{path.rpartition('/')[0]}/leader-epoch-checkpoint"
 
 
 def _offset_at(log: bytes, position: int) -> Offset | None:

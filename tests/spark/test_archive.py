@@ -366,12 +366,15 @@ def test_what_cannot_be_restored_is_refused(
         (("orders", *source, "--to-topic", "restamped"), "LogAppendTime"),
         (("orders", *source, "--to-topic", "nowhere"), "nowhere"),
         (("unknown", *source, "--to-topic", "small"), "no records of topic 'unknown'; it has those of 'orders'"),
-        (("unknown", *source), "no records of topic 'unknown'; it has those of 'orders'"),
         (("orders", *source, "--start-offset", "999999"), "are within the bounds given"),
         (("orders", "--from", str(tmp_path), "--to-topic", "small"), "is no archive"),
     ):
         assert run("restore", cluster, *arguments) == (1, None)
         assert said in capsys.readouterr().err
+    process = start("restore", cluster, "unknown", *source)  # to a topic of the same name, which there is not either
+    out, err = process.communicate(timeout=400)
+    assert (process.returncode, out) == (1, "")
+    assert "no records of topic 'unknown'; it has those of 'orders'" in err and err.count("\n") == 1, "before Spark starts"
 
 
 def test_values_are_parsed_and_malformed_ones_kept_aside(
