@@ -50,8 +50,8 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OFFSETS_PER_STEP: Final = 2_000_000
 """A step of a partition is one transaction, which must end within the nodes' transaction.max.timeout.ms (15 min)."""
 IDENTITY_CHARACTERS: Final = 24
-TOPIC: Final = "topic="
-"""How the directory of a topic begins."""
+TOPIC_DIRECTORY: Final = "topic="
+"""How the name of a directory with the files of a topic begins."""
 TOPICS_NAMED: Final = 20
 """How many topics of an archive an error names."""
 WHEN_INTERRUPTED: Final = (
@@ -251,7 +251,11 @@ def _ensure_archived(arguments: argparse.Namespace, topics: list[str]) -> None:
     """Raises InvalidConfig for a topic that a local archive with directories of topics has not: before Spark starts,
     and before the target of the same name is looked for."""
     path = local_path(arguments.source, arguments.conf)
-    found = [] if path is None else sorted(each.name.removeprefix(TOPIC) for each in path.glob(f"{TOPIC}*"))
+    found = (
+        []
+        if path is None
+        else sorted(each.name.removeprefix(TOPIC_DIRECTORY) for each in path.glob(f"{TOPIC_DIRECTORY}*"))
+    )
     for topic in topics:
         if found and topic not in found:
             raise _lacks(arguments.source, topic, found)
