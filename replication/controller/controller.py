@@ -7,7 +7,8 @@ Invariants:
   1. It decides on everything it has appended, committed or not, and answers only what is committed.
   2. The changes of one event are one atomic batch per node or request.
   3. A node is fenced when its session ends, or when two other nodes report that its address refuses connections. It
-     leads and joins nothing until it has applied the log beyond its own registration and reported that it is ready.
+     leads and joins nothing until it has applied the log beyond its registration and its fencing, and reported that
+     it is ready.
 
 Not here: appending, syncing and replicating the log, publishing committed images
 (node/controller/controller_driver.py).
@@ -136,8 +137,8 @@ class Controller:
         self._waiting: deque[tuple[Offset, Reply]] = deque()
         self._applied: dict[NodeId, Offset] = {}
         self._drains: dict[NodeId, _Drain] = {}
-        self._drain_requested_at: dict[NodeId, Offset] = {}
-        """Of each draining or stopped node: the log end after the record that marked it as draining, or a later one."""
+        self._state_known_at: dict[NodeId, Offset] = {}
+        """Of each node that is fenced or draining: the log end after the record of that, or a later one."""
         self._elections = unclean.Elections()
         self._review_at = Millis(0)
         self._rebalance_at = Millis(0)
@@ -248,8 +249,8 @@ class Controller:
         alive = [node for node in self.image.nodes.values() if not node.fenced]
         self._sessions.begin(event.at, [node.node_id for node in alive])
         self._drains = {node.node_id: _Drain(event.at, self.image.offset) for node in alive if node.draining}
-        self._drain_requested_at = {
-            node.node_id: self.image.offset for node in self.image.nodes.values() if node.draining
+        self._state_known_at = {
+            node.node_id: self.image.offset for node in self.image.nodes.values() if node.fenced or node.draining
         }
         self._review_at = Millis(event.at + REVIEW_MS)
         self._rebalance_at = Millis(event.at + self._config.imbalance_check_ms)
@@ -323,6 +324,7 @@ class Controller:
         with self._batch() as batch:
             batch.add([moved(node, cause)])
             batch.add(elections.fence_changes(batch.image, node.node_id))
+        self._state_known_at[node.node_id] = self.image.offset
 
     def _register(self, request: RegisterNode, at: Millis) -> Registered:
         self._sessions.advance(at)
@@ -345,16 +347,21 @@ class Controller:
         self._refusals.forget(request.node_id)
         self._drains.pop(request.node_id, None)
         self._applied.pop(request.node_id, None)
+        self._state_known_at[request.node_id] = self.image.offset
         return Registered(self.image.nodes[request.node_id].node_epoch)
 
     def _heartbeat(self, beat: Heartbeat, at: Millis) -> HeartbeatAnswer:
         self._sessions.advance(at)
         node = self._current(beat.node_id, beat.node_epoch)
         registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
-        withdrawn = self._is_drain_withdrawn(node, beat)
+        # A process that was fenced, or that stops, may have ended: a heartbeat from before that proves nothing.
+        informed = beat.metadata_offset >= self._state_known_at.get(node.node_id, Offset(0))
+        withdrawn = informed and node.draining and not beat.want_drain
         if node_state_of(node) is NodeState.STOPPED and not (beat.want_drain or withdrawn):
             return HeartbeatAnswer(fenced=True, drained=False)  # a late heartbeat: the node was stopped since
         self._sessions.renew(node.node_id)
+        if self._refusals.heard_from(RefusedNode(node.node_id, node.node_epoch), informed=informed):
+            self._report_contradiction(node.node_id)
         self._take_refusals(node, beat, at)
         self._applied[node.node_id] = beat.metadata_offset
         self._take_out_damaged(node, beat)
@@ -363,8 +370,7 @@ class Controller:
             return self._drain(node, at)
         if withdrawn:
             node = self._end_drain(node)
-        late = self._refusals.is_fenced(RefusedNode(node.node_id, node.node_epoch))
-        if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch and not late:
+        if node.fenced and beat.ready and informed:
             with self._batch() as batch:
                 batch.add([moved(node, NodeCause.READY)])
                 changes = list(elections.return_changes(batch.image, node.node_id))
@@ -375,13 +381,6 @@ class Controller:
     def _take_refusals(self, node: NodeRegistration, beat: Heartbeat, at: Millis) -> None:
         """Fence the nodes whose processes have ended, by the reports of this heartbeat and of other nodes'. A fenced
         node is no witness: the reason why it is fenced may be that its connections fail."""
-        if self._refusals.heard_from(RefusedNode(node.node_id, node.node_epoch), beat.metadata_offset):
-            self._effects.append(
-                Report(
-                    f"node {node.node_id} was fenced because its address refuses connections, but its process runs: "
-                    "check firewalls and the advertised address; until its next start only its session decides"
-                )
-            )
         named = () if node.fenced else self._present(beat.refused, but=node.node_id)
         self._refusals.report(node.node_id, named, at)
         for refused in named:
@@ -394,7 +393,7 @@ class Controller:
                 "has ended; see the last lines of its log and start it again"
             )
             self._effects.append(Fenced(subject.node_id, NodeCause.REFUSED, text))
-            self._refusals.fenced(refused, self.image.offset)
+            self._refusals.fenced(refused)
             self._fence(subject, NodeCause.REFUSED)
 
     def _present(self, named: Collection[RefusedNode], *, but: NodeId) -> tuple[RefusedNode, ...]:
@@ -405,10 +404,13 @@ class Controller:
         present = {RefusedNode(node.node_id, node.node_epoch) for node in nodes if not node.fenced}
         return tuple(each for each in dict.fromkeys(named) if each in present and each.node_id != but)
 
-    def _is_drain_withdrawn(self, node: NodeRegistration, beat: Heartbeat) -> bool:
-        """Whether the node's process knows that it is marked as draining and does not request it. A process that stops
-        requests it with each heartbeat, so an earlier heartbeat that arrives late names an earlier metadata offset."""
-        return node.draining and not beat.want_drain and beat.metadata_offset >= self._drain_requested_at[node.node_id]
+    def _report_contradiction(self, node_id: NodeId) -> None:
+        self._effects.append(
+            Report(
+                f"node {node_id} was fenced because its address refuses connections, but its process runs: "
+                "check firewalls and the advertised address; until its next start only its session decides"
+            )
+        )
 
     def _end_drain(self, node: NodeRegistration) -> NodeRegistration:
         """Another sender requested the drain. Returns the node's entry."""
@@ -474,7 +476,7 @@ class Controller:
             if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
                 return HeartbeatAnswer(fenced=False, drained=False)
             self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
-        elif node_state_of(node) is NodeState.FENCED:  # an earlier heartbeat that reports ready may be in flight
+        elif node_state_of(node) is NodeState.FENCED:  # a heartbeat sent since it knows that may be in flight
             with self._batch() as batch:
                 self._mark_as_draining(node, batch)
         self._sessions.forget(node.node_id)
@@ -482,7 +484,7 @@ class Controller:
 
     def _mark_as_draining(self, node: NodeRegistration, batch: Batch) -> None:
         batch.add([moved(node, NodeCause.DRAIN_REQUESTED)])
-        self._drain_requested_at[node.node_id] = batch.image.offset
+        self._state_known_at[node.node_id] = batch.image.offset
 
     def _move_away(self, node_id: NodeId, batch: Batch, drain: _Drain) -> None:
         before = len(batch.records)

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.types import Millis, NodeEpoch, NodeId, Offset
+from tidelog.types import Millis, NodeEpoch, NodeId
 
 WITNESSES: Final = 2
 """Different nodes that must report a refused connection; the node of the active controller counts as one."""
@@ -39,7 +39,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._reports: dict[RefusedNode, dict[NodeId, Millis]] = {}
-        self._fenced: dict[RefusedNode, Offset] = {}
+        self._fenced: set[RefusedNode] = set()
         self._contradicted: set[RefusedNode] = set()
 
     def report(self, witness: NodeId, refused: Collection[RefusedNode], at: Millis) -> None:
@@ -55,27 +55,23 @@ class Refusals:
         valid = [witness for witness, since in self._reports.get(node, {}).items() if at - since <= REPORT_MS]
         return node not in self._contradicted and len(valid) >= WITNESSES
 
-    def fenced(self, node: RefusedNode, offset: Offset) -> None:
-        """The registration is fenced by the reports about it, with the metadata record at `offset`."""
-        self._fenced[node] = offset
+    def fenced(self, node: RefusedNode) -> None:
+        """The registration is fenced by the reports about it."""
+        self._fenced.add(node)
         self._reports.pop(node, None)
 
-    def is_fenced(self, node: RefusedNode) -> bool:
-        """Whether the registration was fenced by reports that no heartbeat has contradicted."""
-        return node in self._fenced
-
-    def heard_from(self, node: RefusedNode, applied: Offset) -> bool:
-        """The process of this registration, which had applied the metadata below `applied`, sent a heartbeat. Returns
-        True if that contradicts its fencing."""
+    def heard_from(self, node: RefusedNode, *, informed: bool) -> bool:
+        """The process of this registration sent a heartbeat. informed: after it had applied its fencing. Returns True
+        if that contradicts its fencing."""
         self._reports.pop(node, None)
-        if node not in self._fenced or applied <= self._fenced[node]:
+        if node not in self._fenced or not informed:
             return False
-        del self._fenced[node]
+        self._fenced.remove(node)
         self._contradicted.add(node)
         return True
 
     def forget(self, node_id: NodeId) -> None:
         """The node registered another process."""
         self._reports = {each: reports for each, reports in self._reports.items() if each.node_id != node_id}
-        self._fenced = {each: at for each, at in self._fenced.items() if each.node_id != node_id}
+        self._fenced = {each for each in self._fenced if each.node_id != node_id}
         self._contradicted = {each for each in self._contradicted if each.node_id != node_id}

@@ -10,6 +10,7 @@ from tidelog.errors import TidelogError
 from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId
 
 UNFENCED = HeartbeatAnswer(fenced=False, drained=False)
+FENCED = HeartbeatAnswer(fenced=True, drained=False)
 
 
 def cluster(*nodes: int) -> Controlled:
@@ -132,9 +133,29 @@ def test_a_heartbeat_from_before_the_fencing_does_not_end_it() -> None:
     before = world.end
     for witness in (2, 3):
         world.beat(witness, refused=dead(world, 1))
-    assert world.beat(1, offset=before) == HeartbeatAnswer(fenced=True, drained=False)
+    assert world.beat(1, offset=before) == FENCED
     assert world.node(1).fenced
     assert world.beat(1) == UNFENCED, "a heartbeat after it proves that the process runs"
+
+
+def test_nor_does_it_end_the_fencing_of_a_session_that_ended() -> None:
+    world = cluster()
+    before = world.end
+    world.kill(1, alive=(2, 3))
+    assert world.beat(1, offset=before) == FENCED
+    assert world.node(1).fenced
+    assert world.beat(1) == UNFENCED
+
+
+def test_nor_does_it_under_a_new_controller_which_knows_no_cause_of_the_fencing() -> None:
+    world = cluster()
+    before = world.end
+    for witness in (2, 3):
+        world.beat(witness, refused=dead(world, 1))
+    world.activate()
+    world.beat(1, offset=before)
+    assert world.node(1).fenced
+    assert world.beat(1) == UNFENCED
 
 
 def test_the_next_process_of_such_a_node_may_be_reported_again() -> None:

@@ -163,6 +163,24 @@ def late_report_of_a_former_process(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def late_heartbeat_of_a_dead_process(sim: Simulation) -> None:
+    """A process ends while one of its heartbeats is on the way, once with its machine and once without it. The
+    heartbeat arrives after the fencing and does not end it: no partition is given to the dead node."""
+    sim.start(nodes=3, voters=1, min_insync=2, partitions=3)
+    controller = wait_active(sim)
+    victim = next(node for node in sim.nodes if node != controller)
+    for end in (sim.kill, sim.power_off):
+        late = sim.hold("Controller.Heartbeat", source=victim)
+        sim.run_until(lambda late=late: late.count > 0, within=2, what="a heartbeat is on the way")  # type: ignore[misc]
+        end(victim)
+        sim.run_until(lambda: fenced(sim, victim), within=3, what="the dead node is fenced")
+        late.release()
+        sim.never(lambda: not fenced(sim, victim), seconds=1, what="a heartbeat of a dead process ended its fencing")
+        sim.restart(victim)
+        sim.run_until(lambda: not fenced(sim, victim), within=5, what="the next process serves")
+    sim.must_heal()
+
+
 def rapid_restart(sim: Simulation) -> None:
     """A process is killed and started again within milliseconds, again and again: each time the new process is soon in
     service and stays there."""
@@ -190,5 +208,6 @@ ALL = (
     bad_link_to_the_controller_begins_no_epoch,
     rejected_node_is_fenced_once,
     late_report_of_a_former_process,
+    late_heartbeat_of_a_dead_process,
     rapid_restart,
 )

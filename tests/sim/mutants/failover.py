@@ -36,10 +36,18 @@ def a_report_counts_for_any_process(patch: Patch) -> None:
 def contradicted_reports_count(patch: Patch) -> None:
     """Reports about a process are believed again after its heartbeats have contradicted them."""
 
-    def forget(self: Any, node: Any, applied: Any) -> bool:
-        return bool(self._fenced.pop(node, None))
+    patch.setattr(refusals.Refusals, "heard_from", lambda self, node, *, informed: self._fenced.discard(node))
 
-    patch.setattr(refusals.Refusals, "heard_from", forget)
+
+def a_late_heartbeat_ends_a_fencing(patch: Patch) -> None:
+    """A fenced node is unfenced by any heartbeat of its registration, also by one from before the fencing."""
+
+    def heartbeat(self: Any, beat: Any, at: Any) -> Any:
+        self._state_known_at.update({beat.node_id: beat.node_epoch + 1})
+        return take(self, beat, at)
+
+    take = controller.Controller._heartbeat
+    patch.setattr(controller.Controller, "_heartbeat", heartbeat)
 
 
 def a_broken_connection_counts_as_a_refusal(patch: Patch) -> None:
@@ -97,6 +105,12 @@ MUTANTS: Final = (
         "failover",
         failover_stories.rejected_node_is_fenced_once,
         "contradicted reports fenced it again",
+    ),
+    Mutant(
+        a_late_heartbeat_ends_a_fencing,
+        "failover",
+        failover_stories.late_heartbeat_of_a_dead_process,
+        "a heartbeat of a dead process ended its fencing",
     ),
     Mutant(
         a_broken_connection_counts_as_a_refusal,
